@@ -1,0 +1,100 @@
+# Winnow from a clone: `make` lists what there is. It needs Python 3.11 to 3.13 and make; the rest comes from
+# requirements.lock, by hash. Everything is written inside the clone, package caches excepted.
+
+# ------------------------------------------------------------------------------------------------------- variables
+
+# The Python that the environment is made from; the first suitable one when left out.
+PYTHON ?=
+# Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone".
+ARGS ?=
+# Where the demo, the embedded services and Airflow keep their data.
+WINNOW_HOME ?= $(CURDIR)/.winnow
+
+# Resolves and installs the lock. Not in the lock itself, since it comes first.
+UV_VERSION := 0.13.9
+VENV := $(CURDIR)/.venv
+BIN := .venv/bin
+# Its time is that of the last complete installation.
+INSTALLED := .venv/.installed
+# Folders with Python in them; a folder that has none yet is left out.
+CODE := $(foreach folder,winnow jobs dags plugins tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+
+# spark-submit, airflow and python3 are the environment's, for recipes and for what they start.
+export PATH := $(VENV)/bin:$(PATH)
+export VIRTUAL_ENV := $(VENV)
+export PYSPARK_PYTHON := $(VENV)/bin/python
+export PYSPARK_DRIVER_PYTHON := $(VENV)/bin/python
+export WINNOW_HOME
+# Airflow makes its home wherever this says as soon as it is imported.
+export AIRFLOW_HOME := $(WINNOW_HOME)/airflow
+# What would lead Python, uv or Spark out of the environment again.
+unexport PYTHONHOME
+unexport PYTHONPATH
+unexport SPARK_HOME
+unexport UV_PYTHON
+unexport UV_SYSTEM_PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo ui test lint format lock clean clean-data
+.DELETE_ON_ERROR:
+
+# ------------------------------------------------------------------------------------------------------------ help
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Look at it
+
+demo: setup ## a topic's old values disappear before your eyes
+	@$(BIN)/python -m winnow.demo
+
+ui: setup ## Airflow with Winnow's DAGs and its page, on this machine
+	@$(BIN)/python -m winnow.airflow_home ui
+
+##@ Work on it
+
+setup: $(INSTALLED) ## the environment in .venv, from requirements.lock; a second call does nothing
+	@:
+
+test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
+	@$(BIN)/python -m pytest -q --durations=15 $(ARGS)
+
+lint: setup ## ruff, mypy and the import contracts; changes nothing
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "Files above are not formatted: make format"; exit 1; }
+	@$(BIN)/mypy $(CODE)
+	@$(BIN)/lint-imports --no-logo
+
+format: setup ## what ruff can mend by itself
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping versions where it can
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --no-header --quiet --output-file requirements.lock
+
+##@ Leave it
+
+clean: ## remove the environment and the caches; data in .winnow stays
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@find winnow jobs dags plugins tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+clean-data: ## remove .winnow: the topics, tables and runs of this clone
+	@rm -rf .winnow
+
+# ----------------------------------------------------------------------------------------------------- environment
+
+$(BIN)/uv:
+	@python=$$(scripts/find-python $(PYTHON)) && echo "Making .venv with $$("$$python" --version)" && "$$python" -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+# Two Sparks in one folder install without a complaint, so the last line looks for them.
+$(INSTALLED): requirements.lock pyproject.toml | $(BIN)/uv
+	@echo "Installing requirements.lock into .venv"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(BIN)/uv pip check --python $(BIN)/python
+	@$(BIN)/python -c 'from winnow.java import check_spark_install; check_spark_install()'
+	@touch $@

@@ -1,0 +1,63 @@
+"""What every test stands on: nothing of the caller's environment, one Java for Spark, and Hypothesis' profiles."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from winnow.java import find_java, spark_environment
+
+ROOT = Path(__file__).parents[1]
+
+# A machine at work makes single examples slow, never wrong.
+settings.register_profile("quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", settings.get_profile("quick"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def _isolate() -> None:
+    for name in list(os.environ):
+        # A Spark of the machine must not start under the PySpark that is tested.
+        if name.startswith(("WINNOW_", "AIRFLOW_", "GX_")) or name in {"SPARK_HOME", "SPARK_CONF_DIR"}:
+            del os.environ[name]
+    # Airflow makes its home when it is imported, which may be before the first fixture.
+    home = Path(tempfile.mkdtemp(prefix="winnow-tests-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    # The embedded PostgreSQL keeps its locks in the runtime folder of the user, which a build machine lacks.
+    os.environ |= {"WINNOW_HOME": str(home), "AIRFLOW_HOME": str(home / "airflow"), "XDG_RUNTIME_DIR": str(home)}
+    os.environ |= spark_environment(os.environ, find_java(os.environ, ROOT / ".winnow"))
+
+
+_isolate()
+# py4j tells of every connection it closes, the last ones when pytest's streams are closed already.
+logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+@pytest.fixture(autouse=True)
+def winnow_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ``WINNOW_HOME`` of the test's own, and no other setting of Winnow."""
+    for name in [name for name in os.environ if name.startswith("WINNOW_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "winnow-home"
+    monkeypatch.setenv("WINNOW_HOME", str(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout under test."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def scripts() -> Path:
+    """The folder with the environment's own ``ruff``, ``lint-imports``, ``spark-submit``."""
+    return Path(sys.executable).parent

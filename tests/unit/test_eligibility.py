@@ -1,0 +1,134 @@
+"""Eligibility agrees with the oracle on every figure and every reason, for random logs and configurations."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from winnow.eligibility import PartitionLog, Rules, assess
+from winnow.model import Append, PartitionState, Record, Segment
+from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
+
+BASE_MS = 1_700_000_000_000
+
+_timestamps = st.none() | st.integers(-3, 3) | st.integers(BASE_MS - 5_000, BASE_MS + 2_000)
+_records = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from([b"a", b"b", b"c"]), st.none() | st.just(b"v"), _timestamps),
+    min_size=1,
+    max_size=5,
+)
+_files = st.lists(st.tuples(_records, st.integers(0, 400), st.integers(BASE_MS - 4_000, BASE_MS)), max_size=6)
+_configs = st.builds(
+    ModelConfig,
+    min_cleanable_dirty_ratio=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]),
+    min_compaction_lag_ms=st.sampled_from([0, 1, 1_000, 3_000]),
+    max_compaction_lag_ms=st.sampled_from([1, 500, 3_000, NO_MAX_LAG_MS]),
+    segment_bytes=st.sampled_from([14, 200, 600, 1 << 30]),
+    segment_ms=st.sampled_from([1, 1_000, 4_000, 10**12]),
+    delete_retention_ms=st.sampled_from([0, 100]),
+)
+
+
+def _fill(model: LogModel, files: list[tuple[list[tuple[int, bytes, bytes | None, int | None]], int, int]]) -> None:
+    offset = model.log_end_offset
+    for rows, size_bytes, as_of_ms in files:
+        records = []
+        for gap, key, value, timestamp_ms in rows:
+            offset += gap
+            records.append(Record(offset - 1, key, value, timestamp_ms))
+        model.append(records, as_of_ms, size_bytes)
+
+
+def _log(model: LogModel) -> PartitionLog:
+    """The model's log as manifests and state would show it."""
+    segments = tuple(
+        Segment(
+            path=f"f{number}",
+            partition=0,
+            first_offset=file.first_offset,
+            last_offset=file.last_offset,
+            records=len(file.records),
+            size_bytes=file.size_bytes,
+            min_timestamp_ms=min(file.timestamps_ms, default=None),
+            max_timestamp_ms=max(file.timestamps_ms, default=None),
+            tombstones=sum(record.value is None for record in file.records),
+        )
+        for number, file in enumerate(model.files)
+    )
+    appends = tuple(
+        Append(f"d{number}", file.first_offset, file.last_offset, len(file.records), file.as_of_ms)
+        for number, file in enumerate(model.files)
+    )
+    state = PartitionState(
+        log_start_offset=model.log_start_offset,
+        log_end_offset=model.log_end_offset,
+        first_dirty_offset=model.first_dirty_offset,
+        strategy=None if model.cleaned_with is None else model.cleaned_with[0].value,
+        history=model.history,
+        appends=appends,
+    )
+    return PartitionLog("t", 0, segments, state)
+
+
+def _rules(config: ModelConfig) -> Rules:
+    return Rules(
+        compacts=config.compacts,
+        strategy=config.strategy,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+        segment_bytes=config.segment_bytes,
+        max_segment_ms=config.max_segment_ms,
+    )
+
+
+@given(
+    first=_files,
+    then=_files,
+    config=_configs,
+    start=st.integers(0, 5),
+    checkpoint=st.none() | st.integers(0, 25),
+    as_of_ms=st.integers(BASE_MS - 4_500, BASE_MS + 4_000),
+    ahead_ms=st.integers(-500, 500),
+)
+def test_eligibility_equals_the_oracle(
+    first: list[tuple[list[tuple[int, bytes, bytes | None, int | None]], int, int]],
+    then: list[tuple[list[tuple[int, bytes, bytes | None, int | None]], int, int]],
+    config: ModelConfig,
+    start: int,
+    checkpoint: int | None,
+    as_of_ms: int,
+    ahead_ms: int,
+) -> None:
+    """Over a compaction in between and an imported checkpoint, each figure and each reason is the oracle's."""
+    model = LogModel(log_start_offset=start)
+    _fill(model, first)
+    if checkpoint is not None:
+        model.import_checkpoint(checkpoint)
+    model.compact(config, as_of_ms - 300, as_of_ms - 300)
+    _fill(model, then)
+    expected = model.assess(config, as_of_ms, as_of_ms + ahead_ms)
+    found = assess(
+        _log(model), _rules(config), as_of_ms=as_of_ms, cleaning_time_ms=max(as_of_ms, as_of_ms + ahead_ms)
+    )
+    assert (
+        found.eligible,
+        found.reason,
+        found.first_dirty_offset,
+        found.first_uncleanable_offset,
+        found.dirty_ratio,
+        found.clean_bytes,
+        found.cleanable_bytes,
+        found.max_compaction_delay_ms,
+        found.deadline_ms,
+    ) == (
+        expected.eligible,
+        expected.reason,
+        expected.first_dirty_offset,
+        expected.first_uncleanable_offset,
+        expected.dirty_ratio,
+        expected.clean_bytes,
+        expected.cleanable_bytes,
+        expected.max_compaction_delay_ms,
+        expected.deadline_ms,
+    )

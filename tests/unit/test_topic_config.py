@@ -1,0 +1,478 @@
+"""Topic configuration: Kafka's names, defaults, ranges and sentences, and Winnow's own keys."""
+
+import pickle
+from dataclasses import dataclass
+
+import pytest
+
+from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, LONG_MAX, Definition
+from winnow.config.topic import Keyless, TopicConfig, entries, is_topic_key, not_built, unknown_key
+from winnow.errors import ConfigurationError
+from winnow.model import Strategy
+
+LONG_MIN = -(2**63)
+INT_MAX = 2**31 - 1
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One key: its default, valid boundaries as text and parsed, and the first invalid values with their reasons."""
+
+    key: str
+    attribute: str
+    default: object
+    valid: tuple[tuple[str, object], ...]
+    invalid: tuple[tuple[str, str], ...]
+    brokers: tuple[tuple[str, int], ...] = ()
+
+
+LONG_TOO_BIG = (str(LONG_MAX + 1), "Not a number of type LONG")
+INT_TOO_BIG = (str(INT_MAX + 1), "Not a number of type INT")
+ONE_POLICY = "String must be one of: compact, delete"
+
+ROWS = (
+    Row(
+        "cleanup.policy",
+        "cleanup_policy",
+        frozenset({"compact"}),
+        (
+            ("compact", frozenset({"compact"})),
+            ("delete", frozenset({"delete"})),
+            (" compact , delete ", frozenset({"compact", "delete"})),
+            ("compact,compact", frozenset({"compact"})),
+            ("", frozenset()),
+        ),
+        (("Compact", ONE_POLICY), ("purge", ONE_POLICY)),
+        (("log.cleanup.policy", 1),),
+    ),
+    Row(
+        "min.cleanable.dirty.ratio",
+        "min_cleanable_dirty_ratio",
+        0.5,
+        (("0", 0.0), ("1", 1.0), ("1e-1", 0.1), (".25", 0.25), ("0.5d", 0.5), ("+1.0", 1.0)),
+        (
+            ("-0.1", "Value must be at least 0"),
+            ("1.1", "Value must be no more than 1"),
+            ("Infinity", "Value must be no more than 1"),
+            ("-Infinity", "Value must be at least 0"),
+            ("half", "Not a number of type DOUBLE"),
+            ("nan", "Not a number of type DOUBLE"),
+            ("inf", "Not a number of type DOUBLE"),
+            ("-+Infinity", "Not a number of type DOUBLE"),
+            ("0_1", "Not a number of type DOUBLE"),
+            ("", "Not a number of type DOUBLE"),
+        ),
+        (("log.cleaner.min.cleanable.ratio", 1),),
+    ),
+    Row(
+        "min.compaction.lag.ms",
+        "min_compaction_lag_ms",
+        0,
+        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("-1", "Value must be at least 0"), LONG_TOO_BIG),
+        (("log.cleaner.min.compaction.lag.ms", 1),),
+    ),
+    Row(
+        "max.compaction.lag.ms",
+        "max_compaction_lag_ms",
+        LONG_MAX,
+        (("1", 1), (str(LONG_MAX), LONG_MAX)),
+        (("0", "Value must be at least 1"), LONG_TOO_BIG),
+        (("log.cleaner.max.compaction.lag.ms", 1),),
+    ),
+    Row(
+        "delete.retention.ms",
+        "delete_retention_ms",
+        86_400_000,
+        (("0", 0), (" +5 ", 5), (str(LONG_MAX), LONG_MAX)),
+        (("-1", "Value must be at least 0"), LONG_TOO_BIG, ("1.5", "Not a number of type LONG")),
+        (("log.cleaner.delete.retention.ms", 1),),
+    ),
+    Row(
+        "segment.bytes",
+        "segment_bytes",
+        1_073_741_824,
+        (("14", 14), (str(INT_MAX), INT_MAX)),
+        (("13", "Value must be at least 14"), INT_TOO_BIG, ("1GB", "Not a number of type INT")),
+        (("log.segment.bytes", 1),),
+    ),
+    Row(
+        "internal.segment.bytes",
+        "segment_bytes",
+        1_073_741_824,
+        (("1", 1), (str(INT_MAX), INT_MAX)),
+        (("0", "Value must be at least 1"), INT_TOO_BIG),
+    ),
+    Row(
+        "segment.ms",
+        "segment_ms",
+        604_800_000,
+        (("1", 1), (str(LONG_MAX), LONG_MAX)),
+        (("0", "Value must be at least 1"), LONG_TOO_BIG),
+        (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    ),
+    Row(
+        "segment.jitter.ms",
+        "segment_jitter_ms",
+        0,
+        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("-1", "Value must be at least 0"), LONG_TOO_BIG),
+        (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    ),
+    Row(
+        "segment.index.bytes",
+        "segment_index_bytes",
+        10_485_760,
+        (("4", 4), (str(INT_MAX), INT_MAX)),
+        (("3", "Value must be at least 4"), INT_TOO_BIG),
+        (("log.index.size.max.bytes", 1),),
+    ),
+    Row(
+        "retention.ms",
+        "retention_ms",
+        -1,
+        (("-1", -1), ("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("-2", "Value must be at least -1"), LONG_TOO_BIG),
+        (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
+    ),
+    Row(
+        "retention.bytes",
+        "retention_bytes",
+        -1,
+        ((str(LONG_MIN), LONG_MIN), (str(LONG_MAX), LONG_MAX)),
+        ((str(LONG_MIN - 1), "Not a number of type LONG"), LONG_TOO_BIG),
+        (("log.retention.bytes", 1),),
+    ),
+    Row(
+        "file.delete.delay.ms",
+        "file_delete_delay_ms",
+        60_000,
+        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("-1", "Value must be at least 0"), LONG_TOO_BIG),
+        (("log.segment.delete.delay.ms", 1),),
+    ),
+    Row(
+        "max.message.bytes",
+        "max_message_bytes",
+        1_048_588,
+        (("0", 0), (str(INT_MAX), INT_MAX)),
+        (("-1", "Value must be at least 0"), INT_TOO_BIG),
+        (("message.max.bytes", 1),),
+    ),
+    Row(
+        "message.timestamp.type",
+        "message_timestamp_type",
+        "CreateTime",
+        (("CreateTime", "CreateTime"), (" LogAppendTime ", "LogAppendTime")),
+        (("createtime", "String must be one of: CreateTime, LogAppendTime"),),
+        (("log.message.timestamp.type", 1),),
+    ),
+    Row(
+        "compaction.strategy",
+        "compaction_strategy",
+        Strategy.OFFSET,
+        (("offset", Strategy.OFFSET), ("timestamp", Strategy.TIMESTAMP)),
+        (
+            ("Offset", "String must be one of: offset, timestamp, header"),
+            ("", "String must be one of: offset, timestamp, header"),
+        ),
+        (("log.cleaner.compaction.strategy", 1),),
+    ),
+    Row(
+        "compaction.strategy.header",
+        "compaction_strategy_header",
+        "",
+        (("", ""), ("version", "version"), ("any thing", "any thing")),
+        (),
+        (("log.cleaner.compaction.strategy.header", 1),),
+    ),
+    Row(
+        "remote.storage.enable",
+        "remote_storage_enable",
+        False,
+        (("false", False), ("FALSE", False)),
+        (("no", "Expected value to be either true or false"), ("", "Expected value to be either true or false")),
+    ),
+    Row(
+        "winnow.keyless",
+        "keyless",
+        Keyless.REJECT,
+        (("reject", Keyless.REJECT), ("quarantine", Keyless.QUARANTINE)),
+        (("drop", "String must be one of: reject, quarantine"),),
+    ),
+    Row(
+        "winnow.retired.grace.ms",
+        "retired_grace_ms",
+        86_400_000,
+        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("-1", "Value must be at least 0"), LONG_TOO_BIG),
+    ),
+    Row(
+        "winnow.late.arrival.ms",
+        "late_arrival_ms",
+        604_800_000,
+        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("-1", "Value must be at least 0"), LONG_TOO_BIG),
+    ),
+    Row(
+        "winnow.expectations",
+        "expectations",
+        "",
+        (("", ""), ("orders_content-2", "orders_content-2")),
+        (
+            ("../x", "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"),
+            ("größe", "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"),
+        ),
+    ),
+)
+
+
+def refusal(**overrides: str | None) -> str:
+    """What parsing says of ``overrides``, written with ``__`` for ``.``."""
+    with pytest.raises(ConfigurationError) as caught:
+        TopicConfig.parse({key.replace("__", "."): value for key, value in overrides.items()})
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_table_has_exactly_the_rows_that_are_tested() -> None:
+    """A key that is added without a test fails here."""
+    assert [definition.name for definition in DEFINITIONS] == [row.key for row in ROWS]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_key_that_is_not_set_has_its_default(row: Row) -> None:
+    """The defaults of Kafka, with Winnow's two exceptions."""
+    assert getattr(TopicConfig.parse({}), row.attribute) == row.default
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "expected"),
+    [pytest.param(row, text, value, id=f"{row.key}={text}") for row in ROWS for text, value in row.valid],
+)
+def test_valid_value_at_the_boundary_is_parsed(row: Row, text: str, expected: object) -> None:
+    """White space at the ends does not count."""
+    config = TopicConfig.parse({row.key: text})
+    assert getattr(config, row.attribute) == expected
+    assert config.overrides == {row.key: text.strip()}
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "reason"),
+    [pytest.param(row, text, reason, id=f"{row.key}={text}") for row in ROWS for text, reason in row.invalid],
+)
+def test_first_invalid_value_is_refused_in_kafkas_words(row: Row, text: str, reason: str) -> None:
+    """The exact sentence, value and name included."""
+    with pytest.raises(ConfigurationError) as caught:
+        TopicConfig.parse({row.key: text})
+    assert str(caught.value) == f"Invalid value {text} for configuration {row.key}: {reason}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_null_is_refused_for_every_key(row: Row) -> None:
+    """Kafka prints it as null."""
+    with pytest.raises(ConfigurationError) as caught:
+        TopicConfig.parse({row.key: None})
+    assert str(caught.value) == f"Invalid value null for configuration {row.key}: Value must be non-null"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_broker_names_stand_beside_the_key_in_order(row: Row) -> None:
+    """The first that is set wins; hours and minutes carry their factor."""
+    assert tuple((broker.name, broker.factor) for broker in BY_NAME[row.key].broker_names) == row.brokers
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.name)
+def test_every_key_has_a_sentence_and_a_unit_that_fits_its_name(definition: Definition) -> None:
+    """Units are in the names; the sentence is one a person can read."""
+    assert definition.sentence.endswith(".")
+    assert definition.unit == next((unit for unit in ("ms", "bytes") if definition.name.endswith(f".{unit}")), "")
+
+
+def test_dirty_ratio_of_nan_is_refused_and_says_why() -> None:
+    """Kafka accepts it and then never cleans."""
+    assert refusal(min__cleanable__dirty__ratio="NaN") == (
+        "Invalid value NaN for configuration min.cleanable.dirty.ratio: Value must be a number between 0 and 1; NaN "
+        "compares as false with everything, so the log would never be cleaned, and nothing would say why"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [("2", "2.0"), ("1e7", "1.0E7"), ("-1.25e-4", "-1.25E-4"), ("1e999", "Infinity"), ("9999999", "9999999.0")],
+)
+def test_ratio_out_of_range_is_printed_as_java_prints_it(text: str, printed: str) -> None:
+    """Kafka prints the parsed number, not the text."""
+    expected = "at least 0" if text.startswith("-") else "no more than 1"
+    assert refusal(min__cleanable__dirty__ratio=text) == (
+        f"Invalid value {printed} for configuration min.cleanable.dirty.ratio: Value must be {expected}"
+    )
+
+
+def test_policy_list_names_only_the_element_that_is_wrong() -> None:
+    """As Kafka's ValidList does; a trailing comma is an empty element."""
+    shape = "Invalid value {} for configuration cleanup.policy: String must be one of: compact, delete"
+    assert refusal(cleanup__policy="compact,purge") == shape.format("purge")
+    assert refusal(cleanup__policy="compact,") == shape.format("")
+
+
+def test_minimum_lag_above_maximum_lag_is_refused() -> None:
+    """Kafka's cross-field sentence."""
+    assert refusal(min__compaction__lag__ms="11", max__compaction__lag__ms="10") == (
+        "conflict topic config setting min.compaction.lag.ms (11) > max.compaction.lag.ms (10)"
+    )
+
+
+def test_minimum_lag_equal_to_maximum_lag_is_accepted() -> None:
+    """Equality is no conflict."""
+    config = TopicConfig.parse({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "10"})
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (10, 10)
+
+
+@pytest.mark.parametrize("policy", [{}, {"cleanup.policy": "compact"}, {"cleanup.policy": "delete,compact"}])
+def test_remote_storage_with_compact_is_refused(policy: dict[str, str]) -> None:
+    """Winnow's default policy counts."""
+    with pytest.raises(ConfigurationError) as caught:
+        TopicConfig.parse({"remote.storage.enable": "true", **policy})
+    assert str(caught.value) == "Remote log storage is unsupported for the compacted topics"
+
+
+def test_remote_storage_with_delete_is_accepted() -> None:
+    """Any case of true is Kafka's true."""
+    assert TopicConfig.parse({"remote.storage.enable": "TRUE", "cleanup.policy": "delete"}).remote_storage_enable
+
+
+@pytest.mark.parametrize("header", [{}, {"compaction.strategy.header": ""}, {"compaction.strategy.header": "  "}])
+def test_header_strategy_without_a_header_name_is_refused(header: dict[str, str]) -> None:
+    """KIP-280's sentence; white space is no name."""
+    with pytest.raises(ConfigurationError) as caught:
+        TopicConfig.parse({"compaction.strategy": "header", **header})
+    assert str(caught.value) == "compaction.strategy.header must be specified."
+
+
+def test_header_strategy_with_a_header_name_is_accepted() -> None:
+    """The name is kept without white space at its ends."""
+    config = TopicConfig.parse({"compaction.strategy": "header", "compaction.strategy.header": " version "})
+    assert (config.compaction_strategy, config.compaction_strategy_header) == (Strategy.HEADER, "version")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("min.cleanable.dirty.rato", "The nearest known name is min.cleanable.dirty.ratio."),
+        ("Segment.Bytes", "The nearest known name is segment.bytes."),
+        ("winnow.partitions", "The nearest known name is winnow.expectations."),
+        ("log.roll.hours", "That is a broker's name; a topic's is segment.ms."),
+        (
+            "min.insync.replicas",
+            "Kafka has it for its brokers, it means nothing to an archive; leave it out.",
+        ),
+    ],
+)
+def test_unknown_key_is_refused_with_what_to_write_instead(name: str, hint: str) -> None:
+    """Kafka's sentence first."""
+    with pytest.raises(ConfigurationError) as caught:
+        TopicConfig.parse({name: "1"})
+    assert str(caught.value) == f"Unknown topic config name: {name}. {hint}"
+    assert str(unknown_key(name)) == str(caught.value)
+    assert not is_topic_key(name)
+
+
+def test_key_that_means_nothing_to_an_archive_is_no_key() -> None:
+    """The list of refused keys and the table do not overlap."""
+    assert not KAFKA_KEYS_WITHOUT_MEANING & BY_NAME.keys()
+
+
+def test_unknown_key_is_named_before_bad_values() -> None:
+    """As Kafka does, names come first."""
+    assert refusal(segment__bytes="1", no__such="1").startswith("Unknown topic config name: no.such.")
+
+
+def test_internal_segment_bytes_takes_precedence_over_segment_bytes() -> None:
+    """Whatever the order in which they are given."""
+    config = TopicConfig.parse({"internal.segment.bytes": "100", "segment.bytes": "200"})
+    assert config.segment_bytes == 100
+
+
+@pytest.mark.parametrize(
+    ("policy", "compacts", "deletes"),
+    [("compact", True, False), ("delete", False, True), ("compact,delete", True, True), ("", False, False)],
+)
+def test_policy_tells_whether_it_compacts_and_deletes(policy: str, compacts: bool, deletes: bool) -> None:
+    """An empty policy does neither."""
+    config = TopicConfig.parse({"cleanup.policy": policy})
+    assert (config.compacts, config.deletes) == (compacts, deletes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "segment_ms", "lag_ms", "expected_ms"),
+    [("compact", 100, 50, 50), ("compact", 50, 100, 50), ("compact,delete", 100, 50, 50), ("delete", 100, 50, 100)],
+)
+def test_segment_age_is_bounded_by_the_maximum_lag_only_when_compacting(
+    policy: str, segment_ms: int, lag_ms: int, expected_ms: int
+) -> None:
+    """Kafka's LogConfig.maxSegmentMs."""
+    config = TopicConfig.parse(
+        {"cleanup.policy": policy, "segment.ms": str(segment_ms), "max.compaction.lag.ms": str(lag_ms)}
+    )
+    assert config.max_segment_ms == expected_ms
+
+
+def test_entries_name_the_two_defaults_that_differ_from_kafka() -> None:
+    """Policy and retention time, and no others."""
+    differing = {e.name: e.value for e in entries(TopicConfig.parse({})) if e.source == "default (Winnow)"}
+    assert differing == {"cleanup.policy": "compact", "retention.ms": "-1"}
+    kafka_defaults = {d.name: d.kafka_default for d in DEFINITIONS if d.kafka_default is not None}
+    assert kafka_defaults == {"cleanup.policy": "delete", "retention.ms": "604800000"}
+
+
+def test_entries_show_what_the_topic_sets_with_its_source() -> None:
+    """Also when the value is the default; a key without default only then."""
+    found = {e.name: e for e in entries(TopicConfig.parse({"retention.ms": " -1 ", "internal.segment.bytes": "100"}))}
+    assert (found["retention.ms"].value, found["retention.ms"].source) == ("-1", "topic")
+    assert (found["internal.segment.bytes"].value, found["internal.segment.bytes"].source) == ("100", "topic")
+    assert found["segment.ms"].source == "default"
+    assert found["segment.ms"].sentence == BY_NAME["segment.ms"].sentence
+
+
+def test_entries_leave_out_a_key_without_default_that_is_not_set() -> None:
+    """All others are there, in the table's order."""
+    assert [e.name for e in entries(TopicConfig.parse({}))] == [d.name for d in DEFINITIONS if d.default is not None]
+    assert "internal.segment.bytes" not in [e.name for e in entries(TopicConfig.parse({}))]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "named", "way_on"),
+    [
+        ({"cleanup.policy": "delete"}, "cleanup.policy=delete", "cleanup.policy=compact"),
+        ({"cleanup.policy": "delete,compact"}, "cleanup.policy=compact,delete", "cleanup.policy=compact"),
+        ({"cleanup.policy": ""}, "cleanup.policy= (empty)", "cleanup.policy=compact"),
+        ({"compaction.strategy": "timestamp"}, "compaction.strategy=timestamp", "compaction.strategy=offset"),
+        (
+            {"compaction.strategy": "header", "compaction.strategy.header": "v"},
+            "compaction.strategy=header",
+            "compaction.strategy=offset",
+        ),
+    ],
+)
+def test_valid_value_without_a_rule_is_told_with_the_way_on(overrides: dict[str, str], named: str, way_on: str) -> None:
+    """Key, value, and what to set."""
+    sentence = not_built(TopicConfig.parse(overrides))
+    assert sentence is not None
+    assert sentence.startswith(f"{named} is valid and stored, but this version ")
+    assert sentence.endswith(f"To go on, set {way_on}.")
+
+
+def test_offset_strategy_with_compact_policy_is_built() -> None:
+    """Nothing to refuse, whatever the lags are."""
+    assert not_built(TopicConfig.parse({"min.compaction.lag.ms": "5", "winnow.retired.grace.ms": "0"})) is None
+
+
+def test_equal_configurations_are_equal_hashable_and_cross_process_borders() -> None:
+    """Order and white space of what was given do not matter."""
+    one = TopicConfig.parse({"segment.ms": "5", "segment.bytes": "100"})
+    other = TopicConfig.parse({"segment.bytes": " 100", "segment.ms": "5"})
+    assert one == other
+    assert hash(one) == hash(other)
+    assert pickle.loads(pickle.dumps(one)) == one

@@ -1,0 +1,60 @@
+"""Time: the injected wall clock, and as-of times as people write them. All values are ms since the epoch, UTC."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from winnow.errors import UsageError
+
+Clock = Callable[[], int]
+"""Gives the present in ms since the epoch."""
+
+MAX_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
+_RIGHT_FORM = "Write 2026-01-31T18:00:00Z, 2026-01-31T19:00:00+01:00, or ms since the epoch (1769882400000)."
+
+
+def wall_clock_ms() -> int:
+    """The present, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def parse_as_of(text: str) -> int:
+    """A point in time in ms since the epoch, from ISO 8601 with an offset (or Z), or from a whole number of ms.
+
+    What is finer than a millisecond is cut off. Range: 0 to :data:`MAX_MS`.
+
+    Raises:
+        UsageError: ``text`` is neither, has no offset, or lies outside the years 1970 to 9999 (UTC).
+    """
+    trimmed = text.strip()
+    ms = int(trimmed) if _WHOLE_NUMBER.fullmatch(trimmed) else _parse_iso(trimmed)
+    if not 0 <= ms <= MAX_MS:
+        raise UsageError(f"The time {trimmed} lies outside the years 1970 to 9999. {_RIGHT_FORM}")
+    return ms
+
+
+def format_ms(ms: int) -> str:
+    """``ms`` as ISO 8601 in UTC with milliseconds; plain ms where no calendar date exists."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return f"{ms} ms since the epoch"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _parse_iso(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as problem:
+        raise UsageError(f"{text!r} is not a point in time. {_RIGHT_FORM}") from problem
+    if moment.utcoffset() is None:
+        raise UsageError(f"The time {text} has no offset from UTC, so it could mean any time zone. {_RIGHT_FORM}")
+    return (moment - _EPOCH) // _MILLISECOND

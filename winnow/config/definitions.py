@@ -1,0 +1,288 @@
+"""The table of topic configuration: every key, its defaults, type, valid values, unit and meaning in one place.
+
+Names, defaults and ranges are those of Kafka's LogConfig and of KIP-280 (``compaction.strategy``). Winnow differs in
+two defaults, because an archive may be the only copy (``kafka_default`` is set where it differs), and in two ranges:
+``segment.bytes`` has the old minimum of 14 bytes (1,048,576 since Kafka 4.0), and a dirty ratio of NaN is refused.
+Winnow's own keys begin with ``winnow.``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winnow.config.values import Kind, OneOf, Range, SuiteName, Validator
+
+LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerName:
+    """What a broker calls a topic key. A broker value times ``factor`` is the value in the topic key's unit."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One topic key.
+
+    Attributes:
+        name: the topic key.
+        kind: how its value is read.
+        default: Winnow's default as text; None where the key has none.
+        validator: which values are valid; None for all of ``kind``.
+        sentence: what it does, for people.
+        unit: ``ms``, ``bytes`` or empty.
+        broker_names: the broker's names for it; the first that is set wins.
+        kafka_default: Kafka's default where Winnow's differs, else None.
+    """
+
+    name: str
+    kind: Kind
+    default: str | None
+    validator: Validator | None
+    sentence: str
+    unit: str = ""
+    broker_names: tuple[BrokerName, ...] = ()
+    kafka_default: str | None = None
+
+
+def _brokers(*names: str) -> tuple[BrokerName, ...]:
+    return tuple(BrokerName(name) for name in names)
+
+
+_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+_WEEK_MS = 7 * _DAY_MS
+
+DEFINITIONS: tuple[Definition, ...] = (
+    Definition(
+        "cleanup.policy",
+        Kind.LIST,
+        "compact",
+        OneOf(("compact", "delete")),
+        "What happens to old records: compact keeps the last record of each key, delete removes old segments; "
+        "empty removes nothing.",
+        broker_names=_brokers("log.cleanup.policy"),
+        kafka_default="delete",
+    ),
+    Definition(
+        "min.cleanable.dirty.ratio",
+        Kind.DOUBLE,
+        "0.5",
+        Range(0, 1),
+        "A partition is compacted when dirty bytes make up more than this share of its cleanable and clean bytes.",
+        broker_names=_brokers("log.cleaner.min.cleanable.ratio"),
+    ),
+    Definition(
+        "min.compaction.lag.ms",
+        Kind.LONG,
+        "0",
+        Range(0),
+        "How long a record stays uncompacted at least, by its timestamp.",
+        "ms",
+        _brokers("log.cleaner.min.compaction.lag.ms"),
+    ),
+    Definition(
+        "max.compaction.lag.ms",
+        Kind.LONG,
+        str(LONG_MAX),
+        Range(1),
+        "How long a record may stay uncompacted, whatever the dirty ratio; holds on idle partitions too.",
+        "ms",
+        _brokers("log.cleaner.max.compaction.lag.ms"),
+    ),
+    Definition(
+        "delete.retention.ms",
+        Kind.LONG,
+        str(_DAY_MS),
+        Range(0),
+        "How long a tombstone stays readable after the first compaction that covered it.",
+        "ms",
+        _brokers("log.cleaner.delete.retention.ms"),
+    ),
+    Definition(
+        "segment.bytes",
+        Kind.INT,
+        str(2**30),
+        Range(14),
+        "A segment that reaches this size is closed; also the size to which rewritten segments are merged.",
+        "bytes",
+        _brokers("log.segment.bytes"),
+    ),
+    Definition(
+        "internal.segment.bytes",
+        Kind.INT,
+        None,
+        Range(1),
+        "Takes the place of segment.bytes when set; for tests, as in Kafka.",
+        "bytes",
+    ),
+    Definition(
+        "segment.ms",
+        Kind.LONG,
+        str(_WEEK_MS),
+        Range(1),
+        "A segment whose oldest record is older than this is closed.",
+        "ms",
+        (BrokerName("log.roll.ms"), BrokerName("log.roll.hours", _HOUR_MS)),
+    ),
+    Definition(
+        "segment.jitter.ms",
+        Kind.LONG,
+        "0",
+        Range(0),
+        "In Kafka a random reduction of segment.ms; kept, without effect on an archive.",
+        "ms",
+        (BrokerName("log.roll.jitter.ms"), BrokerName("log.roll.jitter.hours", _HOUR_MS)),
+    ),
+    Definition(
+        "segment.index.bytes",
+        Kind.INT,
+        str(10 * 2**20),
+        Range(4),
+        "In Kafka the size of a segment's index; kept, without effect on an archive.",
+        "bytes",
+        _brokers("log.index.size.max.bytes"),
+    ),
+    Definition(
+        "retention.ms",
+        Kind.LONG,
+        "-1",
+        Range(-1),
+        "With delete in the policy: segments whose youngest record is older than this are removed; -1 removes none.",
+        "ms",
+        (
+            BrokerName("log.retention.ms"),
+            BrokerName("log.retention.minutes", _MINUTE_MS),
+            BrokerName("log.retention.hours", _HOUR_MS),
+        ),
+        kafka_default=str(_WEEK_MS),
+    ),
+    Definition(
+        "retention.bytes",
+        Kind.LONG,
+        "-1",
+        None,
+        "With delete in the policy: the oldest segments of a partition larger than this are removed; "
+        "a negative number removes none.",
+        "bytes",
+        _brokers("log.retention.bytes"),
+    ),
+    Definition(
+        "file.delete.delay.ms",
+        Kind.LONG,
+        "60000",
+        Range(0),
+        "In Kafka the delay before replaced files are removed; kept, without effect: see winnow.retired.grace.ms.",
+        "ms",
+        _brokers("log.segment.delete.delay.ms"),
+    ),
+    Definition(
+        "max.message.bytes",
+        Kind.INT,
+        "1048588",
+        Range(0),
+        "In Kafka the largest record batch; kept, without effect on an archive.",
+        "bytes",
+        _brokers("message.max.bytes"),
+    ),
+    Definition(
+        "message.timestamp.type",
+        Kind.STRING,
+        "CreateTime",
+        OneOf(("CreateTime", "LogAppendTime")),
+        "Whose clock the timestamps come from: the producer's (CreateTime) or the broker's (LogAppendTime).",
+        broker_names=_brokers("log.message.timestamp.type"),
+    ),
+    Definition(
+        "compaction.strategy",
+        Kind.STRING,
+        "offset",
+        OneOf(("offset", "timestamp", "header")),
+        "Which record of a key survives (KIP-280): the highest offset, timestamp, or version in a header.",
+        broker_names=_brokers("log.cleaner.compaction.strategy"),
+    ),
+    Definition(
+        "compaction.strategy.header",
+        Kind.STRING,
+        "",
+        None,
+        "With compaction.strategy=header: the name of the header that holds the version, an 8-byte big-endian long.",
+        broker_names=_brokers("log.cleaner.compaction.strategy.header"),
+    ),
+    Definition(
+        "remote.storage.enable",
+        Kind.BOOLEAN,
+        "false",
+        None,
+        "In Kafka tiered storage, which excludes compaction; kept, without effect on an archive.",
+    ),
+    Definition(
+        "winnow.keyless",
+        Kind.STRING,
+        "reject",
+        OneOf(("reject", "quarantine")),
+        "What ingest does with records without a key while the policy includes compact: refuse the call, or put them "
+        "in a side table.",
+    ),
+    Definition(
+        "winnow.retired.grace.ms",
+        Kind.LONG,
+        str(_DAY_MS),
+        Range(0),
+        "How long a file that a compaction replaced stays on disk before sweep removes it.",
+        "ms",
+    ),
+    Definition(
+        "winnow.late.arrival.ms",
+        Kind.LONG,
+        str(_WEEK_MS),
+        Range(0),
+        "With compaction.strategy timestamp or header: how long a tombstone outlives its horizon at least, so that "
+        "a late record with a lower version still loses to it.",
+        "ms",
+    ),
+    Definition(
+        "winnow.expectations",
+        Kind.STRING,
+        "",
+        SuiteName(),
+        "The name of a content suite that every compaction of this topic must pass; empty for none.",
+    ),
+)
+
+BY_NAME: dict[str, Definition] = {definition.name: definition for definition in DEFINITIONS}
+
+TOPIC_KEY_OF_BROKER_NAME: dict[str, str] = {
+    broker.name: definition.name for definition in DEFINITIONS for broker in definition.broker_names
+}
+
+KAFKA_KEYS_WITHOUT_MEANING: frozenset[str] = frozenset(
+    {
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "message.downconversion.enable",
+        "message.format.version",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.difference.max.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "unclean.leader.election.enable",
+    }
+)
+"""Topic keys of Kafka that concern brokers and replicas only; Winnow refuses them and says so."""

@@ -1,0 +1,245 @@
+"""Where settings come from: environment, ``winnow.toml``, embedded defaults. Each is a layer; an earlier one wins.
+
+A layer maps a setting's dotted name to a value, and remembers where each value came from. Two settings are open maps
+whose keys belong to somebody else:
+
+``catalog.*`` (PyIceberg's properties)
+    Environment names are lower-cased. ``__`` becomes ``.``, then ``_`` becomes ``-``, so
+    ``WINNOW_CATALOG__S3__ACCESS_KEY_ID`` is ``s3.access-key-id``. The few properties that PyIceberg itself spells with
+    ``_`` keep it. In ``winnow.toml`` the same holds: ``access_key_id`` and ``access-key-id`` are one, and a table
+    ``[catalog.s3]`` gives ``s3.``.
+``spark.conf.*`` (Spark's properties)
+    Case is kept. Shells cannot set a name with dots, so ``__`` becomes ``.`` here too:
+    ``WINNOW_SPARK__CONF__spark__executor__memory`` is ``spark.executor.memory``.
+
+An environment variable that is empty counts as not set. Relative paths begin at the current folder, those in
+``winnow.toml`` at the folder of that file.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from winnow.config.nearest import nearest
+from winnow.errors import ConfigurationError
+
+PREFIX = "WINNOW_"
+CONFIG_VARIABLE = "WINNOW_CONFIG"
+CONFIG_FILE = "winnow.toml"
+
+NAMES = (
+    "home",
+    "warehouse",
+    "staging",
+    "store_url",
+    "spark.master",
+    "engine.memory_bytes",
+    "engine.threads",
+    "engine.spill_folder",
+    "expectations",
+    "alert.webhook",
+    "lease_ms",
+)
+MAPS = ("catalog", "spark.conf")
+"""Open maps; everything below them is a key of its own, dots included."""
+
+_GROUPS = tuple(dict.fromkeys(name.split(".")[0] for name in (*NAMES, *MAPS) if "." in name))
+_FOLDERS = ("home", "engine.spill_folder", "expectations")
+_LOCATIONS = ("warehouse", "staging")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_UNDERSCORED_PROPERTIES = frozenset({"pool_pre_ping", "init_catalog_tables", "schema_version", "hdfs.kerberos_ticket"})
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings of one origin: ``values`` by dotted name, and where each came from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+    def tree(self) -> dict[str, Any]:
+        """The values as nested dictionaries, the open maps flat."""
+        found: dict[str, Any] = {}
+        for name, value in self.values.items():
+            path = path_of(name)
+            place = found
+            for part in path[:-1]:
+                place = place.setdefault(part, {})
+            place[path[-1]] = value
+        return found
+
+
+def path_of(name: str) -> tuple[str, ...]:
+    """The steps to a setting; the key within an open map is one step, whatever dots it holds."""
+    for each in MAPS:
+        if name.startswith(f"{each}."):
+            return (*each.split("."), name.removeprefix(f"{each}."))
+    return tuple(name.split("."))
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting that is in no open map."""
+    return PREFIX + name.upper().replace(".", "__")
+
+
+def environment_layer(env: Mapping[str, str], cwd: Path) -> Layer:
+    """The settings among the variables of ``env``; a ``WINNOW_`` variable that is none becomes a notice."""
+    names = {variable_of(name): name for name in NAMES}
+    known = [*names, *(f"{variable_of(each)}__*" for each in MAPS), CONFIG_VARIABLE]
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    notices: list[str] = []
+    for variable, text in sorted(env.items()):
+        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        name = names.get(variable) or _name_in_map(variable)
+        if name is None:
+            notices.append(
+                f"The environment variable {variable} is no setting of Winnow and has no effect. "
+                f"The nearest known name is {nearest(variable, known)}."
+            )
+        elif text:
+            origin = f"environment {variable}"
+            if name in values:
+                raise ConfigurationError(f"{origins[name]} and {origin} both set {name}. Unset one of them.")
+            values[name] = _anchored(name, text, cwd, origin)
+            origins[name] = origin
+    return Layer(values, origins, tuple(notices))
+
+
+def file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
+    """The settings in the file that ``WINNOW_CONFIG`` names, else in ``winnow.toml`` in ``cwd`` if it exists.
+
+    Raises:
+        ConfigurationError: the named file is missing, or the file cannot be read or holds an unknown key.
+    """
+    named = env.get(CONFIG_VARIABLE)
+    path = _absolute(CONFIG_VARIABLE, named, cwd, "environment") if named else cwd / CONFIG_FILE
+    if not named and not path.exists():
+        return Layer()
+    label = str(path) if named else CONFIG_FILE
+    values: dict[str, Any] = {}
+    for name, value in _flatten(_read(path, label), label):
+        if name in values:
+            raise ConfigurationError(f"{label} sets {name} twice, spelled in two ways. Take one of them out.")
+        values[name] = _anchored(name, value, path.parent, label)
+    return Layer(values, dict.fromkeys(values, label))
+
+
+def default_layer(home: Path, chosen_catalog: Mapping[str, Any], temporary_folder: str) -> Layer:
+    """Everything embedded below ``home``, an absolute folder.
+
+    The embedded catalog takes part only where nothing names another one: half of it beside half of another is neither.
+    """
+    values: dict[str, Any] = {
+        "home": str(home),
+        "warehouse": folder_uri(home / "warehouse", f"the home folder {home}"),
+        "staging": folder_uri(home / "staging", f"the home folder {home}"),
+        "store_url": f"sqlite:///{home / 'store.db'}",
+        "spark.master": "local[*]",
+        "engine.memory_bytes": 2**30,
+        "engine.threads": 1,
+        "engine.spill_folder": temporary_folder,
+        "lease_ms": 3_600_000,
+    }
+    if not chosen_catalog.keys() & {"uri", "py-catalog-impl"} and chosen_catalog.get("type", "sql") == "sql":
+        values |= {"catalog.type": "sql", "catalog.uri": f"sqlite:///{home / 'catalog.db'}"}
+    return Layer(values, dict.fromkeys(values, "default"))
+
+
+def folder_uri(folder: Path, origin: str) -> str:
+    """The ``file://`` URI of an absolute folder, as the table format spells it: nothing is percent-encoded.
+
+    Raises:
+        ConfigurationError: the path holds a character that means something else in a URI.
+    """
+    if re.search(r"[%#?]", str(folder)):
+        raise ConfigurationError(
+            f"{origin} cannot hold data: a path with '%', '#' or '?' in it is not the same path as a URI. "
+            "Choose a folder without them."
+        )
+    return f"file://{folder}"
+
+
+def _name_in_map(variable: str) -> str | None:
+    for each in MAPS:
+        prefix = f"{variable_of(each)}__"
+        if variable.startswith(prefix) and variable != prefix:
+            key = variable.removeprefix(prefix).replace("__", ".")
+            return f"{each}.{_property(key.lower()) if each == 'catalog' else key}"
+    return None
+
+
+def _property(key: str) -> str:
+    snake_case = key.replace("-", "_")
+    return snake_case if snake_case in _UNDERSCORED_PROPERTIES else key.replace("_", "-")
+
+
+def _read(path: Path, label: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ConfigurationError(
+            f"The settings file {label} cannot be read ({problem.strerror}). "
+            f"Mend that, or unset {CONFIG_VARIABLE} if it should not be read."
+        ) from problem
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"The settings file {label} is not UTF-8 text. Save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigurationError(f"The settings file {label} is not valid TOML: {problem}.") from None
+
+
+def _flatten(tree: Mapping[str, Any], label: str, above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        name = f"{above}{key}"
+        if name in MAPS:
+            if not isinstance(value, dict):
+                raise ConfigurationError(f"{name} in {label} must be a table: [{name}].")
+            for inner, leaf in _leaves(value, name, label):
+                yield f"{name}.{_property(inner) if name == 'catalog' else inner}", leaf
+        elif name in NAMES:
+            yield name, value
+        elif name in _GROUPS:
+            if not isinstance(value, dict):
+                raise ConfigurationError(f"{name} in {label} must be a table: [{name}].")
+            yield from _flatten(value, label, f"{name}.")
+        else:
+            near = nearest(name, (*NAMES, *MAPS, *_GROUPS))
+            raise ConfigurationError(f"Unknown setting {name} in {label}. The nearest known name is {near}.")
+
+
+def _leaves(tree: Mapping[str, Any], name: str, label: str, above: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, name, label, f"{above}{key}.")
+        elif isinstance(value, bool):
+            yield f"{above}{key}", str(value).lower()
+        elif isinstance(value, str | int | float):
+            yield f"{above}{key}", str(value)
+        else:
+            raise ConfigurationError(f"{name}.{above}{key} in {label} must be text, a number, or true or false.")
+
+
+def _anchored(name: str, value: Any, folder: Path, origin: str) -> Any:
+    if not isinstance(value, str) or not value:
+        return value
+    if name in _FOLDERS:
+        return str(_absolute(name, value, folder, origin))
+    if name in _LOCATIONS and not _URI.match(value):
+        return folder_uri(_absolute(name, value, folder, origin), f"{name} ({origin})")
+    return value
+
+
+def _absolute(name: str, text: str, folder: Path, origin: str) -> Path:
+    try:
+        path = folder / Path(text).expanduser()
+    except RuntimeError as problem:
+        raise ConfigurationError(f"{name} ({origin}) begins with '~', but there is no such user's folder.") from problem
+    # Where '..' leads depends on symbolic links; one place must have one spelling, because tables remember it.
+    return path.resolve() if ".." in path.parts else path

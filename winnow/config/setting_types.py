@@ -1,0 +1,93 @@
+"""The types of settings: how a value is read, and the half sentence that says what it must be.
+
+No sentence repeats the value: a database URL or a webhook is a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, SecretStr
+
+MIN_SIZE_BYTES = 1_000_000
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE | re.ASCII)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("it must be text, and not empty")
+    return value.strip()
+
+
+def _count(value: object) -> int:
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", value) else value
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ValueError("it must be a whole number of at least 1")
+    return number
+
+
+def _size_bytes(value: object) -> int:
+    found = _SIZE.fullmatch(str(value).strip()) if isinstance(value, str | int) else None
+    if found is None:
+        raise ValueError("it must be a size like 1073741824, 512MB or 1GiB")
+    power = " KMGT".index(found[2].upper() or " ")
+    size_bytes = int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+    if size_bytes < MIN_SIZE_BYTES:
+        raise ValueError("it must be at least 1MB; a number without a unit counts bytes")
+    return size_bytes
+
+
+def _location(value: object) -> str:
+    location = _text(value).rstrip("/")
+    scheme, _, rest = location.partition("://")
+    if not rest or (scheme == "file" and not rest.startswith("/")):
+        raise ValueError("it must be a path, file:///folder (three slashes), or a URI like s3://bucket/folder")
+    return location
+
+
+def _database_url(value: object) -> str:
+    url = _text(value)
+    if not re.match(r"[A-Za-z][A-Za-z0-9_]*(\+[A-Za-z0-9_]+)?://", url):
+        raise ValueError("it must be a SQLAlchemy URL like postgresql+psycopg://user:password@host/database")
+    return url
+
+
+def _webhook(value: object) -> str:
+    url = _text(value)
+    if not re.match(r"https?://[^/\s]", url):
+        raise ValueError("it must be a URL that begins with https:// or http://")
+    return url
+
+
+def _spark_name(name: str) -> str:
+    if not name.startswith("spark."):
+        raise ValueError("Spark ignores it; the names of its properties begin with 'spark.', in lower case")
+    return name
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+"""Not empty; white space at the ends goes."""
+
+FolderPath = Annotated[Path, BeforeValidator(_text)]
+"""A local folder; it need not exist yet."""
+
+Count = Annotated[int, BeforeValidator(_count)]
+"""A whole number of at least 1."""
+
+SizeBytes = Annotated[int, BeforeValidator(_size_bytes)]
+"""``536870912``, ``512MB`` or ``512M`` (powers of 1000), ``512MiB`` (powers of 1024), any case; at least 1 MB."""
+
+Location = Annotated[str, BeforeValidator(_location)]
+"""The URI of a folder, without a slash at the end."""
+
+DatabaseUrl = Annotated[str, BeforeValidator(_database_url)]
+"""SQLAlchemy's URL."""
+
+Webhook = Annotated[SecretStr | None, BeforeValidator(_webhook)]
+"""An http or https URL, itself a secret."""
+
+SparkConf = dict[Annotated[str, AfterValidator(_spark_name)], str]
+"""Spark's properties; Spark ignores names that do not begin with ``spark.``."""

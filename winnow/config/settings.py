@@ -1,0 +1,202 @@
+"""The settings of an installation: where catalog, data and metadata live, and what one task may use.
+
+Each comes from the environment, else from ``winnow.toml``, else from the defaults embedded below ``WINNOW_HOME``
+(:mod:`winnow.config.layers` has the spelling rules). Topic configuration is another thing: :mod:`winnow.config.topic`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from winnow.config.layers import Layer, default_layer, environment_layer, file_layer
+from winnow.config.masking import MASK, mask
+from winnow.config.setting_types import Count, DatabaseUrl, FolderPath, Location, SizeBytes, SparkConf, Text, Webhook
+from winnow.errors import ConfigurationError
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class SparkSettings(_Frozen):
+    """How spark-submit is called: ``master``, and ``conf`` as Spark spells its properties."""
+
+    master: Text
+    conf: SparkConf = Field(default_factory=dict, repr=False)
+
+
+class EngineSettings(_Frozen):
+    """What one engine task may use: ``memory_bytes`` (>= 1 MB) before it spills, ``threads``, ``spill_folder``."""
+
+    memory_bytes: SizeBytes
+    threads: Count
+    spill_folder: Text
+
+
+class AlertSettings(_Frozen):
+    """Who is told: ``webhook`` receives a JSON document per alert; None: nobody."""
+
+    webhook: Webhook = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One line of ``winnow settings``: secrets masked, and where the value came from."""
+
+    name: str
+    value: str
+    source: str
+
+
+class Settings(BaseSettings):
+    """All settings, frozen. Made by :func:`load_settings`; never reads the environment by itself.
+
+    ``catalog``: PyIceberg's properties. ``warehouse``, ``staging``: URIs without a slash at the end. ``store_url``:
+    SQLAlchemy's URL. ``expectations``: folder with further content suites. ``lease_ms``: how long a run holds a topic
+    without renewing.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    home: FolderPath
+    catalog: dict[str, str] = Field(repr=False)
+    warehouse: Location
+    staging: Location
+    store_url: DatabaseUrl = Field(repr=False)
+    spark: SparkSettings
+    engine: EngineSettings
+    expectations: FolderPath | None = None
+    alert: AlertSettings = AlertSettings()
+    lease_ms: Count
+
+    _layers: tuple[Layer, ...] = PrivateAttr(default=())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only: the environment comes in through a layer, or ``home`` would be read from HOME."""
+        return (init_settings,)
+
+    @property
+    def airflow_home(self) -> Path:
+        """Airflow's home folder in the embedded installation."""
+        return self.home / "airflow"
+
+    @property
+    def data_docs(self) -> Path:
+        """The folder in which Great Expectations builds its Data Docs."""
+        return self.home / "data_docs"
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What is odd but harmless, as sentences: environment variables that look like settings and are none."""
+        return tuple(notice for layer in self._layers for notice in layer.notices)
+
+    def rows(self) -> list[SettingRow]:
+        """What is in force and where each value came from, secrets masked; in the order of the fields."""
+        rows: list[SettingRow] = []
+        for name in type(self).model_fields:
+            rows += self._rows_of(name, getattr(self, name))
+        derived = "default" if self._source("home") == "default" else "below home"
+        rows.append(SettingRow("airflow_home", str(self.airflow_home), derived))
+        rows.append(SettingRow("data_docs", str(self.data_docs), derived))
+        return rows
+
+    def _rows_of(self, name: str, value: object) -> list[SettingRow]:
+        if isinstance(value, BaseModel):
+            fields = type(value).model_fields
+            return [row for inner in fields for row in self._rows_of(f"{name}.{inner}", getattr(value, inner))]
+        if isinstance(value, dict):
+            return [row for key in sorted(value) for row in self._rows_of(f"{name}.{key}", value[key])]
+        shown = MASK if isinstance(value, SecretStr) else "" if value is None else mask(name, str(value))
+        return [SettingRow(name, shown, self._source(name))]
+
+    def _source(self, name: str) -> str:
+        return next((layer.origins[name] for layer in self._layers if name in layer.origins), "default")
+
+
+class _LayerSource(PydanticBaseSettingsSource):
+    """One layer, as pydantic-settings merges it."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__(Settings)
+        self._tree = layer.tree()
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self._tree.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._tree
+
+
+def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force: environment over ``winnow.toml`` over defaults.
+
+    Args:
+        cwd: the folder that relative paths and ``winnow.toml`` belong to; the current one when left out.
+        env: the environment; the process's when left out.
+
+    Raises:
+        ConfigurationError: a value is not valid (the message names the place it came from, never the value), the file
+            that ``WINNOW_CONFIG`` names is missing, or ``winnow.toml`` holds an unknown key.
+    """
+    folder = (cwd or Path.cwd()).absolute()
+    variables = os.environ if env is None else env
+    chosen = (environment_layer(variables, folder), file_layer(variables, folder))
+    home = _home(chosen, folder)
+    catalog = {
+        name.removeprefix("catalog."): value
+        for layer in chosen
+        for name, value in layer.values.items()
+        if name.startswith("catalog.")
+    }
+    layers = (*chosen, default_layer(home, catalog, str(folder / (variables.get("TMPDIR") or tempfile.gettempdir()))))
+    # Type checkers take the constructor of a pydantic class from its fields alone and miss this argument.
+    make: Callable[..., Settings] = Settings
+    try:
+        settings = make(_build_sources=(tuple(map(_LayerSource, layers)), {}))
+    except ValidationError as problem:
+        raise _told(problem, layers) from None
+    settings._layers = layers
+    return settings
+
+
+def _home(layers: tuple[Layer, ...], folder: Path) -> Path:
+    for layer in layers:
+        if "home" in layer.values:
+            home = layer.values["home"]
+            if not isinstance(home, str) or not home.strip():
+                raise ConfigurationError(f"home ({layer.origins['home']}) is not valid: it must be a path.")
+            return Path(home)
+    return folder / ".winnow"
+
+
+def _told(problem: ValidationError, layers: tuple[Layer, ...]) -> ConfigurationError:
+    # Places, never values: a database URL or a webhook is a secret.
+    sentences: list[str] = []
+    for error in problem.errors(include_url=False, include_input=False, include_context=False):
+        name = ".".join(str(part) for part in error["loc"] if part != "[key]")
+        reason = error["msg"].removeprefix("Value error, ")
+        sentences.append(f"{name} ({_origin(name, layers)}) is not valid: {reason}.")
+    return ConfigurationError(" ".join(sentences))
+
+
+def _origin(name: str, layers: tuple[Layer, ...]) -> str:
+    # A complaint about a group as a whole has no place of its own; its members have.
+    found = [origin for layer in layers for key, origin in layer.origins.items() if f"{key}.".startswith(f"{name}.")]
+    return found[0] if found else "default"

@@ -1,0 +1,201 @@
+"""The configuration of one topic: parsed, checked as Kafka checks it, and told to people.
+
+Errors have Kafka's words (ConfigDef, LogConfig.validate); all are ConfigurationError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, cast
+
+from winnow.config import values
+from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, TOPIC_KEY_OF_BROKER_NAME
+from winnow.config.nearest import nearest
+from winnow.config.values import Value
+from winnow.errors import ConfigurationError
+from winnow.model import Strategy
+
+COMPACT, DELETE = "compact", "delete"
+
+Source = Literal["default", "default (Winnow)", "topic"]
+
+
+class Keyless(StrEnum):
+    """What ingest does with a record without a key while the policy includes compact."""
+
+    REJECT = "reject"
+    QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One line of ``topics describe``. ``default (Winnow)`` marks a default that differs from Kafka's."""
+
+    name: str
+    value: str
+    source: Source
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What holds for one topic. Keys, ranges and units: :mod:`winnow.config.definitions`.
+
+    ``segment_bytes`` is the effective size: ``internal.segment.bytes`` where that is set. ``retention_ms`` -1 and a
+    negative ``retention_bytes`` mean no limit. ``overrides``: what the topic itself sets, white space at the ends off.
+    """
+
+    cleanup_policy: frozenset[str]
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    file_delete_delay_ms: int
+    max_message_bytes: int
+    message_timestamp_type: str
+    compaction_strategy: Strategy
+    compaction_strategy_header: str
+    remote_storage_enable: bool
+    keyless: Keyless
+    retired_grace_ms: int
+    late_arrival_ms: int
+    expectations: str
+    overrides: Mapping[str, str] = field(hash=False)
+
+    @classmethod
+    def parse(cls, overrides: Mapping[str, str | None]) -> TopicConfig:
+        """The configuration of a topic that sets ``overrides``; the rest comes from the defaults.
+
+        Raises:
+            ConfigurationError: an unknown key, a bad value, or values that contradict one another.
+        """
+        for name in overrides:
+            if not is_topic_key(name):
+                raise unknown_key(name)
+        found: dict[str, Value] = {}
+        for each in DEFINITIONS:
+            text = overrides.get(each.name, each.default)
+            if text is not None or each.name in overrides:
+                found[each.name] = values.parse(each.name, text, each.kind, each.validator)
+        given = {name: values.trim(text) for name, text in sorted(overrides.items()) if text is not None}
+        config = _assemble(found, given)
+        _check_together(config)
+        return config
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the policy includes compact."""
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the policy includes delete."""
+        return DELETE in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """The age (ms) at which the clock closes a segment: Kafka's LogConfig.maxSegmentMs."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
+
+def is_topic_key(name: str) -> bool:
+    """Whether ``name`` is a key of topic configuration (Winnow's own included)."""
+    return name in BY_NAME
+
+
+def unknown_key(name: str) -> ConfigurationError:
+    """The error for a key that is none: Kafka's sentence, and a second one with what to write instead."""
+    if name in TOPIC_KEY_OF_BROKER_NAME:
+        hint = f"That is a broker's name; a topic's is {TOPIC_KEY_OF_BROKER_NAME[name]}."
+    elif name in KAFKA_KEYS_WITHOUT_MEANING:
+        hint = "Kafka has it for its brokers, it means nothing to an archive; leave it out."
+    else:
+        hint = f"The nearest known name is {nearest(name, BY_NAME)}."
+    return ConfigurationError(f"Unknown topic config name: {name}. {hint}")
+
+
+def entries(config: TopicConfig) -> tuple[ConfigEntry, ...]:
+    """Every key with its value, where that comes from, and what it does, in the table's order.
+
+    A key without a default appears only where the topic sets it.
+    """
+    found: list[ConfigEntry] = []
+    for each in DEFINITIONS:
+        if each.name in config.overrides:
+            found.append(ConfigEntry(each.name, config.overrides[each.name], "topic", each.sentence))
+        elif each.default is not None:
+            source: Source = "default" if each.kafka_default is None else "default (Winnow)"
+            found.append(ConfigEntry(each.name, each.default, source, each.sentence))
+    return tuple(found)
+
+
+def not_built(config: TopicConfig) -> str | None:
+    """Why this version refuses to assess or compact a topic with this valid configuration; None where it does not."""
+    if not config.cleanup_policy:
+        return _refusal("cleanup.policy", " (empty)", "has no rule for an empty policy yet", "cleanup.policy=compact")
+    if config.deletes:
+        policy = ",".join(sorted(config.cleanup_policy))
+        return _refusal("cleanup.policy", policy, "has no retention yet", "cleanup.policy=compact")
+    if config.compaction_strategy is not Strategy.OFFSET:
+        strategy = config.compaction_strategy
+        return _refusal(
+            "compaction.strategy", strategy, "compacts by offset only so far", f"compaction.strategy={Strategy.OFFSET}"
+        )
+    return None
+
+
+def _refusal(name: str, value: str, lack: str, way_on: str) -> str:
+    return (
+        f"{name}={value} is valid and stored, but this version {lack}, so the topic is neither assessed nor "
+        f"compacted. To go on, set {way_on}."
+    )
+
+
+def _check_together(config: TopicConfig) -> None:
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise ConfigurationError(
+            f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
+            f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+        )
+    if config.remote_storage_enable and config.compacts:
+        raise ConfigurationError("Remote log storage is unsupported for the compacted topics")
+    if config.compaction_strategy is Strategy.HEADER and not config.compaction_strategy_header:
+        raise ConfigurationError("compaction.strategy.header must be specified.")
+
+
+def _assemble(found: Mapping[str, Value], overrides: Mapping[str, str]) -> TopicConfig:
+    def number(name: str) -> int:
+        return cast(int, found[name])
+
+    return TopicConfig(
+        cleanup_policy=frozenset(cast(tuple[str, ...], found["cleanup.policy"])),
+        min_cleanable_dirty_ratio=cast(float, found["min.cleanable.dirty.ratio"]),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        delete_retention_ms=number("delete.retention.ms"),
+        segment_bytes=number("internal.segment.bytes" if "internal.segment.bytes" in found else "segment.bytes"),
+        segment_ms=number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        segment_index_bytes=number("segment.index.bytes"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        file_delete_delay_ms=number("file.delete.delay.ms"),
+        max_message_bytes=number("max.message.bytes"),
+        message_timestamp_type=str(found["message.timestamp.type"]),
+        compaction_strategy=Strategy(str(found["compaction.strategy"])),
+        compaction_strategy_header=str(found["compaction.strategy.header"]),
+        remote_storage_enable=cast(bool, found["remote.storage.enable"]),
+        keyless=Keyless(str(found["winnow.keyless"])),
+        retired_grace_ms=number("winnow.retired.grace.ms"),
+        late_arrival_ms=number("winnow.late.arrival.ms"),
+        expectations=str(found["winnow.expectations"]),
+        overrides=dict(overrides),
+    )

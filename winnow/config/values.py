@@ -1,0 +1,172 @@
+"""How Kafka reads a configuration value and what it says of a bad one (Kafka's ConfigDef and ConfigException).
+
+Parsing is Java's, not Python's: ``1_000``, ``nan`` and ``٣`` are no numbers here, ``+5`` and ``1e-1`` are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from math import isinf, isnan
+from typing import Protocol, cast
+
+from winnow.errors import ConfigurationError
+
+Value = bool | int | float | str | tuple[str, ...]
+
+_JAVA_WHITE_SPACE = "".join(map(chr, range(0x21)))
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
+_FRACTION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
+_NOT_FINITE = ("NaN", "Infinity")
+_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7  # outside, Java's Double.toString writes an exponent
+_LIST_SEPARATOR = re.compile(r"\s*,\s*", re.ASCII)
+
+
+class Kind(StrEnum):
+    """Kafka's ConfigDef.Type, as far as topics need it."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"
+
+
+_BITS = {Kind.INT: 32, Kind.LONG: 64}
+
+
+class Validator(Protocol):
+    """One rule for a parsed value; for a list, for each element."""
+
+    def reason(self, value: Value) -> str | None:
+        """Why ``value`` is not valid, as Kafka says it; None when it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number from ``minimum`` to ``maximum``, both inclusive (ConfigDef.Range)."""
+
+    minimum: int
+    maximum: int | None = None
+
+    def reason(self, value: Value) -> str | None:
+        """Why ``value`` is not valid, in Kafka's words; None when it is."""
+        number = cast(float, value)  # the table gives ranges to numbers only
+        if isnan(number):
+            return (
+                f"Value must be a number between {self.minimum} and {self.maximum}; NaN compares as false with "
+                "everything, so the log would never be cleaned, and nothing would say why"
+            )
+        if number < self.minimum:
+            return f"Value must be at least {self.minimum}"
+        if self.maximum is not None and number > self.maximum:
+            return f"Value must be no more than {self.maximum}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of a few strings, exact case (ConfigDef.ValidString, ValidList)."""
+
+    values: tuple[str, ...]
+
+    def reason(self, value: Value) -> str | None:
+        """Why ``value`` is not valid, in Kafka's words; None when it is."""
+        return None if value in self.values else f"String must be one of: {', '.join(self.values)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteName:
+    """The name of a content suite: letters, digits, ``_`` and ``-``; empty for none. Winnow's own rule."""
+
+    def reason(self, value: Value) -> str | None:
+        """Why ``value`` is not valid; None when it is."""
+        if re.fullmatch(r"[A-Za-z0-9_-]*", str(value)):
+            return None
+        return "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"
+
+
+def invalid(name: str, value: object, reason: str) -> ConfigurationError:
+    """The error of one bad value, in the shape of Kafka's ConfigException."""
+    return ConfigurationError(f"Invalid value {_java_text(value)} for configuration {name}: {reason}")
+
+
+def trim(text: str) -> str:
+    """``text`` without what Java's String.trim() removes at both ends."""
+    return text.strip(_JAVA_WHITE_SPACE)
+
+
+def parse(name: str, text: str | None, kind: Kind, validator: Validator | None) -> Value:
+    """The value behind ``text``.
+
+    Raises:
+        ConfigurationError: ``text`` is no value of ``kind``, or ``validator`` refuses it; in Kafka's words.
+    """
+    if text is None:
+        raise invalid(name, None, "Value must be non-null")
+    value = _read(name, text, kind)
+    for part in value if isinstance(value, tuple) else (value,):
+        reason = validator.reason(part) if validator else None
+        if reason:
+            raise invalid(name, part, reason)
+    return value
+
+
+def _read(name: str, text: str, kind: Kind) -> Value:
+    trimmed = trim(text)
+    match kind:
+        case Kind.STRING:
+            return trimmed
+        case Kind.LIST:
+            return tuple(_LIST_SEPARATOR.split(trimmed)) if trimmed else ()
+        case Kind.BOOLEAN:
+            if trimmed.lower() not in ("true", "false"):
+                raise invalid(name, text, "Expected value to be either true or false")
+            return trimmed.lower() == "true"
+        case Kind.INT | Kind.LONG | Kind.DOUBLE:
+            number = _double(trimmed) if kind is Kind.DOUBLE else _integer(trimmed, _BITS[kind])
+            if number is None:
+                raise invalid(name, text, f"Not a number of type {kind}")
+            return number
+
+
+def _integer(text: str, bits: int) -> int | None:
+    if not _WHOLE_NUMBER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
+
+
+def _double(text: str) -> float | None:
+    if text.lstrip("+-") in _NOT_FINITE and text[1:2] not in ("+", "-"):
+        return float(text)
+    found = _FRACTION.fullmatch(text)
+    return float(found[1]) if found else None
+
+
+def _java_text(value: object) -> str:
+    # Kafka prints the parsed value, so 2 as a ratio reads 2.0 and 1e10 reads 1.0E10.
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, float):
+        return str(value)
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
+        return repr(value)
+    return _scientific(Decimal(repr(value)))
+
+
+def _scientific(number: Decimal) -> str:
+    digits: Sequence[int] = number.normalize().as_tuple().digits
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if number < 0 else ''}{digits[0]}.{fraction}E{number.adjusted()}"

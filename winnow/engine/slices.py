@@ -1,0 +1,37 @@
+"""How units of work are spread over Spark tasks: large ones alone and first, small ones packed together. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TASKS_PER_CORE = 4
+"""Enough tasks that a slow one does not leave cores idle, few enough that their start is not felt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One topic partition of one plan, by reference."""
+
+    plan_uri: str
+    topic: str
+    partition: int
+    size_bytes: int
+
+
+def slices(units: Sequence[Unit], cores: int) -> list[list[Unit]]:
+    """Units into tasks: one each while they are few, else the fullest first into the emptiest of cores x 4 tasks.
+
+    Tasks come in the order in which Spark starts them: the largest first.
+    """
+    ordered = sorted(units, key=lambda unit: -unit.size_bytes)
+    count = min(len(ordered), max(1, cores) * TASKS_PER_CORE)
+    heap = [(0, number) for number in range(count)]
+    packed: list[list[Unit]] = [[] for _ in range(count)]
+    for unit in ordered:
+        size_bytes, number = heapq.heappop(heap)
+        packed[number].append(unit)
+        # A unit costs something even when it is empty.
+        heapq.heappush(heap, (size_bytes + unit.size_bytes + 1, number))
+    return sorted(packed, key=lambda task: -sum(unit.size_bytes for unit in task))

@@ -1,0 +1,122 @@
+"""Which offsets of a topic partition survive: one scan over key and offset, exact key bytes, spilling when it must."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from winnow.errors import NotBuiltError
+from winnow.files.duck import file_list
+from winnow.files.fingerprint import WINNERS_HASH
+from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the winners' scan counted over the planned segments, and the survivors of each in the plan's order."""
+
+    records_in: int
+    records_keyless: int
+    distinct_keys: int
+    tombstones_expired: int
+    survivors: tuple[int, ...]
+    winners_fingerprint: str
+
+    @property
+    def records_kept(self) -> int:
+        """Records that survive."""
+        return self.distinct_keys - self.tombstones_expired
+
+
+def pick_winners(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, strategy: Strategy) -> Counts:
+    """Fill the temporary table ``survivors("offset")`` and count.
+
+    Every planned segment is scanned, clean and cleanable alike, so exactly one record per key survives. Only key and
+    offset are read; ``value`` is read just to find tombstones, in segments that hold some in an expired range.
+
+    Raises:
+        NotBuiltError: a strategy other than offset.
+    """
+    if strategy is not Strategy.OFFSET:
+        raise NotBuiltError(f"compaction.strategy={strategy} is not built yet; nothing was compacted.")
+    scan = f"read_parquet({file_list(segment.path for segment in plan.segments)})"
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE winners AS
+        SELECT max("offset") AS "offset", hash(key, max("offset")) AS fingerprint
+        FROM {scan} WHERE key IS NOT NULL GROUP BY key
+        """
+    )
+    records_in, records_keyless = _row(connection, f"SELECT count(*), count(*) - count(key) FROM {scan}")
+    _create_expired(connection, plan.segments, plan.expired)
+    connection.execute(
+        'CREATE TEMP TABLE survivors AS SELECT "offset", fingerprint FROM winners ANTI JOIN expired USING ("offset")'
+    )
+    (distinct_keys,) = _row(connection, "SELECT count(*) FROM winners")
+    (kept,) = _row(connection, "SELECT count(*) FROM survivors")
+    connection.execute("DROP TABLE winners")
+    (fingerprint,) = _row(connection, _FINGERPRINT)
+    return Counts(
+        records_in=records_in,
+        records_keyless=records_keyless,
+        distinct_keys=distinct_keys,
+        tombstones_expired=distinct_keys - kept,
+        survivors=_survivors_per_segment(connection, plan.segments),
+        winners_fingerprint=str(fingerprint),
+    )
+
+
+# The winners' table has hashed (key, offset) already, so that keys need not be kept.
+_FINGERPRINT = """
+    SELECT count(*)::VARCHAR || ':' || coalesce(sum(fingerprint::HUGEINT), 0)::VARCHAR || ':' ||
+           coalesce(bit_xor(fingerprint), 0)::VARCHAR FROM survivors
+"""
+assert WINNERS_HASH == 'hash(key, "offset")'  # noqa: S101 - the winners' table computes the same expression
+
+
+def _create_expired(
+    connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment], expired: Sequence[OffsetRange]
+) -> None:
+    """Table ``expired("offset")``: the tombstones whose delete horizon has passed, winners or not."""
+    holding = [
+        segment
+        for segment in segments
+        if segment.tombstones and any(r.start <= segment.last_offset and segment.first_offset < r.end for r in expired)
+    ]
+    if not holding:
+        connection.execute('CREATE TEMP TABLE expired ("offset" BIGINT)')
+        return
+    inside = " OR ".join(f'("offset" >= {r.start} AND "offset" < {r.end})' for r in expired)
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE expired AS SELECT "offset"
+        FROM read_parquet({file_list(segment.path for segment in holding)})
+        WHERE value IS NULL AND ({inside})
+        """
+    )
+
+
+def _survivors_per_segment(connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment]) -> tuple[int, ...]:
+    # Segments are disjoint and in offset order, so the last one that begins at or below an offset holds it.
+    connection.execute('CREATE TEMP TABLE bounds (number INTEGER, "offset" BIGINT)')
+    if segments:
+        values = ", ".join(f"({number}, {segment.first_offset})" for number, segment in enumerate(segments))
+        connection.execute(f"INSERT INTO bounds VALUES {values}")
+    rows = connection.execute(
+        """
+        SELECT bounds.number, count(*) FROM survivors ASOF JOIN bounds ON survivors."offset" >= bounds."offset"
+        GROUP BY bounds.number
+        """
+    ).fetchall()
+    counted = dict(rows)
+    return tuple(counted.get(number, 0) for number in range(len(segments)))
+
+
+def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return tuple(row)

@@ -1,0 +1,73 @@
+"""DuckDB connections: capped memory, a spill folder, no extension downloads, object stores through Arrow's clients."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+from winnow.files import storage
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def connect(
+    *, memory_limit_bytes: int, threads: int = 1, spill_folder: str, uris: Iterable[str] = ()
+) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB that spills below ``spill_folder`` rather than exceed ``memory_limit_bytes``.
+
+    ``uris`` name the files that will be read, so that their object stores are registered. The caller closes it.
+    """
+    import duckdb
+
+    Path(spill_folder).mkdir(parents=True, exist_ok=True)
+    # DuckDB makes this folder when it first spills and removes what it made when it closes.
+    spill = str(Path(spill_folder) / f"winnow-spill-{uuid.uuid4().hex}")
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "memory_limit": f"{max(memory_limit_bytes, 16 << 20)}B",
+            "threads": threads,
+            "temp_directory": spill,
+            "preserve_insertion_order": True,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        },
+    )
+    _register_stores(connection, uris)
+    return connection
+
+
+def _register_stores(connection: duckdb.DuckDBPyConnection, uris: Iterable[str]) -> None:
+    schemes = {urlparse(uri).scheme: uri for uri in uris if not storage.is_local(uri)}
+    if not schemes:
+        return
+    from fsspec.implementations.arrow import ArrowFSWrapper
+
+    for scheme, uri in schemes.items():
+        filesystem, _ = storage.filesystem_for(uri)
+        wrapper = type(f"Arrow{scheme.title()}", (ArrowFSWrapper,), {"protocol": scheme})(filesystem)
+        connection.register_filesystem(wrapper)
+
+
+def readable(uri: str) -> str:
+    """The name DuckDB opens ``uri`` by: a plain path for local files."""
+    return str(storage.local_path(uri)) if storage.is_local(uri) else uri
+
+
+def literal(text: str) -> str:
+    """``text`` as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def file_list(uris: Iterable[str]) -> str:
+    """An SQL list literal of files for ``read_parquet``. Names are taken as they are, never as patterns."""
+    return "[" + ", ".join(literal(_escape_glob(readable(uri))) for uri in uris) + "]"
+
+
+def _escape_glob(path: str) -> str:
+    # read_parquet takes *, ? and [ as patterns; a bracket expression of one character stands for itself.
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path)

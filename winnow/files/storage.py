@@ -1,0 +1,146 @@
+"""Object-store paths. Everything Winnow writes outside the table commit goes through here.
+
+A path is a URI (``file:///…``, ``s3://bucket/key``) or a plain local path. Credentials come from the environment or
+the instance role, never from a path, a plan or an argument.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+from pyarrow import fs
+
+from winnow.errors import ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of a listing."""
+
+    uri: str
+    size_bytes: int
+
+
+def is_local(uri: str) -> bool:
+    """Whether ``uri`` names a file of this machine."""
+    return urlparse(uri).scheme in ("", "file")
+
+
+def local_path(uri: str) -> Path:
+    """The local path behind a ``file://`` URI or a plain path."""
+    parsed = urlparse(uri)
+    return Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(uri)
+
+
+@lru_cache(maxsize=32)
+def _remote_filesystem(scheme: str, authority: str) -> fs.FileSystem:
+    filesystem, _ = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
+    return filesystem
+
+
+def filesystem_for(uri: str) -> tuple[fs.FileSystem, str]:
+    """The file system of ``uri`` and the path within it.
+
+    Raises:
+        ServiceError: the object store's client cannot be made (unknown scheme, no credentials).
+    """
+    if is_local(uri):
+        return fs.LocalFileSystem(), str(local_path(uri))
+    parsed = urlparse(uri)
+    try:
+        filesystem = _remote_filesystem(parsed.scheme, parsed.netloc)
+    except (OSError, pa.ArrowException) as problem:
+        raise ServiceError(
+            f"The object store of {parsed.scheme}://{parsed.netloc} cannot be reached ({problem}). "
+            "Check its endpoint and credentials, then run it again."
+        ) from problem
+    return filesystem, f"{parsed.netloc}{unquote(parsed.path)}".rstrip("/")
+
+
+def join(uri: str, *parts: str) -> str:
+    """``uri`` with ``parts`` below it, one slash between each."""
+    return "/".join([uri.rstrip("/"), *(part.strip("/") for part in parts)])
+
+
+def read_bytes(uri: str) -> bytes:
+    """The whole content of a small file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    filesystem, path = filesystem_for(uri)
+    with filesystem.open_input_file(path) as stream:
+        return cast(bytes, stream.read())
+
+
+def write_bytes(uri: str, data: bytes) -> None:
+    """Write a small file so that a reader sees all of it or nothing.
+
+    Object stores show an object only when it is complete; on a local disk a temporary sibling is synced and renamed.
+    """
+    if is_local(uri):
+        path = local_path(uri)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+        return
+    filesystem, path_in_store = filesystem_for(uri)
+    with filesystem.open_output_stream(path_in_store) as stream:
+        stream.write(data)
+
+
+def exists(uri: str) -> bool:
+    """Whether ``uri`` is a file."""
+    filesystem, path = filesystem_for(uri)
+    return bool(filesystem.get_file_info(path).type == fs.FileType.File)
+
+
+def size_bytes(uri: str) -> int | None:
+    """Size of the file, None when it is not there."""
+    filesystem, path = filesystem_for(uri)
+    info = filesystem.get_file_info(path)
+    return int(info.size) if info.type == fs.FileType.File else None
+
+
+def delete(uri: str) -> None:
+    """Remove a file; a missing one is fine."""
+    filesystem, path = filesystem_for(uri)
+    try:
+        filesystem.delete_file(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+            raise
+
+
+def list_files(uri: str) -> list[FileEntry]:
+    """Every file below the folder ``uri``, sorted; empty when the folder is not there."""
+    filesystem, path = filesystem_for(uri)
+    prefix = uri.rstrip("/")
+    found = filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    return sorted(
+        (
+            FileEntry(prefix + info.path[len(path.rstrip("/")) :], int(info.size))
+            for info in found
+            if info.type == fs.FileType.File
+        ),
+        key=lambda entry: entry.uri,
+    )
+
+
+def make_parent(uri: str) -> None:
+    """Create the folder of a local file; object stores need none."""
+    if is_local(uri):
+        local_path(uri).parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,105 @@
+"""The side table of quarantined records: keyless ones that a compacted topic cannot hold.
+
+Rows are keyed by ingest id, file digest and row. They are written before the log's commit and count only when the
+log's state names their ingest id, so a crash between the two leaves rows nobody sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
+
+from winnow.log.topic_log import catalog_errors
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+NAMESPACE = "winnow_quarantine"
+
+SCHEMA = Schema(
+    NestedField(1, "ingest_id", StringType(), required=False),
+    NestedField(2, "file_digest", StringType(), required=False),
+    NestedField(3, "row", LongType(), required=False),
+    NestedField(4, "partition", IntegerType(), required=False),
+    NestedField(5, "offset", LongType(), required=False),
+    NestedField(6, "timestamp", TimestamptzType(), required=False),
+    NestedField(7, "timestampType", IntegerType(), required=False),
+    NestedField(8, "key", BinaryType(), required=False),
+    NestedField(9, "value", BinaryType(), required=False),
+    NestedField(
+        10,
+        "headers",
+        ListType(
+            11,
+            StructType(
+                NestedField(12, "key", StringType(), required=False),
+                NestedField(13, "value", BinaryType(), required=False),
+            ),
+            element_required=False,
+        ),
+        required=False,
+    ),
+)
+
+ARROW = pa.schema(
+    [
+        ("ingest_id", pa.string()),
+        ("file_digest", pa.string()),
+        ("row", pa.int64()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))),
+    ]
+)
+
+_PROPERTIES = {
+    "write.metadata.metrics.default": "counts",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "commit.retry.num-retries": "10",
+}
+
+
+class Quarantine:
+    """The quarantined records of one topic."""
+
+    def __init__(self, catalog: Catalog, topic: str, location: str) -> None:
+        self._catalog = catalog
+        self._identifier = (NAMESPACE, topic)
+        self._location = location
+        self.topic = topic
+
+    def append(self, rows: pa.Table) -> None:
+        """Add rows of schema :data:`ARROW`; appends do not conflict with one another."""
+        with catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
+            self._catalog.create_namespace_if_not_exists(NAMESPACE)
+            try:
+                table = self._catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                try:
+                    table = self._catalog.create_table(
+                        self._identifier, schema=SCHEMA, location=self._location, properties=_PROPERTIES
+                    )
+                except TableAlreadyExistsError:
+                    table = self._catalog.load_table(self._identifier)
+            table.append(rows)
+
+    def read(self, visible: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of the ingests in ``visible`` (from the log's state), in no particular order."""
+        if not visible:
+            return
+        with catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
+            try:
+                table = self._catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                return
+            names = ", ".join(f"'{ingest_id}'" for ingest_id in visible)
+            yield from table.scan(row_filter=f"ingest_id in ({names})").to_arrow_batch_reader()

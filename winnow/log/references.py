@@ -1,0 +1,81 @@
+"""Which files a table's snapshots refer to: what the sweep must never delete."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from winnow.log.state import STATE_PROPERTY
+
+
+@dataclass
+class References:
+    """Paths of files some snapshot refers to."""
+
+    data: set[str] = field(default_factory=set)
+    manifests: set[str] = field(default_factory=set)
+    manifest_lists: set[str] = field(default_factory=set)
+    states: set[str] = field(default_factory=set)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.data or path in self.manifests or path in self.manifest_lists or path in self.states
+
+    def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
+        """Take in everything ``snapshot`` refers to; manifests in ``known`` were read already."""
+        self.manifest_lists.add(snapshot.manifest_list)
+        state = state_path(snapshot)
+        if state is not None:
+            self.states.add(state)
+        for manifest in snapshot.manifests(table.io):
+            self.manifests.add(manifest.manifest_path)
+            if manifest.manifest_path in known:
+                continue
+            known.add(manifest.manifest_path)
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                self.data.add(entry.data_file.file_path)
+
+
+def state_path(snapshot: Snapshot) -> str | None:
+    """The state file a snapshot's summary names."""
+    summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    text = summary.get(STATE_PROPERTY)
+    return json.loads(text)["path"] if text else None
+
+
+def references(table: Table, snapshot_ids: set[int] | None = None) -> References:
+    """Everything the named snapshots (none = all that are left, on every branch and tag) refer to."""
+    found = References()
+    known: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        if snapshot_ids is None or snapshot.snapshot_id in snapshot_ids:
+            found.add(table, snapshot, known)
+    return found
+
+
+def expirable(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
+    """Snapshots whose grace has passed: not the head, on no branch or tag, and replaced longer ago than the grace.
+
+    A snapshot is replaced when its successor is committed; a snapshot with no successor in the metadata is kept.
+    """
+    heads = {reference.snapshot_id for reference in table.metadata.refs.values()}
+    kept = _ancestors_of_named_references(table)
+    replaced_ms: dict[int, int] = {}
+    for snapshot in table.metadata.snapshots:
+        if snapshot.parent_snapshot_id is not None:
+            replaced_ms[snapshot.parent_snapshot_id] = snapshot.timestamp_ms
+    return {
+        snapshot.snapshot_id
+        for snapshot in table.metadata.snapshots
+        if snapshot.snapshot_id not in heads
+        and snapshot.snapshot_id not in kept
+        and snapshot.snapshot_id in replaced_ms
+        and replaced_ms[snapshot.snapshot_id] + grace_ms <= now_ms
+    }
+
+
+def _ancestors_of_named_references(table: Table) -> set[int]:
+    """Snapshots a branch or tag other than main names."""
+    return {reference.snapshot_id for name, reference in table.metadata.refs.items() if name != "main"}

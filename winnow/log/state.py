@@ -1,0 +1,104 @@
+"""The carried state: one immutable, versioned file per table snapshot, named by the snapshot's summary.
+
+Everything that must outlive snapshots rests in it. It is written before the commit that names it and never changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from winnow import documents
+from winnow.errors import ForeignTableError, WinnowError
+from winnow.files import storage
+from winnow.model import PartitionState, Receipt, ReceiptReference, TopicState
+
+STATE_PROPERTY = "winnow.state"
+PLAN_PROPERTY = "winnow.plan-id"
+STATE_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StateReference:
+    """Where a snapshot's state rests, and its digest."""
+
+    path: str
+    sha256: str
+
+    def to_property(self) -> str:
+        """The value of ``winnow.state`` in a snapshot summary."""
+        return json.dumps({"format": STATE_FORMAT, "path": self.path, "sha256": self.sha256}, sort_keys=True)
+
+    @classmethod
+    def from_summary(cls, topic: str, summary: Mapping[str, str | None]) -> StateReference:
+        """The reference in a snapshot's summary.
+
+        Raises:
+            ForeignTableError: the summary names none: somebody else made this snapshot.
+        """
+        text = summary.get(STATE_PROPERTY)
+        if not text:
+            raise ForeignTableError(
+                f"The newest snapshot of topic {topic} was committed by somebody else: its summary names no Winnow "
+                "state. Nothing was changed. Roll the table back to the last snapshot whose summary has "
+                f"'{STATE_PROPERTY}' (and stop the other writer), then run it again."
+            )
+        plain = json.loads(text)
+        return cls(plain["path"], plain["sha256"])
+
+
+def empty_state(topic: str, partitions: int) -> TopicState:
+    """The state of a topic nothing was appended to."""
+    return TopicState(topic=topic, partitions={number: PartitionState() for number in range(partitions)})
+
+
+def write_state(table_location: str, state: TopicState) -> StateReference:
+    """Write ``state`` to a new file below the table; nothing refers to it yet."""
+    data = documents.dump_json(state)
+    path = storage.join(table_location, "winnow", "state", f"{uuid.uuid4().hex}.json")
+    storage.write_bytes(path, data)
+    return StateReference(path, hashlib.sha256(data).hexdigest())
+
+
+def read_state(topic: str, reference: StateReference) -> TopicState:
+    """The state behind ``reference``.
+
+    Raises:
+        WinnowError: the file is missing or is not the one that was committed.
+    """
+    data = read_checked(topic, "state", reference.path, reference.sha256)
+    return documents.load_json(TopicState, data)
+
+
+def write_receipt(table_location: str, receipt: Receipt) -> ReceiptReference:
+    """Write the receipt of a publish beside the table, so that the metadata store can be rebuilt."""
+    assert receipt.plan_id is not None
+    data = documents.dump_json(receipt)
+    path = storage.join(table_location, "winnow", "receipts", f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json")
+    storage.write_bytes(path, data)
+    return ReceiptReference(receipt.plan_id, path, hashlib.sha256(data).hexdigest())
+
+
+def read_receipt(topic: str, reference: ReceiptReference) -> Receipt:
+    """The receipt behind ``reference``; raises as :func:`read_state`."""
+    return documents.load_json(Receipt, read_checked(topic, "receipt", reference.path, reference.sha256))
+
+
+def read_checked(topic: str, what: str, path: str, sha256: str) -> bytes:
+    """The bytes of a file the table refers to, checked against the digest that was committed."""
+    try:
+        data = storage.read_bytes(path)
+    except FileNotFoundError as problem:
+        raise WinnowError(
+            f"The {what} file of topic {topic} is gone: {path}. The table still refers to it; nothing was changed. "
+            "Restore that file from a backup or the object store's versions."
+        ) from problem
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise WinnowError(
+            f"The {what} file of topic {topic} is not the one that was committed: {path}. Nothing was changed. "
+            "Restore that file from a backup or the object store's versions."
+        )
+    return data

@@ -1,0 +1,68 @@
+"""Taking snapshots out of a table's metadata. Nothing here deletes a data file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import CommitFailedException
+
+from winnow.files import storage
+from winnow.log.references import References, expirable, references
+from winnow.log.topic_log import COMMIT_TRIES, TopicLog, back_off, catalog_errors
+from winnow.model import RetiredFile
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """What expiring a table's old snapshots would leave unreferenced."""
+
+    snapshot_ids: frozenset[int]
+    manifests: frozenset[str]
+    manifest_lists: frozenset[str]
+    states: frozenset[str]
+
+
+def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
+    """Which snapshots may be expired now, and which metadata files only they refer to. Changes nothing."""
+    table = log.head().table
+    going = expirable(table, now_ms=now_ms, grace_ms=grace_ms)
+    staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
+    left = references(table, staying)
+    gone = references(table, going)
+    return Expiry(
+        snapshot_ids=frozenset(going),
+        manifests=frozenset(gone.manifests - left.manifests),
+        manifest_lists=frozenset(gone.manifest_lists - left.manifest_lists),
+        states=frozenset(gone.states - left.states),
+    )
+
+
+def expire(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
+    """Expire snapshots by id; those that are gone already are passed over. Begun again on conflict."""
+    for attempt in range(COMMIT_TRIES):
+        table = log.head().table
+        there = [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id in snapshot_ids]
+        if not there:
+            return
+        try:
+            with catalog_errors(f"Snapshots of topic {log.topic} were not expired"):
+                table.maintenance.expire_snapshots().by_ids(there).commit()
+            return
+        except CommitFailedException:
+            back_off(attempt)
+    raise log.conflict()
+
+
+def live_references(log: TopicLog) -> References:
+    """Everything any remaining snapshot, branch or tag refers to."""
+    return references(log.head().table)
+
+
+def attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
+    """Data files written under a plan id, by listing. Only for plans known refused, invalid, void or published."""
+    return storage.list_files(storage.join(table_location, "data", plan_id))
+
+
+def retired_of(log: TopicLog) -> tuple[RetiredFile, ...]:
+    """Files that publishes took out of the log and whose bytes are still there, from the carried state."""
+    return log.head().state.retired

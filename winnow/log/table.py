@@ -1,0 +1,145 @@
+"""How a topic becomes an Iceberg table: schema, partition spec, properties, and data-file entries for segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from winnow.files.schema import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
+from winnow.model import Segment
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+PARTITIONS_PROPERTY = "winnow.partitions"
+_PARTITION, _OFFSET, _TIMESTAMP = FIELD_IDS["partition"], FIELD_IDS["offset"], FIELD_IDS["timestamp"]
+_KEY, _VALUE, _TIMESTAMP_TYPE = FIELD_IDS["key"], FIELD_IDS["value"], FIELD_IDS["timestampType"]
+
+_HEADERS = ListType(
+    element_id=HEADERS_ELEMENT_ID,
+    element_type=StructType(
+        NestedField(HEADER_KEY_ID, "key", StringType(), required=False),
+        NestedField(HEADER_VALUE_ID, "value", BinaryType(), required=False),
+    ),
+    element_required=False,
+)
+
+LOG_SCHEMA = Schema(
+    NestedField(_PARTITION, "partition", IntegerType(), required=False),
+    NestedField(_OFFSET, "offset", LongType(), required=False),
+    NestedField(_TIMESTAMP, "timestamp", TimestamptzType(), required=False),
+    NestedField(_TIMESTAMP_TYPE, "timestampType", IntegerType(), required=False),
+    NestedField(_KEY, "key", BinaryType(), required=False),
+    NestedField(_VALUE, "value", BinaryType(), required=False),
+    NestedField(FIELD_IDS["headers"], "headers", _HEADERS, required=False),
+)
+"""The columns of Spark's Kafka source, all optional (see :mod:`winnow.files.schema`)."""
+
+LOG_SPEC = PartitionSpec(PartitionField(_PARTITION, 1000, IdentityTransform(), "partition"))
+
+
+def log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema = LOG_SCHEMA) -> dict[str, str]:
+    """Table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries but our own."""
+    return {
+        PARTITIONS_PROPERTY: str(partitions),
+        "schema.name-mapping.default": schema.name_mapping.model_dump_json(),
+        "write.metadata.metrics.default": "counts",
+        "write.metadata.metrics.column.partition": "full",
+        "write.metadata.metrics.column.offset": "full",
+        "write.metadata.metrics.column.timestamp": "full",
+        "write.metadata.metrics.column.key": "counts",
+        "write.metadata.metrics.column.value": "counts",
+        "write.metadata.metrics.column.headers": "counts",
+        "write.delete.isolation-level": "snapshot",
+        "write.update.isolation-level": "snapshot",
+        "write.parquet.compression-codec": "zstd",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+        # PyIceberg's own retry accepts the same offsets from two writers and swaps over a concurrent append with an
+        # old summary; Winnow's commit loop re-reads the state instead.
+        "commit.retry.num-retries": "0",
+        **overrides,
+    }
+
+
+def data_file(table: Table, segment: Segment) -> DataFile:
+    """The manifest entry of a segment, from figures counted while it was written; its footer is not read again.
+
+    Bounds are given for partition, offset and timestamp only: key and value appear as counts.
+    """
+    counts = dict.fromkeys((_PARTITION, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _KEY, _VALUE), segment.records)
+    lower = {
+        _PARTITION: to_bytes(IntegerType(), segment.partition),
+        _OFFSET: to_bytes(LongType(), segment.first_offset),
+    }
+    upper = {
+        _PARTITION: to_bytes(IntegerType(), segment.partition),
+        _OFFSET: to_bytes(LongType(), segment.last_offset),
+    }
+    if segment.min_timestamp_ms is not None and segment.max_timestamp_ms is not None:
+        lower[_TIMESTAMP] = to_bytes(TimestamptzType(), segment.min_timestamp_ms * 1000)
+        upper[_TIMESTAMP] = to_bytes(TimestamptzType(), segment.max_timestamp_ms * 1000)
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=segment.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(segment.partition),
+        record_count=segment.records,
+        file_size_in_bytes=segment.size_bytes,
+        column_sizes={},
+        value_counts=counts,
+        null_value_counts={_PARTITION: 0, _OFFSET: 0, _KEY: segment.keyless, _VALUE: segment.tombstones},
+        nan_value_counts={},
+        lower_bounds=lower,
+        upper_bounds=upper,
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+        spec_id=table.metadata.default_spec_id,
+    )
+
+
+def _long(bound: bytes) -> int:
+    """A long or timestamptz bound (microseconds): both are 8 bytes, little-endian (Iceberg's appendix D)."""
+    return int(from_bytes(LongType(), bound))
+
+
+def segment_of(entry: DataFile) -> Segment:
+    """The segment behind a manifest entry; reads nothing but the entry.
+
+    Raises:
+        KeyError: the entry has no bounds for partition or offset (a file that Winnow did not write).
+    """
+    lower, upper = entry.lower_bounds or {}, entry.upper_bounds or {}
+    nulls = entry.null_value_counts or {}
+    has_time = _TIMESTAMP in lower and _TIMESTAMP in upper
+    return Segment(
+        path=entry.file_path,
+        partition=int(entry.partition[0]),
+        first_offset=_long(lower[_OFFSET]),
+        last_offset=_long(upper[_OFFSET]),
+        records=entry.record_count,
+        size_bytes=entry.file_size_in_bytes,
+        min_timestamp_ms=_long(lower[_TIMESTAMP]) // 1000 if has_time else None,
+        max_timestamp_ms=_long(upper[_TIMESTAMP]) // 1000 if has_time else None,
+        tombstones=nulls[_VALUE],
+        keyless=nulls.get(_KEY, 0),
+    )

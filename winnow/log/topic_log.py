@@ -1,0 +1,348 @@
+"""One topic's log: its head (snapshot, state, segments) and Winnow's own commit loop.
+
+Every commit — ingest, publish, state change — loads the head, recomputes the carried state from it, commits against
+exactly that head, and begins again when another commit came first. PyIceberg's own retry stays off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    ValidationException,
+)
+
+from winnow.config.topic import TopicConfig
+from winnow.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    ForeignTableError,
+    PlanVoidError,
+    ServiceError,
+    UnknownTopicError,
+    WinnowError,
+)
+from winnow.files import storage
+from winnow.log import state as carried
+from winnow.log.table import PARTITIONS_PROPERTY, data_file, segment_of
+from winnow.model import Receipt, ReceiptReference, Segment, TopicState
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.typedef import Identifier
+
+COMMIT_TRIES = 12
+"""How often the commit loop begins again before it gives up with CommitConflictError."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest snapshot of a topic's table and the state it names. ``snapshot_id`` None: nothing committed yet."""
+
+    table: Table
+    snapshot_id: int | None
+    state: TopicState
+
+    @property
+    def location(self) -> str:
+        """The table's folder."""
+        return str(self.table.location())
+
+    @property
+    def table_uuid(self) -> str:
+        """Identity of the table; a topic that was dropped and created again has another."""
+        return str(self.table.metadata.table_uuid)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one commit does: files in, files out (by path), and the state after it.
+
+    ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
+    the state.
+    """
+
+    state: TopicState
+    add: Sequence[Segment] = ()
+    remove: Sequence[str] = ()
+    summary: dict[str, str] = field(default_factory=dict)
+    receipt: Callable[[int], Receipt] | None = None
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A commit that landed."""
+
+    snapshot_id: int
+    state: TopicState
+    receipt: Receipt | None
+
+
+class TopicLog:
+    """The log of one topic. Cheap to make; every question loads the head anew."""
+
+    def __init__(self, catalog: Catalog, identifier: Identifier, topic: str) -> None:
+        self._catalog = catalog
+        self._identifier = identifier
+        self.topic = topic
+
+    # ------------------------------------------------------------------ reading
+
+    def _load(self) -> Table:
+        with catalog_errors(f"Topic {self.topic} could not be opened"):
+            try:
+                return self._catalog.load_table(self._identifier)
+            except NoSuchTableError as problem:
+                raise UnknownTopicError(
+                    f"There is no topic {self.topic}. Create it with: winnow topics create {self.topic} --partitions N"
+                ) from problem
+
+    def head(self) -> Head:
+        """The newest snapshot and its state.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            ForeignTableError: the newest snapshot is not Winnow's.
+            ServiceError: the catalog cannot be reached.
+        """
+        return self._head(self._load())
+
+    def _head(self, table: Table) -> Head:
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return Head(table, None, carried.empty_state(self.topic, _partitions(table)))
+        reference = self._state_reference(snapshot)
+        return Head(table, snapshot.snapshot_id, carried.read_state(self.topic, reference))
+
+    def _state_reference(self, snapshot: Snapshot) -> carried.StateReference:
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        return carried.StateReference.from_summary(self.topic, summary)
+
+    def config(self, head: Head | None = None) -> TopicConfig:
+        """The topic's configuration, parsed and checked."""
+        table = head.table if head is not None else self._load()
+        return TopicConfig.parse(overrides_of(dict(table.properties)))
+
+    def partitions(self, head: Head | None = None) -> int:
+        """How many partitions the topic has."""
+        return _partitions(head.table if head is not None else self._load())
+
+    def segments(self, head: Head) -> dict[int, tuple[Segment, ...]]:
+        """Live segments per partition in offset order, from the manifests alone; no data file is opened.
+
+        Raises:
+            ForeignTableError: the table holds delete files or files without offset bounds.
+        """
+        found: dict[int, list[Segment]] = {}
+        for entry in self._entries(head):
+            segment = self._segment(entry)
+            found.setdefault(segment.partition, []).append(segment)
+        return {p: tuple(sorted(found[p], key=lambda s: s.first_offset)) for p in sorted(found)}
+
+    def _segment(self, entry: DataFile) -> Segment:
+        try:
+            return segment_of(entry)
+        except (KeyError, TypeError) as problem:
+            raise ForeignTableError(
+                f"Topic {self.topic} holds a data file that Winnow did not write: {entry.file_path}. Nothing was "
+                "changed. Remove it from the table or roll the table back to the last Winnow snapshot."
+            ) from problem
+
+    def _entries(self, head: Head) -> Iterator[DataFile]:
+        snapshot = head.table.current_snapshot() if head.snapshot_id is not None else None
+        if snapshot is None:
+            return
+        for manifest in snapshot.manifests(head.table.io):
+            if manifest.content != 0:
+                raise ForeignTableError(
+                    f"Topic {self.topic} holds row-level deletes that Winnow does not write. Nothing was changed. "
+                    "Roll the table back to the last Winnow snapshot, or rewrite it without delete files."
+                )
+            for entry in manifest.fetch_manifest_entry(head.table.io, discard_deleted=True):
+                yield entry.data_file
+
+    def find_receipt(self, plan_id: str, head: Head | None = None) -> Receipt | None:
+        """The receipt of ``plan_id`` when it was published, however long ago; None when it never was."""
+        head = head or self.head()
+        for reference in reversed(head.state.receipts):
+            if reference.plan_id == plan_id:
+                return carried.read_receipt(self.topic, reference)
+        return None
+
+    def receipts(self, head: Head | None = None) -> list[Receipt]:
+        """Receipts of all published plans, oldest first."""
+        head = head or self.head()
+        return [carried.read_receipt(self.topic, reference) for reference in head.state.receipts]
+
+    # ------------------------------------------------------------------ writing
+
+    def set_config(self, changes: dict[str, str], deletions: Sequence[str]) -> None:
+        """Change topic configuration: table properties, one commit, begun again on conflict."""
+        for attempt in range(COMMIT_TRIES):
+            table = self._load()
+            try:
+                with catalog_errors(f"The configuration of topic {self.topic} was not changed"):
+                    transaction = table.transaction()
+                    transaction.set_properties(changes)
+                    present = [key for key in deletions if key in table.properties]
+                    if present:
+                        transaction.remove_properties(*present)
+                    transaction.commit_transaction()
+                return
+            except CommitFailedException:
+                back_off(attempt)
+        raise self.conflict()
+
+    def commit(self, build: Callable[[Head], Change]) -> Committed:
+        """Commit what ``build`` makes of the head; ``build`` is asked again after each conflict.
+
+        Raises:
+            PlanVoidError: a file to remove is no longer in the log.
+            CommitConflictError: other commits came first ``COMMIT_TRIES`` times.
+            CommitUnknownError: the catalog did not say whether the commit landed; nothing was cleaned up.
+            and whatever ``build`` raises.
+        """
+        for attempt in range(COMMIT_TRIES):
+            head = self.head()
+            committed = self._try(head, build(head))
+            if committed is not None:
+                return committed
+            back_off(attempt)
+        raise self.conflict()
+
+    def conflict(self) -> CommitConflictError:
+        """The error for a commit that lost too often."""
+        return CommitConflictError(
+            f"Other commits to topic {self.topic} came first {COMMIT_TRIES} times; nothing of this one landed. "
+            "Run it again."
+        )
+
+    def _try(self, head: Head, change: Change) -> Committed | None:
+        table = head.table
+        removed = self._removed(head, change)
+        with catalog_errors(f"The commit to topic {self.topic} was not begun"):
+            transaction = table.transaction()
+            update = transaction.update_snapshot()
+            producer = update.overwrite() if change.remove else update.fast_append()
+            receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None
+            new_state = change.state
+            if receipt is not None:
+                reference = carried.write_receipt(head.location, receipt)
+                new_state = _with_receipt(new_state, reference)
+            state_reference = carried.write_state(head.location, new_state)
+            producer.snapshot_properties = {
+                **change.summary,
+                carried.STATE_PROPERTY: state_reference.to_property(),
+            }
+            for segment in change.add:
+                producer.append_data_file(data_file(table, segment))
+            for entry in removed:
+                producer.delete_data_file(entry)
+        leftovers = [state_reference.path, *([new_state.receipts[-1].path] if receipt is not None else [])]
+        try:
+            producer.commit()
+        except ValidationException as problem:
+            _discard(leftovers)
+            raise PlanVoidError(
+                f"A planned segment of topic {self.topic} is no longer in the log; the plan is void and nothing was "
+                "published. Run it again: the next plan starts from the log as it is."
+            ) from problem
+        snapshot_id = producer.snapshot_id
+        try:
+            transaction.commit_transaction()
+        except CommitFailedException:
+            _discard(leftovers)
+            return None
+        except Exception as problem:
+            if not self._landed(snapshot_id):
+                raise CommitUnknownError(
+                    f"The catalog did not say whether the commit to topic {self.topic} landed "
+                    f"({type(problem).__name__}). Nothing was cleaned up. Run it again: it first looks for this commit "
+                    "in the table's history."
+                ) from problem
+        return Committed(snapshot_id, new_state, receipt)
+
+    def _removed(self, head: Head, change: Change) -> list[DataFile]:
+        if not change.remove:
+            return []
+        wanted = set(change.remove)
+        found = [entry for entry in self._entries(head) if entry.file_path in wanted]
+        if len(found) != len(wanted):
+            raise PlanVoidError(
+                f"{len(wanted) - len(found)} planned segment(s) of topic {self.topic} are no longer in the log; the "
+                "plan is void and nothing was published. Run it again: the next plan starts from the log as it is."
+            )
+        return found
+
+    def _landed(self, snapshot_id: int) -> bool:
+        try:
+            table = self._catalog.load_table(self._identifier)
+        except Exception:
+            return False
+        return table.metadata.snapshot_by_id(snapshot_id) is not None
+
+
+def _with_receipt(state: TopicState, reference: ReceiptReference) -> TopicState:
+    return replace(state, receipts=(*state.receipts, reference))
+
+
+def _discard(paths: Sequence[str]) -> None:
+    # Only after a refused commit: nothing can refer to these files. A failure leaves an unreferenced file, no harm.
+    for path in paths:
+        with contextlib.suppress(OSError):
+            storage.delete(path)
+
+
+def back_off(attempt: int) -> None:
+    """Wait a little longer after each lost try, never two committers equally long."""
+    time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))  # noqa: S311 - spreads committers, no secret
+
+
+def _partitions(table: Table) -> int:
+    return int(table.properties[PARTITIONS_PROPERTY])
+
+
+def overrides_of(properties: dict[str, str]) -> dict[str, str]:
+    """The topic configuration among a table's properties: the keys the configuration table knows."""
+    from winnow.config.topic import is_topic_key
+
+    return {key: value for key, value in properties.items() if is_topic_key(key)}
+
+
+@contextlib.contextmanager
+def catalog_errors(what_happened: str) -> Iterator[None]:
+    """Turn connection problems of the catalog or the object store into ServiceError; let everything else through."""
+    try:
+        yield
+    except WinnowError:
+        raise
+    except CommitFailedException:
+        raise
+    except Exception as problem:
+        if _is_connection_problem(problem):
+            raise ServiceError(
+                f"{what_happened}: the catalog or its object store cannot be reached ({type(problem).__name__}). "
+                "Nothing was changed. Check WINNOW_CATALOG__* and WINNOW_WAREHOUSE, then run it again."
+            ) from problem
+        raise
+
+
+def _is_connection_problem(problem: Exception) -> bool:
+    module = type(problem).__module__.split(".")[0]
+    names = {kind.__name__ for kind in type(problem).__mro__}
+    return (
+        isinstance(problem, ConnectionError | TimeoutError)
+        or (module == "sqlalchemy" and bool(names & {"OperationalError", "InterfaceError", "TimeoutError"}))
+        or (module in {"requests", "urllib3"})
+        or bool(names & {"ServiceUnavailableError", "ServerError", "AuthorizationExpiredError"})
+    )

@@ -1,0 +1,94 @@
+"""All topics of a catalog: create, list, open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import TableAlreadyExistsError
+
+from winnow.config.names import validate_topic_name
+from winnow.config.topic import TopicConfig
+from winnow.errors import ConfigurationError, UnknownTopicError
+from winnow.files import storage
+from winnow.log.quarantine import Quarantine
+from winnow.log.table import LOG_SCHEMA, LOG_SPEC, log_properties
+from winnow.log.topic_log import TopicLog, catalog_errors
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+NAMESPACE = "winnow"
+MAX_PARTITIONS = 100_000
+
+
+class TopicLogs:
+    """The topics below one catalog and warehouse.
+
+    Args:
+        catalog: PyIceberg's catalog properties.
+        warehouse: URI of the folder the tables live in.
+    """
+
+    def __init__(self, catalog: Mapping[str, str], warehouse: str) -> None:
+        self._properties = dict(catalog)
+        self._warehouse = warehouse
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The PyIceberg catalog, opened at first use."""
+        if self._properties.get("uri", "").startswith("sqlite:///"):
+            Path(self._properties["uri"].removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        with catalog_errors("The catalog could not be opened"):
+            catalog = load_catalog(NAMESPACE, **{**self._properties, "warehouse": self._warehouse})
+            catalog.create_namespace_if_not_exists(NAMESPACE)
+        return catalog
+
+    def create(self, topic: str, partitions: int, overrides: Mapping[str, str]) -> TopicLog:
+        """Create a topic.
+
+        Raises:
+            ConfigurationError: the name, the number of partitions or the configuration is not valid, or it exists.
+        """
+        validate_topic_name(topic)
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise ConfigurationError(
+                f"Topic {topic} was not created: the number of partitions must be between 1 and {MAX_PARTITIONS}, "
+                f"not {partitions}."
+            )
+        config = TopicConfig.parse(overrides)
+        location = storage.join(self._warehouse, NAMESPACE, topic)
+        with catalog_errors(f"Topic {topic} was not created"):
+            try:
+                self.catalog.create_table(
+                    (NAMESPACE, topic),
+                    schema=LOG_SCHEMA,
+                    partition_spec=LOG_SPEC,
+                    location=location,
+                    properties=log_properties(partitions, dict(config.overrides)),
+                )
+            except TableAlreadyExistsError as problem:
+                raise ConfigurationError(
+                    f"Topic {topic} exists already; it was left as it is. See it with: winnow topics describe {topic}"
+                ) from problem
+        return self.open(topic)
+
+    def names(self) -> list[str]:
+        """All topics, sorted."""
+        with catalog_errors("The topics could not be listed"):
+            return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(NAMESPACE))
+
+    def open(self, topic: str) -> TopicLog:
+        """The log of ``topic``; that it exists is checked when its head is first asked for."""
+        try:
+            validate_topic_name(topic)
+        except ConfigurationError as problem:
+            raise UnknownTopicError(str(problem)) from problem
+        return TopicLog(self.catalog, (NAMESPACE, topic), topic)
+
+    def quarantine(self, topic: str) -> Quarantine:
+        """The side table of quarantined records of ``topic``."""
+        return Quarantine(self.catalog, topic, storage.join(self._warehouse, "winnow_quarantine", topic))

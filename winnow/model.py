@@ -1,0 +1,419 @@
+"""The nouns: values that travel between the steps. Frozen, comparable, standard library only.
+
+Kafka's words for the log, Iceberg's for the table. Offsets are 64-bit, first inclusive, end exclusive unless a name
+says ``last``. Times are milliseconds since the epoch and end in ``_ms``; sizes end in ``_bytes``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One topic partition. Printed as Kafka names its log folder: ``orders-0``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a topic partition.
+
+    ``timestamp_ms`` is None where Kafka has -1 (no timestamp). ``key`` None is keyless; ``value`` None is a tombstone;
+    an empty value is not. ``headers`` None means that the record carries none.
+    """
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None = None
+    headers: Headers | None = None
+    timestamp_type: int = 0
+    partition: int = 0
+
+
+class Strategy(StrEnum):
+    """Which record of a key survives (KIP-280)."""
+
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+    HEADER = "header"
+
+
+class Reason(StrEnum):
+    """Why a topic partition is eligible, or idle. The order is the order in which they are looked at."""
+
+    # idle, whatever the log holds
+    IN_PROGRESS = "in_progress"
+    UNCLEANABLE = "uncleanable"
+    PAUSED = "paused"
+    POLICY_DELETE_ONLY = "policy_delete_only"
+    EMPTY = "empty"
+    # eligible
+    STRATEGY_CHANGED = "strategy_changed"
+    MAX_COMPACTION_LAG = "max_compaction_lag"
+    DIRTY_RATIO = "dirty_ratio"
+    TOMBSTONES_EXPIRED = "tombstones_expired"
+    RETENTION = "retention"
+    # idle
+    CLEAN = "clean"
+    NO_CLOSED_SEGMENT = "no_closed_segment"
+    INSIDE_MIN_LAG = "inside_min_lag"
+    NOT_DIRTY_ENOUGH = "not_dirty_enough"
+
+
+ELIGIBLE_REASONS = frozenset(
+    {
+        Reason.STRATEGY_CHANGED,
+        Reason.MAX_COMPACTION_LAG,
+        Reason.DIRTY_RATIO,
+        Reason.TOMBSTONES_EXPIRED,
+        Reason.RETENTION,
+    }
+)
+
+
+class Status(StrEnum):
+    """How a compaction of one topic ended."""
+
+    PUBLISHED = "published"
+    NOTHING_TO_DO = "nothing_to_do"
+    INVALID = "invalid"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Severity(StrEnum):
+    """What a failed expectation does: ``fail`` voids the plan, ``warn`` is reported."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets from ``start`` (inclusive) to ``end`` (exclusive)."""
+
+    start: int
+    end: int
+
+    def __contains__(self, offset: int) -> bool:
+        return self.start <= offset < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A data file: records of one topic partition, sorted by offset. All figures come from the manifest.
+
+    ``min_timestamp_ms`` and ``max_timestamp_ms`` are None when no record has a timestamp. ``tombstones`` counts null
+    values, ``keyless`` null keys.
+    """
+
+    path: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    records: int
+    size_bytes: int
+    min_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    tombstones: int
+    keyless: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """One entry of a partition's cleaning history: it covers the offsets from the previous entry's end to ``end_offset``.
+
+    ``cleaning_time_ms`` and ``delete_horizon_ms`` are None for an imported checkpoint whose time is unknown; such
+    tombstones count as not yet covered.
+    """
+
+    end_offset: int
+    cleaning_time_ms: int | None
+    delete_horizon_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """What one ingest call added to one partition from one file: the slice's digest and its offsets.
+
+    ``as_of_ms`` stands in where records carry no timestamp.
+    """
+
+    digest: str
+    first_offset: int
+    last_offset: int
+    records: int
+    as_of_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Uncleanable:
+    """Why and since when a partition is not cleaned."""
+
+    reason: str
+    since_ms: int
+    plan_id: str | None = None
+    attempts: int = 1
+    next_attempt_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What must outlive table snapshots, per topic partition.
+
+    ``first_dirty_offset`` None: no checkpoint. ``strategy`` None: never cleaned.
+    """
+
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    first_dirty_offset: int | None = None
+    strategy: str | None = None
+    history: tuple[Cleaning, ...] = ()
+    appends: tuple[Append, ...] = ()
+    uncleanable: Uncleanable | None = None
+    paused_since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredFile:
+    """A file that a publish took out of the log; its bytes go when the grace after ``retired_at_ms`` has passed."""
+
+    path: str
+    size_bytes: int
+    retired_at_ms: int
+    plan_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptReference:
+    """Where the receipt of a published plan rests."""
+
+    plan_id: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReference:
+    """Where the ledger of one ingest call rests: the slices it added, looked up when old offsets come again."""
+
+    ingest_id: str
+    path: str
+    sha256: str
+    as_of_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IngestLedger:
+    """What one ingest call added, per partition and in the order of its files. Immutable."""
+
+    ingest_id: str
+    topic: str
+    slices: dict[int, tuple[Append, ...]]
+    format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """The carried state of one topic: one immutable file per table snapshot.
+
+    The ledgers of ``ingests`` hold every slice ever added; :attr:`PartitionState.appends` only those that are still
+    dirty, so the state does not grow with the number of ingests and partitions.
+    """
+
+    topic: str
+    partitions: dict[int, PartitionState]
+    retired: tuple[RetiredFile, ...] = ()
+    receipts: tuple[ReceiptReference, ...] = ()
+    ingests: tuple[IngestReference, ...] = ()
+    quarantine_ingests: tuple[str, ...] = ()
+    file_digests: dict[str, int] = field(default_factory=dict)
+    """Digest of every file ingested without offsets -> as-of of its last ingest (ms)."""
+    format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Whether one topic partition would be compacted now, and why or why not (interface: ``assess --json``)."""
+
+    topic: str
+    partition: int
+    eligible: bool
+    reason: Reason
+    log_start_offset: int
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    log_end_offset: int
+    dirty_ratio: float
+    clean_bytes: int
+    cleanable_bytes: int
+    max_compaction_delay_ms: int
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What a compaction of one topic partition reads and where it stops.
+
+    ``segments``: every segment that begins below ``next_first_dirty_offset``, in offset order; what is at or above it
+    is not touched. ``expired``: the offset ranges whose tombstones may go if they won.
+    """
+
+    partition: int
+    reason: Reason
+    log_start_offset: int
+    first_dirty_offset: int
+    next_first_dirty_offset: int
+    log_end_offset: int
+    segments: tuple[Segment, ...]
+    expired: tuple[OffsetRange, ...] = ()
+    deadline_ms: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the planned segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The immutable decision for one topic. ``plan_id`` is a digest of everything else in it."""
+
+    plan_id: str
+    topic: str
+    table_uuid: str
+    data_location: str
+    as_of_ms: int
+    strategy: Strategy
+    strategy_header: str | None
+    delete_retention_ms: int
+    segment_bytes: int
+    partitions: tuple[PartitionPlan, ...]
+    winnow_version: str
+    format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What the rewrite counted for one topic partition over [log start, next first dirty offset).
+
+    ``records_in = records_kept + records_superseded + tombstones_expired + records_keyless``.
+    ``winners_fingerprint`` is order-independent over (key, offset) of all survivors; ``content_fingerprint`` over every
+    field of the records that were rewritten.
+    """
+
+    records_in: int
+    records_kept: int
+    records_superseded: int
+    tombstones_expired: int
+    records_keyless: int
+    bytes_in: int
+    bytes_out: int
+    winners_fingerprint: str
+    content_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One group of neighbouring segments and the new segments that replace them (none when nothing survived)."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPartition:
+    """The result of compacting one topic partition; planned segments outside ``rewrites`` are kept by reference."""
+
+    partition: int
+    facts: PartitionFacts
+    rewrites: tuple[Rewrite, ...]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StagingManifest:
+    """What one attempt at a plan wrote. Until this document exists the files do not count."""
+
+    plan_id: str
+    topic: str
+    attempt: str
+    partitions: tuple[StagedPartition, ...]
+    engine: str
+    winnow_version: str
+    format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One expectation that did not hold. ``partition`` None: the topic as a whole. Never holds user bytes."""
+
+    partition: int | None
+    expectation: str
+    severity: Severity
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What validation says of one attempt. ``broken``: a check raised, nothing is known about the data."""
+
+    plan_id: str
+    topic: str
+    attempt: str
+    passed: bool
+    broken: bool
+    failures: tuple[Failure, ...]
+    checked_at_ms: int
+    data_docs: str | None = None
+    expectations: int = 0
+
+    @property
+    def failing_partitions(self) -> tuple[int, ...]:
+        """Partitions with a failure of severity ``fail``."""
+        found = {f.partition for f in self.failures if f.severity is Severity.FAIL and f.partition is not None}
+        return tuple(sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReceipt:
+    """What a published plan did to one topic partition (interface: ``compact --json``)."""
+
+    partition: int
+    first_dirty_offset: int
+    next_first_dirty_offset: int
+    records_in: int
+    records_kept: int
+    records_superseded: int
+    tombstones_expired: int
+    records_keyless: int
+    records_retired: int
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one compaction of one topic did."""
+
+    topic: str
+    plan_id: str | None
+    status: Status
+    snapshot_id: int | None
+    partitions: tuple[PartitionReceipt, ...]
+    message: str
+    as_of_ms: int
+    finished_at_ms: int
+    attempt: str | None = None
+    data_docs: str | None = None
+    format_version: int = 1

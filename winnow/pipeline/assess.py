@@ -1,0 +1,94 @@
+"""Why each topic partition would or would not be compacted now. Reads manifests and state; no data file, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from winnow import eligibility
+from winnow.config.topic import TopicConfig, not_built
+from winnow.eligibility import PartitionLog, Rules
+from winnow.errors import NotBuiltError
+from winnow.log.topic_log import Head, TopicLog
+from winnow.model import Assessment
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import held_by_another
+
+
+@dataclass(frozen=True)
+class TopicView:
+    """One topic at one head: what deciding looks at."""
+
+    log: TopicLog
+    head: Head
+    config: TopicConfig
+    rules: Rules
+    partitions: tuple[PartitionLog, ...]
+
+
+def rules_of(config: TopicConfig) -> Rules:
+    """The part of the configuration that decides eligibility."""
+    return Rules(
+        compacts=config.compacts,
+        strategy=config.compaction_strategy,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+        segment_bytes=config.segment_bytes,
+        max_segment_ms=config.max_segment_ms,
+    )
+
+
+def view_topic(ctx: Context, topic: str) -> TopicView:
+    """Head, configuration and segments of a topic.
+
+    Raises:
+        NotBuiltError: the configuration is valid, but this version lacks its rule.
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    log = ctx.log.open(topic)
+    head = log.head()
+    config = log.config(head)
+    refusal = not_built(config)
+    if refusal:
+        raise NotBuiltError(f"Topic {topic}: {refusal}")
+    segments = log.segments(head)
+    keyless = [p for p, found in segments.items() if any(segment.keyless for segment in found)]
+    if keyless:
+        raise NotBuiltError(
+            f"Topic {topic}: partition {keyless[0]} holds keyless records from the time before its policy was compact. "
+            "This version does not move them to quarantine yet, and never drops them; the topic is left alone."
+        )
+    partitions = tuple(
+        PartitionLog(topic, number, segments.get(number, ()), state)
+        for number, state in sorted(head.state.partitions.items())
+    )
+    return TopicView(log, head, config, rules_of(config), partitions)
+
+
+def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessment]:
+    """Assess every partition of ``view``."""
+    busy = held_by_another(ctx, view.log.topic)
+    cleaning_time_ms = ctx.cleaning_time_ms(as_of_ms)
+    now_ms = ctx.now_ms()
+    return [
+        eligibility.assess(
+            partition,
+            view.rules,
+            as_of_ms=as_of_ms,
+            cleaning_time_ms=cleaning_time_ms,
+            now_ms=now_ms,
+            in_progress=busy,
+        )
+        for partition in view.partitions
+    ]
+
+
+def assess(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True) -> list[Assessment]:
+    """Assess ``topics`` (none = all), and record each decision in the metadata store."""
+    found: list[Assessment] = []
+    for topic in topics or ctx.log.names():
+        found.extend(assess_view(ctx, view_topic(ctx, topic), as_of_ms=as_of_ms))
+    if record and found:
+        ctx.store.record_assessments(as_of_ms, ctx.now_ms(), found)
+    return found

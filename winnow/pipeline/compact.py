@@ -1,0 +1,135 @@
+"""Step 3: starting the Spark application that carries out plans. The job sees plans and the object store, nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from winnow.bundle import bundled
+from winnow.config.settings import Settings
+from winnow.errors import ServiceError
+from winnow.java import check_spark_install, find_java, spark_environment
+from winnow.pipeline.context import Context
+from winnow.planning import PlanReference
+
+PROGRESS_PREFIX = "WINNOW "
+TAIL_LINES = 15
+
+Progress = Callable[[dict[str, Any]], None]
+"""Told each event of the job: started, partition, plan, failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How the Spark application ended: per plan id the error that left it without a staging manifest."""
+
+    exit_code: int
+    errors: dict[str, tuple[str, int]]
+
+
+def job_file() -> str:
+    """The program that spark-submit starts."""
+    return str(bundled("jobs") / "compact.py")
+
+
+def spark_arguments(settings: Settings, plans: Sequence[PlanReference], attempt: str) -> list[str]:
+    """Arguments of the job: references only. Credentials reach it by environment or instance role."""
+    return [
+        "--attempt",
+        attempt,
+        "--memory",
+        str(settings.engine.memory_bytes),
+        "--threads",
+        str(settings.engine.threads),
+        "--spill",
+        settings.engine.spill_folder,
+        *[plan.uri for plan in plans],
+    ]
+
+
+def spark_conf(settings: Settings) -> dict[str, str]:
+    """Spark configuration: no UI, quick to start, workers reused; what the settings say wins."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.log.level": "WARN",
+        **settings.spark.conf,
+    }
+
+
+def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobResult:
+    """Run spark-submit for ``plans`` and wait for it.
+
+    Raises:
+        ConfigurationError: no Java, or a mixed Spark installation.
+        ServiceError: the application ended without saying what became of its plans.
+    """
+    settings = ctx.settings
+    check_spark_install()
+    environment = spark_environment(os.environ, find_java(os.environ, settings.home / "java"), settings.spark.master)
+    command = [
+        "spark-submit",
+        "--master",
+        settings.spark.master,
+        "--name",
+        f"winnow {attempt}",
+        *[part for key, value in sorted(spark_conf(settings).items()) for part in ("--conf", f"{key}={value}")],
+        job_file(),
+        *spark_arguments(settings, plans, attempt),
+    ]
+    return _follow(command, environment, progress, plans)
+
+
+def _follow(
+    command: Sequence[str], environment: dict[str, str], progress: Progress | None, plans: Sequence[PlanReference]
+) -> JobResult:
+    errors: dict[str, tuple[str, int]] = {}
+    heard: set[str] = set()
+    tail: list[str] = []
+    try:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+    except FileNotFoundError as problem:
+        raise ServiceError(
+            "spark-submit was not found on PATH. Nothing was compacted. Install pyspark into this environment."
+        ) from problem
+    assert process.stdout is not None
+    with process:
+        for line in process.stdout:
+            event = parse_event(line)
+            if event is None:
+                tail = [*tail, line.rstrip()][-TAIL_LINES:]
+                continue
+            if event["event"] == "plan":
+                heard.add(event["plan_id"])
+                if event["error"]:
+                    errors[event["plan_id"]] = (event["error"], int(event["exit_code"]))
+            elif event["event"] == "failed":
+                errors.update({plan.plan_id: (event["error"], int(event["exit_code"])) for plan in plans})
+                heard.update(plan.plan_id for plan in plans)
+            if progress is not None:
+                progress(event)
+    silent = [plan for plan in plans if plan.plan_id not in heard]
+    if silent:
+        print("\n".join(tail), file=sys.stderr)
+        reason = f"the Spark application ended with exit code {process.returncode} before it finished"
+        errors.update({plan.plan_id: (reason, ServiceError.exit_code) for plan in silent})
+    return JobResult(process.returncode, errors)
+
+
+def parse_event(line: str) -> dict[str, Any] | None:
+    """The event in a line of the job's output; None for anything else."""
+    if not line.startswith(PROGRESS_PREFIX):
+        return None
+    try:
+        event = json.loads(line[len(PROGRESS_PREFIX) :])
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None

@@ -1,0 +1,65 @@
+"""What every step needs: settings, metadata store, topic logs, and the clock."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from winnow.clock import Clock, wall_clock_ms
+from winnow.config.settings import Settings, load_settings
+from winnow.engine.rewrite import Budget
+from winnow.log.topics import TopicLogs
+from winnow.store import Store
+
+CLOCK_SKEW_MS = 60_000
+"""An as-of further ahead of the present than this is simulated, and said so."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """The world of one command or task. ``holder`` names it in leases."""
+
+    settings: Settings
+    store: Store
+    log: TopicLogs
+    now_ms: Clock
+    holder: str
+
+    def cleaning_time_ms(self, as_of_ms: int) -> int:
+        """The later of as-of and now: a backfill never shortens a tombstone's life for a reader of today."""
+        return max(as_of_ms, self.now_ms())
+
+    def is_simulated(self, as_of_ms: int) -> bool:
+        """Whether ``as_of_ms`` lies more than a minute ahead of the present."""
+        return as_of_ms > self.now_ms() + CLOCK_SKEW_MS
+
+    @property
+    def budget(self) -> Budget:
+        """What one engine task may use."""
+        engine = self.settings.engine
+        return Budget(engine.memory_bytes, engine.threads, engine.spill_folder)
+
+
+def process_holder() -> str:
+    """A lease holder for this process: host, process id and a nonce, so that a dead one can be told from a live one."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+@contextmanager
+def open_context(
+    settings: Settings | None = None, *, now_ms: Clock = wall_clock_ms, holder: str | None = None
+) -> Iterator[Context]:
+    """Open store and catalog for the duration of a command or task."""
+    settings = settings or load_settings()
+    with Store.open(settings.store_url) as store:
+        yield Context(
+            settings=settings,
+            store=store,
+            log=TopicLogs(settings.catalog, settings.warehouse),
+            now_ms=now_ms,
+            holder=holder or process_holder(),
+        )

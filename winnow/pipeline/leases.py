@@ -1,0 +1,80 @@
+"""One run at a time per topic. The lease spares work; the commit loop is what makes it safe when the lease fails."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from winnow.errors import TopicBusyError
+from winnow.pipeline.context import Context
+from winnow.store import Lease
+
+
+def held_by_another(ctx: Context, topic: str) -> bool:
+    """Whether another live run holds ``topic``."""
+    lease = ctx.store.lease(topic)
+    return (
+        lease is not None
+        and lease.holder != ctx.holder
+        and lease.expires_ms > ctx.now_ms()
+        and not is_dead(lease.holder)
+    )
+
+
+def is_dead(holder: str) -> bool:
+    """Whether ``holder`` is a process of this machine that no longer lives. Unknown holders count as alive."""
+    host, _, rest = holder.partition(":")
+    number, _, _ = rest.partition(":")
+    if host != socket.gethostname() or not number.isdigit():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def acquire(ctx: Context, topic: str) -> Lease:
+    """Take the lease of ``topic``, from a dead process of this machine too.
+
+    Raises:
+        TopicBusyError: another live run holds it.
+    """
+    ttl_ms = ctx.settings.lease_ms
+    try:
+        return ctx.store.acquire_lease(topic, ctx.holder, ctx.now_ms(), ttl_ms)
+    except TopicBusyError:
+        lease = ctx.store.lease(topic)
+        if lease is None or not is_dead(lease.holder):
+            raise
+        ctx.store.release_lease(lease)
+        return ctx.store.acquire_lease(topic, ctx.holder, ctx.now_ms(), ttl_ms)
+
+
+@contextmanager
+def holding(ctx: Context, topic: str) -> Iterator[Lease]:
+    """Hold the lease of ``topic`` and renew it in the background until the block ends."""
+    lease = acquire(ctx, topic)
+    stop = threading.Event()
+
+    def renew() -> None:
+        current = lease
+        while not stop.wait(ctx.settings.lease_ms / 3000):
+            try:
+                current = ctx.store.renew_lease(current, ctx.now_ms(), ctx.settings.lease_ms)
+            except Exception:  # a lost lease costs work, never data: the commit loop decides
+                return
+
+    thread = threading.Thread(target=renew, daemon=True, name=f"lease-{topic}")
+    thread.start()
+    try:
+        yield lease
+    finally:
+        stop.set()
+        thread.join()
+        ctx.store.release_lease(lease)

@@ -1,0 +1,155 @@
+"""Offsets below the log end: there already and equal, compacted away since, or a reason to refuse.
+
+The rules are the interface's: equal in every field → skipped; absent below the first dirty offset, and the digest of
+the file's slice was ingested before → compacted away, skipped; anything else → the whole call is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from winnow import eligibility
+from winnow.errors import BadInputError
+from winnow.files import duck
+from winnow.log.ledger import digests_seen
+from winnow.log.quarantine import ARROW as QUARANTINE_SCHEMA
+from winnow.log.topic_log import Head
+from winnow.model import PartitionState, Segment
+from winnow.pipeline.spool import Spool
+
+if TYPE_CHECKING:
+    import duckdb
+
+_FIELDS = ("timestamp", "timestampType", "key", "value", "headers")
+
+
+def check_overlap(
+    spool: Spool,
+    head: Head,
+    partition: int,
+    segments: Sequence[Segment],
+    quarantined: pa.Table,
+    taken: Sequence[int],
+    *,
+    trust_compacted: bool,
+) -> None:
+    """Check every arriving record of ``partition`` whose offset is below the log end.
+
+    Raises:
+        BadInputError: one is neither there nor accounted for, with file, row, partition and offset.
+    """
+    state = head.state.partitions[partition]
+    below = _below(spool, partition, state.log_end_offset, taken)
+    if below is None:
+        return
+    first, last = below
+    reached = [s for s in segments if s.first_offset <= last and first <= s.last_offset]
+    connection = spool.connect([segment.path for segment in reached])
+    try:
+        _create_existing(connection, partition, reached, quarantined)
+        _create_compared(connection, partition, state.log_end_offset, taken)
+        _refuse_different(spool, connection, partition)
+        _refuse_absent(spool, connection, head, partition, trust_compacted)
+    finally:
+        connection.close()
+
+
+def _below(spool: Spool, partition: int, log_end_offset: int, taken: Sequence[int]) -> tuple[int, int] | None:
+    row = spool.connection.execute(
+        f"""
+        SELECT min("offset"), max("offset") FROM spool
+        WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {_in(taken)}
+        """
+    ).fetchone()
+    return None if row is None or row[0] is None else (row[0], row[1])
+
+
+def _create_existing(
+    connection: duckdb.DuckDBPyConnection, partition: int, segments: Sequence[Segment], quarantined: pa.Table
+) -> None:
+    columns = '"offset", epoch_ms("timestamp") AS "timestamp", "timestampType", key, value, headers'
+    connection.register("quarantined", quarantined)
+    log = (
+        f"SELECT {columns} FROM read_parquet({duck.file_list(s.path for s in segments)}) UNION ALL " if segments else ""
+    )
+    connection.execute(
+        f"CREATE VIEW existing AS {log} SELECT {columns} FROM quarantined "
+        f'WHERE partition = {partition} AND "offset" IS NOT NULL'
+    )
+
+
+def _create_compared(
+    connection: duckdb.DuckDBPyConnection, partition: int, log_end_offset: int, taken: Sequence[int]
+) -> None:
+    equal = " AND ".join(f'arriving."{name}" IS NOT DISTINCT FROM existing."{name}"' for name in _FIELDS)
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE compared AS
+        SELECT arriving.file, arriving.row, arriving."sequence", arriving."offset",
+               existing."offset" IS NOT NULL AS present, ({equal}) AS equal
+        FROM (SELECT * FROM spool
+              WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {_in(taken)}) AS arriving
+        LEFT JOIN existing USING ("offset")
+        """
+    )
+
+
+def _refuse_different(spool: Spool, connection: duckdb.DuckDBPyConnection, partition: int) -> None:
+    row = connection.execute(
+        'SELECT file, row, "offset" FROM compared WHERE present AND NOT equal ORDER BY "sequence" LIMIT 1'
+    ).fetchone()
+    if row is not None:
+        raise BadInputError(
+            f"{spool.files[row[0]].path}, row {row[1]} (partition {partition}, offset {row[2]}): topic {spool.topic} "
+            "holds another record at this offset. Is this file of another topic or cluster? Nothing of this call landed."
+        )
+
+
+def _refuse_absent(
+    spool: Spool, connection: duckdb.DuckDBPyConnection, head: Head, partition: int, trust_compacted: bool
+) -> None:
+    state = head.state.partitions[partition]
+    first_dirty = eligibility.first_dirty_offset(state)
+    row = connection.execute(
+        f'SELECT file, row, "offset" FROM compared WHERE NOT present AND "offset" >= {first_dirty} '
+        'ORDER BY "sequence" LIMIT 1'
+    ).fetchone()
+    if row is not None:
+        raise BadInputError(_hole(spool, row, partition, state))
+    if trust_compacted:
+        return
+    files = connection.execute("SELECT DISTINCT file FROM compared WHERE NOT present").fetchall()
+    if not files:
+        return
+    seen = digests_seen(head.state, partition)
+    for (number,) in sorted(files):
+        if spool.files[number].slices.get(partition) not in seen:
+            row = connection.execute(
+                f'SELECT file, row, "offset" FROM compared WHERE NOT present AND file = {number} '
+                'ORDER BY "sequence" LIMIT 1'
+            ).fetchone()
+            assert row is not None
+            raise BadInputError(
+                f"{_hole(spool, row, partition, state)} If these records were compacted away in the source, say "
+                "--trust-compacted."
+            )
+
+
+def _hole(spool: Spool, row: tuple[int, int, int], partition: int, state: PartitionState) -> str:
+    return (
+        f"{spool.files[row[0]].path}, row {row[1]} (partition {partition}, offset {row[2]}): the log of {spool.topic}-"
+        f"{partition} has gone on to offset {state.log_end_offset} without this record. Were files ingested in the "
+        "wrong order, or one left out? Nothing of this call landed."
+    )
+
+
+def _in(numbers: Sequence[int]) -> str:
+    return "(" + ", ".join(str(number) for number in (numbers or [-1])) + ")"
+
+
+def no_quarantine() -> pa.Table:
+    """An empty table of quarantined rows."""
+    return QUARANTINE_SCHEMA.empty_table()

@@ -1,0 +1,72 @@
+"""From eligible partitions to an immutable plan in the staging area, and from plans to batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winnow import __version__, planning
+from winnow.engine import staging
+from winnow.files import storage
+from winnow.model import Assessment, Plan
+from winnow.pipeline.assess import TopicView, assess_view, view_topic
+from winnow.pipeline.context import Context
+from winnow.planning import Batch, PlanReference, TopicFacts, make_plan, plan_partition
+
+BATCH_BYTES = 64 << 30
+"""Topics share a Spark application up to this many bytes; a larger topic has its own."""
+
+
+def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, as_of_ms: int) -> Plan | None:
+    """The plan for the eligible partitions of ``view``; None when there are none. Writes nothing."""
+    by_partition = {partition.partition: partition for partition in view.partitions}
+    cleaning_time_ms = ctx.cleaning_time_ms(as_of_ms)
+    partitions = [
+        plan_partition(by_partition[a.partition], a, cleaning_time_ms=cleaning_time_ms)
+        for a in assessments
+        if a.eligible
+    ]
+    if not partitions:
+        return None
+    facts = TopicFacts(
+        topic=view.log.topic,
+        table_uuid=view.head.table_uuid,
+        data_location=storage.join(view.head.location, "data"),
+        delete_retention_ms=view.config.delete_retention_ms,
+        strategy_header=view.config.compaction_strategy_header or None,
+        winnow_version=__version__,
+    )
+    return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
+
+
+def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") -> PlanReference | None:
+    """Assess ``topic`` at its head and write the plan of what is eligible, with the row of its run.
+
+    The run's row exists before Spark starts. Planning the same decision again gives the same id and changes nothing.
+    """
+    view = view_topic(ctx, topic)
+    assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
+    ctx.store.record_assessments(as_of_ms, ctx.now_ms(), assessments)
+    plan = decide(ctx, view, assessments, as_of_ms=as_of_ms)
+    if plan is None:
+        return None
+    uri = staging.write_plan(ctx.settings.staging, plan)
+    ctx.store.open_run(plan.plan_id, topic, attempt=attempt, as_of_ms=as_of_ms, plan_uri=uri, now_ms=ctx.now_ms())
+    return reference_to(plan, uri)
+
+
+def reference_to(plan: Plan, uri: str) -> PlanReference:
+    """What travels between tasks instead of ``plan``."""
+    deadlines = [p.deadline_ms for p in plan.partitions if p.deadline_ms is not None]
+    return PlanReference(
+        topic=plan.topic,
+        plan_id=plan.plan_id,
+        uri=uri,
+        partitions=len(plan.partitions),
+        size_bytes=sum(p.size_bytes for p in plan.partitions),
+        deadline_ms=min(deadlines, default=None),
+    )
+
+
+def batches(plans: Sequence[PlanReference], *, batch_bytes: int = BATCH_BYTES) -> list[Batch]:
+    """Plans packed into Spark applications, most urgent first."""
+    return planning.pack(plans, batch_bytes=batch_bytes)

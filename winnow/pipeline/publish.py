@@ -1,0 +1,236 @@
+"""Steps 5 and 6: the file-exact swap in one snapshot, then the checkpoint. Done, refused or unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from winnow.eligibility import first_dirty_offset
+from winnow.engine import staging
+from winnow.errors import CommitUnknownError, PlanVoidError, ValidationFailedError, WinnowError
+from winnow.log.state import PLAN_PROPERTY
+from winnow.log.topic_log import Change, Head, TopicLog
+from winnow.model import (
+    Cleaning,
+    PartitionPlan,
+    PartitionReceipt,
+    PartitionState,
+    Plan,
+    Receipt,
+    RetiredFile,
+    Segment,
+    StagedPartition,
+    StagingManifest,
+    Status,
+)
+from winnow.pipeline.context import Context
+from winnow.report.alerts import Alert, raise_alert, recovered
+from winnow.store import RunState
+
+
+class _AlreadyPublishedError(Exception):
+    """The plan id is in the table's history."""
+
+
+def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
+    """Publish a validated attempt and move the checkpoint. Publishing again returns the same receipt.
+
+    Raises:
+        ValidationFailedError: the attempt has not passed validation.
+        PlanVoidError: refused; the log moved under the plan.
+        CommitUnknownError: the outcome is not known; the next run settles it.
+    """
+    run = ctx.store.run(plan_id)
+    if run is None:
+        raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
+    plan = staging.read_plan(run.plan_uri)
+    log = ctx.log.open(plan.topic)
+    known = log.find_receipt(plan_id)
+    if known is not None:
+        return checkpoint(ctx, log, known)
+    verdict = ctx.store.verdict(plan_id, attempt)
+    manifest = staging.read_manifest(run.plan_uri, attempt)
+    if verdict is None or not verdict.passed or manifest is None:
+        raise ValidationFailedError(
+            f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} has not passed validation; nothing was "
+            "published. Run the compaction again."
+        )
+    ctx.store.set_run_state(plan_id, RunState.PUBLISHING, ctx.now_ms(), attempt=attempt)
+    try:
+        receipt = _commit(ctx, log, plan, manifest, verdict.data_docs)
+    except PlanVoidError as problem:
+        ctx.store.set_run_state(plan_id, RunState.REFUSED, ctx.now_ms(), message=str(problem))
+        raise
+    except CommitUnknownError as problem:
+        ctx.store.set_run_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=str(problem))
+        raise_alert(ctx.settings, ctx.store, Alert("commit_unknown", plan.topic, None, str(problem), ctx.now_ms()))
+        raise
+    return checkpoint(ctx, log, receipt)
+
+
+def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt) -> Receipt:
+    """Move the checkpoint in the metadata store from a receipt; repeating it changes nothing."""
+    assert receipt.plan_id is not None
+    state = log.head().state
+    retired = [file for file in state.retired if file.plan_id == receipt.plan_id]
+    ctx.store.record_publication(receipt, state.partitions, retired, ctx.now_ms())
+    if ctx.store.run(receipt.plan_id) is not None:
+        ctx.store.set_run_state(
+            receipt.plan_id, RunState.PUBLISHED, ctx.now_ms(), snapshot_id=receipt.snapshot_id, message=receipt.message
+        )
+    recovered(ctx.settings, ctx.store, receipt.topic, [p.partition for p in receipt.partitions], ctx.now_ms())
+    return receipt
+
+
+def _commit(ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, data_docs: str | None) -> Receipt:
+    def build(head: Head) -> Change:
+        if any(reference.plan_id == plan.plan_id for reference in head.state.receipts):
+            raise _AlreadyPublishedError
+        return change_for(log, head, plan, manifest, now_ms=ctx.now_ms(), data_docs=data_docs)
+
+    try:
+        committed = log.commit(build)
+    except _AlreadyPublishedError:
+        found = log.find_receipt(plan.plan_id)
+        assert found is not None
+        return found
+    assert committed.receipt is not None
+    return committed.receipt
+
+
+def change_for(
+    log: TopicLog, head: Head, plan: Plan, manifest: StagingManifest, *, now_ms: int, data_docs: str | None
+) -> Change:
+    """What publishing ``manifest`` does to ``head``.
+
+    Raises:
+        PlanVoidError: what lies below the plan's end offsets is not exactly what was planned.
+    """
+    if head.table_uuid != plan.table_uuid:
+        raise PlanVoidError(
+            f"Topic {plan.topic} was dropped and created again since plan {plan.plan_id}; the plan is void and nothing "
+            "was published. Run it again."
+        )
+    live = log.segments(head)
+    staged = {part.partition: part for part in manifest.partitions}
+    # Readers of today may hold what this run removes, so a tombstone's life begins no earlier than now.
+    cleaning_time_ms = max(plan.as_of_ms, now_ms)
+    states = dict(head.state.partitions)
+    receipts: list[PartitionReceipt] = []
+    added: list[Segment] = []
+    removed: list[Segment] = []
+    for partition in sorted(plan.partitions, key=lambda p: p.partition):
+        _check_unmoved(plan, partition, live.get(partition.partition, ()), states[partition.partition])
+        part = staged[partition.partition]
+        gone = {path for rewrite in part.rewrites for path in rewrite.inputs}
+        outputs = [segment for rewrite in part.rewrites for segment in rewrite.outputs]
+        removed.extend(segment for segment in partition.segments if segment.path in gone)
+        added.extend(outputs)
+        after = [segment for segment in partition.segments if segment.path not in gone] + outputs
+        states[partition.partition] = _cleaned(
+            states[partition.partition], partition, plan, after, cleaning_time_ms=cleaning_time_ms
+        )
+        receipts.append(_partition_receipt(partition, part))
+    retired = tuple(RetiredFile(s.path, s.size_bytes, now_ms, plan.plan_id) for s in removed)
+    template = Receipt(
+        topic=plan.topic,
+        plan_id=plan.plan_id,
+        status=Status.PUBLISHED,
+        snapshot_id=None,
+        partitions=tuple(receipts),
+        message=_message(plan.topic, receipts),
+        as_of_ms=plan.as_of_ms,
+        finished_at_ms=now_ms,
+        attempt=manifest.attempt,
+        data_docs=data_docs,
+    )
+    return Change(
+        state=replace(head.state, partitions=states, retired=(*head.state.retired, *retired)),
+        add=added,
+        remove=[segment.path for segment in removed],
+        summary={
+            "winnow.operation": "compact",
+            PLAN_PROPERTY: plan.plan_id,
+            "winnow.records-in": str(sum(r.records_in for r in receipts)),
+            "winnow.records-kept": str(sum(r.records_kept for r in receipts)),
+            "winnow.records-superseded": str(sum(r.records_superseded for r in receipts)),
+            "winnow.tombstones-expired": str(sum(r.tombstones_expired for r in receipts)),
+        },
+        receipt=lambda snapshot_id: replace(template, snapshot_id=snapshot_id),
+    )
+
+
+def _check_unmoved(plan: Plan, partition: PartitionPlan, live: tuple[Segment, ...], state: PartitionState) -> None:
+    planned = [segment.path for segment in partition.segments]
+    there = [segment.path for segment in live if segment.last_offset < partition.next_first_dirty_offset]
+    straddling = [
+        s for s in live if s.first_offset < partition.next_first_dirty_offset <= s.last_offset
+    ]
+    moved = state.log_start_offset != partition.log_start_offset
+    if planned != there or straddling or moved:
+        raise PlanVoidError(
+            f"The log of {plan.topic}-{partition.partition} below offset {partition.next_first_dirty_offset} is no "
+            f"longer what plan {plan.plan_id} was made for; the plan is void and nothing was published. Run it again: "
+            "the next plan starts from the log as it is."
+        )
+
+
+def _cleaned(
+    state: PartitionState, partition: PartitionPlan, plan: Plan, after: list[Segment], *, cleaning_time_ms: int
+) -> PartitionState:
+    """The partition's state after its cleaning: checkpoint, history, and appends that are still dirty."""
+    end = partition.next_first_dirty_offset
+    stamped = Cleaning(end, cleaning_time_ms, cleaning_time_ms + plan.delete_retention_ms)
+    return replace(
+        state,
+        first_dirty_offset=max(end, first_dirty_offset(state) if state.strategy == plan.strategy.value else end),
+        strategy=plan.strategy.value,
+        history=_history(state.history, stamped, after),
+        appends=tuple(entry for entry in state.appends if entry.last_offset >= end),
+        uncleanable=None,
+    )
+
+
+def _history(history: tuple[Cleaning, ...], stamped: Cleaning, after: list[Segment]) -> tuple[Cleaning, ...]:
+    """Stamp what no earlier run covered, then drop leading entries below whose end no tombstone remains.
+
+    An entry with unknown time (an imported checkpoint) counts as not covered: this run covers it. The last entry stays,
+    so that the time of the last cleaning is known.
+    """
+    known: list[Cleaning] = []
+    start = 0
+    for entry in history:
+        covered_now = entry.delete_horizon_ms is None and start < stamped.end_offset
+        if covered_now:
+            known.append(replace(stamped, end_offset=min(entry.end_offset, stamped.end_offset)))
+        if not covered_now or entry.end_offset > stamped.end_offset:
+            known.append(entry)
+        start = entry.end_offset
+    if not known or known[-1].end_offset < stamped.end_offset:
+        known.append(stamped)
+    tombstones_from = min((s.first_offset for s in after if s.tombstones), default=None)
+    while len(known) > 1 and (tombstones_from is None or known[0].end_offset <= tombstones_from):
+        known.pop(0)
+    return tuple(known)
+
+
+def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> PartitionReceipt:
+    facts = staged.facts
+    return PartitionReceipt(
+        partition=partition.partition,
+        first_dirty_offset=partition.first_dirty_offset,
+        next_first_dirty_offset=partition.next_first_dirty_offset,
+        records_in=facts.records_in,
+        records_kept=facts.records_kept,
+        records_superseded=facts.records_superseded,
+        tombstones_expired=facts.tombstones_expired,
+        records_keyless=facts.records_keyless,
+        records_retired=0,
+        bytes_in=facts.bytes_in,
+        bytes_out=facts.bytes_out,
+    )
+
+
+def _message(topic: str, receipts: list[PartitionReceipt]) -> str:
+    records_in = sum(r.records_in for r in receipts)
+    kept = sum(r.records_kept for r in receipts)
+    return f"Compacted {len(receipts)} partition(s) of {topic}: kept {kept} of {records_in} records."

@@ -1,0 +1,23 @@
+"""Restoring the metadata store from table and state: checkpoints, marks, retired files, receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winnow.pipeline.context import Context
+
+
+def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
+    """Rebuild the projection of ``topics`` (none = all); assessments, runs and verdicts are history and stay.
+
+    Returns:
+        The topics that were rebuilt.
+    """
+    rebuilt = list(topics) or ctx.log.names()
+    for topic in rebuilt:
+        log = ctx.log.open(topic)
+        head = log.head()
+        ctx.store.replace_projection(
+            topic, head.state.partitions, log.receipts(head), head.state.retired, ctx.now_ms()
+        )
+    return rebuilt

@@ -1,0 +1,32 @@
+"""Facts recomputed from what was staged, and Great Expectations judging them. The only importer of GX.
+
+Importing this package is cheap. Importing GX costs 3 to 8 s: :func:`warm_up` starts it while something else works.
+
+- :mod:`winnow.quality.facts`: the independent recomputation and the fact table.
+- :mod:`winnow.quality.judge`: the structural suite over the fact table, as a verdict.
+- :mod:`winnow.quality.content`: a topic's own suite over the staged records.
+- :mod:`winnow.quality.suites`: suites as reviewed JSON.
+"""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["warm_up"]
+
+
+def warm_up() -> None:
+    """Import GX in a background thread. Returns at once; whoever needs GX first waits for the rest of the import.
+
+    Repeating it is free. An import that fails is not reported here: it fails again, loudly, where GX is used.
+    """
+    threading.Thread(target=_import_quietly, name="winnow-quality-warm-up", daemon=True).start()
+
+
+def _import_quietly() -> None:
+    from winnow.quality.runtime import great_expectations
+
+    try:
+        great_expectations()
+    except ImportError:
+        return

@@ -1,0 +1,117 @@
+"""Counting keys: one survivor for every key, and the right one. Spills rather than exceed its memory.
+
+Keys are first told apart by a 64-bit hash, which is small and can only err by calling two keys one. Any finding is
+counted again with the exact key bytes before it is believed, so a collision can neither hide a fault nor invent one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from winnow.files.schema import ARROW_SCHEMA
+from winnow.model import OffsetRange
+
+if TYPE_CHECKING:
+    import duckdb
+
+KEY_AND_OFFSET = ("key", "offset")
+HASHED = "hash(key)"
+EXACT = "key"
+_SCHEMA = pa.schema([pa.field(name, ARROW_SCHEMA.field(name).type) for name in KEY_AND_OFFSET])
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Keys of one topic partition inside the compacted range. Records without key are left out.
+
+    ``duplicate_keys``: surviving records beyond the first of their key. ``stale_winners``: survivors whose key has a
+    record at a higher offset among the inputs.
+    """
+
+    keys_in: int
+    keys_kept: int
+    duplicate_keys: int
+    stale_winners: int
+
+    def is_clean(self, keys_gone: int) -> bool:
+        """Whether nothing was found, when ``keys_gone`` keys ended with an expired tombstone and have no survivor."""
+        return self.duplicate_keys == 0 and self.stale_winners == 0 and self.keys_in - self.keys_kept == keys_gone
+
+
+class KeyCensus:
+    """Survivors first (:meth:`add_survivors`), then the inputs that were rewritten (:meth:`count`).
+
+    ``identity`` is :data:`HASHED` or :data:`EXACT`. Use as a context manager: leaving it drops its tables.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, inside: OffsetRange, identity: str) -> None:
+        self._connection = connection
+        self._chosen = (
+            f'SELECT {identity} AS identity, "offset" FROM feed '
+            f'WHERE key IS NOT NULL AND "offset" >= {inside.start} AND "offset" < {inside.end}'
+        )
+        kind = "UBIGINT" if identity == HASHED else "BLOB"
+        connection.execute(
+            f'CREATE OR REPLACE TEMP TABLE survivors (identity {kind}, "offset" BIGINT, by_reference BOOLEAN)'
+        )
+
+    def __enter__(self) -> KeyCensus:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        for table in ("survivors", "newest"):
+            self._connection.execute(f"DROP TABLE IF EXISTS {table}")
+
+    def add_survivors(self, batch: pa.RecordBatch, *, by_reference: bool) -> None:
+        """Take in records that stay in the log: rewritten ones, or those of segments kept by reference."""
+        self._connection.register("feed", batch.select(KEY_AND_OFFSET))
+        try:
+            self._connection.execute(f"INSERT INTO survivors SELECT *, {by_reference} FROM ({self._chosen})")
+        finally:
+            self._connection.unregister("feed")
+
+    def count(self, rewritten: Iterable[pa.RecordBatch]) -> Census:
+        """The census, given the records (columns ``key`` and ``offset``) of the inputs that were rewritten."""
+        _stream(
+            self._connection,
+            rewritten,
+            f"""
+            CREATE OR REPLACE TEMP TABLE newest AS SELECT identity, max("offset") AS "offset"
+            FROM ({self._chosen} UNION ALL SELECT identity, "offset" FROM survivors WHERE by_reference)
+            GROUP BY identity
+            """,
+        )
+        records, keys_kept = self._row("SELECT count(*), count(DISTINCT identity) FROM survivors")
+        (keys_in,) = self._row("SELECT count(*) FROM newest")
+        (stale,) = self._row(
+            'SELECT count(*) FROM survivors JOIN newest USING (identity) WHERE survivors."offset" < newest."offset"'
+        )
+        return Census(keys_in=keys_in, keys_kept=keys_kept, duplicate_keys=records - keys_kept, stale_winners=stale)
+
+    def _row(self, query: str) -> tuple[int, ...]:
+        (row,) = self._connection.execute(query).fetchall()
+        return tuple(int(value) for value in row)
+
+
+def _stream(connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], statement: str) -> None:
+    """Run ``statement`` over the view ``feed`` of ``batches``; an exception of the stream is raised as it was."""
+    problems: list[Exception] = []
+
+    def guarded() -> Iterator[pa.RecordBatch]:
+        # Through DuckDB an exception would arrive as text of another type.
+        try:
+            yield from batches
+        except Exception as problem:
+            problems.append(problem)
+
+    connection.register("feed", pa.RecordBatchReader.from_batches(_SCHEMA, guarded()))
+    try:
+        connection.execute(statement)
+    finally:
+        connection.unregister("feed")
+    if problems:
+        raise problems[0]

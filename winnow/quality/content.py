@@ -1,0 +1,189 @@
+"""A topic's own suite over the records a compaction rewrote.
+
+New files are read in bounded chunks and every chunk is judged by itself, with results that hold no values; an
+expectation holds when it holds on every chunk. Suites must therefore be row-wise: checked when they are loaded.
+GX's Spark engine would cost several jobs a check for the same answer.
+
+The columns a suite may name: ``partition``, ``offset``, ``timestamp``, ``timestampType``; ``key`` and ``value`` as
+text (None when null or not UTF-8); ``key_is_utf8`` and ``value_is_utf8`` (true for null); ``value_is_null``;
+``key_bytes`` and ``value_bytes`` (length, None when null); ``header_names`` (joined by commas, None without headers).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from winnow.errors import BadInputError, ValidationBrokenError
+from winnow.model import Failure, Plan, StagedPartition, StagingManifest
+from winnow.quality import reading
+from winnow.quality.runtime import GX_LOCK, ephemeral_context, raised, results_by_id
+from winnow.quality.suites import Suite, load_suite, require_row_wise, to_gx
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOG = logging.getLogger(__name__)
+CHUNK_ROWS = 250_000
+"""Most records judged at once; fewer where records are large (:data:`winnow.quality.reading.BATCH_BYTES`)."""
+COLUMNS = (
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "key",
+    "value",
+    "key_is_utf8",
+    "value_is_utf8",
+    "value_is_null",
+    "key_bytes",
+    "value_bytes",
+    "header_names",
+)
+
+
+def load_content_suite(name: str, extra_folder: Path | None = None) -> Suite:
+    """A suite that can be judged chunk by chunk. Imports GX.
+
+    Raises:
+        ConfigurationError: no such suite, not valid, or not row-wise.
+    """
+    suite = load_suite(name, extra_folder)
+    with GX_LOCK:
+        require_row_wise(suite)
+        to_gx(suite)
+    return suite
+
+
+def judge_content(
+    suite_name: str,
+    plan: Plan,
+    manifest: StagingManifest,
+    *,
+    extra_folder: Path | None,
+    chunk_rows: int = CHUNK_ROWS,
+) -> list[Failure]:
+    """Judge the new records of every staged partition: one failure for each expectation and partition that fails.
+
+    A new file that cannot be read is left to the structural suite, which fails on it. Records of segments kept by
+    reference were judged when they were written, and are not read.
+
+    Raises:
+        ConfigurationError: the suite is unknown, not valid, or not row-wise.
+        ValidationBrokenError: a check raised instead of judging.
+        ServiceError: the object store cannot be reached.
+    """
+    suite = load_content_suite(suite_name, extra_folder)
+    with GX_LOCK:
+        chunk_judge = _ChunkJudge(suite, plan.topic)
+        return [f for staged in manifest.partitions for f in _judge_partition(chunk_judge, staged, chunk_rows)]
+
+
+def _judge_partition(chunk_judge: _ChunkJudge, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
+    chunks = 0
+    failed: Counter[str] = Counter()
+    for batch in _new_records(staged, chunk_rows):
+        chunks += 1
+        failed.update(chunk_judge.failing(record_frame(batch), staged.partition))
+    return [
+        Failure(
+            staged.partition,
+            expectation.id,
+            expectation.severity,
+            f"{expectation.sentence} Not so in {failed[expectation.id]} of {chunks} chunk(s) of new records.",
+        )
+        for expectation in chunk_judge.suite.expectations
+        if failed[expectation.id]
+    ]
+
+
+def _new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.RecordBatch]:
+    for rewrite in staged.rewrites:
+        for segment in rewrite.outputs:
+            try:
+                yield from (b for b in reading.batches(segment.path, max_rows=chunk_rows) if b.num_rows)
+            except BadInputError as problem:
+                LOG.warning("Content of %s was not judged to its end: %s", segment.path, problem)
+
+
+class _ChunkJudge:
+    """The suite, bound to whatever frame comes next."""
+
+    def __init__(self, suite: Suite, topic: str) -> None:
+        self.suite = suite
+        self._topic = topic
+        context = ephemeral_context()
+        self._gx_suite = context.suites.add(to_gx(suite))
+        asset = context.data_sources.add_pandas("staged").add_dataframe_asset("records")
+        self._batch_definition = asset.add_batch_definition_whole_dataframe("chunk")
+
+    def failing(self, frame: pd.DataFrame, partition: int) -> list[str]:
+        """Ids of the expectations that do not hold on ``frame``."""
+        batch = self._batch_definition.get_batch(batch_parameters={"dataframe": frame})
+        outcome = batch.validate(self._gx_suite, result_format="BOOLEAN_ONLY")
+        found = results_by_id(outcome.results)
+        for expectation in self.suite.expectations:
+            result = found.get(expectation.id)
+            kind = "no result" if result is None else raised(result.exception_info)
+            if kind is not None:
+                raise ValidationBrokenError(
+                    f"The check {expectation.id} of suite {self.suite.name} raised instead of judging "
+                    f"{self._topic}-{partition} ({kind}). Nothing was published and no partition was marked. Mend the "
+                    "suite, then validate again."
+                )
+        return [name for name, result in found.items() if not result.success]
+
+
+def record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
+    """Records as a frame with the columns of :data:`COLUMNS`."""
+    key, key_is_utf8 = _text(batch.column("key"))
+    value, value_is_utf8 = _text(batch.column("value"))
+    columns: dict[str, Any] = {
+        "partition": batch.column("partition"),
+        "offset": batch.column("offset"),
+        "timestamp": batch.column("timestamp"),
+        "timestampType": batch.column("timestampType"),
+        "key": key,
+        "value": value,
+        "key_is_utf8": key_is_utf8,
+        "value_is_utf8": value_is_utf8,
+        "value_is_null": batch.column("value").is_null(),
+        "key_bytes": pc.binary_length(batch.column("key")),
+        "value_bytes": pc.binary_length(batch.column("value")),
+        "header_names": _header_names(batch.column("headers")),
+    }
+    return pa.table([columns[name] for name in COLUMNS], names=list(COLUMNS)).to_pandas()
+
+
+def _text(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The column as text, null where it is not UTF-8, and whether it is."""
+    try:
+        return column.cast(pa.string()), pa.array([True] * len(column), pa.bool_())
+    except pa.ArrowInvalid:
+        texts = [_decoded(raw) for raw in column.to_pylist()]
+        text = pa.array(texts, pa.string())
+        return text, pc.or_(text.is_valid(), column.is_null())
+
+
+def _decoded(raw: bytes | None) -> str | None:
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _header_names(headers: pa.Array) -> pa.Array:
+    lengths = pc.list_value_length(headers).fill_null(0).to_pylist()
+    names = pc.struct_field(headers.flatten(), "key").fill_null("").to_pylist()
+    joined: list[str | None] = []
+    at = 0
+    for length in lengths:
+        joined.append(",".join(names[at : at + length]) if length else None)
+        at += length
+    return pa.array(joined, pa.string())

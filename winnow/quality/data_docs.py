@@ -1,0 +1,52 @@
+"""Data Docs: one static site, one page a validation, the newest kept. Pages hold figures, never user bytes."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from winnow.quality.runtime import pages_folder, results_folder
+
+KEEP_VALIDATIONS = 200
+"""A page is about 60 kB and its result about 20 kB; the site's own files are 4 MB."""
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the site below ``folder`` against other processes of this machine: GX rewrites its index in place.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def keep_newest(folder: Path, keep: int) -> int:
+    """Remove all but the ``keep`` newest validations of the site, by run time. Returns how many went.
+
+    Results go before pages: the next build drops what has no result from the index. Call it while :func:`exclusive`.
+    """
+    found = sorted(_runs(results_folder(folder)), key=lambda run: (run.name, str(run)))
+    gone = found[: max(0, len(found) - keep)]
+    for result in gone:
+        page = pages_folder(folder) / "validations" / result.relative_to(results_folder(folder))
+        for path in (result, page):
+            shutil.rmtree(path, ignore_errors=True)
+            _remove_if_empty(path.parent)
+    return len(gone)
+
+
+def _runs(results: Path) -> list[Path]:
+    """Folders of single validations: ``<suite>/<run name>/<run time>``."""
+    return [path for path in results.glob("*/*/*") if path.is_dir()]
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()

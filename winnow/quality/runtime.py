@@ -1,0 +1,96 @@
+"""Great Expectations, made quiet: no telemetry, no progress bars, no two hundred lines of registration."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
+
+GX_LOCK = threading.RLock()
+"""GX keeps its current context in a module global, so one thread at a time may hold one."""
+
+SITE = "quality"
+
+
+def great_expectations() -> ModuleType:
+    """The GX package, imported on first use (3 to 8 s) with its telemetry off and its loggers at WARNING."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    import great_expectations as gx
+
+    return gx
+
+
+def ephemeral_context(site_folder: Path | None = None) -> EphemeralDataContext:
+    """A context that rests nowhere, or whose results and Data Docs rest below ``site_folder``.
+
+    Results are stored beside the pages because the index is built from them: a page without its result is removed.
+    """
+    gx = great_expectations()
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        analytics_enabled=False,
+        progress_bars=ProgressBarsConfig(globally=False),
+    )
+    if site_folder is not None:
+        config.stores["validation_results_store"] = {
+            "class_name": "ValidationResultsStore",
+            "store_backend": _files(results_folder(site_folder)),
+        }
+        config.data_docs_sites = {
+            SITE: {
+                "class_name": "SiteBuilder",
+                "show_how_to_buttons": False,
+                "store_backend": _files(pages_folder(site_folder)),
+                "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+            }
+        }
+    context: EphemeralDataContext = gx.get_context(mode="ephemeral", project_config=config)
+    return context
+
+
+def results_folder(site_folder: Path) -> Path:
+    """Where the results of a site rest, as JSON."""
+    return site_folder / "results"
+
+
+def pages_folder(site_folder: Path) -> Path:
+    """Where the pages of a site rest."""
+    return site_folder / "site"
+
+
+def _files(folder: Path) -> dict[str, Any]:
+    return {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)}
+
+
+def results_by_id(results: Iterable[Any]) -> dict[str, Any]:
+    """GX's results by the ids of the reviewed suite, which travel in the expectations' ``meta``."""
+    return {result.expectation_config.meta["expectation"]: result for result in results}
+
+
+def raised(exception_info: dict[str, Any]) -> str | None:
+    """The kind of exception behind a result, None when the check judged.
+
+    GX does not raise when a check breaks: it reports a failure with this beside it, either flat or one entry a metric.
+    Only the kind is told: a message may quote the value it stumbled on.
+    """
+    entries = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
+    for entry in entries:
+        if isinstance(entry, dict) and entry.get("raised_exception"):
+            last_line = str(entry.get("exception_traceback") or "").strip().splitlines()[-1:]
+            kind = last_line[0].split(":")[0].rsplit(".", 1)[-1] if last_line else ""
+            return kind if kind.isidentifier() else "an exception"
+    return None

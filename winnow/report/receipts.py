@@ -1,0 +1,40 @@
+"""A receipt as one paragraph, as Kafka's cleaner logs one after each cleaning."""
+
+from __future__ import annotations
+
+from winnow.clock import format_ms
+from winnow.model import Receipt, Status
+
+
+def human_bytes(size_bytes: float) -> str:
+    """Bytes for people: three digits and a binary unit."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size_bytes) < 1024 or unit == "TiB":
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    raise AssertionError
+
+
+def paragraph(receipt: Receipt) -> str:
+    """One paragraph: range, records and bytes in and out, what was removed and by which rule, where the evidence is."""
+    if receipt.status is not Status.PUBLISHED:
+        return receipt.message
+    parts = receipt.partitions
+    records_in, kept = sum(p.records_in for p in parts), sum(p.records_kept for p in parts)
+    superseded = sum(p.records_superseded for p in parts)
+    expired, keyless = sum(p.tombstones_expired for p in parts), sum(p.records_keyless for p in parts)
+    bytes_in, bytes_out = sum(p.bytes_in for p in parts), sum(p.bytes_out for p in parts)
+    saved = 100 * (bytes_in - bytes_out) / bytes_in if bytes_in else 0.0
+    newly_cleaned = sum(max(0, p.next_first_dirty_offset - p.first_dirty_offset) for p in parts)
+    text = (
+        f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {len(parts)} partition(s), "
+        f"{newly_cleaned:,} offsets newly cleaned. Of {records_in:,} records {kept:,} were kept: "
+        f"{superseded:,} were superseded by a later record of their key, {expired:,} tombstones had passed their delete "
+        f"horizon"
+    )
+    text += f", {keyless:,} had no key. " if keyless else ". "
+    text += (
+        f"{human_bytes(bytes_in)} became {human_bytes(bytes_out)} ({saved:.1f} % less to read; the old files go after "
+        f"their grace). Published as snapshot {receipt.snapshot_id} of plan {receipt.plan_id}."
+    )
+    return text + (f" Quality: {receipt.data_docs}" if receipt.data_docs else "")

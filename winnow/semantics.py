@@ -1,0 +1,489 @@
+"""Which record survives, and when a log is worth compacting: Kafka's log compaction in plain Python over lists.
+
+This module is the oracle. It is slow and obvious, imports nothing of the code that it judges, and says what the words
+mean. Where it and the engine differ, one of them is wrong.
+
+*The log.* A partition log is a list of records with rising offsets. An offset is assigned once, never changed, never
+reused; gaps are legal. Compaction removes records. It never reorders, changes or adds one, and the log end offset
+stays what it was. Keys meet within one topic partition only.
+
+*Clean and dirty.* The cleaner checkpoint is the first dirty offset: everything below it, the clean section or tail,
+has been covered by a finished cleaning; everything at or above it is the dirty section or head. A checkpoint outside
+[log start, log end] says nothing, and the whole log is dirty (KAFKA-6266).
+
+*Cleanable.* A cleaning covers the log up to the first uncleanable offset, which is the lowest of: the beginning of the
+active segment; the beginning of the first closed dirty file with a record younger than min.compaction.lag.ms; the log
+end. What lies between the first dirty and the first uncleanable offset is cleanable. The dirty ratio is cleanable bytes
+over clean plus cleanable bytes, of whole files, so the file that holds the first dirty offset counts on both sides.
+A log is due when the ratio is strictly greater than min.cleanable.dirty.ratio, or when a closed dirty record is
+strictly older than max.compaction.lag.ms and anything is cleanable (KIP-354): the minimum lag dominates the maximum.
+
+*Superseded.* Among the records of one key below the first uncleanable offset, over tail and head together, exactly one
+survives: the greatest by the strategy's total order (KIP-280). The others are superseded.
+
+- offset: (offset)
+- timestamp: (timestamp, offset); a missing timestamp is -1
+- header: (version present, version, offset); the version is the last occurrence of the exact header name, 8 bytes,
+  a big-endian signed long; anything else counts as missing
+
+At and above the first uncleanable offset every record stays, whatever its key.
+
+*Tombstone.* A record with a key and a null value. An empty value or the text "null" is a value. A tombstone takes part
+in the order like any record, so the first cleaning that covers both removes the values that it deletes. A tombstone
+that wins stays for a time, so that a reader who saw the old value sees the delete too (KIP-534).
+
+*Two phases, one horizon.* Phase one: the first cleaning that covers a tombstone starts its delete horizon, the cleaning
+time + delete.retention.ms as configured then. Phase two: a later cleaning at or after the horizon drops it. Hence two
+cleanings at least, also with delete.retention.ms=0. The cleaning time is a clock's, never a record's. Kafka stamps the
+horizon into the batch; here the cleaning history remembers it: entry i covers the offsets from the previous entry's end
+to its own end, and says when. An entry with unknown time (an imported checkpoint) counts as not yet covered.
+
+*Keyless.* A record without a key cannot be compacted. Below the first uncleanable offset it leaves the log, as in
+Kafka, but counted on its own.
+
+Beyond Kafka
+- The total order spans tail and head, so a late loser never stays beside the winner. Keys are compared byte for byte.
+- The active segment is logical: files join the open segment from the first dirty offset on, and it closes by its bytes
+  or by the clock, so max.compaction.lag.ms holds on idle partitions.
+- The earliest dirty timestamp is the exact minimum; KIP-354's estimates serve only where a file has no timestamp.
+- A quiet partition is due when a clean file with null values has passed its horizons, or has an unknown one to start.
+- Under timestamp and header a tombstone also fends off late, lower versions: it lives for the longer of
+  delete.retention.ms and winnow.late.arrival.ms, and goes only in a cleaning that covers every record appended before
+  its horizon.
+- A changed strategy makes the whole log dirty. Files that were clean stay closed: the active segment never reaches
+  below the checkpoint.
+- Aborted transactions and control records never enter the log, and no map of bounded size stops a cleaning half way.
+
+Retention (cleanup.policy=delete) is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from winnow.model import ELIGIBLE_REASONS, Cleaning, Reason, Record, Strategy
+
+NO_MAX_LAG_MS = 2**63 - 1
+"""Kafka's default of max.compaction.lag.ms: no limit."""
+
+_DAY_MS = 86_400_000
+_MISSING_TIMESTAMP_MS = -1
+_LONG_BYTES = 8
+_RECORD_OVERHEAD_BYTES = 32
+
+
+# Which record survives
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a cleaning keeps, and the offsets of what it removes, by cause; all in offset order.
+
+    ``kept`` also holds every record at or above the end of the cleaning.
+    """
+
+    kept: list[Record]
+    superseded: list[int]
+    tombstones_expired: list[int]
+    keyless: list[int]
+
+
+def header_version(record: Record, header: str | None) -> int | None:
+    """The version that ``record`` carries in ``header``, -2^63 to 2^63 - 1, or None where it counts as missing.
+
+    Without a header name no record has a version (KIP-280: blank falls back to offset).
+    """
+    if not header:
+        return None
+    values = [value for name, value in record.headers or () if name == header]
+    if not values or values[-1] is None or len(values[-1]) != _LONG_BYTES:
+        return None
+    return int.from_bytes(values[-1], "big", signed=True)
+
+
+def version(record: Record, strategy: Strategy, header: str | None) -> tuple[int, ...]:
+    """The place of ``record`` in the total order of ``strategy``; of one key's records the greatest survives."""
+    if strategy is Strategy.TIMESTAMP:
+        timestamp_ms = _MISSING_TIMESTAMP_MS if record.timestamp_ms is None else record.timestamp_ms
+        return (timestamp_ms, record.offset)
+    if strategy is Strategy.HEADER:
+        found = header_version(record, header)
+        return (0, 0, record.offset) if found is None else (1, found, record.offset)
+    return (record.offset,)
+
+
+def survivors(
+    records: Sequence[Record],
+    *,
+    next_first_dirty_offset: int,
+    strategy: Strategy,
+    header: str | None,
+    expired: Callable[[int], bool],
+) -> Outcome:
+    """Clean ``records``, one partition in offset order, up to ``next_first_dirty_offset`` (exclusive).
+
+    ``expired`` says of a tombstone's offset whether it may go if it won; the cleaning history decides that, and the
+    history must be the one from before this cleaning.
+    """
+    winners: dict[bytes, Record] = {}
+    for record in records:
+        if record.offset < next_first_dirty_offset and record.key is not None:
+            winner = winners.get(record.key)
+            if winner is None or version(record, strategy, header) > version(winner, strategy, header):
+                winners[record.key] = record
+
+    outcome = Outcome(kept=[], superseded=[], tombstones_expired=[], keyless=[])
+    for record in records:
+        if record.offset >= next_first_dirty_offset:
+            outcome.kept.append(record)
+        elif record.key is None:
+            outcome.keyless.append(record.offset)
+        elif winners[record.key].offset != record.offset:
+            outcome.superseded.append(record.offset)
+        elif record.value is None and expired(record.offset):
+            outcome.tombstones_expired.append(record.offset)
+        else:
+            outcome.kept.append(record)
+    return outcome
+
+
+# The cleaning history
+
+
+def horizon_of(offset: int, history: Sequence[Cleaning]) -> int | None:
+    """The delete horizon (ms) of a tombstone at ``offset``; None where not covered, or covered at an unknown time."""
+    for entry in history:
+        if offset < entry.end_offset:
+            return entry.delete_horizon_ms
+    return None
+
+
+def advance_history(
+    history: Sequence[Cleaning], end_offset: int, cleaning_time_ms: int, delete_retention_ms: int
+) -> tuple[Cleaning, ...]:
+    """The history after a cleaning of everything below ``end_offset``.
+
+    The cleaning stamps the offsets that no earlier one covered at a known time: those past the last entry, and those of
+    entries with unknown time. What is stamped once never moves, also when delete.retention.ms changes. The part of an
+    unknown entry at or above ``end_offset`` (a checkpoint imported beyond the log end) stays unknown.
+    """
+    horizon_ms = cleaning_time_ms + delete_retention_ms
+    advanced: list[Cleaning] = []
+    covered_to = 0
+    for entry in history:
+        if entry.cleaning_time_ms is None and covered_to < end_offset:
+            advanced.append(Cleaning(min(entry.end_offset, end_offset), cleaning_time_ms, horizon_ms))
+        if entry.cleaning_time_ms is not None or entry.end_offset > end_offset:
+            advanced.append(entry)
+        covered_to = entry.end_offset
+    if covered_to < end_offset:
+        advanced.append(Cleaning(end_offset, cleaning_time_ms, horizon_ms))
+
+    joined: list[Cleaning] = []
+    for entry in advanced:
+        if joined and replace(joined[-1], end_offset=entry.end_offset) == entry:
+            joined.pop()
+        joined.append(entry)
+    return tuple(joined)
+
+
+def prune_history(history: Sequence[Cleaning], remaining_tombstone_offsets: Iterable[int]) -> tuple[Cleaning, ...]:
+    """The history without the entries that no remaining tombstone needs: those with none below their end.
+
+    An entry's lower bound is its predecessor's end, so dropping one lets the next claim its offsets. That is safe.
+    "None below its end" holds for all earlier entries too, so a prefix goes, never an entry in the middle; below the
+    end of that prefix no tombstone remains, and none can come, since offsets below the log end are never appended. An
+    emptied history is safe for the same reason: the next cleaning's entry begins at 0 and finds its first tombstone
+    above the old checkpoint. A caller that knows only files may pass a file's first offset for its tombstones: that
+    keeps more, never less.
+    """
+    lowest = min(remaining_tombstone_offsets, default=None)
+    return tuple(entry for entry in history if lowest is not None and lowest < entry.end_offset)
+
+
+# When a log is worth compacting
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The topic configuration that the model needs, with Winnow's defaults. ``compacts``: the policy has compact."""
+
+    compacts: bool = True
+    strategy: Strategy = Strategy.OFFSET
+    header: str | None = None
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NO_MAX_LAG_MS
+    segment_bytes: int = 2**30
+    segment_ms: int = 7 * _DAY_MS
+    delete_retention_ms: int = _DAY_MS
+    late_arrival_ms: int = 7 * _DAY_MS
+
+    @property
+    def max_segment_ms(self) -> int:
+        """The age (ms) past which the clock closes the open segment (KIP-354)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms)
+
+    @property
+    def tombstone_retention_ms(self) -> int:
+        """How long (ms) a tombstone stays after the first cleaning that covered it."""
+        if self.strategy is Strategy.OFFSET:
+            return self.delete_retention_ms
+        return max(self.delete_retention_ms, self.late_arrival_ms)
+
+    @property
+    def order(self) -> tuple[Strategy, str | None]:
+        """What must not change between cleanings without making the whole log dirty."""
+        return (self.strategy, self.header if self.strategy is Strategy.HEADER else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAssessment:
+    """The figures and the decision for one log. ``deadline_ms`` None: no limit, or nothing dirty has a time."""
+
+    eligible: bool
+    reason: Reason
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    dirty_ratio: float
+    clean_bytes: int
+    cleanable_bytes: int
+    max_compaction_delay_ms: int
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A data file: at least one record, in offset order. ``as_of_ms``: its append's, where timestamps are missing."""
+
+    records: tuple[Record, ...]
+    size_bytes: int
+    as_of_ms: int
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first record."""
+        return self.records[0].offset
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of its last record."""
+        return self.records[-1].offset
+
+    @property
+    def timestamps_ms(self) -> list[int]:
+        """The timestamps (ms) of those records that have one."""
+        return [record.timestamp_ms for record in self.records if record.timestamp_ms is not None]
+
+    @property
+    def oldest_ms(self) -> int:
+        """Its smallest timestamp (ms), or its append's as-of."""
+        return min(self.timestamps_ms, default=self.as_of_ms)
+
+    @property
+    def youngest_ms(self) -> int:
+        """Its largest timestamp (ms), or its append's as-of."""
+        return max(self.timestamps_ms, default=self.as_of_ms)
+
+    @property
+    def has_null_values(self) -> bool:
+        """All that a manifest tells of tombstones."""
+        return any(record.value is None for record in self.records)
+
+
+def record_bytes(records: Sequence[Record]) -> int:
+    """The default size of a file in bytes: keys and values, and a constant for each record."""
+    return sum(len(r.key or b"") + len(r.value or b"") + _RECORD_OVERHEAD_BYTES for r in records)
+
+
+class LogModel:
+    """One topic partition as a list of files, with what is known about its cleanings.
+
+    Comparable with the engine: every record, every offset, every decision that rests on files not rewritten yet. Not
+    comparable: byte sums, and so dirty ratios, after the first compaction, because the engine chooses which files it
+    merges and what they weigh. Here each file keeps its survivors, and an emptied file goes.
+    """
+
+    def __init__(self, *, log_start_offset: int = 0, size_of: Callable[[Sequence[Record]], int] = record_bytes) -> None:
+        self.files: list[ModelFile] = []
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_start_offset
+        self.first_dirty_offset: int | None = None
+        self.history: tuple[Cleaning, ...] = ()
+        self.cleaned_with: tuple[Strategy, str | None] | None = None
+        self.in_progress = False
+        self.uncleanable = False
+        self.paused = False
+        self._size_of = size_of
+
+    def append(self, records: Sequence[Record], as_of_ms: int, size_bytes: int | None = None) -> None:
+        """Add one file: at least one record, offsets rising from the log end or above."""
+        size_bytes = self._size_of(records) if size_bytes is None else size_bytes
+        self.files.append(ModelFile(tuple(records), size_bytes, as_of_ms))
+        self.log_end_offset = records[-1].offset + 1
+
+    def import_checkpoint(self, offset: int) -> None:
+        """Take over a first dirty offset from Kafka, at an unknown time; never over a checkpoint that is there."""
+        if self.first_dirty_offset is None:
+            self.first_dirty_offset = offset
+            self.history = (Cleaning(offset, None, None),)
+
+    def delete_records_before(self, offset: int) -> None:
+        """Raise the log start offset. Files wholly below it go; in others the records below it cannot be read."""
+        self.log_start_offset = max(self.log_start_offset, offset)
+        self.files = [file for file in self.files if file.last_offset >= self.log_start_offset]
+
+    def read(self, from_offset: int = 0) -> list[Record]:
+        """The records at or above both ``from_offset`` and the log start, in offset order."""
+        first = max(from_offset, self.log_start_offset)
+        return [record for file in self.files for record in file.records if record.offset >= first]
+
+    def assess(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> ModelAssessment:
+        """Whether the log would be compacted at ``as_of_ms``, and why or why not."""
+        checkpoint = self._checkpoint()
+        strategy_changed = self.cleaned_with is not None and self.cleaned_with != config.order
+        first_dirty = self.log_start_offset if strategy_changed else checkpoint
+        active = self._active_offset(checkpoint, config, as_of_ms)
+        dirty = [file for file in self.files if file.last_offset >= first_dirty]
+        closed = [file for file in dirty if file.first_offset < active]
+
+        youngest_cleanable_ms = as_of_ms - config.min_compaction_lag_ms
+        too_young = [file.first_offset for file in closed if file.youngest_ms > youngest_cleanable_ms]
+        if config.min_compaction_lag_ms == 0:
+            too_young = []
+        first_uncleanable = max(first_dirty, min([active, *too_young]))
+
+        clean_bytes = sum(file.size_bytes for file in self.files if file.first_offset < first_dirty)
+        cleanable_bytes = 0
+        if first_dirty < first_uncleanable:
+            cleanable_bytes = sum(file.size_bytes for file in dirty if file.first_offset < first_uncleanable)
+        total_bytes = clean_bytes + cleanable_bytes
+        dirty_ratio = cleanable_bytes / total_bytes if total_bytes else 0.0
+
+        delay_ms = 0
+        earliest_closed_ms = _earliest_ms(closed, config)
+        if earliest_closed_ms is not None:
+            delay_ms = max(0, as_of_ms - config.max_compaction_lag_ms - earliest_closed_ms)
+        deadline_ms = None
+        earliest_dirty_ms = _earliest_ms(dirty, config)
+        if earliest_dirty_ms is not None and config.max_compaction_lag_ms != NO_MAX_LAG_MS:
+            deadline_ms = earliest_dirty_ms + config.max_compaction_lag_ms
+
+        clock_ms = max(as_of_ms, now_ms)
+        tombstones_due = any(
+            self._tombstones_due(file, config, first_uncleanable, clock_ms)
+            for file in self.files
+            if file.last_offset < first_dirty
+        )
+        looked_at_in_order = [
+            (Reason.IN_PROGRESS, self.in_progress),
+            (Reason.UNCLEANABLE, self.uncleanable),
+            (Reason.PAUSED, self.paused),
+            (Reason.POLICY_DELETE_ONLY, not config.compacts),
+            (Reason.EMPTY, not self.files),
+            (Reason.STRATEGY_CHANGED, strategy_changed and cleanable_bytes > 0),
+            (Reason.MAX_COMPACTION_LAG, delay_ms > 0 and cleanable_bytes > 0),
+            (Reason.DIRTY_RATIO, dirty_ratio > config.min_cleanable_dirty_ratio),
+            (Reason.TOMBSTONES_EXPIRED, tombstones_due),
+            (Reason.CLEAN, not dirty),
+            (Reason.NO_CLOSED_SEGMENT, not closed),
+            (Reason.INSIDE_MIN_LAG, cleanable_bytes == 0),
+            (Reason.NOT_DIRTY_ENOUGH, True),
+        ]
+        reason = next(reason for reason, holds in looked_at_in_order if holds)
+        return ModelAssessment(
+            eligible=reason in ELIGIBLE_REASONS,
+            reason=reason,
+            first_dirty_offset=first_dirty,
+            first_uncleanable_offset=first_uncleanable,
+            dirty_ratio=dirty_ratio,
+            clean_bytes=clean_bytes,
+            cleanable_bytes=cleanable_bytes,
+            max_compaction_delay_ms=delay_ms,
+            deadline_ms=deadline_ms,
+        )
+
+    def compact(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> Outcome | None:
+        """Clean the log if ``assess`` calls it eligible, and move the checkpoint; None where it is idle.
+
+        Records below the log start are not judged, not counted, and gone afterwards.
+        """
+        assessment = self.assess(config, as_of_ms, now_ms)
+        if not assessment.eligible:
+            return None
+        end_offset = assessment.first_uncleanable_offset
+        cleaning_time_ms = max(as_of_ms, now_ms)
+        outcome = survivors(
+            self.read(),
+            next_first_dirty_offset=end_offset,
+            strategy=config.strategy,
+            header=config.header,
+            expired=lambda offset: self._passed(horizon_of(offset, self.history), config, end_offset, cleaning_time_ms),
+        )
+        kept_offsets = {record.offset for record in outcome.kept}
+        files: list[ModelFile] = []
+        for file in self.files:
+            kept = tuple(record for record in file.records if record.offset in kept_offsets)
+            if len(kept) == len(file.records):
+                files.append(file)
+            elif kept:
+                files.append(ModelFile(kept, self._size_of(kept), file.as_of_ms))
+        self.files = files
+        self.first_dirty_offset = end_offset
+        self.cleaned_with = config.order
+        tombstones = [record.offset for record in outcome.kept if record.value is None]
+        advanced = advance_history(self.history, end_offset, cleaning_time_ms, config.tombstone_retention_ms)
+        self.history = prune_history(advanced, tombstones)
+        return outcome
+
+    def _checkpoint(self) -> int:
+        checkpoint = self.first_dirty_offset
+        if checkpoint is None or checkpoint < self.log_start_offset or checkpoint > self.log_end_offset:
+            return self.log_start_offset
+        return checkpoint
+
+    def _active_offset(self, checkpoint: int, config: ModelConfig, as_of_ms: int) -> int:
+        open_files: list[ModelFile] = []
+        for file in self.files:
+            if file.last_offset < checkpoint:
+                continue
+            open_files.append(file)
+            full = sum(each.size_bytes for each in open_files) >= config.segment_bytes
+            aged = as_of_ms - min(each.oldest_ms for each in open_files) > config.max_segment_ms
+            if full or aged:
+                open_files = []
+        return open_files[0].first_offset if open_files else self.log_end_offset
+
+    def _passed(self, horizon_ms: int | None, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
+        if horizon_ms is None or clock_ms < horizon_ms:
+            return False
+        if config.strategy is Strategy.OFFSET:
+            return True
+        return all(file.as_of_ms >= horizon_ms for file in self.files if file.last_offset >= end_offset)
+
+    def _tombstones_due(self, file: ModelFile, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
+        if not file.has_null_values:
+            return False
+        # A file may span millions of offsets, and the horizon changes only where an entry ends.
+        ends = [entry.end_offset for entry in self.history]
+        starts = [file.first_offset] + [end for end in ends if file.first_offset < end <= file.last_offset]
+        horizons = [horizon_of(offset, self.history) for offset in starts]
+        if None in horizons:
+            return True
+        return all(self._passed(horizon, config, end_offset, clock_ms) for horizon in horizons)
+
+
+def _earliest_ms(files: Sequence[ModelFile], config: ModelConfig) -> int | None:
+    """The earliest timestamp of ``files`` (dirty, in offset order), estimated for files without one (KIP-354, 2)."""
+    found: list[int] = []
+    previous: ModelFile | None = None
+    for file in files:
+        if file.timestamps_ms:
+            found.append(min(file.timestamps_ms))
+        elif previous is None:
+            found.append(file.as_of_ms - config.max_segment_ms)
+        else:
+            found.append(previous.youngest_ms)
+        previous = file
+    return min((timestamp_ms for timestamp_ms in found if timestamp_ms > 0), default=None)
