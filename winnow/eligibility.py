@@ -71,7 +71,9 @@ def first_dirty_offset(state: PartitionState) -> int:
 
 def append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
     """The as-of of the append that brought ``segment``: stands in where its records carry no timestamp."""
-    covering = [a.as_of_ms for a in appends if a.first_offset <= segment.last_offset and segment.first_offset <= a.last_offset]
+    covering = [
+        a.as_of_ms for a in appends if a.first_offset <= segment.last_offset and segment.first_offset <= a.last_offset
+    ]
     return max(covering, default=None)
 
 
@@ -89,7 +91,8 @@ def active_offset(
     """Where the logical active segment begins; the log end when every dirty segment is closed.
 
     From the first dirty offset on, files join the open segment; it closes when its bytes reach segment.bytes or its
-    oldest timestamp is older than ``max_segment_ms`` at ``as_of_ms`` (strictly, as Kafka rolls). What stays open is active.
+    oldest timestamp is older than ``max_segment_ms`` at ``as_of_ms`` (strictly, as Kafka rolls); the rest is
+    active.
     """
     start: int | None = None
     size_bytes = 0
@@ -111,10 +114,8 @@ def dirty_segments(log: PartitionLog, first_dirty: int) -> tuple[Segment, ...]:
     return tuple(segment for segment in log.segments if segment.last_offset >= first_dirty)
 
 
-def cleanable_range(
-    log: PartitionLog, rules: Rules, as_of_ms: int, *, whole_log_dirty: bool = False
-) -> CleanableRange:
-    """Kafka 2.2: the lower bound with its checkpoint resets, the upper bound by active segment and min.compaction.lag.ms.
+def cleanable_range(log: PartitionLog, rules: Rules, as_of_ms: int, *, whole_log_dirty: bool = False) -> CleanableRange:
+    """Kafka 2.2: the lower bound with its checkpoint resets, the upper by active segment and min.compaction.lag.ms.
 
     A data file whose largest timestamp is younger than the minimum lag blocks itself and everything after it; exactly
     as old as the lag is cleanable. With ``whole_log_dirty`` cleaning begins at the log start, and what was clean before
@@ -158,9 +159,7 @@ def earliest_dirty_timestamp_ms(dirty: Sequence[Segment], rules: Rules, appends:
     return min(found, default=None)
 
 
-def _estimate_ms(
-    segment: Segment, previous: Segment | None, rules: Rules, appends: Sequence[Append]
-) -> int | None:
+def _estimate_ms(segment: Segment, previous: Segment | None, rules: Rules, appends: Sequence[Append]) -> int | None:
     if previous is not None:
         return _youngest_ms(previous, appends)
     as_of_ms = append_as_of_ms(segment, appends)
@@ -181,7 +180,7 @@ def covering_entries(first_offset: int, last_offset: int, history: Sequence[Clea
 
 
 def expired_ranges(history: Sequence[Cleaning], cleaning_time_ms: int) -> tuple[OffsetRange, ...]:
-    """The offset ranges whose tombstones may go: covered by a run whose delete horizon is at or before the cleaning time.
+    """The offset ranges whose tombstones may go: covered by a run whose delete horizon has passed.
 
     Kafka 2.8.2 row 9 (``currentTime >= horizon``); neighbouring ranges are joined.
     """

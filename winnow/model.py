@@ -131,7 +131,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """One entry of a partition's cleaning history: it covers the offsets from the previous entry's end to ``end_offset``.
+    """One entry of a partition's cleaning history: it covers the offsets from the previous one's end to ``end_offset``.
 
     ``cleaning_time_ms`` and ``delete_horizon_ms`` are None for an imported checkpoint whose time is unknown; such
     tombstones count as not yet covered.

@@ -1,4 +1,4 @@
-"""From eligible partitions to immutable plans, and from plans to batches. Pure: the same inputs give the same plan id."""
+"""From eligible partitions to immutable plans, and from plans to batches. Pure: the same inputs, the same plan id."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Batch:
 
 
 def plan_partition(log: PartitionLog, assessment: Assessment, *, cleaning_time_ms: int) -> PartitionPlan:
-    """What a compaction of one eligible partition reads: every segment that begins below the first uncleanable offset."""
+    """What a compaction of one eligible partition reads: every segment below the first uncleanable offset."""
     end = assessment.first_uncleanable_offset
     return PartitionPlan(
         partition=log.partition,
@@ -102,7 +102,7 @@ def _digest(plan: Plan) -> str:
 def pack(plans: Sequence[PlanReference], *, batch_bytes: int, batch_partitions: int = 2_000) -> list[Batch]:
     """Plans into batches, one Spark application each: deadline first, then in order, up to ``batch_bytes`` a batch.
 
-    A plan larger than the limit is a batch of its own. An application costs seconds to start, so small topics share one.
+    A plan larger than the limit has a batch of its own. Starting an application costs seconds: small topics share one.
     """
     ordered = sorted(plans, key=lambda p: (p.deadline_ms is None, p.deadline_ms or 0, p.topic))
     groups: list[list[PlanReference]] = []

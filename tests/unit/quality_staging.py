@@ -1,4 +1,4 @@
-"""Builds plans and staging manifests that are right, out of real Parquet files, so that tests can break one thing at a time.
+"""Builds plans and staging manifests that are right, on real Parquet files, so that tests can break one thing.
 
 Survivors, counts and figures are computed in plain Python from lists of records; only the fingerprints need DuckDB.
 """
@@ -185,8 +185,8 @@ def stage(folder: Path, cases: dict[int, Case]) -> Scene:
     """Write every file of ``cases`` and describe them truthfully."""
     plans, results, new_records = [], [], {}
     for number, case in cases.items():
-        plan, result, records = _stage_partition(folder, number, case)
-        plans.append(plan)
+        planned, result, records = _stage_partition(folder, number, case)
+        plans.append(planned)
         results.append(result)
         new_records[number] = records
     plan = Plan(

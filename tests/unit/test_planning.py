@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from winnow.eligibility import Rules
 from winnow.engine.slices import Unit, slices
 from winnow.model import PartitionPlan, Reason, Segment, Strategy
-from winnow.eligibility import Rules
 from winnow.planning import PlanReference, TopicFacts, label_for, make_plan, pack
 
 RULES = Rules(True, Strategy.OFFSET, 0.5, 0, 1_000, 1 << 20, 1_000)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.quality_staging import Case, Scene, failed, orders, record, stage, write_segment
+from tests.unit.quality_staging import MEMORY_LIMIT_BYTES, Case, Scene, failed, orders, record, stage, write_segment
 from winnow.errors import ServiceError
 from winnow.files.fingerprint import WINNERS_FINGERPRINT
 from winnow.model import OffsetRange, Record, Rewrite, Severity, Strategy
-from winnow.quality.facts import combine
-
+from winnow.quality.fact_table import fact_row
+from winnow.quality.facts import combine, recompute
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -125,9 +125,7 @@ def test_new_files_that_overlap_fail(tmp_path: Path) -> None:
     scene = stage(tmp_path, {0: orders()})
     records = scene.new_records[0]
     (rewrite,) = scene.staged().rewrites
-    halves = tuple(
-        write_segment(scene.output().with_name(f"half-{n}.parquet"), records[n::2], 0) for n in range(2)
-    )
+    halves = tuple(write_segment(scene.output().with_name(f"half-{n}.parquet"), records[n::2], 0) for n in range(2))
     scene.set_staged(replace(scene.staged(), rewrites=(replace(rewrite, outputs=halves),)))
     assert failed(scene.verdict(), 0) == {"offsets_increasing"}
 
@@ -281,6 +279,44 @@ def test_a_planned_partition_without_result_fails(scene: Scene) -> None:
     assert "partition_staged_once" in failed(scene.verdict(), 1)
 
 
+def test_a_partition_with_two_results_fails(scene: Scene) -> None:
+    """Both sets of files would be published."""
+    scene.manifest = replace(scene.manifest, partitions=(*scene.manifest.partitions, scene.staged(1)))
+    assert failed(scene.verdict(), 1) == {"partition_staged_once"}
+
+
+def test_one_partition_can_be_recomputed_by_itself(scene: Scene) -> None:
+    """The same facts as in the table of the whole topic."""
+    partition = scene.plan.partitions[1]
+    independent = recompute(
+        scene.plan,
+        partition,
+        scene.staged(1),
+        memory_limit_bytes=MEMORY_LIMIT_BYTES,
+        threads=2,
+        spill_folder=str(scene.folder / "spill"),
+    )
+    assert fact_row(scene.plan, partition, scene.staged(1), independent) == scene.rows()[1]
+
+
+def test_more_keys_than_fit_in_memory_are_counted_all_the_same(tmp_path: Path) -> None:
+    """60,000 keys of 200 bytes with 16 MiB, counted by hash and, because a tombstone is claimed, by exact bytes too."""
+    first = tuple(record(i, f"{i:0200d}", "v") for i in range(60_000))
+    second = tuple(record(60_000 + i, f"{i:0200d}", "v") for i in range(0, 60_000, 2))
+    survivors = (*first[1::2], *second)
+    scene = stage(tmp_path, {0: Case((first, second), survivors)})
+    independent = recompute(
+        scene.plan,
+        scene.plan.partitions[0],
+        replace(scene.staged(), facts=replace(scene.staged().facts, tombstones_expired=1)),
+        memory_limit_bytes=16 << 20,
+        threads=1,
+        spill_folder=str(tmp_path / "spill"),
+    )
+    assert (independent.keys_in, independent.keys_kept) == (60_000, 60_000)
+    assert independent.duplicate_keys == independent.stale_winners == 0
+
+
 def test_a_result_for_a_partition_that_was_not_planned_fails(scene: Scene) -> None:
     """What nobody decided is not published."""
     scene.plan = replace(scene.plan, partitions=scene.plan.partitions[:1])
@@ -315,9 +351,7 @@ def test_offsets_beyond_2_to_the_53_are_judged_exactly(tmp_path: Path) -> None:
     base = 2**60
     scene = stage(tmp_path, {0: orders(base=base)})
     assert scene.verdict().passed
-    scene.plan = replace(
-        scene.plan, partitions=(replace(scene.plan.partitions[0], next_first_dirty_offset=base + 24),)
-    )
+    scene.plan = replace(scene.plan, partitions=(replace(scene.plan.partitions[0], next_first_dirty_offset=base + 24),))
     (row,) = scene.rows()
     assert row["recomputed_records_in"] == 24
     assert row["recomputed_records_kept"] == 10

@@ -75,8 +75,7 @@ def compact_partition(plan: Plan, partition: PartitionPlan, *, attempt: str, bud
     try:
         counts = pick_winners(connection, partition, plan.strategy)
         surviving = [
-            Surviving(segment, records)
-            for segment, records in zip(partition.segments, counts.survivors, strict=True)
+            Surviving(segment, records) for segment, records in zip(partition.segments, counts.survivors, strict=True)
         ]
         content = ContentFingerprint()
         rewrites = [

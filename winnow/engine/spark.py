@@ -1,4 +1,4 @@
-"""The Spark runner: units of work are distributed, rows never are. No SQL session, no shuffle, nothing collected but facts."""
+"""The Spark runner: units of work are distributed, rows never are. No SQL, no shuffle, nothing collected but facts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class _Events(AccumulatorParam[list[dict[str, Any]]]):
     def zero(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return []
 
-    def addInPlace(self, value1: list[dict[str, Any]], value2: list[dict[str, Any]]) -> list[dict[str, Any]]:  # noqa: N802
+    def addInPlace(  # noqa: N802 - PySpark's name
+        self, value1: list[dict[str, Any]], value2: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
         value1.extend(value2)
         return value1
 
@@ -68,7 +70,9 @@ def check_versions(context: SparkContext) -> None:
         )
 
 
-def run(plan_uris: Sequence[str], *, attempt: str, budget: Budget, app_name: str = "winnow compact") -> list[PlanOutcome]:
+def run(
+    plan_uris: Sequence[str], *, attempt: str, budget: Budget, app_name: str = "winnow compact"
+) -> list[PlanOutcome]:
     """Carry out plans in one Spark application and write a staging manifest for each that succeeded.
 
     A plan that fails leaves the others alone. The budget is per task.

@@ -1,4 +1,4 @@
-"""Plans and staging manifests in the staging area. The staging manifest is written last; until then files do not count."""
+"""Plans and staging manifests in the staging area. The manifest is written last; until then files do not count."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ _FINGERPRINT = """
     SELECT count(*)::VARCHAR || ':' || coalesce(sum(fingerprint::HUGEINT), 0)::VARCHAR || ':' ||
            coalesce(bit_xor(fingerprint), 0)::VARCHAR FROM survivors
 """
-assert WINNERS_HASH == 'hash(key, "offset")'  # noqa: S101 - the winners' table computes the same expression
+assert WINNERS_HASH == 'hash(key, "offset")'
 
 
 def _create_expired(

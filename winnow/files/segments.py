@@ -22,7 +22,7 @@ ROW_GROUP_BYTES = 32 << 20
 class SegmentWriter:
     """Writes the records of one topic partition, in offset order, into files of at most about ``segment_bytes``.
 
-    ``name(n)`` gives the URI of the n-th file (from 0). Nothing is renamed afterwards. Use as a context manager: leaving
+    ``name(n)`` gives the URI of the n-th file (from 0). Nothing is renamed. Use as a context manager: leaving
     it by an exception closes the open file and leaves it behind, unreferenced, for the sweep.
     """
 

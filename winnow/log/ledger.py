@@ -1,4 +1,4 @@
-"""The ledgers of ingest calls: which slices were ever added, looked up when offsets that are no longer there come again."""
+"""The ledgers of ingest calls: which slices were ever added, for offsets that come again and are gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
 
 
 def digests_seen(state: TopicState, partition: int) -> set[str]:
-    """Digests of every slice ever added to ``partition``. Reads all ledgers: asked for only when offsets are missing."""
+    """Digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
     seen: set[str] = set()
     for reference in state.ingests:
         data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)

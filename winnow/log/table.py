@@ -56,7 +56,7 @@ LOG_SPEC = PartitionSpec(PartitionField(_PARTITION, 1000, IdentityTransform(), "
 
 
 def log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema = LOG_SCHEMA) -> dict[str, str]:
-    """Table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries but our own."""
+    """Table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
     return {
         PARTITIONS_PROPERTY: str(partitions),
         "schema.name-mapping.default": schema.name_mapping.model_dump_json(),

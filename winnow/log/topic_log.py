@@ -305,7 +305,7 @@ def _discard(paths: Sequence[str]) -> None:
 
 def back_off(attempt: int) -> None:
     """Wait a little longer after each lost try, never two committers equally long."""
-    time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))  # noqa: S311 - spreads committers, no secret
+    time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
 
 
 def _partitions(table: Table) -> int:

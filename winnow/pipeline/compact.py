@@ -1,4 +1,4 @@
-"""Step 3: starting the Spark application that carries out plans. The job sees plans and the object store, nothing else."""
+"""Step 3: starting the Spark application that carries out plans. It sees plans and the object store only."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _follow(
                 progress(event)
     silent = [plan for plan in plans if plan.plan_id not in heard]
     if silent:
-        print("\n".join(tail), file=sys.stderr)
+        sys.stderr.write("\n".join(tail) + "\n")
         reason = f"the Spark application ended with exit code {process.returncode} before it finished"
         errors.update({plan.plan_id: (reason, ServiceError.exit_code) for plan in silent})
     return JobResult(process.returncode, errors)

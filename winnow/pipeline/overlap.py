@@ -15,7 +15,6 @@ from winnow import eligibility
 from winnow.errors import BadInputError
 from winnow.files import duck
 from winnow.log.ledger import digests_seen
-from winnow.log.quarantine import ARROW as QUARANTINE_SCHEMA
 from winnow.log.topic_log import Head
 from winnow.model import PartitionState, Segment
 from winnow.pipeline.spool import Spool
@@ -104,7 +103,7 @@ def _refuse_different(spool: Spool, connection: duckdb.DuckDBPyConnection, parti
     if row is not None:
         raise BadInputError(
             f"{spool.files[row[0]].path}, row {row[1]} (partition {partition}, offset {row[2]}): topic {spool.topic} "
-            "holds another record at this offset. Is this file of another topic or cluster? Nothing of this call landed."
+            "holds another record at this offset. Is the file of another topic or cluster? Nothing of this call landed."
         )
 
 
@@ -148,8 +147,3 @@ def _hole(spool: Spool, row: tuple[int, int, int], partition: int, state: Partit
 
 def _in(numbers: Sequence[int]) -> str:
     return "(" + ", ".join(str(number) for number in (numbers or [-1])) + ")"
-
-
-def no_quarantine() -> pa.Table:
-    """An empty table of quarantined rows."""
-    return QUARANTINE_SCHEMA.empty_table()

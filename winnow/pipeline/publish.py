@@ -162,9 +162,7 @@ def change_for(
 def _check_unmoved(plan: Plan, partition: PartitionPlan, live: tuple[Segment, ...], state: PartitionState) -> None:
     planned = [segment.path for segment in partition.segments]
     there = [segment.path for segment in live if segment.last_offset < partition.next_first_dirty_offset]
-    straddling = [
-        s for s in live if s.first_offset < partition.next_first_dirty_offset <= s.last_offset
-    ]
+    straddling = [s for s in live if s.first_offset < partition.next_first_dirty_offset <= s.last_offset]
     moved = state.log_start_offset != partition.log_start_offset
     if planned != there or straddling or moved:
         raise PlanVoidError(

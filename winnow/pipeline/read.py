@@ -39,24 +39,22 @@ def read_batches(
     count = log.partitions(head)
     if partition is not None and not 0 <= partition < count:
         raise UsageError(f"Topic {topic} has partitions 0 to {count - 1}; there is no partition {partition}.")
-    left = limit
-    for number, segments in log.segments(head).items():
-        if partition is not None and number != partition:
-            continue
-        start = max(from_offset or 0, head.state.partitions[number].log_start_offset)
-        for segment in segments:
-            if left is not None and left <= 0:
+    starts = {n: max(from_offset or 0, state.log_start_offset) for n, state in head.state.partitions.items()}
+    wanted = [
+        (segment, starts[number])
+        for number, segments in log.segments(head).items()
+        if partition in (None, number)
+        for segment in segments
+        if segment.last_offset >= starts[number]
+    ]
+    left = limit if limit is not None else -1
+    for segment, start in wanted:
+        for batch in _read_segment(segment, start):
+            if left == 0:
                 return
-            if segment.last_offset < start:
-                continue
-            for batch in _read_segment(segment, start):
-                if left is not None:
-                    batch = batch.slice(0, left)  # noqa: PLW2901 - the rest of the batch is not wanted
-                    left -= batch.num_rows
-                if batch.num_rows:
-                    yield batch
-                if left is not None and left <= 0:
-                    return
+            part = batch if left < 0 else batch.slice(0, left)
+            left -= part.num_rows if left > 0 else 0
+            yield part
 
 
 def _read_segment(segment: Segment, start: int) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,5 @@ def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
     for topic in rebuilt:
         log = ctx.log.open(topic)
         head = log.head()
-        ctx.store.replace_projection(
-            topic, head.state.partitions, log.receipts(head), head.state.retired, ctx.now_ms()
-        )
+        ctx.store.replace_projection(topic, head.state.partitions, log.receipts(head), head.state.retired, ctx.now_ms())
     return rebuilt

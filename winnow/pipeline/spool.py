@@ -68,7 +68,9 @@ class Spool:
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._connection is not None:
             self._connection.close()
         self._folder.cleanup()

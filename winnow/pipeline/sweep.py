@@ -113,7 +113,7 @@ def _delete(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int)
 def _delete_attempts(
     ctx: Context, log: TopicLog, head: Head, config: TopicConfig, referenced: References, now_ms: int
 ) -> list[RetiredFile]:
-    """Files of attempts that were never published or were superseded, once the grace after their run's end has passed."""
+    """Files of attempts that were not published or were superseded, once the grace after their run's end has passed."""
     removed: list[RetiredFile] = []
     still_retired = {file.path for file in head.state.retired}
     for run in ctx.store.runs(log.topic):

@@ -17,6 +17,7 @@ from winnow.quality.judge import judge
 from winnow.report.alerts import Alert, raise_alert
 from winnow.store import RunState
 
+SHOWN = 3
 BACK_OFF_FIRST_MS = 15 * 60_000
 BACK_OFF_CAP_MS = 24 * 3_600_000
 
@@ -95,8 +96,8 @@ def describe(failures: tuple[Failure, ...], topic: str) -> str:
         for f in failures
         if f.severity is Severity.FAIL
     ]
-    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
-    return "; ".join(parts[:3]) + more
+    more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+    return "; ".join(parts[:SHOWN]) + more
 
 
 def _broken(ctx: Context, plan: Plan, verdict: Verdict) -> None:

@@ -5,8 +5,10 @@ Rows hold figures and fingerprints only, never a key, a value or a header.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from winnow.model import PartitionFacts, PartitionPlan, Plan, Reason, StagedPartition, StagingManifest
-from winnow.quality.facts import IndependentFacts, recompute
+from winnow.quality.facts import IndependentFacts, connected, recompute_on
 
 FactRow = dict[str, int | str]
 PER_MILLION = 1_000_000
@@ -63,7 +65,7 @@ def fact_row(plan: Plan, partition: PartitionPlan, staged: StagedPartition, inde
         "lost_keys": independent.keys_in - independent.keys_kept - rewrite.tombstones_expired,
         "tombstones_expired_too_many": max(0, rewrite.tombstones_expired - independent.most_tombstones_expired),
         "negative_counts": sum(1 for count in reported if count < 0),
-        "not_planned": 0 if partition in plan.partitions else 1,
+        "not_planned": int(all(planned.partition != partition.partition for planned in plan.partitions)),
         "times_staged": 1,
         "removed_per_million": _removed_per_million(independent),
     }
@@ -80,20 +82,14 @@ def fact_table(
     """
     planned = {partition.partition: partition for partition in plan.partitions}
     staged = {partition.partition: partition for partition in manifest.partitions}
+    times_staged = Counter(partition.partition for partition in manifest.partitions)
     rows = []
-    for number in sorted(planned.keys() | staged.keys()):
-        partition = planned.get(number, _nothing_planned(number))
-        result = staged.get(number, _nothing_staged(number))
-        independent = recompute(
-            plan,
-            partition,
-            result,
-            memory_limit_bytes=memory_limit_bytes,
-            threads=threads,
-            spill_folder=spill_folder,
-        )
-        times_staged = sum(1 for other in manifest.partitions if other.partition == number)
-        rows.append(fact_row(plan, partition, result, independent) | {"times_staged": times_staged})
+    with connected(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder) as connection:
+        for number in sorted(planned.keys() | staged.keys()):
+            partition = planned.get(number, _nothing_planned(number))
+            result = staged.get(number, _nothing_staged(number))
+            independent = recompute_on(connection, plan, partition, result, threads=threads)
+            rows.append(fact_row(plan, partition, result, independent) | {"times_staged": times_staged[number]})
     return rows
 
 

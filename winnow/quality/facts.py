@@ -8,6 +8,7 @@ hashes. Memory is bounded: batches of a few MiB, one input segment's offsets, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -76,9 +77,31 @@ def recompute(
         ServiceError: the object store cannot be reached.
         ValidationBrokenError: the recomputation itself failed (out of memory and of spill space).
     """
+    with connected(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder) as connection:
+        return recompute_on(connection, plan, partition, staged, threads=threads)
+
+
+@contextmanager
+def connected(*, memory_limit_bytes: int, threads: int, spill_folder: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB for one or more recomputations, one after another: connecting costs more than a small partition."""
+    connection = duck.connect(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def recompute_on(
+    connection: duckdb.DuckDBPyConnection,
+    plan: Plan,
+    partition: PartitionPlan,
+    staged: StagedPartition,
+    *,
+    threads: int,
+) -> IndependentFacts:
+    """:func:`recompute` on a connection that is there already and is left as it was."""
     import duckdb
 
-    connection = duck.connect(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder)
     try:
         return _Recomputation(plan, partition, staged, connection, threads).facts()
     except duckdb.Error as problem:
@@ -88,8 +111,6 @@ def recompute(
             "Nothing was published and no partition was marked. Check the memory limit and the space of the spill "
             "folder, then validate again."
         ) from problem
-    finally:
-        connection.close()
 
 
 class _Recomputation:

@@ -140,9 +140,9 @@ def to_gx(suite: Suite) -> ExpectationSuite:
         ConfigurationError: a type GX does not know, or arguments it refuses.
     """
     gx = great_expectations()
-    made: ExpectationSuite = gx.ExpectationSuite(name=suite.name)
-    for expectation in suite.expectations:
-        made.add_expectation(_implementation(suite, expectation))
+    made: ExpectationSuite = gx.ExpectationSuite(
+        name=suite.name, expectations=[_implementation(suite, expectation) for expectation in suite.expectations]
+    )
     return made
 
 

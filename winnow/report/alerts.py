@@ -45,7 +45,7 @@ class AlertMemory(Protocol):
 
 
 def raise_alert(settings: Settings, memory: AlertMemory, alert: Alert) -> bool:
-    """Send ``alert`` to the log and the webhook unless all it is about was alerted already. Returns whether it was sent."""
+    """Send ``alert`` to log and webhook unless all it is about was alerted already. Returns whether it was sent."""
     if not any([memory.remember_alert(key, alert.at_ms) for key in alert.keys]):  # noqa: C419 - remember every key
         return False
     log.error("%s", alert.message)
@@ -53,12 +53,12 @@ def raise_alert(settings: Settings, memory: AlertMemory, alert: Alert) -> bool:
     return True
 
 
-def recovered(
-    settings: Settings, memory: AlertMemory, topic: str, partitions: Sequence[int], now_ms: int
-) -> bool:
+def recovered(settings: Settings, memory: AlertMemory, topic: str, partitions: Sequence[int], now_ms: int) -> bool:
     """After a publish: forget what was alerted about these partitions and say so. Returns whether anything was."""
     kinds = ("validation_failed", "validation_broken", "commit_unknown")
-    keys = [f"{kind}:{topic}" for kind in kinds] + [f"{kind}:{TopicPartition(topic, p)}" for kind in kinds for p in partitions]
+    keys = [f"{kind}:{topic}" for kind in kinds] + [
+        f"{kind}:{TopicPartition(topic, p)}" for kind in kinds for p in partitions
+    ]
     if not any([memory.forget_alert(key) for key in keys]):  # noqa: C419 - forget every key
         return False
     message = f"Recovered: {topic} was compacted and published again. Nothing is left to do."

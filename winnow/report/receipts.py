@@ -5,14 +5,17 @@ from __future__ import annotations
 from winnow.clock import format_ms
 from winnow.model import Receipt, Status
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_STEP = 1024
+
 
 def human_bytes(size_bytes: float) -> str:
-    """Bytes for people: three digits and a binary unit."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size_bytes) < 1024 or unit == "TiB":
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    raise AssertionError
+    """Bytes for people: a few digits and a binary unit."""
+    number = 0
+    while abs(size_bytes) >= _STEP and number < len(_UNITS) - 1:
+        size_bytes /= _STEP
+        number += 1
+    return f"{size_bytes:.0f} B" if number == 0 else f"{size_bytes:.1f} {_UNITS[number]}"
 
 
 def paragraph(receipt: Receipt) -> str:
@@ -29,8 +32,8 @@ def paragraph(receipt: Receipt) -> str:
     text = (
         f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {len(parts)} partition(s), "
         f"{newly_cleaned:,} offsets newly cleaned. Of {records_in:,} records {kept:,} were kept: "
-        f"{superseded:,} were superseded by a later record of their key, {expired:,} tombstones had passed their delete "
-        f"horizon"
+        f"{superseded:,} were superseded by a later record of their key, {expired:,} tombstones had passed their "
+        "delete horizon"
     )
     text += f", {keyless:,} had no key. " if keyless else ". "
     text += (

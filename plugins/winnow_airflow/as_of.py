@@ -1,0 +1,52 @@
+"""The instant that a run looks at its topics from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from winnow.clock import format_ms, parse_as_of
+from winnow.errors import UsageError
+
+AHEAD_MS = 60_000
+"""How far ahead of the present an as-of may lie before it counts as simulated."""
+
+
+def as_of_ms(
+    params: Mapping[str, Any], data_interval_end: datetime | None, run_after: datetime | None, *, now_ms: int
+) -> int:
+    """The as-of of a run in ms since the epoch: its parameter, else the end of its data interval, else ``run_after``.
+
+    Manual and asset-triggered runs have no data interval. All three stay what they are when a task runs again.
+
+    Raises:
+        UsageError: the parameter is not a point in time, or lies more than a minute ahead without ``simulate``.
+    """
+    given = params.get("as_of")
+    if given:
+        chosen = parse_as_of(given)
+    elif data_interval_end is not None:
+        chosen = _ms(data_interval_end)
+    elif run_after is not None:
+        chosen = _ms(run_after)
+    else:
+        raise UsageError("The run has neither a data interval nor a time to run after. Trigger it with the Param as_of.")
+    if chosen > now_ms + AHEAD_MS and not params.get("simulate"):
+        raise UsageError(
+            f"The as-of {format_ms(chosen)} lies {(chosen - now_ms) / 1000:,.0f} seconds ahead of the present. A run that "
+            "far ahead compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger "
+            "the run with the Param simulate if that is what you want."
+        )
+    return chosen
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def as_of_of(context: Mapping[str, Any], *, now_ms: int) -> int:
+    """:func:`as_of_ms` of the DAG run that ``context`` belongs to."""
+    return as_of_ms(
+        context["params"], context.get("data_interval_end"), context["dag_run"].run_after, now_ms=now_ms
+    )

@@ -1,0 +1,70 @@
+"""Who owns the DAGs, where their tasks wait, and which failures are worth another try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
+from winnow.errors import PlanVoidError, WinnowError
+
+OWNER = "winnow"
+TAGS = ["winnow", "kafka"]
+SPARK_POOL = "winnow_spark"
+COMMIT_POOL = "winnow_commit"
+SPARK_CONNECTION = "winnow_spark"
+
+RETRIES = 3
+
+RETRY_POLICY = ExceptionRetryPolicy(
+    rules=[
+        RetryRule(
+            exception=["winnow.errors.UsageError", "winnow.errors.BadInputError", "winnow.errors.ValidationFailedError"],
+            action=RetryAction.FAIL,
+            reason="The same call meets the same data and configuration again.",
+        ),
+        RetryRule(
+            exception="winnow.errors.PlanVoidError",
+            action=RetryAction.FAIL,
+            reason="The log moved on; the next run plans from where it is.",
+        ),
+    ],
+    # Conflicts, services and the unforeseen: tried again, each time after twice the delay.
+    default=RetryAction.DEFAULT,
+)
+
+DEFAULT_ARGS: dict[str, Any] = {
+    "owner": OWNER,
+    "retries": RETRIES,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=15),
+    "retry_policy": RETRY_POLICY,
+}
+
+
+def combined(errors: Sequence[tuple[str, Exception]]) -> Exception:
+    """One exception for what went wrong with several topics, of a kind that says whether trying again can help.
+
+    It can when it can for one of them: the others have ended, and end the same way again.
+    """
+    if len(errors) == 1:
+        return errors[0][1]
+    worth_retrying = [problem for _, problem in errors if is_worth_retrying(problem)]
+    chosen = worth_retrying[0] if worth_retrying else errors[0][1]
+    kind = type(chosen) if isinstance(chosen, WinnowError) else WinnowError
+    return kind("\n".join(f"{topic}: {sentence(problem)}" for topic, problem in errors))
+
+
+def is_worth_retrying(problem: Exception) -> bool:
+    """Whether the same call may end otherwise without anybody changing anything."""
+    if isinstance(problem, WinnowError):
+        return problem.retryable and not isinstance(problem, PlanVoidError)
+    return True
+
+
+def sentence(problem: Exception) -> str:
+    """What may be said of an exception: Winnow's own words; of a stranger its type alone, since it may quote data."""
+    return str(problem) if isinstance(problem, WinnowError) else f"{type(problem).__name__}, see the log of the task"

@@ -1,0 +1,71 @@
+"""What travels between tasks: names, ids and addresses. Plans, manifests and records stay where they rest."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+MAX_MAPPED = 500
+"""Mapped tasks of one kind in one run; Airflow's own limit is 1,024, and its scheduler suffers well below it."""
+
+
+class PlanRow(TypedDict):
+    """A plan: which topic, under which id, resting where, and how much it reads."""
+
+    topic: str
+    plan_id: str
+    uri: str
+    partitions: int
+    size_bytes: int
+    deadline_ms: int | None
+
+
+class BatchRow(TypedDict):
+    """What one Spark application carries out. ``error``: a topic that could not be planned, so that its task says so."""
+
+    label: str
+    attempt: str
+    plans: list[PlanRow]
+    error: str | None
+
+
+class TopicCheck(TypedDict):
+    """What the check of a topic found: whether it is eligible, and how many partitions for which reason."""
+
+    topic: str
+    eligible: bool
+    reasons: dict[str, int]
+
+
+def holder_of(context: Mapping[str, Any]) -> str:
+    """The name under which a DAG run holds its topics: all its tasks share it, however often they run."""
+    return f"airflow:{context['dag_run'].dag_id}:{context['dag_run'].run_id}"
+
+
+def new_attempt() -> str:
+    """A name for the attempts at a batch; each try of its Spark task appends its number."""
+    return f"a-{uuid.uuid4().hex[:12]}"
+
+
+def label_of(topics: Sequence[str]) -> str:
+    """What a mapped task is called: its topic, or how many it stands for."""
+    return topics[0] if len(topics) == 1 else f"{len(topics)} topics"
+
+
+def shares(topics: Sequence[str], most: int = MAX_MAPPED) -> list[list[str]]:
+    """``topics`` for at most ``most`` mapped tasks, evenly and in order: one topic each where that is enough."""
+    count = min(len(topics), most)
+    return [list(topics[number * len(topics) // count : (number + 1) * len(topics) // count]) for number in range(count)]
+
+
+def attempts(plan_uri: str, base: str) -> Iterator[str]:
+    """The attempts of ``base`` at a plan that left a staging manifest, the newest first."""
+    from winnow.files import storage
+
+    folder = plan_uri.rsplit("/", 1)[0]
+    ending = re.compile(rf"/{re.escape(base)}-([0-9]+)/manifest\.json$")
+    found = [int(match[1]) for entry in storage.list_files(folder) if (match := ending.search(entry.uri))]
+    for number in sorted(found, reverse=True):
+        yield f"{base}-{number}"

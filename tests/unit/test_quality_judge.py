@@ -1,0 +1,242 @@
+"""The verdict: passed, failed with partitions named, or broken; exact beyond 2^53; its page holds no user bytes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+from tests.unit.quality_staging import SECRET_KEY, SECRET_VALUE, Scene, failed, orders, stage
+from winnow.errors import ConfigurationError
+from winnow.model import Severity, Verdict
+from winnow.quality.fact_table import FactRow
+from winnow.quality.judge import judge
+
+# GX imports deprecated modules of the standard library.
+pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
+
+CHECKED_AT_MS = 1_800_000_000_000
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return stage(tmp_path, {0: orders(0), 1: orders(1)})
+
+
+def judged(rows: list[FactRow], data_docs: Path | None = None, **options: object) -> Verdict:
+    arguments = {"plan_id": "0123456789abcdef", "topic": "orders", "attempt": "1", "checked_at_ms": CHECKED_AT_MS}
+    return judge(rows, data_docs=data_docs, **(arguments | options))  # type: ignore[arg-type]
+
+
+def page_of(verdict: Verdict) -> Path:
+    assert verdict.data_docs is not None
+    return Path(unquote(urlparse(verdict.data_docs).path))
+
+
+def test_a_verdict_names_its_plan_and_counts_its_expectations(scene: Scene) -> None:
+    """Everything a receipt needs to tell which result was judged, and by how much."""
+    verdict = judged(scene.rows())
+    assert (verdict.plan_id, verdict.topic, verdict.attempt) == ("0123456789abcdef", "orders", "1")
+    assert verdict.checked_at_ms == CHECKED_AT_MS
+    assert verdict.passed
+    assert verdict.data_docs is None
+
+
+def test_the_same_rows_give_the_same_verdict(scene: Scene) -> None:
+    """Judging may be repeated."""
+    scene.report(records_in=7)
+    rows = scene.rows()
+    assert judged(rows) == judged(rows)
+
+
+def test_only_failing_partitions_are_named_and_the_figures_are_told(scene: Scene) -> None:
+    """A failure says which partition, which sentence, and which two figures disagree."""
+    scene.report(1, records_in=26)
+    verdict = judged(scene.rows())
+    assert not verdict.passed
+    assert verdict.failing_partitions == (1,)
+    (failure,) = verdict.failures
+    assert failure.severity is Severity.FAIL
+    assert "rewrite_records_in 26" in failure.detail
+    assert "recomputed_records_in 25" in failure.detail
+
+
+def test_a_warning_and_an_info_are_reported_and_pass(scene: Scene) -> None:
+    """Neither voids the plan."""
+    rows = scene.rows()
+    rows[0] |= {"rewrite_bytes_in": 1, "removed_per_million": 999_001}
+    verdict = judged(rows)
+    assert verdict.passed
+    assert failed(verdict, 0, Severity.WARN) == {"bytes_in_equal", "not_nearly_everything_removed"}
+
+
+@pytest.mark.parametrize("big", [2**53, 2**62, 2**63 - 2, 2**64, 2**80])
+def test_counts_beyond_2_to_the_53_are_compared_exactly(scene: Scene, big: int) -> None:
+    """As doubles these two would be equal."""
+    rows = scene.rows()
+    rows[0] |= {"rewrite_records_in": big, "recomputed_records_in": big}
+    assert judged(rows).passed
+    rows[0] |= {"rewrite_records_in": big + 1}
+    assert failed(judged(rows), 0) == {"records_in_equal"}
+
+
+def test_a_check_that_raises_is_broken_not_failed(scene: Scene) -> None:
+    """A fact the suite asks for is not there: nothing is known, and no partition is to blame."""
+    rows = scene.rows()
+    for row in rows:
+        del row["duplicate_keys"]
+    verdict = judged(rows)
+    assert verdict.broken
+    assert not verdict.passed
+    assert verdict.failing_partitions == ()
+    assert failed(verdict) == {"unique_keys"}
+
+
+def test_a_failure_beside_a_broken_check_is_told_but_marks_no_partition(scene: Scene) -> None:
+    """Where something raised, even a plain failure is not enough to call a partition uncleanable."""
+    scene.report(1, records_in=26)
+    rows = scene.rows()
+    for row in rows:
+        del row["duplicate_keys"]
+    verdict = judged(rows)
+    assert verdict.broken
+    assert failed(verdict) == {"unique_keys", "records_in_equal"}
+    assert verdict.failing_partitions == ()
+
+
+def test_an_empty_fact_table_is_broken() -> None:
+    """Nothing judged is not passed."""
+    verdict = judged([])
+    assert verdict.broken
+    assert not verdict.passed
+
+
+def test_a_fact_that_one_partition_lacks_is_broken(scene: Scene) -> None:
+    """GX passes over missing values, so a gap must not reach it."""
+    rows = scene.rows()
+    del rows[1]["duplicate_keys"]
+    assert judged(rows).broken
+    rows = scene.rows()
+    rows[1]["duplicate_keys"] = None  # type: ignore[assignment]
+    assert judged(rows).broken
+
+
+def test_a_partition_that_is_there_twice_fails(scene: Scene) -> None:
+    """Each partition is judged once."""
+    rows = scene.rows()
+    assert failed(judged([rows[0], rows[1], rows[1]]), 1) == {"one_row_per_partition"}
+
+
+def test_an_unknown_suite_is_refused_with_the_known_ones(scene: Scene) -> None:
+    """A misspelt name is said, not passed over."""
+    with pytest.raises(ConfigurationError, match="Known suites: compaction, example_json_values"):
+        judged(scene.rows(), suite="compactoin")
+
+
+def test_a_suite_of_an_extra_folder_can_judge(scene: Scene, tmp_path: Path) -> None:
+    """A team's own checks over the same facts."""
+    expectation = {
+        "id": "always_more",
+        "type": "expect_column_values_to_be_between",
+        "severity": "critical",
+        "kwargs": {"column": "recomputed_records_in", "min_value": 1000},
+        "meta": {"sentence": "Every partition has a thousand records."},
+    }
+    (tmp_path / "own.json").write_text(json.dumps({"name": "own", "expectations": [expectation]}))
+    verdict = judged(scene.rows(), suite="own", extra_folder=tmp_path)
+    assert verdict.failing_partitions == (0, 1)
+
+
+def test_a_page_is_built_and_holds_no_user_bytes(scene: Scene, tmp_path: Path) -> None:
+    """The page of a failed run names it and shows figures; no key or value is anywhere in the site."""
+    scene.rewrite_file(lambda records: records[1:], 1, tell=False)
+    site = tmp_path / "docs"
+    verdict = scene.verdict(site)
+    page = page_of(verdict)
+    assert page.is_file()
+    assert "orders 5f0c0ffee0dd 1" in str(page)
+    assert "Records in = kept + superseded" in page.read_text()
+    for path in site.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert SECRET_KEY.encode() not in content, path
+            assert SECRET_VALUE.encode() not in content, path
+
+
+def test_a_verdict_with_a_page_says_the_same_as_one_without(scene: Scene, tmp_path: Path) -> None:
+    """Building the page changes nothing about the judgement."""
+    scene.report(1, records_in=26)
+    rows = scene.rows()
+    assert replace(judged(rows, tmp_path / "docs"), data_docs=None) == judged(rows)
+
+
+def test_earlier_pages_stay_and_only_the_newest_are_kept(scene: Scene, tmp_path: Path) -> None:
+    """The site is an archive with a retention rule; its index lists what is there."""
+    rows, site = scene.rows(), tmp_path / "docs"
+    pages = [
+        page_of(judged(rows, site, attempt=str(n), checked_at_ms=CHECKED_AT_MS + n, keep_validations=2))
+        for n in range(4)
+    ]
+    assert [page.is_file() for page in pages] == [False, False, True, True]
+    assert len(list((site / "results").rglob("*.json"))) == 2
+    judged(rows, site, attempt="4", checked_at_ms=CHECKED_AT_MS + 4, keep_validations=3)
+    index = (site / "site" / "index.html").read_text()
+    assert [f"orders 0123456789ab {n}" in index for n in range(5)] == [False, False, True, True, True]
+
+
+def test_a_page_that_cannot_be_written_leaves_the_verdict_standing(scene: Scene, tmp_path: Path) -> None:
+    """Documentation is not judgement."""
+    (tmp_path / "docs").write_text("a file where the folder should be")
+    verdict = judged(scene.rows(), tmp_path / "docs")
+    assert verdict.passed
+    assert verdict.data_docs is None
+
+
+_JUDGE_THREE_TIMES = """
+import json, sys
+from pathlib import Path
+from winnow.quality.judge import judge
+rows, site, name = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+for n in range(3):
+    verdict = judge(
+        rows, plan_id="0123456789abcdef", topic=name, attempt=str(n), checked_at_ms=1_800_000_000 + n, data_docs=site
+    )
+    assert verdict.passed and verdict.data_docs
+"""
+
+
+def test_two_processes_may_build_the_same_site(scene: Scene, tmp_path: Path) -> None:
+    """Topics are validated side by side; none loses its page."""
+    rows, site = json.dumps(scene.rows()), tmp_path / "docs"
+    builders = [
+        subprocess.Popen([sys.executable, "-c", _JUDGE_THREE_TIMES, rows, str(site), name])
+        for name in ("orders", "payments")
+    ]
+    assert [builder.wait(timeout=300) for builder in builders] == [0, 0]
+    assert len(list((site / "site" / "validations").rglob("*.html"))) == 6
+    index = (site / "site" / "index.html").read_text()
+    assert all(f"{name} 0123456789ab {n}" in index for name in ("orders", "payments") for n in range(3))
+
+
+_IMPORT_LIGHTLY = """
+import sys, time
+import winnow.quality, winnow.quality.judge, winnow.quality.facts, winnow.quality.content, winnow.quality.suites
+assert "great_expectations" not in sys.modules, "GX was imported"
+started = time.monotonic()
+winnow.quality.warm_up()
+assert time.monotonic() - started < 1
+from winnow.quality.runtime import great_expectations
+assert great_expectations().__version__
+"""
+
+
+def test_importing_quality_imports_no_great_expectations_until_it_is_warmed_up() -> None:
+    """GX costs seconds; it is paid in the background, while something else works."""
+    finished = subprocess.run([sys.executable, "-c", _IMPORT_LIGHTLY], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == ""

@@ -1,0 +1,267 @@
+"""The embedded Airflow: its home below ``WINNOW_HOME``, and its components on this machine for as long as one looks.
+
+    python -m winnow.airflow_home ui         start Airflow on the loopback interface, until Ctrl-C
+    python -m winnow.airflow_home migrate    prepare its database and pools; a second call does nothing
+    python -m winnow.airflow_home env        print the environment, for: eval "$(python -m winnow.airflow_home env)"
+
+Airflow's own ``standalone`` also opens two log servers on every interface and leaves its children behind when it is
+terminated, so the components are started here one by one, and all their descendants end with this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from winnow.airflow_env import LOGIN, LOOPBACK, PORT_VARIABLE, airflow_environment, login_password, ui_port
+from winnow.config.settings import Settings, load_settings
+from winnow.errors import ConfigurationError, ServiceError, WinnowError
+
+POOLS: dict[str, dict[str, Any]] = {
+    "winnow_spark": {"slots": 2, "description": "Spark applications at a time", "include_deferred": False},
+    "winnow_commit": {"slots": 4, "description": "Commits to topic logs at a time", "include_deferred": False},
+}
+"""A pool that does not exist fails nothing: its tasks wait for ever. So they are created before anything starts."""
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+}
+START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 20
+HEALTHY = ("metadatabase", "scheduler", "dag_processor")
+
+
+def migrate(settings: Settings, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Prepare database and pools of the embedded Airflow once per Airflow version. Returns its environment.
+
+    Raises:
+        ConfigurationError: Airflow is not installed, or see :func:`winnow.airflow_env.airflow_environment`.
+        ServiceError: Airflow could not prepare its database; the message names the log.
+    """
+    environment = airflow_environment(settings, os.environ if env is None else env)
+    home = settings.airflow_home
+    wanted = json.dumps({"airflow": _airflow_version(), "pools": POOLS}, sort_keys=True)
+    stamp = home / "prepared.json"
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted and (home / "airflow.db").is_file():
+        return environment
+    login_password(settings)
+    pools = home / "pools.json"
+    pools.write_text(json.dumps(POOLS), encoding="utf-8")
+    _airflow(environment, home, "db", "migrate")
+    _airflow(environment, home, "pools", "import", str(pools))
+    stamp.write_text(wanted, encoding="utf-8")
+    return environment
+
+
+def _airflow_version() -> str:
+    try:
+        return metadata.version("apache-airflow-core")
+    except metadata.PackageNotFoundError as problem:
+        raise ConfigurationError(
+            "Airflow is not installed. Nothing was started. Install 'winnow-log[airflow]'."
+        ) from problem
+
+
+def _airflow(environment: Mapping[str, str], home: Path, *arguments: str) -> None:
+    log = home / "prepare.log"
+    with log.open("ab") as stream:
+        ended = subprocess.run(
+            [sys.executable, "-m", "airflow", *arguments], env=environment, stdout=stream, stderr=subprocess.STDOUT
+        )
+    if ended.returncode:
+        raise ServiceError(
+            f"'airflow {' '.join(arguments)}' ended with exit code {ended.returncode}; the embedded Airflow in {home} "
+            f"is not ready and nothing was started. Its last words are in {log}."
+        )
+
+
+@dataclass(frozen=True)
+class Components:
+    """The running components of the embedded Airflow, the folder of their logs, and the URL of the UI."""
+
+    url: str
+    logs: Path
+    processes: dict[str, subprocess.Popen[bytes]]
+
+    def check_alive(self) -> None:
+        """Raise ServiceError when one of the components has ended."""
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                raise ServiceError(
+                    f"Airflow's {name} ended with exit code {process.returncode}, so the others were stopped. Its last "
+                    f"words are in {self.logs / f'{name}.log'}."
+                )
+
+    def is_healthy(self) -> bool:
+        """Whether database, scheduler and DAG processor say that they are well."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
+                health = json.load(answer)
+        except (OSError, ValueError):
+            return False
+        return all(health.get(name, {}).get("status") == "healthy" for name in HEALTHY)
+
+
+@contextlib.contextmanager
+def running(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[Components]:
+    """All components of the embedded Airflow, healthy, until the block ends.
+
+    Raises:
+        ConfigurationError: the port is taken; besides, as :func:`migrate`.
+        ServiceError: a component ended, or was not healthy within three minutes.
+    """
+    variables = os.environ if env is None else env
+    port = ui_port(variables)
+    _check_free(port)
+    environment = migrate(settings, variables)
+    logs = settings.airflow_home / "components"
+    logs.mkdir(exist_ok=True)
+    components = Components(f"http://{LOOPBACK}:{port}", logs, {})
+    try:
+        for name, arguments in COMPONENTS.items():
+            with (logs / f"{name}.log").open("ab") as stream:
+                # Its own session, so that a Ctrl-C in the terminal reaches this process alone.
+                components.processes[name] = subprocess.Popen(
+                    [sys.executable, "-m", "airflow", *arguments],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        _wait_healthy(components)
+        yield components
+    finally:
+        stop(list(components.processes.values()))
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as problem:
+            raise ConfigurationError(
+                f"Port {port} on {LOOPBACK} is taken. Nothing was started. End what listens there, or choose another "
+                f"port with {PORT_VARIABLE}."
+            ) from problem
+
+
+def _wait_healthy(components: Components) -> None:
+    until = time.monotonic() + START_TIMEOUT_S
+    while not components.is_healthy():
+        components.check_alive()
+        if time.monotonic() > until:
+            raise ServiceError(
+                f"Airflow was not healthy after {START_TIMEOUT_S} s and was stopped. See {components.logs}."
+            )
+        time.sleep(1)
+
+
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End ``processes`` with all their descendants: asked first, killed after twenty seconds."""
+    import psutil  # type: ignore[import-untyped]
+
+    sessions = {process.pid for process in processes}
+    if not sessions:
+        return
+    until = time.monotonic() + STOP_TIMEOUT_S
+    asked: set[int] = set()
+    while left := [p for p in psutil.process_iter() if _session(p.pid) in sessions]:
+        for process in processes:
+            process.poll()
+        late = time.monotonic() > until
+        for each in left:
+            if late or each.pid not in asked:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill() if late else each.terminate()
+            asked.add(each.pid)
+        psutil.wait_procs(left, timeout=0.5)
+
+
+def _session(pid: int) -> int | None:
+    # Task processes and Spark form process groups of their own, but nothing leaves its component's session.
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def ui(settings: Settings) -> None:
+    """Start Airflow, say where it is and how to log in, and keep it until a signal comes.
+
+    Raises:
+        ServiceError: a component ended.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    _say(f"Starting Airflow in {settings.airflow_home} (half a minute, longer the first time) ...")
+    with contextlib.suppress(KeyboardInterrupt), running(settings) as components:
+        _say(f"Airflow is at {components.url}   login: {LOGIN}   password: {login_password(settings)}\nCtrl-C ends it.")
+        while True:
+            components.check_alive()
+            time.sleep(1)
+    _say("Airflow has ended.")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # A second Ctrl-C must not cut the stopping short and leave components behind.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def environment_lines(environment: Mapping[str, str], base: Mapping[str, str]) -> list[str]:
+    """What ``environment`` adds to ``base``, as lines for a shell."""
+    return [
+        f"export {name}={shlex.quote(value)}" for name, value in sorted(environment.items()) if base.get(name) != value
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m winnow.airflow_home", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=("ui", "env", "migrate"))
+    command = parser.parse_args(arguments).command
+    try:
+        settings = load_settings()
+        if command == "ui":
+            ui(settings)
+        elif command == "migrate":
+            migrate(settings)
+            _say(f"The embedded Airflow in {settings.airflow_home} is ready.")
+        else:
+            _say("\n".join(environment_lines(airflow_environment(settings, os.environ), os.environ)))
+    except WinnowError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return problem.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

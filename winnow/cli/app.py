@@ -1,0 +1,107 @@
+"""The Typer application: every command by name, in the order of the path of the data."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from winnow.cli import assess, compact, ingest, maintenance, read, receipts, settings, topics
+from winnow.cli.failures import guarded
+from winnow.cli.output import prepare, tell
+
+HELP = """Kafka's log compaction for archives of Kafka topics on a data lake.
+
+The path of the data:
+
+\b
+  winnow topics create orders --partitions 3   a topic to archive into
+  winnow ingest files orders dump/             append records to its log
+  winnow assess orders                         why each partition would or would not be compacted
+  winnow compact orders                        keep the last record of each key, judge it, publish it
+  winnow read orders                           what readers see now
+
+Everything rests below WINNOW_HOME (.winnow in the current folder) unless `winnow settings` says otherwise.
+"""
+
+EXIT_CODES = """\b
+Exit codes: 0 done, also when there was nothing to do; 1 unexpected error; 2 wrong usage or configuration;
+3 bad input data, nothing landed; 4 validation failed, nothing published; 5 run it again; 6 a service cannot be
+reached.
+"""
+
+_ORDER = (
+    "topics", "ingest", "assess", "explain", "compact", "read", "receipts", "checkpoints", "sweep", "store", "settings"
+)  # fmt: skip
+
+
+class _PathOrder(TyperGroup):
+    """Lists groups and commands together, in the order of the path of the data."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        return sorted(self.commands, key=_ORDER.index)
+
+
+app = typer.Typer(
+    name="winnow",
+    cls=_PathOrder,
+    help=HELP,
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from winnow import __version__
+
+        tell(f"winnow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Set up what every command needs; the help is the application's."""
+    prepare()
+
+
+def _group(name: str, help_text: str) -> typer.Typer:
+    group = typer.Typer(name=name, help=help_text, no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group)
+    return group
+
+
+_topics = _group("topics", "Create, list, describe and alter topics.")
+_topics.command("create")(guarded(topics.create))
+_topics.command("list")(guarded(topics.list_all))
+_topics.command("describe")(guarded(topics.describe))
+_topics.command("alter")(guarded(topics.alter))
+_group("ingest", "Append records to a topic's log.").command("files")(guarded(ingest.files))
+app.command("assess")(guarded(assess.assess))
+app.command("explain")(guarded(assess.explain))
+app.command("compact")(guarded(compact.compact))
+app.command("read")(guarded(read.read))
+app.command("receipts")(guarded(receipts.receipts))
+app.command("checkpoints")(guarded(receipts.checkpoints))
+app.command("sweep")(guarded(maintenance.sweep))
+_group("store", "Look after the metadata store.").command("rebuild")(guarded(maintenance.rebuild))
+app.command("settings")(guarded(settings.settings))
+
+
+def main() -> None:
+    """The console script: run the command of the process's arguments and exit with its code."""
+    if not sys.warnoptions:
+        # Deprecations inside libraries are nothing a user of the command line can act on.
+        warnings.simplefilter("ignore")
+    app(prog_name="winnow")

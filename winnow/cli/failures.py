@@ -1,0 +1,117 @@
+"""How a command ends: one sentence on standard error and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import typer
+
+from winnow.cli.output import say
+from winnow.errors import WinnowError
+
+T = TypeVar("T")
+
+UNEXPECTED = 1
+INTERRUPTED = 130
+"""128 and the number of SIGINT, as shells count it."""
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several: 1 before all, else the highest (interface, 'Exit codes')."""
+    listed = list(codes)
+    return UNEXPECTED if UNEXPECTED in listed else max(listed, default=0)
+
+
+def fail(message: str) -> None:
+    """Say what went wrong."""
+    say(message, prefix="error: ")
+
+
+def report(problem: Exception) -> int:
+    """Say what ``problem`` is and return its exit code; the traceback only where WINNOW_DEBUG is set to 1."""
+    if os.environ.get("WINNOW_DEBUG") == "1":
+        typer.echo("".join(traceback.format_exception(problem)), err=True)
+    if isinstance(problem, WinnowError):
+        fail(str(problem))
+        return problem.exit_code
+    fail(f"{_sentence(problem)} The command ended before its end; set WINNOW_DEBUG=1 for the traceback.")
+    return UNEXPECTED
+
+
+def _sentence(problem: Exception) -> str:
+    # An exception nobody foresaw may quote what it choked on, and that may be a key or a value: only the operating
+    # system's own words are repeated.
+    if isinstance(problem, OSError) and problem.strerror:
+        return f"Unexpected: {problem.strerror}{f' ({problem.filename})' if problem.filename else ''}."
+    return f"Unexpected {type(problem).__name__} in {_place(problem)}."
+
+
+def _place(problem: Exception) -> str:
+    package = Path(__file__).parents[1]
+    ours = [
+        frame for frame in traceback.extract_tb(problem.__traceback__) if Path(frame.filename).is_relative_to(package)
+    ]
+    if not ours:
+        return "a library"
+    return f"{Path(ours[-1].filename).relative_to(package.parent)} line {ours[-1].lineno}"
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` with every exception turned into a sentence and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except (typer.Exit, typer.Abort):
+            raise
+        except KeyboardInterrupt:
+            say("Interrupted. What was published stays; what was not is settled by the next run.")
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as problem:
+            raise typer.Exit(report(problem)) from None
+
+    return run
+
+
+@dataclass
+class EachTopic(Generic[T]):
+    """What became of several topics: the results of those that went well, and one exit code for all."""
+
+    results: list[T] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all went well."""
+        return worst(self.codes)
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there is nothing to show: some failed and none went well."""
+        return bool(self.codes) and not self.results
+
+
+def each_topic(topics: Sequence[str], action: Callable[[str], T]) -> EachTopic[T]:
+    """Do ``action`` for one topic after another; one topic's failure is said and stops no other."""
+    outcome: EachTopic[T] = EachTopic()
+    for topic in dict.fromkeys(topics):
+        try:
+            outcome.results.append(action(topic))
+        except Exception as problem:
+            outcome.codes.append(report(problem))
+    return outcome
+
+
+def finish(code: int) -> None:
+    """End the command with ``code``."""
+    if code:
+        raise typer.Exit(code)

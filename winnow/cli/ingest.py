@@ -1,0 +1,90 @@
+"""``winnow ingest``: records of files into a topic's log."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
+from winnow.cli.output import count, say, tell, write_json
+from winnow.cli.progress import Bar
+from winnow.cli.tables import MOST_ROWS, show
+from winnow.cli.world import world
+
+if TYPE_CHECKING:
+    from winnow.pipeline.ingest import IngestReport
+
+
+def files(
+    topic: Topic,
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="JSON lines (.jsonl, .jsonl.gz), Parquet, folders.")
+    ],
+    as_of: AsOf = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Append files without offsets once more, although they were ingested.")
+    ] = False,
+    trust_compacted: Annotated[
+        bool,
+        typer.Option("--trust-compacted", help="Take absent offsets below the first dirty one as compacted away."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Append the records of files, all of them or none.
+
+    The paths are taken in the order given and land in one commit. Offsets in the files are kept and never land twice, so ingesting a file again changes nothing. Records without a
+    partition go where Kafka's default partitioner puts them; records without an offset get the next one.
+
+    Example: winnow ingest files orders dump/2026-01-31/
+    """
+    with world() as ctx:
+        from winnow.pipeline.ingest import ingest_files
+
+        as_of_ms = resolve_as_of(ctx, as_of)
+        with Bar(f"Reading {topic}") as bar:
+            report = ingest_files(
+                ctx, topic, paths, as_of_ms=as_of_ms, again=again, trust_compacted=trust_compacted, progress=bar.move
+            )
+    for notice in report.notices:
+        say(f"notice: {notice}")
+    if as_json:
+        write_json(asdict(report))
+        return
+    tell(summary(report))
+    _show_partitions(report)
+    tell(f"Next: winnow assess {topic}")
+
+
+def summary(report: IngestReport) -> str:
+    """What one call did, in one sentence."""
+    text = (
+        f"Read {count(report.files, 'file')} into {report.topic}: {count(report.records_appended, 'record')} appended"
+    )
+    text += f", {report.records_skipped:,} skipped as there already" if report.records_skipped else ""
+    text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
+    return text + (
+        f". Snapshot {report.snapshot_id}." if report.snapshot_id is not None else ". Nothing was committed."
+    )
+
+
+def _show_partitions(report: IngestReport) -> None:
+    if not report.partitions:
+        return
+    rows = [
+        [
+            f"{report.topic}-{part.partition}",
+            "" if part.first_offset is None else f"{part.first_offset:,}",
+            f"{part.log_end_offset:,}",
+            f"{part.records_appended:,}",
+            f"{part.records_skipped:,}",
+            f"{part.records_quarantined:,}",
+        ]
+        for part in report.partitions[:MOST_ROWS]
+    ]
+    header = ["topic partition", "first appended", "log end", "appended", "skipped", "quarantined"]
+    show(header, rows, right=(1, 2, 3, 4, 5))
+    left_out = len(report.partitions) - len(rows)
+    if left_out:
+        tell(f"{count(left_out, 'more partition')}; --json lists all")

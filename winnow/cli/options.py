@@ -1,0 +1,81 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from winnow.cli.output import say
+from winnow.clock import format_ms, parse_as_of
+from winnow.errors import UsageError
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context
+
+
+def _as_of(text: str) -> int:
+    try:
+        return parse_as_of(text)
+    except UsageError as problem:
+        raise typer.BadParameter(str(problem)) from problem
+
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic.", show_default=False)]
+
+Topics = Annotated[
+    list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; all when none is named.", show_default=False)
+]
+
+OneTopic = Annotated[
+    str | None, typer.Argument(metavar="TOPIC", help="A topic; all when it is left out.", show_default=False)
+]
+
+AsOf = Annotated[
+    int | None,
+    typer.Option(
+        "--as-of",
+        metavar="T",
+        parser=_as_of,
+        help="The instant to decide by: ISO 8601 with offset, or ms since the epoch; the present when left out.",
+        show_default=False,
+    ),
+]
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else there.")
+]
+
+Config = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="KEY=VALUE", help="Topic configuration; may be repeated.", show_default=False),
+]
+
+
+def resolve_as_of(ctx: Context, as_of_ms: int | None) -> int:
+    """The instant to decide by. One that lies more than a minute ahead is said before work starts."""
+    now_ms = ctx.now_ms()
+    if as_of_ms is None:
+        return now_ms
+    if ctx.is_simulated(as_of_ms):
+        say(f"simulated: everything is decided as of {format_ms(as_of_ms)}; the present is {format_ms(now_ms)}.")
+    return as_of_ms
+
+
+def parse_config(pairs: Sequence[str] | None) -> dict[str, str]:
+    """``KEY=VALUE`` arguments as a mapping; a value may hold further equals signs.
+
+    Raises:
+        UsageError: one has no equals sign or no key, or a key is given twice.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise UsageError(f"--config takes KEY=VALUE, not {pair!r}. Nothing was changed.")
+        if key in found:
+            raise UsageError(f"--config {key} is given twice. Nothing was changed; give it once.")
+        found[key] = value
+    return found

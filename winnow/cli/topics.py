@@ -1,0 +1,165 @@
+"""``winnow topics``: create, list, describe, alter."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from winnow.cli.options import Config, Json, Topic, parse_config
+from winnow.cli.output import count, human_bytes, say, tell, write_json
+from winnow.cli.tables import MOST_ROWS, heading, show
+from winnow.cli.world import named_or_all, world
+from winnow.errors import UsageError
+
+if TYPE_CHECKING:
+    from winnow.pipeline.topics import TopicDescription
+
+
+def create(
+    topic: Topic,
+    partitions: Annotated[int, typer.Option("--partitions", metavar="N", help="How many topic partitions it has.")],
+    config: Config = None,
+) -> None:
+    """Create a topic, which is an Iceberg table.
+
+    Configuration has Kafka's names and checks; two defaults differ, because an archive may be the only copy, and
+    `winnow topics describe` marks them.
+
+    Example: winnow topics create orders --partitions 3 --config delete.retention.ms=3600000
+    """
+    overrides = parse_config(config)
+    with world() as ctx:
+        from winnow.pipeline.topics import create_topic
+
+        found = create_topic(ctx, topic, partitions, overrides)
+    _notices(found)
+    tell(
+        f"Created topic {topic} with {count(partitions, 'partition')} at {found.location}\n"
+        f"Next: winnow ingest files {topic} PATH..."
+    )
+
+
+def list_all(as_json: Json = False) -> None:
+    """List all topics, one a line.
+
+    Sorted by name.
+
+    Example: winnow topics list
+    """
+    with world() as ctx:
+        found = named_or_all(ctx, None)
+    if as_json:
+        write_json(found)
+    elif found:
+        tell("\n".join(found))
+
+
+def describe(topic: Topic, as_json: Json = False) -> None:
+    """Describe a topic's configuration and log.
+
+    Every value with its source, and per topic partition how far its log reaches and how far it is clean.
+
+    Example: winnow topics describe orders
+    """
+    with world() as ctx:
+        from winnow.pipeline.topics import describe_topic
+
+        found = describe_topic(ctx, topic)
+    if as_json:
+        write_json(_document(found))
+        return
+    _notices(found)
+    tell(f"{found.name}: {count(found.partitions, 'partition')} at {found.location}")
+    heading("Configuration")
+    show(
+        ["key", "value", "from", "what it does"],
+        [[entry.name, entry.value, entry.source, entry.sentence] for entry in found.config],
+    )
+    heading("Log")
+    _show_log(found)
+    tell(f"Next: winnow assess {topic}")
+
+
+def alter(
+    topic: Topic,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete-config", metavar="KEY", help="Back to the default; may be repeated.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Change a topic's configuration.
+
+    The result is checked as a whole before anything is written.
+
+    Example: winnow topics alter orders --config max.compaction.lag.ms=86400000 --delete-config segment.ms
+    """
+    changes = parse_config(config)
+    if not changes and not delete_config:
+        raise UsageError(f"Nothing to change in topic {topic}. Give --config KEY=VALUE or --delete-config KEY.")
+    with world() as ctx:
+        from winnow.pipeline.topics import alter_topic
+
+        found = alter_topic(ctx, topic, changes, delete_config or [])
+    _notices(found)
+    changed = {*changes, *(delete_config or [])}
+    tell(f"Altered topic {topic}. In force now:")
+    show(["key", "value", "from"], [[e.name, e.value, e.source] for e in found.config if e.name in changed])
+    tell(f"Next: winnow assess {topic}")
+
+
+def _notices(found: TopicDescription) -> None:
+    for notice in found.notices:
+        say(f"notice: {notice}")
+
+
+def _show_log(found: TopicDescription) -> None:
+    rows = []
+    for number, state in sorted(found.states.items())[:MOST_ROWS]:
+        dirty = "" if state.first_dirty_offset is None else f"{state.first_dirty_offset:,}"
+        marks = ["uncleanable"] if state.uncleanable is not None else []
+        marks += ["paused"] if state.paused_since_ms is not None else []
+        rows.append(
+            [
+                f"{found.name}-{number}",
+                f"{state.log_start_offset:,}",
+                dirty,
+                f"{state.log_end_offset:,}",
+                f"{found.records.get(number, 0):,}",
+                human_bytes(found.bytes.get(number, 0)),
+                ", ".join(marks),
+            ]
+        )
+    header = ["topic partition", "log start", "first dirty", "log end", "records", "bytes", "marks"]
+    show(header, rows, right=(1, 2, 3, 4, 5))
+    left_out = len(found.states) - len(rows)
+    if left_out:
+        tell(f"{count(left_out, 'more partition')}: winnow topics describe {found.name} --json")
+
+
+def _document(found: TopicDescription) -> dict[str, Any]:
+    return {
+        "topic": found.name,
+        "partitions": found.partitions,
+        "location": found.location,
+        "config": [asdict(entry) for entry in found.config],
+        "notices": list(found.notices),
+        "log": [
+            {
+                "partition": number,
+                "log_start_offset": state.log_start_offset,
+                "first_dirty_offset": state.first_dirty_offset,
+                "log_end_offset": state.log_end_offset,
+                "strategy": state.strategy,
+                "records": found.records.get(number, 0),
+                "bytes": found.bytes.get(number, 0),
+                "uncleanable": None if state.uncleanable is None else asdict(state.uncleanable),
+                "paused_since_ms": state.paused_since_ms,
+            }
+            for number, state in sorted(found.states.items())
+        ],
+    }

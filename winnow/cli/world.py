@@ -1,0 +1,46 @@
+"""Opening the installation for the duration of one command."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from winnow.cli.output import say
+
+if TYPE_CHECKING:
+    from winnow.config.settings import Settings
+    from winnow.pipeline.context import Context
+
+
+def settings_in_force() -> Settings:
+    """The settings; what is odd about them is said."""
+    from winnow.config.settings import load_settings
+
+    settings = load_settings()
+    for notice in settings.notices:
+        say(notice)
+    return settings
+
+
+@contextlib.contextmanager
+def world() -> Iterator[Context]:
+    """Store and catalog of the settings in force.
+
+    While it is open whatever a library prints goes to standard error, so that results stay alone on standard output.
+    """
+    from winnow.pipeline.context import open_context
+
+    with contextlib.redirect_stdout(sys.stderr), open_context(settings_in_force()) as ctx:
+        yield ctx
+
+
+def named_or_all(ctx: Context, topics: Sequence[str] | None) -> list[str]:
+    """The topics that were named, or all; that there are none at all is said."""
+    if topics:
+        return list(topics)
+    found = ctx.log.names()
+    if not found:
+        say("There are no topics yet. Create one with: winnow topics create TOPIC --partitions N")
+    return found

@@ -1,0 +1,139 @@
+"""What the two topics of the demo carry, in the order in which it arrives.
+
+``aircraft``: key = tail number, value = the flight, timestamp = its departure (the scheduled one when it was cancelled).
+It arrives carrier by carrier, as airlines report, within a carrier by time: an aircraft that changed its carrier has
+offsets that are not in the order of its flights. A flight without tail number is a record without key.
+
+``departures``: key = one scheduled flight. First, a day before the scheduled departure, its schedule; then, when it left,
+its departure, or at the scheduled time, when it never did, a tombstone. It arrives by time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from winnow.clock import parse_as_of
+from winnow.demo.flights import Flight
+from winnow.partitioner import partition_for_key
+
+AIRCRAFT, DEPARTURES = "aircraft", "departures"
+PARTITIONS = 4
+_DAY_MS = 86_400_000
+_encode = msgspec.json.Encoder().encode
+
+CARRIER_GROUPS = (
+    ("9E", "AA", "AS", "B6"),
+    ("DL", "EV"),
+    ("F9", "FL", "HA", "MQ", "OO"),
+    ("UA", "US", "VX", "WN", "YV"),
+)
+"""Carriers per file of ``aircraft``: alphabetical, and so is the order of the files."""
+
+QUARTER_ENDS_MS = tuple(parse_as_of(f"2013-{month:02d}-01T00:00:00Z") for month in (4, 7, 10))
+"""Where ``departures`` is cut into files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One record on its way in. ``file`` is the number of its file, from 0; ``key`` None: keyless; ``value`` None: a tombstone."""
+
+    file: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A record with its place in the log: offsets count from 0 per partition, in the order of arrival."""
+
+    partition: int
+    offset: int
+    arrival: Arrival
+
+
+Arrivals = Callable[[Sequence[Flight]], Iterator[Arrival]]
+
+
+def aircraft_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
+    """The records of ``aircraft`` in the order of arrival. Their order does not depend on the order of ``flights``."""
+    file_of = {carrier: number for number, group in enumerate(CARRIER_GROUPS) for carrier in group}
+    for flight in sorted(flights, key=lambda f: (f.carrier, f.moment_ms, f.number, f.origin)):
+        key = None if flight.aircraft is None else flight.aircraft.encode()
+        yield Arrival(file_of[flight.carrier], key, _report(flight), flight.moment_ms)
+
+
+def departure_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
+    """The records of ``departures`` in the order of arrival. Their order does not depend on the order of ``flights``."""
+    named = sorted(flights, key=lambda f: f.name)
+    # Two numbers per flight, schedule first; a stable sort keeps that order where times are equal.
+    times = [time for f in named for time in (f.scheduled_ms - _DAY_MS, f.moment_ms)]
+    for position in sorted(range(len(times)), key=times.__getitem__):
+        flight, is_second = named[position // 2], position % 2
+        timestamp_ms = times[position]
+        file = sum(timestamp_ms >= end for end in QUARTER_ENDS_MS)
+        value = _outcome(flight) if is_second else _schedule(flight)
+        yield Arrival(file, flight.name.encode(), value, timestamp_ms)
+
+
+ARRIVALS: dict[str, Arrivals] = {AIRCRAFT: aircraft_arrivals, DEPARTURES: departure_arrivals}
+"""The topics of the demo."""
+
+
+def place(arrivals: Iterable[Arrival]) -> Iterator[Placed]:
+    """Each record with a key at its place: partition as Kafka's producer chooses it, the partition's next offset.
+
+    Keyless records have none: they go to quarantine.
+    """
+    next_offset = [0] * PARTITIONS
+    partitions: dict[bytes, int] = {}
+    for arrival in arrivals:
+        key = arrival.key
+        if key is None:
+            continue
+        partition = partitions.get(key)
+        if partition is None:
+            partition = partitions[key] = partition_for_key(key, PARTITIONS)
+        yield Placed(partition, next_offset[partition], arrival)
+        next_offset[partition] += 1
+
+
+def _report(flight: Flight) -> bytes:
+    return _encode(
+        {
+            "flight": f"{flight.carrier}{flight.number}",
+            "origin": flight.origin,
+            "destination": flight.destination,
+            "scheduled": _moment(flight.scheduled_ms),
+            "departed": None if flight.departed_ms is None else _moment(flight.departed_ms),
+            "arrival_delay_minutes": flight.arrival_delay_minutes,
+            "distance_miles": flight.distance_miles,
+        }
+    )
+
+
+def _schedule(flight: Flight) -> bytes:
+    return _encode({"status": "scheduled", "scheduled": _moment(flight.scheduled_ms), "to": flight.destination})
+
+
+def _outcome(flight: Flight) -> bytes | None:
+    if flight.departed_ms is None:
+        return None
+    delay_minutes = (flight.departed_ms - flight.scheduled_ms) // 60_000
+    return _encode(
+        {
+            "status": "departed",
+            "departed": _moment(flight.departed_ms),
+            "delay_minutes": delay_minutes,
+            "to": flight.destination,
+            "aircraft": flight.aircraft,
+        }
+    )
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms // 1000, UTC)

@@ -1,0 +1,163 @@
+"""Making segments of what arrives for one partition: offsets checked or given, files rolled, slices noted."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from winnow.errors import BadInputError
+from winnow.files import storage
+from winnow.files.schema import ARROW_SCHEMA
+from winnow.files.segments import SegmentWriter, conform
+from winnow.model import Append, PartitionState, Segment
+from winnow.pipeline.spool import SpooledFile
+
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass
+class Prepared:
+    """Segments made against one head, not yet committed."""
+
+    ingest_id: str
+    segments: dict[int, list[Segment]] = field(default_factory=dict)
+    slices: dict[int, list[Append]] = field(default_factory=dict)
+    log_end: dict[int, int] = field(default_factory=dict)
+    lowest: dict[int, int] = field(default_factory=dict)
+    appended: dict[int, int] = field(default_factory=dict)
+    skipped: dict[int | None, int] = field(default_factory=dict)
+    quarantined: dict[int | None, int] = field(default_factory=dict)
+    base: dict[int, PartitionState] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the call holds nothing new."""
+        return not any(self.segments.values()) and not self.quarantined
+
+
+class PartitionAppender:
+    """Writes what arrives for one partition: checks that offsets increase, gives offsets where there are none."""
+
+    def __init__(
+        self,
+        partition: int,
+        state: PartitionState,
+        files: list[SpooledFile],
+        prepared: Prepared,
+        *,
+        location: str,
+        segment_bytes: int,
+        as_of_ms: int,
+    ) -> None:
+        self.partition = partition
+        self._state = state
+        self._files = files
+        self._prepared = prepared
+        self._as_of_ms = as_of_ms
+        self._next = self._state.log_end_offset
+        self._last_arrived = -1
+        self._slices: dict[int, tuple[int, int, int]] = {}
+        self._appended = 0
+        self._writer = SegmentWriter(
+            partition=partition,
+            segment_bytes=segment_bytes,
+            name=lambda number: storage.join(
+                location,
+                "data",
+                f"ingest-{prepared.ingest_id}",
+                f"{partition:05d}-{state.log_end_offset:020d}-{number:05d}.parquet",
+            ),
+        )
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in a batch of rows of this partition, in the order they were read."""
+        if batch.column("offset").null_count == batch.num_rows:
+            offsets = np.arange(self._next, self._next + batch.num_rows, dtype=np.int64)
+        else:
+            offsets = batch.column("offset").to_numpy(zero_copy_only=False).astype(np.int64)
+            self._check_increasing(batch, offsets)
+        fresh = offsets >= self._state.log_end_offset
+        skipped = int((~fresh).sum())
+        if skipped:
+            prepared = self._prepared
+            prepared.skipped[self.partition] = prepared.skipped.get(self.partition, 0) + skipped
+            mask = pa.array(fresh)
+            batch, offsets = batch.filter(mask), offsets[fresh]
+        if not len(offsets):
+            return
+        self._next = int(offsets[-1]) + 1
+        self._appended += len(offsets)
+        self._note_slices(batch.column("file").to_numpy(zero_copy_only=False), offsets)
+        self._writer.write(_segment_batch(batch, offsets))
+
+    def _check_increasing(self, batch: pa.RecordBatch, offsets: Offsets) -> None:
+        previous = np.concatenate(([self._last_arrived], offsets[:-1]))
+        wrong = np.nonzero(offsets <= previous)[0]
+        if len(wrong):
+            at = int(wrong[0])
+            file = self._files[batch.column("file")[at].as_py()]
+            raise BadInputError(
+                f"{file.path}, row {batch.column('row')[at].as_py()} (partition {self.partition}, offset "
+                f"{int(offsets[at])}): offsets must increase within a partition, but the one before is "
+                f"{int(previous[at])}. Give the files in the order of their offsets. Nothing of this call landed."
+            )
+        self._last_arrived = int(offsets[-1])
+
+    def _note_slices(self, files: Offsets, offsets: Offsets) -> None:
+        for number in np.unique(files):
+            mine = offsets[files == number]
+            first, _, count = self._slices.get(int(number), (int(mine[0]), 0, 0))
+            self._slices[int(number)] = (first, int(mine[-1]), count + len(mine))
+
+    def finish(self) -> None:
+        """Close the files and note what was appended."""
+        segments = self._writer.finish()
+        prepared = self._prepared
+        if not segments:
+            return
+        prepared.segments[self.partition] = list(segments)
+        prepared.appended[self.partition] = self._appended
+        prepared.lowest[self.partition] = min(
+            segments[0].first_offset, prepared.lowest.get(self.partition, segments[0].first_offset)
+        )
+        prepared.log_end[self.partition] = max(prepared.log_end[self.partition], segments[-1].last_offset + 1)
+        prepared.slices[self.partition] = [
+            Append(
+                digest=self._files[number].slices[self.partition],
+                first_offset=first,
+                last_offset=last,
+                records=count,
+                as_of_ms=self._as_of_ms,
+            )
+            for number, (first, last, count) in sorted(self._slices.items())
+        ]
+
+
+def by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """``batch`` cut where the partition changes; rows come sorted by partition."""
+    partitions = batch.column("partition").to_numpy(zero_copy_only=False)
+    cuts = [0, *(np.nonzero(np.diff(partitions))[0] + 1).tolist(), batch.num_rows]
+    return [batch.slice(start, end - start) for start, end in itertools.pairwise(cuts) if end > start]
+
+
+def microseconds(milliseconds: pa.Array) -> pa.Array:
+    """Milliseconds since the epoch (int64, null = none) as the log's timestamps."""
+    return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _segment_batch(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
+    columns = [
+        batch.column("partition"),
+        pa.array(offsets),
+        microseconds(batch.column("timestamp")),
+        batch.column("timestampType"),
+        batch.column("key"),
+        batch.column("value"),
+        batch.column("headers"),
+    ]
+    return conform(pa.RecordBatch.from_arrays(columns, names=ARROW_SCHEMA.names))

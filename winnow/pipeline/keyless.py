@@ -1,0 +1,118 @@
+"""Keyless records of a compacted topic: refused with coordinates, or kept aside in the quarantine. Never dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from winnow.errors import BadInputError
+from winnow.log.quarantine import ARROW, Quarantine
+from winnow.model import TopicState
+from winnow.pipeline.appending import Prepared, microseconds
+from winnow.pipeline.spool import Spool, SpooledFile
+
+BATCH_ROWS = 8_192
+ROWS_PER_APPEND = 50_000
+_KEYLESS = "key IS NULL"
+
+
+def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
+    """Refuse the call when it holds a record without a key.
+
+    Raises:
+        BadInputError: with file, row, partition and offset of the first, and how many there are.
+    """
+    found = spool.first_keyless([file.number for file in taken])
+    if found is None:
+        return
+    file, row, partition, offset, count = found
+    named = [("partition", partition), ("offset", offset)]
+    where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
+    raise BadInputError(
+        f"{file.path}, row {row}{f' ({where})' if where else ''}: a record without a key; {count} in this call. "
+        f"Topic {topic} is compacted, so every record needs a key. Nothing of this call landed. To keep such records "
+        f"aside: winnow topics alter {topic} --config winnow.keyless=quarantine"
+    )
+
+
+class KeylessRecords:
+    """The keyless records of one ingest call, on their way to the quarantine.
+
+    A record that names an offset takes it: the log end goes beyond it, so that ingesting it again changes nothing.
+    """
+
+    def __init__(self, spool: Spool, state: TopicState, taken: Sequence[SpooledFile], prepared: Prepared) -> None:
+        self._spool = spool
+        self._state = state
+        self._numbers = [file.number for file in taken]
+        self._digests = {file.number: file.digest for file in taken}
+        self._prepared = prepared
+
+    def pass_over(self) -> None:
+        """Let log ends go beyond the offsets that quarantined records take."""
+        numbers = ", ".join(map(str, self._numbers)) or "-1"
+        rows = self._spool.connection.execute(
+            f"""
+            SELECT partition, min("offset"), max("offset") FROM spool
+            WHERE {_KEYLESS} AND "offset" IS NOT NULL AND file IN ({numbers}) GROUP BY partition
+            """
+        ).fetchall()
+        for partition, lowest, highest in rows:
+            log_end = self._state.partitions[partition].log_end_offset
+            if highest >= log_end:
+                self._prepared.log_end[partition] = max(self._prepared.log_end[partition], highest + 1)
+            if lowest >= log_end:
+                self._prepared.lowest[partition] = min(lowest, self._prepared.lowest.get(partition, lowest))
+
+    def count(self) -> None:
+        """Count what is new and what is there already, per partition (None: the record names no partition)."""
+        for batch in self._spool.stream(_KEYLESS, self._numbers, BATCH_ROWS):
+            for partition, new in zip(batch.column("partition").to_pylist(), self._is_new(batch), strict=True):
+                counted = self._prepared.quarantined if new else self._prepared.skipped
+                counted[partition] = counted.get(partition, 0) + 1
+
+    def write(self, quarantine: Quarantine) -> None:
+        """Write the new ones to the side table, where nobody sees them until the log's state names this ingest."""
+        rows: list[pa.RecordBatch] = []
+        for batch in self._spool.stream(_KEYLESS, self._numbers, BATCH_ROWS):
+            fresh = batch.filter(pa.array(self._is_new(batch), pa.bool_()))
+            if fresh.num_rows:
+                rows.append(self._rows(fresh))
+            if sum(part.num_rows for part in rows) >= ROWS_PER_APPEND:
+                quarantine.append(pa.Table.from_batches(rows, ARROW))
+                rows = []
+        if rows:
+            quarantine.append(pa.Table.from_batches(rows, ARROW))
+
+    def _is_new(self, batch: pa.RecordBatch) -> list[bool]:
+        """Which records of ``batch`` are new: those below the log end were compared and are there already."""
+        states = self._state.partitions
+        coordinates = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+        return [
+            offset is None or partition is None or offset >= states[partition].log_end_offset
+            for partition, offset in coordinates
+        ]
+
+    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([self._prepared.ingest_id] * batch.num_rows, pa.string()),
+                pa.array([self._digests[number] for number in batch.column("file").to_pylist()], pa.string()),
+                batch.column("row"),
+                batch.column("partition"),
+                batch.column("offset"),
+                microseconds(batch.column("timestamp")),
+                batch.column("timestampType"),
+                batch.column("key"),
+                batch.column("value"),
+                batch.column("headers").cast(ARROW.field("headers").type),
+            ],
+            schema=ARROW,
+        )
+
+
+def visible_rows(quarantine: Quarantine, state: TopicState) -> pa.Table:
+    """The quarantined rows that the log's state names."""
+    batches = [batch.cast(ARROW) for batch in quarantine.read(state.quarantine_ingests) if batch.num_rows]
+    return pa.Table.from_batches(batches, ARROW)

@@ -1,0 +1,187 @@
+"""JSON lines, one record a line: decoded by msgspec against the documented form, then checked by the batch.
+
+msgspec refuses wrong types, unknown fields and invalid base64. Two things it lets pass are found by the batch: a field
+name that comes twice, by counting quotation marks, and base64 with bits left over, by its last characters. Whatever is
+found, :mod:`winnow.sources.line_faults` then names the first line and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from winnow.sources.arriving import (
+    MAX_OFFSET,
+    MAX_TIMESTAMP_MS,
+    NO_TIMESTAMP_MS,
+    TIMESTAMP_TYPES,
+    Integers,
+    make_batch,
+    make_headers,
+)
+from winnow.sources.line_faults import UNKNOWN_FAULT, find_fault
+from winnow.sources.lines import Group, line_groups
+from winnow.sources.refusals import refuse_record
+
+_PARTITION = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_OFFSET = Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
+_TIMESTAMP = Annotated[int, Meta(ge=NO_TIMESTAMP_MS, le=MAX_TIMESTAMP_MS)]
+_TIMESTAMP_TYPE = Annotated[int, Meta(ge=TIMESTAMP_TYPES[0], le=TIMESTAMP_TYPES[1])]
+
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_ESCAPE = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED = {b"\\u%04x" % byte: bytes([byte]) for byte in _BASE64 + b"="} | {b"\\/": b"/"}
+_QUOTE, _PAD = ord('"'), ord("=")
+
+
+class _Header(Struct, forbid_unknown_fields=True, gc=False):
+    key: str
+    value: bytes | None
+
+
+class _Line(Struct, forbid_unknown_fields=True, gc=False):
+    """A record as documented. Whether an optional field was there at all is needed to count quotation marks."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: _PARTITION | None | UnsetType = UNSET
+    offset: _OFFSET | None | UnsetType = UNSET
+    timestamp: _TIMESTAMP | None | UnsetType = UNSET
+    kind: _TIMESTAMP_TYPE | None | UnsetType = msgspec.field(name="timestampType", default=UNSET)
+    headers: list[_Header] | None | UnsetType = UNSET
+    topic: str | None | UnsetType = UNSET
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def read_json_lines(path: str, *, topic: str, partitions: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The records of ``path`` in batches; blank lines are passed over but counted.
+
+    Raises:
+        BadInputError: a line is not a record as documented, or the file cannot be read to its end.
+        ServiceError: its object store cannot be reached.
+    """
+    reader = _Reader(path, topic, partitions)
+    for group in line_groups(path, batch_bytes):
+        batch = reader.batch(group)
+        if batch.num_rows:
+            yield batch
+
+
+class _Reader:
+    def __init__(self, path: str, topic: str, partitions: int) -> None:
+        self._path = path
+        self._topic = topic
+        self._partitions = partitions
+
+    def batch(self, group: Group) -> pa.RecordBatch:
+        """The records of ``group``; raises for the first line that is not one."""
+        try:
+            records = [_decode(line) for line in group.lines]
+            rows = np.arange(group.first, group.first + len(records))
+        except _UNDECODABLE:
+            records, rows = self._one_by_one(group)
+        columns = _Columns(records)
+        if columns.names_a_partition_from(self._partitions) or _looks_wrong(group.lines, columns.quotes):
+            self._refuse_first(group)
+        return make_batch(
+            rows=pa.array(rows, pa.int64()),
+            partition=columns.partition,
+            offset=columns.offset,
+            timestamp=columns.timestamp,
+            kind=columns.kind,
+            key=columns.key,
+            value=columns.value,
+            headers=columns.headers,
+            partitions=self._partitions,
+        )
+
+    def _one_by_one(self, group: Group) -> tuple[list[_Line], Integers]:
+        """The way through a group with blank lines in it, or a line that is no record."""
+        records: list[_Line] = []
+        rows: list[int] = []
+        for number, line in enumerate(group.lines, group.first):
+            if not _is_blank(line):
+                try:
+                    records.append(_decode(line))
+                except _UNDECODABLE:
+                    self._refuse_first(group)
+                    raise refuse_record(self._path, "line", number, UNKNOWN_FAULT) from None
+                rows.append(number)
+        return records, np.array(rows, np.int64)
+
+    def _refuse_first(self, group: Group) -> None:
+        for number, line in enumerate(group.lines, group.first):
+            fault = None if _is_blank(line) else find_fault(line, self._topic, self._partitions)
+            if fault is not None:
+                raise refuse_record(self._path, "line", number, fault) from None
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line.strip(b" \t\r")
+
+
+class _Columns:
+    """Records as Arrow columns. ``quotes``: how many quotation marks the records take when no name comes twice."""
+
+    def __init__(self, records: list[_Line]) -> None:
+        self._names = 2 * len(records)
+        self.partition = pa.array(self._given([record.partition for record in records]), pa.int32())
+        self.offset = pa.array(self._given([record.offset for record in records]), pa.int64())
+        moments = self._given([record.timestamp for record in records])
+        self.timestamp = pa.array([None if ms == NO_TIMESTAMP_MS else ms for ms in moments], pa.int64())
+        self.kind = pa.array(self._given([record.kind for record in records]), pa.int32()).fill_null(0)
+        self.key = pa.array([record.key for record in records], pa.binary())
+        self.value = pa.array([record.value for record in records], pa.binary())
+        topics = self._given([record.topic for record in records])
+        lists = self._given([record.headers for record in records])
+        strings = 3 * len(records) - self.key.null_count - self.value.null_count - topics.count(None)
+        headers = [header for each in lists if each for header in each]
+        values = pa.array([header.value for header in headers], pa.binary())
+        counts = np.array([-1 if each is None else len(each) for each in lists], np.int64)
+        self.headers = make_headers(counts, pa.array([header.key for header in headers], pa.string()), values)
+        self.quotes = 2 * (self._names + strings + 4 * len(headers) - values.null_count)
+
+    def _given(self, values: list[Any]) -> list[Any]:
+        """``values`` with None for what was left out; the others had their name written."""
+        absent = values.count(UNSET)
+        self._names += len(values) - absent
+        return [None if value is UNSET else value for value in values] if absent else values
+
+    def names_a_partition_from(self, partitions: int) -> bool:
+        """Whether a partition is named that the topic does not have."""
+        named = self.partition.drop_null().to_numpy()
+        return bool(len(named)) and int(named.max()) >= partitions
+
+
+def _looks_wrong(lines: list[bytes], quotes: int) -> bool:
+    """Whether a field name may come twice or base64 may have bits left over; never no when it is so."""
+    text = b"\n".join(lines)
+    if b"\\" in text:
+        # What is escaped is no quotation mark of the form, but may be one of base64's characters (Gson writes \u003d).
+        text = _ESCAPE.sub(lambda found: _ESCAPED.get(found.group().lower(), b""), text)
+    data = np.frombuffer(text, np.uint8)
+    if int(np.count_nonzero(data == _QUOTE)) != quotes:
+        return True
+    ends = np.flatnonzero((data[1:] == _QUOTE) & (data[:-1] == _PAD))
+    before = data[ends - 1]
+    last = np.where(before == _PAD, data[ends - 2], before)
+    return bool((_LEFT_OVER[last] & np.where(before == _PAD, 0b1111, 0b11)).any())
+
+
+def _sixbits() -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The six bits each base64 character stands for; all ones for what is none."""
+    table = np.full(256, 0xFF, np.uint8)
+    table[list(_BASE64)] = range(64)
+    return table
+
+
+_LEFT_OVER = _sixbits()

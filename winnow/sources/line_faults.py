@@ -1,0 +1,169 @@
+"""What is wrong with one line of JSON, in words: slow and exact, asked only when the fast reader found something."""
+
+from __future__ import annotations
+
+import binascii
+import json
+from typing import Any
+
+from winnow.sources.arriving import MAX_OFFSET, MAX_TIMESTAMP_MS, NO_TIMESTAMP_MS, TIMESTAMP_TYPES
+from winnow.sources.refusals import Fault
+
+FIELDS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers", "topic")
+UNKNOWN_FAULT = Fault("this is not a record as documented", "compare it with the fields: " + ", ".join(FIELDS))
+_SHOWN_CHARACTERS = 60
+_DIGITS = 40
+
+Problem = tuple[str, str]
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers the first name that came twice."""
+
+    repeated: str | None = None
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        if len(self) < len(pairs):
+            names = [name for name, _ in pairs]
+            self.repeated = next(name for at, name in enumerate(names) if name in names[:at])
+
+
+def find_fault(line: bytes, topic: str, partitions: int) -> Fault | None:
+    """The first thing that is wrong with ``line``, a record of ``topic``; None when nothing is."""
+    record = _parse(line)
+    if isinstance(record, Fault):
+        return record
+    problem = _fields_problem(record) or _numbers_problem(record, topic, partitions) or _bytes_problem(record)
+    if problem is None:
+        return None
+    partition, offset = record.get("partition"), record.get("offset")
+    return Fault(
+        *problem,
+        partition=partition if _is_integer(partition, 0, partitions - 1) else None,
+        offset=offset if _is_integer(offset, 0, MAX_OFFSET) else None,
+    )
+
+
+def _parse(line: bytes) -> _Object | Fault:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return Fault("this is not valid UTF-8", "write the file as UTF-8, with bytes in base64")
+    try:
+        record = json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return Fault("this is not JSON", "write one JSON object a line; was the file cut off here?")
+    return record if isinstance(record, _Object) else Fault("this is not a JSON object", "write one JSON object a line")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _integer(digits: str) -> int:
+    """Python refuses to read numbers of thousands of digits; any this long is out of every range."""
+    return int(digits[:_DIGITS])
+
+
+def _fields_problem(record: _Object) -> Problem | None:
+    if record.repeated is not None:
+        return f"field {_shown(record.repeated)} is there twice", "write each field once"
+    unknown = next((name for name in record if name not in FIELDS), None)
+    if unknown is not None:
+        return f"field {_shown(unknown)} is not known", f"the fields are {', '.join(FIELDS)}"
+    if "value" not in record:
+        return "value is missing", "write null for a tombstone"
+    if "key" not in record:
+        return "key is missing", "write null for a record without a key"
+    return None
+
+
+def _shown(name: str) -> str:
+    return ascii(name if len(name) <= _SHOWN_CHARACTERS else name[:_SHOWN_CHARACTERS] + "...")
+
+
+def _is_integer(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _numbers_problem(record: _Object, topic: str, partitions: int) -> Problem | None:
+    ranges = {
+        "partition": (0, partitions - 1, f"topic {topic} has {partitions}, numbered from 0; leave it out to have it chosen"),
+        "offset": (0, MAX_OFFSET, "write a whole number from 0 to 2^63 - 1, or leave it out"),
+        "timestamp": (
+            NO_TIMESTAMP_MS,
+            MAX_TIMESTAMP_MS,
+            f"write whole milliseconds since the epoch up to {MAX_TIMESTAMP_MS}, or null or -1 for none",
+        ),
+        "timestampType": (*TIMESTAMP_TYPES, "write 0 (create time), 1 (log append time) or -1 (none)"),
+    }
+    for name, (low, high, advice) in ranges.items():
+        value = record.get(name)
+        if value is None or _is_integer(value, low, high):
+            continue
+        if isinstance(value, int) and not isinstance(value, bool):
+            return f"{name} is {'below' if value < low else 'above'} what it can be", advice
+        return f"{name} is not a whole number but {_kind(value)}", advice
+    return None
+
+
+def _kind(value: object) -> str:
+    kinds = {bool: "true or false", float: "a fraction", str: "a string", list: "a list"}
+    return kinds.get(type(value), "an object")
+
+
+def _bytes_problem(record: _Object) -> Problem | None:
+    for name in ("key", "value"):
+        if not _is_bytes(record[name]):
+            return f"{name} is not base64", "write its bytes in standard base64 with padding, or null"
+    topic = record.get("topic")
+    if topic is not None and not _is_text(topic):
+        return "topic is not a string", "leave it out"
+    headers = record.get("headers")
+    if headers is None:
+        return None
+    if not isinstance(headers, list):
+        return "headers is not a list", 'write a list of {"key": string, "value": base64 or null}, or null'
+    return next(
+        (found for at, header in enumerate(headers, 1) if (found := _header_problem(at, header)) is not None), None
+    )
+
+
+def _header_problem(at: int, header: object) -> Problem | None:
+    advice = 'write {"key": string, "value": base64 or null}'
+    if not isinstance(header, _Object):
+        return f"header {at} is not an object", advice
+    if header.repeated is not None:
+        return f"header {at} has field {_shown(header.repeated)} twice", advice
+    unknown = next((name for name in header if name not in ("key", "value")), None)
+    if unknown is not None:
+        return f"header {at} has the field {_shown(unknown)}, which is not known", advice
+    if not _is_text(header.get("key")):
+        return f"header {at} has no key that is a string", advice
+    if "value" not in header:
+        return f"header {at} has no value", "write null for a header without one"
+    if not _is_bytes(header["value"]):
+        return f"the value of header {at} is not base64", "write its bytes in standard base64 with padding, or null"
+    return None
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which no UTF-8 can hold.
+        return False
+
+
+def _is_bytes(value: object) -> bool:
+    """Null, or base64 in the one form an encoder writes: bits left over at the end are zero."""
+    if value is None:
+        return True
+    if not isinstance(value, str):
+        return False
+    try:
+        data = binascii.a2b_base64(value, strict_mode=True)
+    except ValueError:
+        return False
+    return binascii.b2a_base64(data, newline=False).decode() == value

@@ -1,0 +1,70 @@
+"""The sentences with which input is refused. They name file, line or row, partition and offset, never user bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from winnow.errors import BadInputError, ServiceError, WinnowError
+from winnow.files import storage
+
+NOTHING_LANDED = "Nothing of this call landed."
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one record and what to do. ``partition`` and ``offset`` are None where not known."""
+
+    wrong: str
+    advice: str
+    partition: int | None = None
+    offset: int | None = None
+
+
+def refuse_record(path: str, unit: str, number: int, fault: Fault) -> BadInputError:
+    """The refusal of record ``number`` (from 1) of ``path``; ``unit`` is ``line`` or ``row``."""
+    known = []
+    if fault.partition is not None:
+        known.append(f"partition {fault.partition}")
+    if fault.offset is not None:
+        known.append(f"offset {fault.offset}")
+    where = f" ({', '.join(known)})" if known else ""
+    return BadInputError(f"{path}, {unit} {number}{where}: {fault.wrong}; {fault.advice}. {NOTHING_LANDED}")
+
+
+def refuse_file(path: str, wrong: str, advice: str) -> BadInputError:
+    """The refusal of ``path`` as a whole."""
+    return BadInputError(f"{path}: {wrong}; {advice}. {NOTHING_LANDED}")
+
+
+def read_failed(path: str, wrong: str, advice: str) -> WinnowError:
+    """What a failed read of ``path`` means: bad input, or an object store that does not answer any more."""
+    if not storage.is_local(path):
+        try:
+            storage.size_bytes(path)
+        except OSError as problem:
+            return ServiceError(
+                f"{path}: the object store does not answer ({problem}). {NOTHING_LANDED} Run it again when it does."
+            )
+    return refuse_file(path, wrong, advice)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Any]:
+    """``path`` open for random reads.
+
+    Raises:
+        BadInputError: it is not there or may not be read.
+        ServiceError: its object store cannot be reached.
+    """
+    filesystem, name = storage.filesystem_for(path)
+    try:
+        stream = filesystem.open_input_file(name)
+    except FileNotFoundError:
+        raise refuse_file(path, "there is no such file", "check the path") from None
+    except OSError:
+        raise read_failed(path, "the file cannot be opened", "check that it is a file and readable") from None
+    with stream:
+        yield stream

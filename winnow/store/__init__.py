@@ -1,0 +1,9 @@
+"""The metadata store: a projection of table and state, and the history of assessments, runs and verdicts.
+
+The only importer of SQLAlchemy and Alembic.
+"""
+
+from winnow.store.store import Store
+from winnow.store.values import CheckpointRow, Lease, RetiredRow, RetiredTotals, Run, RunState
+
+__all__ = ["CheckpointRow", "Lease", "RetiredRow", "RetiredTotals", "Run", "RunState", "Store"]

@@ -1,0 +1,139 @@
+"""Connections to the metadata store: short transactions, and database errors told as sentences."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import (
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from winnow.errors import ServiceError, WinnowError
+from winnow.store.address import parse_address, shown, without_secrets
+
+BUSY_TIMEOUT_S: Final = 30
+"""How long a SQLite transaction waits for another one."""
+CONNECT_TIMEOUT_S: Final = 10
+"""How long PostgreSQL may take to accept a connection, unless the URL says otherwise."""
+_WRITES: Final = "winnow_writes"
+
+
+class Database:
+    """One database, opened lazily. Safe to share between threads, and to carry into a forked process."""
+
+    def __init__(self, url: str) -> None:
+        self.url: Final = parse_address(url)
+        self.is_sqlite: Final = self.url.get_backend_name() == "sqlite"
+        self.engine: Final = _sqlite(self.url) if self.is_sqlite else _postgresql(self.url)
+        self._writer: Final = self.engine.execution_options(**{_WRITES: True})
+        # A reader's statements see one state: a checkpoint and its history belong together.
+        self._reader: Final = (
+            self.engine
+            if self.is_sqlite
+            else self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        )
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """One read transaction, a snapshot of the database.
+
+        Raises:
+            ServiceError: the database cannot be reached or does not answer.
+        """
+        with self._told(), Session(self._reader) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """One write transaction: commits at the end of the block, rolls back when it raises.
+
+        Raises:
+            ServiceError: the database cannot be reached, does not answer, or another transaction kept it too long.
+        """
+        with self._told(), Session(self._writer) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as problem:
+            # Without the cause: a driver's own words would travel on in the traceback.
+            raise self._sentence(problem) from None
+
+    def _sentence(self, problem: SQLAlchemyError) -> WinnowError:
+        cause = problem.orig if isinstance(problem, DBAPIError) else problem
+        lines = str(cause).strip().splitlines() or [type(cause).__name__]
+        detail = without_secrets(lines[0], self.url).rstrip(".")
+        where = f"The metadata store {shown(self.url)}"
+        unreachable = isinstance(problem, OperationalError | InterfaceError | PoolTimeoutError | DisconnectionError)
+        if unreachable or (isinstance(problem, DBAPIError) and problem.connection_invalidated):
+            return ServiceError(
+                f"{where} cannot be reached or does not answer: {detail}. Whether the last change arrived is not "
+                "certain, and repeating it does no harm. Wait for the database, then run it again."
+            )
+        return WinnowError(
+            f"{where} refused a statement ({type(cause).__name__}): {detail}. The transaction was rolled back. Check "
+            "that the database is Winnow's and that its user may create and change tables there."
+        )
+
+
+def _sqlite(url: URL) -> Engine:
+    # A connection that is idle while the process forks is dangerous with SQLite, and opening one is cheap.
+    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, record: object) -> None:
+        # The driver begins transactions by itself, too late, and never around DDL.
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later fails at once when another wrote in between.
+        writes = connection.get_execution_options().get(_WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgresql(url: URL) -> Engine:
+    arguments: dict[str, Any] = {"prepare_threshold": None}  # poolers between here and the server lose them
+    if "connect_timeout" not in url.query:
+        arguments["connect_timeout"] = CONNECT_TIMEOUT_S
+    engine = create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=arguments)
+
+    @event.listens_for(engine, "connect")
+    def remember_process(connection: object, record: Any) -> None:
+        record.info["pid"] = os.getpid()
+
+    @event.listens_for(engine, "checkout")
+    def refuse_inherited(connection: object, record: Any, proxy: Any) -> None:
+        # Parent and child would talk over one socket.
+        if record.info["pid"] != os.getpid():
+            record.dbapi_connection = proxy.dbapi_connection = None
+            raise DisconnectionError("The connection belongs to the process that this one was forked from.")
+
+    return engine
+
+
+class Room:
+    """One subject of the store: methods that open their own short transaction on a shared database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database

@@ -1,0 +1,107 @@
+"""Brings a database to the newest schema, also when several processes open it at once."""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection, func, inspect, select, text
+
+from winnow.errors import FormatVersionError, ServiceError
+from winnow.store.address import shown
+from winnow.store.database import Database
+from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_ADVISORY_LOCK: Final = 0x77696E6E6F77
+"""The key of the PostgreSQL advisory lock under which the schema changes: "winnow" in ASCII."""
+
+# Alembic keeps the migration under way in module globals.
+_one_at_a_time = threading.Lock()
+
+
+def migrate(database: Database) -> None:
+    """Create or upgrade the tables; the folder of a SQLite file too. Does nothing when the schema is the newest.
+
+    Raises:
+        ServiceError: the database cannot be reached, or its folder cannot be made.
+        FormatVersionError: a newer Winnow has migrated the database.
+    """
+    with _alone(database):
+        if database.is_sqlite:
+            _use_write_ahead_log(database)
+        with database.reading() as session:
+            revision = _revision(session.connection())
+        if revision == HEAD_REVISION:
+            return
+        with _one_at_a_time, database.writing() as session:
+            connection = session.connection()
+            if not database.is_sqlite:
+                connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+            _upgrade(database, connection)
+
+
+def alembic_config(connection: Connection) -> Config:
+    """What Alembic needs to run the packaged migrations over ``connection``, inside its transaction."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "newline")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _upgrade(database: Database, connection: Connection) -> None:
+    # Costs a third of a second to import, and a database is migrated once.
+    from alembic import command
+    from alembic.script import ScriptDirectory
+
+    config = alembic_config(connection)
+    revision = _revision(connection)
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise FormatVersionError(
+            f"The metadata store {shown(database.url)} was migrated by a newer Winnow (revision {revision}; this one "
+            f"knows up to {HEAD_REVISION}). Nothing was changed. Use the newer Winnow, or point WINNOW_STORE_URL at an "
+            "empty database and rebuild the store."
+        )
+    command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[None]:
+    """Holds a lock file beside a SQLite database: switching to the write-ahead log cannot wait for other openers."""
+    if not database.is_sqlite:
+        yield
+        return
+    path = Path(str(database.url.database))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_name(f"{path.name}.lock").open("a")
+    except OSError as problem:
+        raise ServiceError(
+            f"The metadata store {path} cannot be opened: {problem.strerror}. Nothing was changed. Make its folder "
+            "writable or point WINNOW_STORE_URL elsewhere, then run it again."
+        ) from problem
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file lets go
+        yield
+
+
+def _use_write_ahead_log(database: Database) -> None:
+    with database.outside_transaction() as connection:
+        connection.exec_driver_sql("PRAGMA journal_mode = WAL")

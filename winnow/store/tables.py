@@ -1,0 +1,206 @@
+"""The tables of the metadata store. All names begin with ``winnow_``, so a database may be shared with others."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlalchemy import BigInteger, Double, ForeignKeyConstraint, Index, Integer, MetaData, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeEngine
+
+
+class Base(DeclarativeBase):
+    """Offsets, sizes and times are 64-bit; text has no length."""
+
+    metadata: ClassVar[MetaData] = MetaData(
+        naming_convention={
+            "pk": "pk_%(table_name)s",
+            "fk": "fk_%(table_name)s_%(referred_table_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        }
+    )
+    type_annotation_map: ClassVar[dict[type, type[TypeEngine[object]]]] = {
+        int: BigInteger,
+        str: Text,
+        float: Double,
+    }
+
+
+class Lease(Base):
+    """One row per topic, for ever: a released lease keeps its token. ``holder`` None: nobody holds the topic."""
+
+    __tablename__ = "winnow_lease"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    holder: Mapped[str | None]
+    token: Mapped[int]
+    expires_ms: Mapped[int]
+
+
+class Assessment(Base):
+    """History: one row per topic partition and as-of."""
+
+    __tablename__ = "winnow_assessment"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    as_of_ms: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    recorded_at_ms: Mapped[int]
+    eligible: Mapped[bool]
+    reason: Mapped[str]
+    log_start_offset: Mapped[int]
+    first_dirty_offset: Mapped[int]
+    first_uncleanable_offset: Mapped[int]
+    log_end_offset: Mapped[int]
+    dirty_ratio: Mapped[float]
+    clean_bytes: Mapped[int]
+    cleanable_bytes: Mapped[int]
+    max_compaction_delay_ms: Mapped[int]
+    deadline_ms: Mapped[int | None]
+
+
+class LatestAssessment(Base):
+    """Which assessment of a topic partition was recorded last, so that finding it does not read the history."""
+
+    __tablename__ = "winnow_latest_assessment"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["topic", "partition", "as_of_ms"],
+            ["winnow_assessment.topic", "winnow_assessment.partition", "winnow_assessment.as_of_ms"],
+            ondelete="CASCADE",
+        ),
+    )
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    as_of_ms: Mapped[int]
+    recorded_at_ms: Mapped[int]
+
+
+class Run(Base):
+    """History: one row per plan."""
+
+    __tablename__ = "winnow_run"
+    __table_args__ = (Index(None, "topic", "updated_at_ms"),)
+
+    plan_id: Mapped[str] = mapped_column(primary_key=True)
+    topic: Mapped[str]
+    attempt: Mapped[str]
+    status: Mapped[str]
+    as_of_ms: Mapped[int]
+    plan_uri: Mapped[str]
+    opened_at_ms: Mapped[int]
+    updated_at_ms: Mapped[int]
+    message: Mapped[str]
+    snapshot_id: Mapped[int | None]
+
+
+class Verdict(Base):
+    """History: one row per attempt. ``document`` is the verdict as canonical JSON; the columns are for filtering."""
+
+    __tablename__ = "winnow_verdict"
+    __table_args__ = (Index(None, "topic", "checked_at_ms"),)
+
+    plan_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[str] = mapped_column(primary_key=True)
+    topic: Mapped[str]
+    passed: Mapped[bool]
+    broken: Mapped[bool]
+    checked_at_ms: Mapped[int]
+    document: Mapped[str]
+
+
+class Receipt(Base):
+    """Projection: one row per published plan. ``document`` is the receipt as canonical JSON."""
+
+    __tablename__ = "winnow_receipt"
+    __table_args__ = (Index(None, "topic", "finished_at_ms"),)
+
+    plan_id: Mapped[str] = mapped_column(primary_key=True)
+    topic: Mapped[str]
+    status: Mapped[str]
+    snapshot_id: Mapped[int | None]
+    finished_at_ms: Mapped[int]
+    document: Mapped[str]
+
+
+class Checkpoint(Base):
+    """Projection: one row per topic partition. Cleaning history and marks hang on it and go with it."""
+
+    __tablename__ = "winnow_checkpoint"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    first_dirty_offset: Mapped[int | None]
+    log_start_offset: Mapped[int]
+    log_end_offset: Mapped[int]
+    strategy: Mapped[str | None]
+    updated_at_ms: Mapped[int]
+
+
+def _of_checkpoint() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(
+        ["topic", "partition"], ["winnow_checkpoint.topic", "winnow_checkpoint.partition"], ondelete="CASCADE"
+    )
+
+
+class Cleaning(Base):
+    """Projection: the cleaning history of a topic partition."""
+
+    __tablename__ = "winnow_cleaning"
+    __table_args__ = (_of_checkpoint(),)
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    end_offset: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    cleaning_time_ms: Mapped[int | None]
+    delete_horizon_ms: Mapped[int | None]
+
+
+class Uncleanable(Base):
+    """Projection: topic partitions that are not cleaned because something failed."""
+
+    __tablename__ = "winnow_uncleanable"
+    __table_args__ = (_of_checkpoint(),)
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    reason: Mapped[str]
+    since_ms: Mapped[int]
+    plan_id: Mapped[str | None]
+    attempts: Mapped[int] = mapped_column(Integer)
+    next_attempt_ms: Mapped[int | None]
+
+
+class Paused(Base):
+    """Projection: topic partitions that somebody paused."""
+
+    __tablename__ = "winnow_paused"
+    __table_args__ = (_of_checkpoint(),)
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    since_ms: Mapped[int]
+
+
+class RetiredFile(Base):
+    """The ledger of files that left the table. Rows of deleted files stay: they say what was freed and when."""
+
+    __tablename__ = "winnow_retired_file"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    path: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    size_bytes: Mapped[int]
+    retired_at_ms: Mapped[int]
+    plan_id: Mapped[str]
+    deleted_at_ms: Mapped[int | None]
+
+
+class Alert(Base):
+    """What has been alerted and not recovered since."""
+
+    __tablename__ = "winnow_alert"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    sent_at_ms: Mapped[int]

@@ -1,0 +1,98 @@
+"""What the metadata store gives out, as frozen values. Times are ms since the epoch, offsets 64-bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from winnow.model import Cleaning
+
+RETIRED_KINDS = frozenset({"data", "manifest", "manifest_list", "state", "metadata"})
+"""What a retired file was to the table."""
+
+
+class RunState(StrEnum):
+    """Where a compaction run of one plan stands. :mod:`winnow.store.runs` has the table of legal transitions."""
+
+    PLANNED = "planned"
+    COMPACTING = "compacting"
+    STAGED = "staged"
+    VALIDATED = "validated"
+    PUBLISHING = "publishing"
+    PUBLISHED = "published"
+    INVALID = "invalid"
+    BROKEN = "broken"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    VOID = "void"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing of the run is left to settle. Publishing, unknown and broken runs are open."""
+        return self in {RunState.PUBLISHED, RunState.INVALID, RunState.REFUSED, RunState.VOID}
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on one topic until ``expires_ms`` (exclusive).
+
+    ``token`` is the fencing token: every acquisition of a topic has a higher one, a renewal keeps it.
+    """
+
+    topic: str
+    holder: str
+    token: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One compaction run: what became of one plan. ``attempt`` is the latest one, empty before the first."""
+
+    plan_id: str
+    topic: str
+    attempt: str
+    status: RunState
+    as_of_ms: int
+    plan_uri: str
+    opened_at_ms: int
+    updated_at_ms: int
+    message: str = ""
+    snapshot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """The cleaner checkpoint of one topic partition. ``updated_at_ms``: when this projection last changed."""
+
+    topic: str
+    partition: int
+    first_dirty_offset: int | None
+    log_start_offset: int
+    log_end_offset: int
+    strategy: str | None
+    history: tuple[Cleaning, ...]
+    updated_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredRow:
+    """A file that no reader of the present needs. ``deleted_at_ms`` None: its bytes are still there."""
+
+    topic: str
+    path: str
+    kind: str
+    size_bytes: int
+    retired_at_ms: int
+    plan_id: str
+    deleted_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredTotals:
+    """The ledger of retired files of one topic, summed up."""
+
+    pending_files: int
+    pending_bytes: int
+    deleted_files: int
+    deleted_bytes: int
