@@ -31,12 +31,12 @@ def as_of_ms(
     elif run_after is not None:
         chosen = _ms(run_after)
     else:
-        raise UsageError("The run has neither a data interval nor a time to run after. Trigger it with the Param as_of.")
+        raise UsageError("The run has neither data interval nor run_after. Trigger it with the Param as_of.")
     if chosen > now_ms + AHEAD_MS and not params.get("simulate"):
         raise UsageError(
-            f"The as-of {format_ms(chosen)} lies {(chosen - now_ms) / 1000:,.0f} seconds ahead of the present. A run that "
-            "far ahead compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger "
-            "the run with the Param simulate if that is what you want."
+            f"The as-of {format_ms(chosen)} lies {(chosen - now_ms) / 1000:,.0f} seconds ahead of the present. Such a "
+            "run compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger it with "
+            "the Param simulate if that is what you want."
         )
     return chosen
 
@@ -47,6 +47,4 @@ def _ms(moment: datetime) -> int:
 
 def as_of_of(context: Mapping[str, Any], *, now_ms: int) -> int:
     """:func:`as_of_ms` of the DAG run that ``context`` belongs to."""
-    return as_of_ms(
-        context["params"], context.get("data_interval_end"), context["dag_run"].run_after, now_ms=now_ms
-    )
+    return as_of_ms(context["params"], context.get("data_interval_end"), context["dag_run"].run_after, now_ms=now_ms)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
-from winnow.errors import PlanVoidError, WinnowError
+from winnow.errors import BadInputError, PlanVoidError, UsageError, ValidationFailedError, WinnowError
 
 OWNER = "winnow"
 TAGS = ["winnow", "kafka"]
@@ -16,17 +16,20 @@ SPARK_POOL = "winnow_spark"
 COMMIT_POOL = "winnow_commit"
 SPARK_CONNECTION = "winnow_spark"
 
+START = datetime(2011, 1, 1, tzinfo=UTC)
+"""Before every record that Kafka ever took, so that a backfill may reach any of them."""
+
 RETRIES = 3
 
 RETRY_POLICY = ExceptionRetryPolicy(
     rules=[
         RetryRule(
-            exception=["winnow.errors.UsageError", "winnow.errors.BadInputError", "winnow.errors.ValidationFailedError"],
+            exception=[UsageError, BadInputError, ValidationFailedError],
             action=RetryAction.FAIL,
             reason="The same call meets the same data and configuration again.",
         ),
         RetryRule(
-            exception="winnow.errors.PlanVoidError",
+            exception=PlanVoidError,
             action=RetryAction.FAIL,
             reason="The log moved on; the next run plans from where it is.",
         ),

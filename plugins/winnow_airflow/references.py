@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypedDict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from winnow.errors import UsageError
+
+if TYPE_CHECKING:
+    from winnow.planning import PlanReference
 
 MAX_MAPPED = 500
 """Mapped tasks of one kind in one run; Airflow's own limit is 1,024, and its scheduler suffers well below it."""
@@ -22,8 +28,20 @@ class PlanRow(TypedDict):
     deadline_ms: int | None
 
 
+def row_of(plan: PlanReference) -> PlanRow:
+    """``plan`` as it travels."""
+    return PlanRow(
+        topic=plan.topic,
+        plan_id=plan.plan_id,
+        uri=plan.uri,
+        partitions=plan.partitions,
+        size_bytes=plan.size_bytes,
+        deadline_ms=plan.deadline_ms,
+    )
+
+
 class BatchRow(TypedDict):
-    """What one Spark application carries out. ``error``: a topic that could not be planned, so that its task says so."""
+    """What one Spark application carries out. ``error``: why a topic could not be planned, for its task to say."""
 
     label: str
     attempt: str
@@ -37,6 +55,30 @@ class TopicCheck(TypedDict):
     topic: str
     eligible: bool
     reasons: dict[str, int]
+
+
+class IngestRow(TypedDict):
+    """Files for one topic, in the order of their offsets; one commit."""
+
+    topic: str
+    paths: list[str]
+
+
+def ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
+    """What the Params of ``ingest_topics`` ask for: ``topic`` and ``paths``, and the entries of ``files``.
+
+    Raises:
+        UsageError: a topic without paths, paths without a topic, or neither.
+    """
+    rows = [IngestRow(topic=entry["topic"], paths=list(entry["paths"])) for entry in params["files"]]
+    if params["topic"] or params["paths"]:
+        rows.insert(0, IngestRow(topic=params["topic"] or "", paths=list(params["paths"])))
+    if not rows or any(not row["topic"] or not row["paths"] for row in rows):
+        raise UsageError(
+            "Nothing was ingested: an entry needs a topic and at least one path. Give the Params topic and paths, or "
+            "files with both in every entry."
+        )
+    return rows
 
 
 def holder_of(context: Mapping[str, Any]) -> str:
@@ -57,7 +99,8 @@ def label_of(topics: Sequence[str]) -> str:
 def shares(topics: Sequence[str], most: int = MAX_MAPPED) -> list[list[str]]:
     """``topics`` for at most ``most`` mapped tasks, evenly and in order: one topic each where that is enough."""
     count = min(len(topics), most)
-    return [list(topics[number * len(topics) // count : (number + 1) * len(topics) // count]) for number in range(count)]
+    cuts = [number * len(topics) // count for number in range(count + 1)] if count else []
+    return [list(topics[start:end]) for start, end in pairwise(cuts)]
 
 
 def attempts(plan_uri: str, base: str) -> Iterator[str]:

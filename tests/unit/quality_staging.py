@@ -31,7 +31,7 @@ from winnow.model import (
     Strategy,
     Verdict,
 )
-from winnow.quality.fact_table import FactRow, fact_table
+from winnow.quality.facts import FactRow, fact_table
 from winnow.quality.judge import judge
 
 SECRET_KEY = "secret-key-of-a-customer"

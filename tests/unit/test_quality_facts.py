@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.quality_staging import MEMORY_LIMIT_BYTES, Case, Scene, failed, orders, record, stage, write_segment
 from winnow.errors import ServiceError
+from winnow.files import duck
 from winnow.files.fingerprint import WINNERS_FINGERPRINT
 from winnow.model import OffsetRange, Record, Rewrite, Severity, Strategy
-from winnow.quality.fact_table import fact_row
-from winnow.quality.facts import combine, recompute
+from winnow.quality.census import EXACT, HASHED, Census, KeyCensus
+from winnow.quality.facts import fact_row, fact_table
+from winnow.quality.recomputation import combine, recompute
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -166,9 +171,6 @@ def test_a_missing_file_fails_as_unreadable(scene: Scene) -> None:
 
 def test_a_file_of_other_columns_fails_as_unreadable(scene: Scene) -> None:
     """A Parquet file that is no segment."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"offset": [1, 2]}), scene.output())
     assert "files_readable" in failed(scene.verdict(), 0)
 
@@ -299,22 +301,41 @@ def test_one_partition_can_be_recomputed_by_itself(scene: Scene) -> None:
     assert fact_row(scene.plan, partition, scene.staged(1), independent) == scene.rows()[1]
 
 
-def test_more_keys_than_fit_in_memory_are_counted_all_the_same(tmp_path: Path) -> None:
-    """60,000 keys of 200 bytes with 16 MiB, counted by hash and, because a tombstone is claimed, by exact bytes too."""
-    first = tuple(record(i, f"{i:0200d}", "v") for i in range(60_000))
-    second = tuple(record(60_000 + i, f"{i:0200d}", "v") for i in range(0, 60_000, 2))
-    survivors = (*first[1::2], *second)
-    scene = stage(tmp_path, {0: Case((first, second), survivors)})
-    independent = recompute(
-        scene.plan,
-        scene.plan.partitions[0],
-        replace(scene.staged(), facts=replace(scene.staged().facts, tombstones_expired=1)),
-        memory_limit_bytes=16 << 20,
-        threads=1,
-        spill_folder=str(tmp_path / "spill"),
-    )
-    assert (independent.keys_in, independent.keys_kept) == (60_000, 60_000)
-    assert independent.duplicate_keys == independent.stale_winners == 0
+@pytest.mark.parametrize("identity", [HASHED, EXACT])
+def test_more_keys_than_fit_in_memory_are_counted_all_the_same(tmp_path: Path, identity: str) -> None:
+    """60 MB of keys within 32 MiB: counting spills rather than fails, by hash and by exact bytes."""
+    keys = 150_000
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, keys, 10_000):
+            offsets = range(start, start + 10_000)
+            yield pa.record_batch({"key": [b"%0400d" % n for n in offsets], "offset": pa.array(offsets, pa.int64())})
+
+    connection = duck.connect(memory_limit_bytes=32 << 20, threads=1, spill_folder=str(tmp_path))
+    try:
+        with KeyCensus(connection, OffsetRange(0, keys), identity) as census:
+            for batch in batches():
+                census.add_survivors(batch, by_reference=False)
+            assert census.count(batches()) == Census(keys, keys, duplicate_keys=0, stale_winners=0)
+    finally:
+        connection.close()
+
+
+def test_partitions_recomputed_side_by_side_give_the_same_table(scene: Scene) -> None:
+    """How many workers share the partitions changes nothing, not even the order of rows."""
+    tables = [
+        fact_table(
+            scene.plan,
+            scene.manifest,
+            memory_limit_bytes=MEMORY_LIMIT_BYTES,
+            threads=1,
+            spill_folder=str(scene.folder / "spill"),
+            workers=workers,
+        )
+        for workers in (1, 2, 5)
+    ]
+    assert tables[0] == tables[1] == tables[2]
+    assert [row["partition"] for row in tables[0]] == [0, 1]
 
 
 def test_a_result_for_a_partition_that_was_not_planned_fails(scene: Scene) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.quality_staging import SECRET_KEY, SECRET_VALUE, Scene, failed, orders, stage
 from winnow.errors import ConfigurationError
 from winnow.model import Severity, Verdict
-from winnow.quality.fact_table import FactRow
+from winnow.quality.facts import FactRow
 from winnow.quality.judge import judge
 
 # GX imports deprecated modules of the standard library.

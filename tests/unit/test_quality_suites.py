@@ -12,7 +12,7 @@ from winnow.bundle import bundled
 from winnow.errors import ConfigurationError
 from winnow.model import Severity
 from winnow.quality.content import load_content_suite
-from winnow.quality.fact_table import BOTH, FOUND
+from winnow.quality.facts import BOTH, FOUND
 from winnow.quality.suites import known_suites, load_suite, to_gx
 
 # GX imports deprecated modules of the standard library.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -41,7 +41,8 @@ _ORDER = (
 class _PathOrder(TyperGroup):
     """Lists groups and commands together, in the order of the path of the data."""
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names, first what comes first on the path."""
         return sorted(self.commands, key=_ORDER.index)
 
 

@@ -18,8 +18,8 @@ from winnow.model import Assessment
 def assess(topics: Topics = None, as_of: AsOf = None, as_json: Json = False) -> None:
     """Say why each topic partition would be compacted or not.
 
-    The reason is the first that holds. Reads the table's manifests, no data file; starts no Spark. Past fifty partitions the most urgent ones are shown
-    below a summary; --json has them all.
+    The reason is the first that holds. Reads the table's manifests, no data file; starts no Spark. Past fifty
+    partitions the most urgent ones are shown below a summary; --json has them all.
 
     Example: winnow assess orders --as-of 2026-01-31T18:00:00Z
     """

@@ -18,6 +18,8 @@ from winnow.errors import WinnowError
 
 T = TypeVar("T")
 
+DEBUG_VARIABLE = "WINNOW_DEBUG"
+"""Set to 1 it adds tracebacks. Not a setting: it says nothing about an installation."""
 UNEXPECTED = 1
 INTERRUPTED = 130
 """128 and the number of SIGINT, as shells count it."""
@@ -36,12 +38,12 @@ def fail(message: str) -> None:
 
 def report(problem: Exception) -> int:
     """Say what ``problem`` is and return its exit code; the traceback only where WINNOW_DEBUG is set to 1."""
-    if os.environ.get("WINNOW_DEBUG") == "1":
+    if os.environ.get(DEBUG_VARIABLE) == "1":
         typer.echo("".join(traceback.format_exception(problem)), err=True)
     if isinstance(problem, WinnowError):
         fail(str(problem))
         return problem.exit_code
-    fail(f"{_sentence(problem)} The command ended before its end; set WINNOW_DEBUG=1 for the traceback.")
+    fail(f"{_sentence(problem)} The command ended before its end; set {DEBUG_VARIABLE}=1 for the traceback.")
     return UNEXPECTED
 
 

@@ -34,8 +34,9 @@ def files(
 ) -> None:
     """Append the records of files, all of them or none.
 
-    The paths are taken in the order given and land in one commit. Offsets in the files are kept and never land twice, so ingesting a file again changes nothing. Records without a
-    partition go where Kafka's default partitioner puts them; records without an offset get the next one.
+    The paths are taken in the order given and land in one commit. Offsets in the files are kept and never land
+    twice, so ingesting a file again changes nothing. Records without a partition go where Kafka's default
+    partitioner puts them; records without an offset get the next one.
 
     Example: winnow ingest files orders dump/2026-01-31/
     """

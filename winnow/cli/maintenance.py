@@ -13,7 +13,8 @@ from winnow.cli.world import named_or_all, world
 def sweep(topics: Topics = None, as_json: Json = False) -> None:
     """Remove replaced files whose grace has passed.
 
-    The grace is winnow.retired.grace.ms, from the publish that replaced them. Only here do bytes leave the disk. A file that a snapshot still reaches stays. Sweeping again removes nothing more.
+    The grace is winnow.retired.grace.ms, from the publish that replaced them. Only here do bytes leave the disk. A
+    file that a snapshot still reaches stays. Sweeping again removes nothing more.
 
     Example: winnow sweep orders
     """
@@ -35,8 +36,8 @@ def sweep(topics: Topics = None, as_json: Json = False) -> None:
 def rebuild(topics: Topics = None) -> None:
     """Restore the metadata store from the tables.
 
-    For a store that was lost or stems from an older backup: checkpoints, marks, retired files and receipts come back
-    from each table and its state. Assessments and verdicts are history and are not invented.
+    For a store that was lost or stems from an older backup: checkpoints, marks, retired files and receipts come
+    back from each table and its state. Assessments and verdicts are history and are not invented.
 
     Example: winnow store rebuild
     """

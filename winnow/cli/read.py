@@ -60,7 +60,8 @@ def read(
 ) -> None:
     """Print the published records of a topic.
 
-    In offset order per partition, partitions in order. Keys, values and header values are base64. JSON lines can be ingested again.
+    In offset order per partition, partitions in order. Keys, values and header values are base64. JSON lines can be
+    ingested again.
 
     Example: winnow read orders --partition 0 --limit 10
     """

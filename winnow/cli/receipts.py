@@ -1,17 +1,22 @@
-"""``winnow receipts`` and ``winnow checkpoints``: what the metadata store remembers."""
+"""``winnow receipts`` and ``winnow checkpoints``: what runs did, and how far each topic partition is clean."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from winnow.cli.failures import each_topic, finish
 from winnow.cli.options import Json, OneTopic
 from winnow.cli.output import count, human_bytes, tell, write_json
 from winnow.cli.tables import MOST_ROWS, show
-from winnow.cli.world import world
+from winnow.cli.world import named_or_all, world
 from winnow.clock import format_ms
-from winnow.model import Receipt
+from winnow.errors import UnknownTopicError
+from winnow.model import Cleaning, Receipt, Status
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context
 
 
 def document(receipt: Receipt) -> dict[str, Any]:
@@ -31,10 +36,97 @@ def document(receipt: Receipt) -> dict[str, Any]:
 
 
 def receipts(topic: OneTopic = None, as_json: Json = False) -> None:
-    """Print what each run of a topic did, newest first.
+    """Print what each run did, newest first.
+
+    Runs that published nothing are among them, with the reason.
 
     Example: winnow receipts orders
     """
+    with world() as ctx:
+        chosen = named_or_all(ctx, [topic] if topic else None)
+        outcome = each_topic(chosen, lambda name: receipts_of(ctx, name))
+    found = [receipt for per_topic in outcome.results for receipt in per_topic]
+    found.sort(key=lambda receipt: receipt.finished_at_ms, reverse=True)
+    if as_json:
+        if not outcome.all_failed:
+            write_json([document(receipt) for receipt in found])
+    elif found:
+        _show_receipts(found)
+    elif outcome.results:
+        tell(f"No run has ended yet. See what is due with: winnow assess {topic or ''}".rstrip())
+    finish(outcome.exit_code)
+
+
+def receipts_of(ctx: Context, topic: str) -> list[Receipt]:
+    """Receipts of published plans, and one made from the run's row for each run that ended without publishing.
+
+    Raises:
+        UnknownTopicError: there is no such topic, and no run of one.
+    """
+    from winnow.store import RunState
+
+    ended = {
+        RunState.INVALID: Status.INVALID,
+        RunState.BROKEN: Status.INVALID,
+        RunState.REFUSED: Status.REFUSED,
+        RunState.VOID: Status.REFUSED,
+        RunState.UNKNOWN: Status.UNKNOWN,
+    }
+    found = list(ctx.store.receipts(topic))
+    published = {receipt.plan_id for receipt in found}
+    for run in ctx.store.runs(topic):
+        if run.plan_id in published or run.status not in ended:
+            continue
+        verdict = ctx.store.verdict(run.plan_id, run.attempt)
+        found.append(
+            Receipt(
+                topic=topic,
+                plan_id=run.plan_id,
+                status=ended[run.status],
+                snapshot_id=None,
+                partitions=(),
+                message=run.message,
+                as_of_ms=run.as_of_ms,
+                finished_at_ms=run.updated_at_ms,
+                attempt=run.attempt or None,
+                data_docs=verdict.data_docs if verdict is not None else None,
+            )
+        )
+    if not found:
+        _check_known(ctx, topic)
+    return found
+
+
+def _check_known(ctx: Context, topic: str) -> None:
+    if topic not in ctx.log.names():
+        raise UnknownTopicError(
+            f"There is no topic {topic}. Create it with: winnow topics create {topic} --partitions N"
+        )
+
+
+def _show_receipts(found: Sequence[Receipt]) -> None:
+    rows = []
+    for receipt in found[:MOST_ROWS]:
+        parts = receipt.partitions
+        is_published = receipt.status is Status.PUBLISHED
+        rows.append(
+            [
+                format_ms(receipt.finished_at_ms),
+                receipt.topic,
+                receipt.status.value,
+                f"{len(parts):,}" if is_published else "",
+                f"{sum(p.records_in for p in parts):,}" if is_published else "",
+                f"{sum(p.records_kept for p in parts):,}" if is_published else "",
+                human_bytes(sum(p.bytes_in for p in parts)) if is_published else "",
+                human_bytes(sum(p.bytes_out for p in parts)) if is_published else "",
+                (receipt.plan_id or "")[:12],
+                "" if is_published else receipt.message,
+            ]
+        )
+    header = ["finished", "topic", "status", "partitions", "records", "kept", "bytes", "after", "plan", "why"]
+    show(header, rows, right=(3, 4, 5, 6, 7))
+    if len(found) > len(rows):
+        tell(f"{count(len(found) - len(rows), 'older run')}; --json lists all")
 
 
 def checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
@@ -44,3 +136,65 @@ def checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
 
     Example: winnow checkpoints orders
     """
+    with world() as ctx:
+        chosen = named_or_all(ctx, [topic] if topic else None)
+        outcome = each_topic(chosen, lambda name: checkpoints_of(ctx, name))
+    found = [row for per_topic in outcome.results for row in per_topic]
+    if as_json:
+        if not outcome.all_failed:
+            write_json(found)
+    elif found:
+        _show_checkpoints(found)
+    finish(outcome.exit_code)
+
+
+def checkpoints_of(ctx: Context, topic: str) -> list[dict[str, Any]]:
+    """One document per topic partition: the checkpoint from the metadata store, the log's ends from the log itself.
+
+    The store learns of a partition when it is first cleaned, and of the log's ends only then.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    stored = {row.partition: row for row in ctx.store.checkpoints([topic])}
+    found = []
+    for number, state in sorted(ctx.log.open(topic).head().state.partitions.items()):
+        row = stored.get(number)
+        history: tuple[Cleaning, ...] = row.history if row is not None else ()
+        found.append(
+            {
+                "topic": topic,
+                "partition": number,
+                "first_dirty_offset": row.first_dirty_offset if row is not None else None,
+                "log_start_offset": state.log_start_offset,
+                "log_end_offset": state.log_end_offset,
+                "strategy": row.strategy if row is not None else None,
+                "cleanings": [asdict(entry) for entry in history],
+            }
+        )
+    return found
+
+
+def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
+    rows = []
+    for row in found[:MOST_ROWS]:
+        last = row["cleanings"][-1] if row["cleanings"] else {}
+        rows.append(
+            [
+                f"{row['topic']}-{row['partition']}",
+                "never cleaned" if row["first_dirty_offset"] is None else f"{row['first_dirty_offset']:,}",
+                f"{row['log_start_offset']:,}",
+                f"{row['log_end_offset']:,}",
+                row["strategy"] or "",
+                _time(last.get("cleaning_time_ms")),
+                _time(last.get("delete_horizon_ms")),
+            ]
+        )
+    header = ["topic partition", "first dirty", "log start", "log end", "strategy", "last cleaning", "delete horizon"]
+    show(header, rows, right=(1, 2, 3))
+    if len(found) > len(rows):
+        tell(f"{count(len(found) - len(rows), 'more partition')}; --json lists all")
+
+
+def _time(ms: int | None) -> str:
+    return "" if ms is None else format_ms(ms)

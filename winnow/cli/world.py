@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from winnow.cli.failures import DEBUG_VARIABLE
 from winnow.cli.output import say
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ def settings_in_force() -> Settings:
 
     settings = load_settings()
     for notice in settings.notices:
-        say(notice)
+        if DEBUG_VARIABLE not in notice:
+            say(f"notice: {notice}")
     return settings
 
 

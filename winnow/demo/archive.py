@@ -1,4 +1,4 @@
-"""The archive of the demo: four files per topic, each one append, the same bytes on every machine with the same libraries.
+"""The archive of the demo: four files per topic, each one append; the same libraries write the same bytes everywhere.
 
 ``aircraft`` is JSON lines without partitions and offsets: ingest chooses the partition from the key and counts offsets.
 ``departures`` is Parquet with the columns of Spark's Kafka source: partition and offset are told, and kept.
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.demo.flights import Flight
-from winnow.demo.records import AIRCRAFT, DEPARTURES, Arrival, aircraft_arrivals, departure_arrivals, place
+from winnow.demo.records import AIRCRAFT, DEPARTURES, aircraft_arrivals, departure_arrivals, place
 from winnow.files.schema import HEADERS_TYPE
 
 T = TypeVar("T")

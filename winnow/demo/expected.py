@@ -1,4 +1,4 @@
-"""What the demo must end with, computed from the CSV in plain Python: no engine, no table, no Winnow but the partitioner.
+"""What the demo must end with, computed from the CSV in plain Python: no engine, no table, nothing but the partitioner.
 
 Compaction in one sentence: of each key the record with the highest offset survives. Both logs of the demo are covered
 whole by the first run, so every tombstone that survives it is gone after the second, two days later.

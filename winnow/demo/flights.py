@@ -70,8 +70,8 @@ def flights_file() -> Path:
         found = Path(MEMBER)
     if not found.is_file():
         raise ConfigurationError(
-            f"The flights of the demo are in the PyPI package {DISTRIBUTION} 0.0.3, which is not installed here. Nothing "
-            "was started. Run: make setup"
+            f"The flights of the demo are in the PyPI package {DISTRIBUTION} 0.0.3, which is not installed here. "
+            "Nothing was started. Run: make setup"
         )
     return found
 

@@ -1,11 +1,12 @@
 """What the two topics of the demo carry, in the order in which it arrives.
 
-``aircraft``: key = tail number, value = the flight, timestamp = its departure (the scheduled one when it was cancelled).
-It arrives carrier by carrier, as airlines report, within a carrier by time: an aircraft that changed its carrier has
-offsets that are not in the order of its flights. A flight without tail number is a record without key.
+``aircraft``: every flight, cancelled ones too. Key = tail number, value = the flight, timestamp = its departure (the
+scheduled one when it was cancelled). It arrives carrier by carrier, as airlines report, within a carrier by time: an
+aircraft that flew for two carriers can have offsets that are not in the order of its flights. A flight without tail
+number is a record without key.
 
-``departures``: key = one scheduled flight. First, a day before the scheduled departure, its schedule; then, when it left,
-its departure, or at the scheduled time, when it never did, a tombstone. It arrives by time.
+``departures``: key = one scheduled flight. First, a day before the scheduled departure, its schedule; then its
+departure when it left, or a tombstone at the scheduled time when it never did. It arrives by time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ QUARTER_ENDS_MS = tuple(parse_as_of(f"2013-{month:02d}-01T00:00:00Z") for month 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One record on its way in. ``file`` is the number of its file, from 0; ``key`` None: keyless; ``value`` None: a tombstone."""
+    """One record on its way in, in the file numbered ``file`` from 0. No key: keyless; no value: a tombstone."""
 
     file: int
     key: bytes | None
@@ -60,7 +61,7 @@ Arrivals = Callable[[Sequence[Flight]], Iterator[Arrival]]
 
 
 def aircraft_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
-    """The records of ``aircraft`` in the order of arrival. Their order does not depend on the order of ``flights``."""
+    """The records of ``aircraft`` in the order of arrival, which does not depend on the order of ``flights``."""
     file_of = {carrier: number for number, group in enumerate(CARRIER_GROUPS) for carrier in group}
     for flight in sorted(flights, key=lambda f: (f.carrier, f.moment_ms, f.number, f.origin)):
         key = None if flight.aircraft is None else flight.aircraft.encode()
@@ -68,7 +69,7 @@ def aircraft_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
 
 
 def departure_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
-    """The records of ``departures`` in the order of arrival. Their order does not depend on the order of ``flights``."""
+    """The records of ``departures`` in the order of arrival, which does not depend on the order of ``flights``."""
     named = sorted(flights, key=lambda f: f.name)
     # Two numbers per flight, schedule first; a stable sort keeps that order where times are equal.
     times = [time for f in named for time in (f.scheduled_ms - _DAY_MS, f.moment_ms)]

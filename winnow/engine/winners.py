@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from winnow.errors import NotBuiltError
+from winnow.files import duck
 from winnow.files.duck import file_list
 from winnow.files.fingerprint import WINNERS_HASH
 from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
@@ -43,7 +44,9 @@ def pick_winners(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, str
     """
     if strategy is not Strategy.OFFSET:
         raise NotBuiltError(f"compaction.strategy={strategy} is not built yet; nothing was compacted.")
-    scan = f"read_parquet({file_list(segment.path for segment in plan.segments)})"
+    files = file_list(segment.path for segment in plan.segments)
+    # Records below the log start cannot be read any more: they neither win nor count.
+    scan = f'(SELECT key, "offset" FROM read_parquet({files}) WHERE "offset" >= {plan.log_start_offset})'
     connection.execute(
         f"""
         CREATE TEMP TABLE winners AS
@@ -117,6 +120,6 @@ def _survivors_per_segment(connection: duckdb.DuckDBPyConnection, segments: Sequ
 
 
 def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
-    row = connection.execute(query).fetchone()
+    row = duck.one_row(connection, query)
     assert row is not None
     return tuple(row)

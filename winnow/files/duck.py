@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from winnow.files import storage
@@ -71,3 +71,9 @@ def file_list(uris: Iterable[str]) -> str:
 def _escape_glob(path: str) -> str:
     # read_parquet takes *, ? and [ as patterns; a bracket expression of one character stands for itself.
     return "".join(f"[{c}]" if c in "*?[" else c for c in path)
+
+
+def one_row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...] | None:
+    """The only or first row of ``query``. The result is read to its end: DuckDB refuses further work before that."""
+    rows = connection.execute(query).fetchall()
+    return tuple(rows[0]) if rows else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from winnow.errors import TopicBusyError
@@ -60,21 +60,41 @@ def acquire(ctx: Context, topic: str) -> Lease:
 def holding(ctx: Context, topic: str) -> Iterator[Lease]:
     """Hold the lease of ``topic`` and renew it in the background until the block ends."""
     lease = acquire(ctx, topic)
+    try:
+        with renewing(ctx, [lease]):
+            yield lease
+    finally:
+        ctx.store.release_lease(lease)
+
+
+@contextmanager
+def renewing(ctx: Context, leases: Sequence[Lease]) -> Iterator[None]:
+    """Renew ``leases`` in the background until the block ends. Whoever took them gives them back."""
     stop = threading.Event()
 
     def renew() -> None:
-        current = lease
-        while not stop.wait(ctx.settings.lease_ms / 3000):
-            try:
-                current = ctx.store.renew_lease(current, ctx.now_ms(), ctx.settings.lease_ms)
-            except Exception:  # a lost lease costs work, never data: the commit loop decides
-                return
+        current = list(leases)
+        while current and not stop.wait(ctx.settings.lease_ms / 3000):
+            current = [renewed for lease in current if (renewed := _renewed(ctx, lease)) is not None]
 
-    thread = threading.Thread(target=renew, daemon=True, name=f"lease-{topic}")
+    thread = threading.Thread(target=renew, daemon=True, name="leases")
     thread.start()
     try:
-        yield lease
+        yield
     finally:
         stop.set()
         thread.join()
+
+
+def _renewed(ctx: Context, lease: Lease) -> Lease | None:
+    try:
+        return ctx.store.renew_lease(lease, ctx.now_ms(), ctx.settings.lease_ms)
+    except Exception:  # a lost lease costs work, never data: the commit loop decides
+        return None
+
+
+def release(ctx: Context, topic: str) -> None:
+    """Give ``topic`` back if this holder has it; an earlier process of the same holder may have taken it."""
+    lease = ctx.store.lease(topic)
+    if lease is not None and lease.holder == ctx.holder:
         ctx.store.release_lease(lease)

@@ -57,12 +57,13 @@ def check_overlap(
 
 
 def _below(spool: Spool, partition: int, log_end_offset: int, taken: Sequence[int]) -> tuple[int, int] | None:
-    row = spool.connection.execute(
+    row = duck.one_row(
+        spool.connection,
         f"""
         SELECT min("offset"), max("offset") FROM spool
         WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {_in(taken)}
-        """
-    ).fetchone()
+        """,
+    )
     return None if row is None or row[0] is None else (row[0], row[1])
 
 
@@ -97,9 +98,9 @@ def _create_compared(
 
 
 def _refuse_different(spool: Spool, connection: duckdb.DuckDBPyConnection, partition: int) -> None:
-    row = connection.execute(
-        'SELECT file, row, "offset" FROM compared WHERE present AND NOT equal ORDER BY "sequence" LIMIT 1'
-    ).fetchone()
+    row = duck.one_row(
+        connection, 'SELECT file, row, "offset" FROM compared WHERE present AND NOT equal ORDER BY "sequence" LIMIT 1'
+    )
     if row is not None:
         raise BadInputError(
             f"{spool.files[row[0]].path}, row {row[1]} (partition {partition}, offset {row[2]}): topic {spool.topic} "
@@ -112,10 +113,11 @@ def _refuse_absent(
 ) -> None:
     state = head.state.partitions[partition]
     first_dirty = eligibility.first_dirty_offset(state)
-    row = connection.execute(
+    row = duck.one_row(
+        connection,
         f'SELECT file, row, "offset" FROM compared WHERE NOT present AND "offset" >= {first_dirty} '
-        'ORDER BY "sequence" LIMIT 1'
-    ).fetchone()
+        'ORDER BY "sequence" LIMIT 1',
+    )
     if row is not None:
         raise BadInputError(_hole(spool, row, partition, state))
     if trust_compacted:
@@ -126,10 +128,11 @@ def _refuse_absent(
     seen = digests_seen(head.state, partition)
     for (number,) in sorted(files):
         if spool.files[number].slices.get(partition) not in seen:
-            row = connection.execute(
+            row = duck.one_row(
+                connection,
                 f'SELECT file, row, "offset" FROM compared WHERE NOT present AND file = {number} '
-                'ORDER BY "sequence" LIMIT 1'
-            ).fetchone()
+                'ORDER BY "sequence" LIMIT 1',
+            )
             assert row is not None
             raise BadInputError(
                 f"{_hole(spool, row, partition, state)} If these records were compacted away in the source, say "

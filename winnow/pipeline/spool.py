@@ -147,19 +147,18 @@ class Spool:
     def first_keyless(self, taken: Sequence[int]) -> tuple[SpooledFile, int, int | None, int | None, int] | None:
         """File, row, partition and offset of the first keyless record, and how many there are; None when none."""
         keyless = f"key IS NULL AND file IN {_tuple(taken)}"
-        count = self.connection.execute(f"SELECT count(*) FROM spool WHERE {keyless}").fetchone()
+        count = duck.one_row(self.connection, f"SELECT count(*) FROM spool WHERE {keyless}")
         if count is None or count[0] == 0:
             return None
-        row = self.connection.execute(
-            f'SELECT file, row, partition, "offset" FROM spool WHERE {keyless} ORDER BY "sequence" LIMIT 1'
-        ).fetchone()
+        row = duck.one_row(
+            self.connection,
+            f'SELECT file, row, partition, "offset" FROM spool WHERE {keyless} ORDER BY "sequence" LIMIT 1',
+        )
         assert row is not None
         return self.files[row[0]], int(row[1]), row[2], row[3], int(count[0])
 
     def _first(self, condition: str) -> tuple[int, int]:
-        row = self.connection.execute(
-            f"SELECT file, row FROM spool WHERE {condition} ORDER BY sequence LIMIT 1"
-        ).fetchone()
+        row = duck.one_row(self.connection, f"SELECT file, row FROM spool WHERE {condition} ORDER BY sequence LIMIT 1")
         assert row is not None
         return int(row[0]), int(row[1])
 
@@ -167,9 +166,10 @@ class Spool:
         """Rows that meet ``condition``, partition by partition, within each in the order they were read."""
         connection = self.connect()
         try:
-            partitions = connection.execute(
-                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {_tuple(taken)} AND ({condition})"
-            ).fetchone()
+            partitions = duck.one_row(
+                connection,
+                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {_tuple(taken)} AND ({condition})",
+            )
             order = "" if partitions and partitions[0] <= 1 else 'ORDER BY partition, "sequence"'
             if not order:
                 connection.execute("SET threads = 1")

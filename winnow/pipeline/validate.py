@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 from winnow.engine import staging
 from winnow.errors import CommitConflictError, ValidationBrokenError, ValidationFailedError, WinnowError
@@ -12,12 +10,13 @@ from winnow.log.topic_log import Change, Head
 from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
 from winnow.pipeline.context import Context
 from winnow.quality.content import judge_content
-from winnow.quality.facts import fact_row, recompute
+from winnow.quality.facts import fact_table
 from winnow.quality.judge import judge
 from winnow.report.alerts import Alert, raise_alert
 from winnow.store import RunState
 
 SHOWN = 3
+FACT_WORKERS = 2
 BACK_OFF_FIRST_MS = 15 * 60_000
 BACK_OFF_CAP_MS = 24 * 3_600_000
 
@@ -51,8 +50,15 @@ def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
 
 def _verdict(ctx: Context, plan: Plan, manifest: StagingManifest) -> Verdict:
     settings = ctx.settings
-    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="facts") as pool:
-        rows = list(pool.map(lambda staged: _facts(ctx, plan, manifest, staged.partition), manifest.partitions))
+    budget = ctx.budget
+    rows = fact_table(
+        plan,
+        manifest,
+        memory_limit_bytes=budget.memory_limit_bytes,
+        threads=budget.threads,
+        spill_folder=budget.spill_folder,
+        workers=FACT_WORKERS,
+    )
     verdict = judge(
         rows,
         plan_id=plan.plan_id,
@@ -72,21 +78,6 @@ def _verdict(ctx: Context, plan: Plan, manifest: StagingManifest) -> Verdict:
         broken=broken,
         failures=(*verdict.failures, *failures),
     )
-
-
-def _facts(ctx: Context, plan: Plan, manifest: StagingManifest, number: int) -> dict[str, Any]:
-    partition = next(p for p in plan.partitions if p.partition == number)
-    staged = next(p for p in manifest.partitions if p.partition == number)
-    budget = ctx.budget
-    independent = recompute(
-        plan,
-        partition,
-        staged,
-        memory_limit_bytes=budget.memory_limit_bytes,
-        threads=budget.threads,
-        spill_folder=budget.spill_folder,
-    )
-    return dict(fact_row(plan, partition, staged, independent))
 
 
 def describe(failures: tuple[Failure, ...], topic: str) -> str:

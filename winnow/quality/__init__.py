@@ -2,7 +2,7 @@
 
 Importing this package is cheap. Importing GX costs 3 to 8 s: :func:`warm_up` starts it while something else works.
 
-- :mod:`winnow.quality.facts`: the independent recomputation and the fact table.
+- :mod:`winnow.quality.facts`: the independent recomputation, and the fact table of both computations.
 - :mod:`winnow.quality.judge`: the structural suite over the fact table, as a verdict.
 - :mod:`winnow.quality.content`: a topic's own suite over the staged records.
 - :mod:`winnow.quality.suites`: suites as reviewed JSON.

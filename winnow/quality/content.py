@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import BadInputError, ValidationBrokenError
-from winnow.model import Failure, Plan, StagedPartition, StagingManifest
+from winnow.model import Failure, Plan, Severity, StagedPartition, StagingManifest
 from winnow.quality import reading
 from winnow.quality.runtime import GX_LOCK, ephemeral_context, raised, results_by_id
 from winnow.quality.suites import Suite, load_suite, require_row_wise, to_gx
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 CHUNK_ROWS = 250_000
 """Most records judged at once; fewer where records are large (:data:`winnow.quality.reading.BATCH_BYTES`)."""
+RAISED = ":raised"
+"""How the expectation of a failure ends when its check raised."""
 COLUMNS = (
     "partition",
     "offset",
@@ -71,18 +73,23 @@ def judge_content(
 ) -> list[Failure]:
     """Judge the new records of every staged partition: one failure for each expectation and partition that fails.
 
+    A check that raised instead of judging gives one failure alone, of no partition, whose expectation ends in
+    :data:`RAISED`: then nothing is known about the data.
+
     A new file that cannot be read is left to the structural suite, which fails on it. Records of segments kept by
     reference were judged when they were written, and are not read.
 
     Raises:
         ConfigurationError: the suite is unknown, not valid, or not row-wise.
-        ValidationBrokenError: a check raised instead of judging.
         ServiceError: the object store cannot be reached.
     """
     suite = load_content_suite(suite_name, extra_folder)
     with GX_LOCK:
-        chunk_judge = _ChunkJudge(suite, plan.topic)
-        return [f for staged in manifest.partitions for f in _judge_partition(chunk_judge, staged, chunk_rows)]
+        chunk_judge = _ChunkJudge(suite)
+        try:
+            return [f for staged in manifest.partitions for f in _judge_partition(chunk_judge, staged, chunk_rows)]
+        except _CheckRaisedError as raised_one:
+            return [raised_one.failure]
 
 
 def _judge_partition(chunk_judge: _ChunkJudge, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
@@ -112,12 +119,19 @@ def _new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.Record
                 LOG.warning("Content of %s was not judged to its end: %s", segment.path, problem)
 
 
+class _CheckRaisedError(ValidationBrokenError):
+    """Ends the judging of a topic; never leaves this module."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
 class _ChunkJudge:
     """The suite, bound to whatever frame comes next."""
 
-    def __init__(self, suite: Suite, topic: str) -> None:
+    def __init__(self, suite: Suite) -> None:
         self.suite = suite
-        self._topic = topic
         context = ephemeral_context()
         self._gx_suite = context.suites.add(to_gx(suite))
         asset = context.data_sources.add_pandas("staged").add_dataframe_asset("records")
@@ -132,10 +146,14 @@ class _ChunkJudge:
             result = found.get(expectation.id)
             kind = "no result" if result is None else raised(result.exception_info)
             if kind is not None:
-                raise ValidationBrokenError(
-                    f"The check {expectation.id} of suite {self.suite.name} raised instead of judging "
-                    f"{self._topic}-{partition} ({kind}). Nothing was published and no partition was marked. Mend the "
-                    "suite, then validate again."
+                raise _CheckRaisedError(
+                    Failure(
+                        None,
+                        expectation.id + RAISED,
+                        Severity.FAIL,
+                        f"A check of suite {self.suite.name} raised ({kind}) instead of judging partition {partition}: "
+                        "nothing is known about the data.",
+                    )
                 )
         return [name for name, result in found.items() if not result.success]
 

@@ -1,301 +1,137 @@
-"""The independent recomputation: what one staged topic partition is, found by other code than wrote it.
+"""The fact table: one row a topic partition, both computations side by side and columns that are zero when all is well.
 
-The rewrite reads with DuckDB and counts as it goes; here the new files are read back with Arrow, page checksums
-verified, beside the key and offset columns of segments kept by reference and of the inputs. DuckDB only groups and
-hashes. Memory is bounded: batches of a few MiB, one input segment's offsets, and tables that spill.
+Rows hold figures and fingerprints only, never a key, a value or a header.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-import pyarrow as pa
+from winnow.model import PartitionFacts, PartitionPlan, Plan, Reason, StagedPartition, StagingManifest
+from winnow.quality.recomputation import IndependentFacts, connected, recompute, recompute_on
 
-from winnow.errors import BadInputError, ValidationBrokenError
-from winnow.files import duck
-from winnow.files.fingerprint import CONTENT_FINGERPRINT, WINNERS_FINGERPRINT
-from winnow.model import OffsetRange, PartitionPlan, Plan, Segment, StagedPartition, Strategy
-from winnow.quality import reading
-from winnow.quality.census import EXACT, HASHED, KEY_AND_OFFSET, Census, KeyCensus
-from winnow.quality.membership import InputOffsets
-from winnow.quality.staged_files import Offsets, StagedFigures, offsets_of, read_staged
+__all__ = ["FactRow", "IndependentFacts", "fact_row", "fact_table", "recompute"]
 
-if TYPE_CHECKING:
-    import duckdb
+FactRow = dict[str, int | str]
+PER_MILLION = 1_000_000
+SHARE_FROM_RECORDS = 1_000
+"""Below this many records the share that compaction removed says nothing, and is given as 0."""
+
+BOTH = (
+    "records_in",
+    "records_kept",
+    "records_keyless",
+    "bytes_in",
+    "bytes_out",
+    "winners_fingerprint",
+    "content_fingerprint",
+)
+"""Figures of both computations: ``rewrite_<name>`` and ``recomputed_<name>``."""
+
+FOUND = (
+    "keyless_kept",
+    "duplicate_keys",
+    "stale_winners",
+    "offset_order_violations",
+    "offsets_not_in_input",
+    "touched_above_end",
+    "wrong_partition",
+    "unreadable_files",
+    "mismatched_files",
+    "unreadable_inputs",
+    "unplanned_inputs",
+)
+"""Columns taken from the recomputation as they are, zero in a sound result."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndependentFacts:
-    """What the recomputation found for one topic partition over [log start, next first dirty offset).
+def fact_row(plan: Plan, partition: PartitionPlan, staged: StagedPartition, independent: IndependentFacts) -> FactRow:
+    """One row of the fact table.
 
-    Fingerprints are as in :class:`winnow.model.PartitionFacts`. ``most_tombstones_expired`` is an upper bound: the
-    null values of planned segments that meet an expired range. All from ``keyless_kept`` on is zero in a sound result.
+    ``unaccounted_records``: records in that are neither kept (by recount) nor reported as superseded, expired or
+    keyless.
+    ``lost_keys``: keys without a survivor beyond those whose winner was an expired tombstone.
     """
-
-    records_in: int
-    records_kept: int
-    records_keyless: int
-    keys_in: int
-    keys_kept: int
-    bytes_in: int
-    bytes_out: int
-    winners_fingerprint: str
-    content_fingerprint: str
-    most_tombstones_expired: int
-    keyless_kept: int
-    duplicate_keys: int
-    stale_winners: int
-    offset_order_violations: int
-    offsets_not_in_input: int
-    touched_above_end: int
-    wrong_partition: int
-    unreadable_files: int
-    mismatched_files: int
-    unreadable_inputs: int
-    unplanned_inputs: int
+    rewrite = staged.facts
+    row: FactRow = {"partition": partition.partition}
+    for name in BOTH:
+        row[f"rewrite_{name}"] = getattr(rewrite, name)
+        row[f"recomputed_{name}"] = getattr(independent, name)
+    for name in FOUND:
+        row[name] = getattr(independent, name)
+    gone = rewrite.records_superseded + rewrite.tombstones_expired + rewrite.records_keyless
+    reported = (rewrite.records_kept, rewrite.records_superseded, rewrite.tombstones_expired, rewrite.records_keyless)
+    return row | {
+        "records_superseded": rewrite.records_superseded,
+        "tombstones_expired": rewrite.tombstones_expired,
+        "unaccounted_records": independent.records_in - independent.records_kept - gone,
+        "lost_keys": independent.keys_in - independent.keys_kept - rewrite.tombstones_expired,
+        "tombstones_expired_too_many": max(0, rewrite.tombstones_expired - independent.most_tombstones_expired),
+        "negative_counts": sum(1 for count in reported if count < 0),
+        "not_planned": int(all(planned.partition != partition.partition for planned in plan.partitions)),
+        "times_staged": 1,
+        "removed_per_million": _removed_per_million(independent),
+    }
 
 
-def recompute(
+def fact_table(
     plan: Plan,
-    partition: PartitionPlan,
-    staged: StagedPartition,
+    manifest: StagingManifest,
     *,
     memory_limit_bytes: int,
     threads: int,
     spill_folder: str,
-) -> IndependentFacts:
-    """Recompute the facts of one staged partition from the files. Reads only; running it again gives the same.
+    workers: int = 1,
+) -> list[FactRow]:
+    """The fact table of one attempt: a row for every partition that was planned or staged, in partition order.
 
-    A file that is missing, truncated or damaged is a fact, not an exception.
+    ``workers`` partitions are recomputed at a time, each within the memory limit and with ``threads`` threads.
 
     Raises:
         ServiceError: the object store cannot be reached.
-        ValidationBrokenError: the recomputation itself failed (out of memory and of spill space).
+        ValidationBrokenError: the recomputation itself failed.
     """
-    with connected(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder) as connection:
-        return recompute_on(connection, plan, partition, staged, threads=threads)
+    planned = {partition.partition: partition for partition in plan.partitions}
+    staged = {partition.partition: partition for partition in manifest.partitions}
+    times_staged = Counter(partition.partition for partition in manifest.partitions)
+    numbers = sorted(planned.keys() | staged.keys())
+
+    def some(share: Sequence[int]) -> list[tuple[int, FactRow]]:
+        rows = []
+        with connected(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder) as connection:
+            for number in share:
+                partition = planned.get(number, _nothing_planned(number))
+                result = staged.get(number, _nothing_staged(number))
+                independent = recompute_on(connection, plan, partition, result, threads=threads)
+                row = fact_row(plan, partition, result, independent) | {"times_staged": times_staged[number]}
+                rows.append((number, row))
+        return rows
+
+    shares = [share for worker in range(workers) if (share := numbers[worker::workers])]
+    with ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="facts") as pool:
+        found = dict(numbered for rows in pool.map(some, shares) for numbered in rows)
+    return [found[number] for number in numbers]
 
 
-@contextmanager
-def connected(*, memory_limit_bytes: int, threads: int, spill_folder: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB for one or more recomputations, one after another: connecting costs more than a small partition."""
-    connection = duck.connect(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder)
-    try:
-        yield connection
-    finally:
-        connection.close()
+def _removed_per_million(independent: IndependentFacts) -> int:
+    if independent.records_in < SHARE_FROM_RECORDS:
+        return 0
+    return (independent.records_in - independent.records_kept) * PER_MILLION // independent.records_in
 
 
-def recompute_on(
-    connection: duckdb.DuckDBPyConnection,
-    plan: Plan,
-    partition: PartitionPlan,
-    staged: StagedPartition,
-    *,
-    threads: int,
-) -> IndependentFacts:
-    """:func:`recompute` on a connection that is there already and is left as it was."""
-    import duckdb
-
-    try:
-        return _Recomputation(plan, partition, staged, connection, threads).facts()
-    except duckdb.Error as problem:
-        # DuckDB's text may quote data; its kind is enough to act on.
-        raise ValidationBrokenError(
-            f"The facts of {plan.topic}-{partition.partition} could not be recomputed ({type(problem).__name__}). "
-            "Nothing was published and no partition was marked. Check the memory limit and the space of the spill "
-            "folder, then validate again."
-        ) from problem
+def _nothing_planned(number: int) -> PartitionPlan:
+    return PartitionPlan(
+        partition=number,
+        reason=Reason.CLEAN,
+        log_start_offset=0,
+        first_dirty_offset=0,
+        next_first_dirty_offset=0,
+        log_end_offset=0,
+        segments=(),
+    )
 
 
-class _Recomputation:
-    """One run over one staged partition."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        partition: PartitionPlan,
-        staged: StagedPartition,
-        connection: duckdb.DuckDBPyConnection,
-        threads: int,
-    ) -> None:
-        self._plan = plan
-        self._partition = partition
-        self._staged = staged
-        self._connection = connection
-        self._threads = threads
-        self._inside = OffsetRange(partition.log_start_offset, partition.next_first_dirty_offset)
-        planned = {segment.path: segment for segment in partition.segments}
-        named = [path for rewrite in staged.rewrites for path in rewrite.inputs]
-        self._unplanned = len(named) - len(planned.keys() & set(named))
-        self._rewritten = [segment for segment in partition.segments if segment.path in set(named)]
-        self._kept = [segment for segment in partition.segments if segment.path not in set(named)]
-        self._groups = [
-            (tuple(planned[path] for path in rewrite.inputs if path in planned), rewrite.outputs)
-            for rewrite in staged.rewrites
-        ]
-        self._unreadable_inputs: set[str] = set()
-        self._winners = "0:0:0"
-        self._content = "0:0:0"
-        self._records_kept = 0
-        self._keyless_kept = 0
-        self._touched = 0
-        self._foreign = 0
-
-    def facts(self) -> IndependentFacts:
-        with KeyCensus(self._connection, self._inside, HASHED) as census:
-            figures = self._read_new_files(census)
-            spans = figures.spans + self._read_kept_segments(census)
-            keys = census.count(self._input_batches(self._rewritten, KEY_AND_OFFSET))
-        if not keys.is_clean(self._staged.facts.tombstones_expired):
-            keys = self._exact_census()
-        counts = [self._inside_counts(segment) for segment in self._partition.segments]
-        return IndependentFacts(
-            records_in=sum(records for records, _ in counts),
-            records_kept=self._records_kept,
-            records_keyless=sum(keyless for _, keyless in counts),
-            keys_in=keys.keys_in,
-            keys_kept=keys.keys_kept,
-            bytes_in=self._partition.size_bytes,
-            bytes_out=figures.bytes_read + sum(segment.size_bytes for segment in self._kept),
-            winners_fingerprint=self._winners,
-            content_fingerprint=self._content,
-            most_tombstones_expired=self._most_tombstones_expired(),
-            keyless_kept=self._keyless_kept,
-            duplicate_keys=keys.duplicate_keys,
-            stale_winners=keys.stale_winners if self._plan.strategy is Strategy.OFFSET else 0,
-            offset_order_violations=figures.order_violations + _overlaps(spans),
-            offsets_not_in_input=self._foreign,
-            touched_above_end=self._touched,
-            wrong_partition=figures.wrong_partition,
-            unreadable_files=figures.unreadable_files,
-            mismatched_files=figures.mismatched_files,
-            unreadable_inputs=len(self._unreadable_inputs),
-            unplanned_inputs=self._unplanned,
-        )
-
-    def _read_new_files(self, census: KeyCensus) -> StagedFigures:
-        total = StagedFigures()
-        for inputs, outputs in self._groups:
-            known = InputOffsets(inputs, threads=self._threads)
-            above: list[Offsets] = []
-
-            def each(
-                segment: Segment,
-                batch: pa.RecordBatch,
-                offsets: Offsets,
-                known: InputOffsets = known,
-                above: list[Offsets] = above,
-            ) -> None:
-                self._content = combine(self._content, self._fingerprint(batch, CONTENT_FINGERPRINT))
-                self._count_survivors(batch, offsets)
-                census.add_survivors(batch, by_reference=False)
-                self._foreign += known.foreign(offsets)
-                above.append(offsets[offsets >= self._inside.end])
-
-            total.add(read_staged(outputs, self._partition.partition, threads=self._threads, each=each))
-            self._unreadable_inputs |= known.unreadable
-            self._touched += self._touched_above(inputs, np.concatenate([np.empty(0, dtype=np.int64), *above]))
-        return total
-
-    def _read_kept_segments(self, census: KeyCensus) -> list[tuple[int, int]]:
-        for segment in self._kept:
-            records = 0
-            for batch in self._input_batches([segment], KEY_AND_OFFSET):
-                records += batch.num_rows
-                self._count_survivors(batch, offsets_of(batch))
-                census.add_survivors(batch, by_reference=True)
-            if records != segment.records:
-                self._unreadable_inputs.add(segment.path)
-        return [(segment.first_offset, segment.last_offset) for segment in self._kept]
-
-    def _exact_census(self) -> Census:
-        new_files = [segment for _, outputs in self._groups for segment in outputs]
-        with KeyCensus(self._connection, self._inside, EXACT) as census:
-            # What cannot be read is already counted.
-            for batch in _readable(new_files, KEY_AND_OFFSET, self._threads, set()):
-                census.add_survivors(batch, by_reference=False)
-            for batch in self._input_batches(self._kept, KEY_AND_OFFSET):
-                census.add_survivors(batch, by_reference=True)
-            return census.count(self._input_batches(self._rewritten, KEY_AND_OFFSET))
-
-    def _count_survivors(self, batch: pa.RecordBatch, offsets: Offsets) -> None:
-        mask = (offsets >= self._inside.start) & (offsets < self._inside.end)
-        inside = batch if mask.all() else batch.filter(pa.array(mask))
-        self._records_kept += inside.num_rows
-        self._keyless_kept += inside.column("key").null_count
-        self._winners = combine(self._winners, self._fingerprint(inside, WINNERS_FINGERPRINT))
-
-    def _fingerprint(self, batch: pa.RecordBatch, expression: str) -> str:
-        self._connection.register("records", batch)
-        try:
-            ((text,),) = self._connection.execute(f"SELECT {expression} FROM records").fetchall()
-        finally:
-            self._connection.unregister("records")
-        return str(text)
-
-    def _input_batches(self, segments: Iterable[Segment], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        return _readable(segments, columns, self._threads, self._unreadable_inputs)
-
-    def _inside_counts(self, segment: Segment) -> tuple[int, int]:
-        """Records, and records without key, of a planned segment in the compacted range.
-
-        The manifest's figures; counted only where the segment straddles an end of the range.
-        """
-        if segment.first_offset >= self._inside.end or segment.last_offset < self._inside.start:
-            return 0, 0
-        if segment.first_offset in self._inside and segment.last_offset in self._inside:
-            return segment.records, segment.keyless
-        records = keyless = 0
-        for batch in self._input_batches([segment], KEY_AND_OFFSET):
-            offsets = offsets_of(batch)
-            inside = batch.filter(pa.array((offsets >= self._inside.start) & (offsets < self._inside.end)))
-            records += inside.num_rows
-            keyless += inside.column("key").null_count
-        return records, keyless
-
-    def _touched_above(self, inputs: Iterable[Segment], written: Offsets) -> int:
-        """New records at or above the end, and records there that a rewrite took away."""
-        touched = len(written)
-        for segment in inputs:
-            if segment.last_offset >= self._inside.end:
-                for batch in self._input_batches([segment], ("offset",)):
-                    offsets = offsets_of(batch)
-                    touched += int((~np.isin(offsets[offsets >= self._inside.end], written)).sum())
-        return touched
-
-    def _most_tombstones_expired(self) -> int:
-        return sum(
-            segment.tombstones
-            for segment in self._partition.segments
-            if any(r.start <= segment.last_offset and segment.first_offset < r.end for r in self._partition.expired)
-        )
-
-
-def combine(one: str, other: str) -> str:
-    """The fingerprint of two disjoint sets of records, from those of each (:mod:`winnow.files.fingerprint`)."""
-    count, total, xor = (int(part) for part in one.split(":"))
-    more_count, more_total, more_xor = (int(part) for part in other.split(":"))
-    return f"{count + more_count}:{total + more_total}:{xor ^ more_xor}"
-
-
-def _readable(
-    segments: Iterable[Segment], columns: tuple[str, ...], threads: int, unreadable: set[str]
-) -> Iterator[pa.RecordBatch]:
-    for segment in segments:
-        try:
-            for batch in reading.batches(segment.path, columns, threads=threads):
-                offsets_of(batch)
-                yield batch
-        except BadInputError:
-            unreadable.add(segment.path)
-
-
-def _overlaps(spans: Iterable[tuple[int, int]]) -> int:
-    """How many files, in offset order, begin at or before the end of the one before them."""
-    return sum(1 for before, after in pairwise(sorted(spans)) if after[0] <= before[1])
+def _nothing_staged(number: int) -> StagedPartition:
+    nothing = PartitionFacts(0, 0, 0, 0, 0, 0, 0, "0:0:0", "0:0:0")
+    return StagedPartition(partition=number, facts=nothing, rewrites=())

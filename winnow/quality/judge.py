@@ -40,7 +40,7 @@ def judge(
     """Judge the fact table of one attempt. The same rows give the same verdict.
 
     Args:
-        rows: the fact table, one row a topic partition (:mod:`winnow.quality.fact_table`).
+        rows: the fact table, one row a topic partition (:mod:`winnow.quality.facts`).
         plan_id: the plan that was carried out.
         topic: its topic.
         attempt: which attempt at it.

@@ -1,11 +1,12 @@
 """What every source yields: batches of one schema, and the bounds that its fields keep.
 
-A batch holds at most :data:`MAX_BATCH_ROWS` records and about the bytes asked for, so memory stays bounded and the 32-bit
+A batch holds at most :data:`MAX_BATCH_ROWS` records and the bytes asked for, so memory stays bounded and the 32-bit
 offsets of plain binary columns cannot overflow. A record larger than that is a batch by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ TIMESTAMP_TYPES = (-1, 1)
 MAX_BATCH_ROWS = 1 << 16
 DEFAULT_BATCH_BYTES = 16 << 20
 MAX_BATCH_BYTES = 1 << 30
-"""Above this the 32-bit offsets of a binary column would come into reach."""
+"""Above this the 32-bit offsets of a binary column would come into reach. No broker takes a record near it."""
 ROW_BYTES = 48
 """Arrow's bytes for a record beside its key, value and headers: fixed columns, offsets, validity."""
 HEADER_BYTES = 10
@@ -61,9 +62,11 @@ def make_headers(counts: Integers, keys: Any, values: Any) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), flat, type=HEADERS, mask=mask)
 
 
-def make_batch(
-    *, rows: Any, partition: Any, offset: Any, timestamp: Any, kind: Any, key: Any, value: Any, headers: Any, partitions: int
-) -> pa.RecordBatch:
-    """A batch of :data:`ARRIVING` out of checked columns; records with a key that name no partition are given theirs."""
-    columns = [rows, assign_partitions(key, partition, partitions), offset, timestamp, kind, key, value, headers]
-    return pa.RecordBatch.from_arrays(columns, schema=ARRIVING)
+def make_batch(columns: Mapping[str, Any], partitions: int) -> pa.RecordBatch:
+    """A batch of :data:`ARRIVING` out of checked columns by name; a record that names no partition gets its key's.
+
+    ``partitions``: how many the topic has, at least 1.
+    """
+    partition = assign_partitions(columns["key"], columns["partition"], partitions)
+    complete = {**columns, "partition": partition}
+    return pa.RecordBatch.from_arrays([complete[name] for name in ARRIVING.names], schema=ARRIVING)

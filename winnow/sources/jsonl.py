@@ -50,12 +50,12 @@ class _Line(Struct, forbid_unknown_fields=True, gc=False):
 
     key: bytes | None
     value: bytes | None
-    partition: _PARTITION | None | UnsetType = UNSET
-    offset: _OFFSET | None | UnsetType = UNSET
-    timestamp: _TIMESTAMP | None | UnsetType = UNSET
-    kind: _TIMESTAMP_TYPE | None | UnsetType = msgspec.field(name="timestampType", default=UNSET)
-    headers: list[_Header] | None | UnsetType = UNSET
-    topic: str | None | UnsetType = UNSET
+    partition: _PARTITION | UnsetType | None = UNSET
+    offset: _OFFSET | UnsetType | None = UNSET
+    timestamp: _TIMESTAMP | UnsetType | None = UNSET
+    kind: _TIMESTAMP_TYPE | UnsetType | None = msgspec.field(name="timestampType", default=UNSET)
+    headers: list[_Header] | UnsetType | None = UNSET
+    topic: str | UnsetType | None = UNSET
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -92,17 +92,7 @@ class _Reader:
         columns = _Columns(records)
         if columns.names_a_partition_from(self._partitions) or _looks_wrong(group.lines, columns.quotes):
             self._refuse_first(group)
-        return make_batch(
-            rows=pa.array(rows, pa.int64()),
-            partition=columns.partition,
-            offset=columns.offset,
-            timestamp=columns.timestamp,
-            kind=columns.kind,
-            key=columns.key,
-            value=columns.value,
-            headers=columns.headers,
-            partitions=self._partitions,
-        )
+        return make_batch({"row": pa.array(rows, pa.int64()), **columns.by_name()}, self._partitions)
 
     def _one_by_one(self, group: Group) -> tuple[list[_Line], Integers]:
         """The way through a group with blank lines in it, or a line that is no record."""
@@ -150,6 +140,18 @@ class _Columns:
         self.headers = make_headers(counts, pa.array([header.key for header in headers], pa.string()), values)
         self.quotes = 2 * (self._names + strings + 4 * len(headers) - values.null_count)
 
+    def by_name(self) -> dict[str, Any]:
+        """The columns under their names in the arriving schema."""
+        return {
+            "partition": self.partition,
+            "offset": self.offset,
+            "timestamp": self.timestamp,
+            "timestampType": self.kind,
+            "key": self.key,
+            "value": self.value,
+            "headers": self.headers,
+        }
+
     def _given(self, values: list[Any]) -> list[Any]:
         """``values`` with None for what was left out; the others had their name written."""
         absent = values.count(UNSET)
@@ -169,9 +171,10 @@ def _looks_wrong(lines: list[bytes], quotes: int) -> bool:
         # What is escaped is no quotation mark of the form, but may be one of base64's characters (Gson writes \u003d).
         text = _ESCAPE.sub(lambda found: _ESCAPED.get(found.group().lower(), b""), text)
     data = np.frombuffer(text, np.uint8)
-    if int(np.count_nonzero(data == _QUOTE)) != quotes:
+    quoted = data == _QUOTE
+    if int(np.count_nonzero(quoted)) != quotes:
         return True
-    ends = np.flatnonzero((data[1:] == _QUOTE) & (data[:-1] == _PAD))
+    ends = np.flatnonzero(quoted[1:] & (data[:-1] == _PAD))
     before = data[ends - 1]
     last = np.where(before == _PAD, data[ends - 2], before)
     return bool((_LEFT_OVER[last] & np.where(before == _PAD, 0b1111, 0b11)).any())

@@ -89,7 +89,7 @@ def _is_integer(value: object, low: int, high: int) -> bool:
 
 def _numbers_problem(record: _Object, topic: str, partitions: int) -> Problem | None:
     ranges = {
-        "partition": (0, partitions - 1, f"topic {topic} has {partitions}, numbered from 0; leave it out to have it chosen"),
+        "partition": (0, partitions - 1, f"topic {topic} has {partitions}, numbered from 0; or leave it out"),
         "offset": (0, MAX_OFFSET, "write a whole number from 0 to 2^63 - 1, or leave it out"),
         "timestamp": (
             NO_TIMESTAMP_MS,
@@ -109,7 +109,7 @@ def _numbers_problem(record: _Object, topic: str, partitions: int) -> Problem | 
 
 
 def _kind(value: object) -> str:
-    kinds = {bool: "true or false", float: "a fraction", str: "a string", list: "a list"}
+    kinds = {bool: "true or false", float: "a number with a fraction or an exponent", str: "a string", list: "a list"}
     return kinds.get(type(value), "an object")
 
 

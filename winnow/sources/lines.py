@@ -14,6 +14,7 @@ from winnow.sources.arriving import MAX_BATCH_ROWS, ROW_BYTES
 from winnow.sources.refusals import opened, read_failed, refuse_file
 
 BLOCK_BYTES = 1 << 20
+LEAST_BLOCK_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 30
 """No broker takes a record near this; without an end a file without line breaks would be read into memory whole."""
 _CUT_OFF = "the gzip data is damaged or cut off"
@@ -37,7 +38,7 @@ def line_groups(path: str, batch_bytes: int) -> Iterator[Group]:
         ServiceError: its object store cannot be reached.
     """
     group = Group(1)
-    for block in _blocks(path, min(BLOCK_BYTES, batch_bytes)):
+    for block in _blocks(path, max(LEAST_BLOCK_BYTES, min(BLOCK_BYTES, batch_bytes))):
         ends = np.cumsum(np.fromiter(map(len, block), np.int64, len(block)) + ROW_BYTES)
         start, before = 0, 0
         while start < len(block):

@@ -26,7 +26,8 @@ BUSY_TIMEOUT_S: Final = 30
 """How long a SQLite transaction waits for another one."""
 CONNECT_TIMEOUT_S: Final = 10
 """How long PostgreSQL may take to accept a connection, unless the URL says otherwise."""
-_WRITES: Final = "winnow_writes"
+_BEGIN: Final = "winnow_begin"
+"""Execution option of a SQLite connection: how its transactions begin."""
 
 
 class Database:
@@ -36,7 +37,8 @@ class Database:
         self.url: Final = parse_address(url)
         self.is_sqlite: Final = self.url.get_backend_name() == "sqlite"
         self.engine: Final = _sqlite(self.url) if self.is_sqlite else _postgresql(self.url)
-        self._writer: Final = self.engine.execution_options(**{_WRITES: True})
+        # A transaction that reads first and writes later fails at once when another wrote in between.
+        self._writer: Final = self.engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
         # A reader's statements see one state: a checkpoint and its history belong together.
         self._reader: Final = (
             self.engine
@@ -63,6 +65,11 @@ class Database:
         """
         with self._told(), Session(self._writer) as session, session.begin():
             yield session
+
+    def use_write_ahead_log(self) -> None:
+        """Let readers and one writer of a SQLite file work side by side, from now on and for every process."""
+        with self._told(), self.engine.execution_options(**{_BEGIN: ""}).connect() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
 
     def close(self) -> None:
         """Close idle connections."""
@@ -105,9 +112,8 @@ def _sqlite(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later fails at once when another wrote in between.
-        writes = connection.get_execution_options().get(_WRITES)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if how := connection.get_execution_options().get(_BEGIN, "BEGIN"):
+            connection.exec_driver_sql(how)
 
     return engine
 

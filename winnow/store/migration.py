@@ -36,7 +36,7 @@ def migrate(database: Database) -> None:
     """
     with _alone(database):
         if database.is_sqlite:
-            _use_write_ahead_log(database)
+            database.use_write_ahead_log()
         with database.reading() as session:
             revision = _revision(session.connection())
         if revision == HEAD_REVISION:
@@ -79,7 +79,8 @@ def _upgrade(database: Database, connection: Connection) -> None:
 def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    return connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608
+    revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    return None if revision is None else str(revision)
 
 
 @contextmanager
@@ -100,8 +101,3 @@ def _alone(database: Database) -> Iterator[None]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file lets go
         yield
-
-
-def _use_write_ahead_log(database: Database) -> None:
-    with database.outside_transaction() as connection:
-        connection.exec_driver_sql("PRAGMA journal_mode = WAL")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlalchemy import BigInteger, Double, ForeignKeyConstraint, Index, Integer, MetaData, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -19,7 +19,7 @@ class Base(DeclarativeBase):
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         }
     )
-    type_annotation_map: ClassVar[dict[type, type[TypeEngine[object]]]] = {
+    type_annotation_map: ClassVar[dict[type, type[TypeEngine[Any]]]] = {
         int: BigInteger,
         str: Text,
         float: Double,

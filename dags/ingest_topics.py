@@ -1,0 +1,75 @@
+"""The DAG ``ingest_topics``: files into topics, when somebody asks for it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param, get_current_context, task
+
+from winnow.clock import wall_clock_ms
+from winnow_airflow import steps
+from winnow_airflow.as_of import as_of_of
+from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.references import IngestRow, ingest_rows
+
+DOC = """
+### Appends files to topics
+
+JSON lines (`.jsonl`, `.jsonl.gz`) or Parquet with the columns of Spark's Kafka source. Each entry is one commit: all
+its files land, or none. The same offsets never land twice, so running it again changes nothing. Bad input is refused
+with the partition and offset that is wrong, and is not tried again.
+
+| Param | meaning |
+| --- | --- |
+| `topic`, `paths` | one existing topic, and its files or folders in the order of their offsets |
+| `files` | several of them: `[{"topic": "orders", "paths": ["/archive/orders"]}]` |
+| `as_of` | the instant of the append, for records without a timestamp; empty: when the run was due |
+| `simulate` | allow an `as_of` that lies more than a minute ahead of the present |
+"""
+
+
+@task
+def list_files() -> list[IngestRow]:
+    """What to append to which topic, one entry per topic and commit."""
+    return ingest_rows(get_current_context()["params"])
+
+
+@task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12))
+def ingest(entry: IngestRow) -> str:
+    """Appends the files of one entry in one commit and says how many records landed."""
+    context: Any = get_current_context()
+    context["label"] = entry["topic"]
+    as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
+    with steps.pipeline(context) as ctx:
+        return steps.ingest(ctx, entry, as_of_ms=as_of_ms)
+
+
+with DAG(
+    dag_id="ingest_topics",
+    schedule=None,
+    start_date=START,
+    catchup=False,
+    max_active_runs=4,
+    default_args=DEFAULT_ARGS,
+    tags=TAGS,
+    doc_md=DOC,
+    params={
+        "topic": Param(None, type=["null", "string"], description="An existing topic."),
+        "paths": Param([], type="array", items={"type": "string"}, description="Its files, in order of offsets."),
+        "files": Param(
+            [],
+            type="array",
+            items={
+                "type": "object",
+                "properties": {"topic": {"type": "string"}, "paths": {"type": "array", "items": {"type": "string"}}},
+                "required": ["topic", "paths"],
+                "additionalProperties": False,
+            },
+            description="Several topics with their files.",
+        ),
+        "as_of": Param(None, type=["null", "string"], description="ISO 8601 with offset, or ms since the epoch."),
+        "simulate": Param(False, type="boolean", description="Allow an as-of that lies in the future."),
+    },
+) as ingest_topics:
+    ingest.expand(entry=list_files())

@@ -1,0 +1,56 @@
+"""The DAG ``sweep_topics``: once a day, the physical removal of what no reader can reach any more."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
+
+from winnow_airflow import steps
+from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.references import label_of, shares
+
+DOC = """
+### Removes the files that compaction left behind
+
+A compacted topic reads its new files from the moment of the commit. The old ones stay for a grace (the topic's
+`winnow.retired.grace.ms`, one day by default), so that whoever was reading them can finish. This DAG removes them once
+the grace has passed, and what attempts that were never published have left. It never touches what is still referenced,
+nor a run whose outcome is not known. Running it again removes nothing more.
+
+| Param | meaning |
+| --- | --- |
+| `topics` | names of topics; empty: all |
+"""
+
+
+@task
+def list_topics() -> list[list[str]]:
+    """The topics of this run, in as many shares as there will be sweeps."""
+    context = get_current_context()
+    with steps.pipeline(context) as ctx:
+        return shares(steps.choose(ctx, context["params"]["topics"]))
+
+
+@task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=4))
+def sweep(topics: list[str]) -> list[str]:
+    """Removes what is due and says how much still waits. A topic that is being compacted is tried again later."""
+    context: Any = get_current_context()
+    context["label"] = label_of(topics)
+    with steps.pipeline(context) as ctx:
+        return steps.sweep(ctx, topics)
+
+
+with DAG(
+    dag_id="sweep_topics",
+    schedule=CronTriggerTimetable("37 3 * * *", timezone="UTC"),
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    default_args=DEFAULT_ARGS,
+    tags=TAGS,
+    doc_md=DOC,
+    params={"topics": Param([], type="array", items={"type": "string"}, description="Names of topics; empty: all.")},
+) as sweep_topics:
+    sweep.expand(topics=list_topics())

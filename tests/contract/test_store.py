@@ -1,0 +1,857 @@
+"""What every metadata store keeps to, on SQLite and on PostgreSQL alike."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, event, inspect, text
+
+from tests.contract import store_fixtures
+from tests.contract.store_fixtures import (
+    BIG,
+    NOW_MS,
+    assessment,
+    cleaned_state,
+    marked_state,
+    open_run,
+    receipt,
+    retired_file,
+    verdict,
+)
+from winnow.errors import (
+    CommitUnknownError,
+    ConfigurationError,
+    FormatVersionError,
+    PlanVoidError,
+    RunAgainError,
+    ServiceError,
+    TopicBusyError,
+    WinnowError,
+)
+from winnow.model import Append, Cleaning, PartitionState, Reason, TopicPartition
+from winnow.store import CheckpointRow, RetiredTotals, RunState, Store
+from winnow.store.migration import MIGRATIONS, alembic_config
+from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
+from winnow.store.runs import TRANSITIONS
+from winnow.store.tables import Base
+
+# Fixtures are found by the names they have here.
+postgresql_server = store_fixtures.postgresql_server
+new_store_url = store_fixtures.new_store_url
+store_url = store_fixtures.store_url
+store = store_fixtures.store
+
+TTL_MS = 60_000
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """Collects what is sent to any database meanwhile."""
+    sent: list[str] = []
+
+    def collect(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        sent.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", collect)
+    try:
+        yield sent
+    finally:
+        event.remove(Engine, "before_cursor_execute", collect)
+
+
+@contextmanager
+def engine_for(url: str) -> Iterator[Engine]:
+    engine = create_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def in_processes(source: str, arguments: Sequence[str], *, processes: int) -> list[str]:
+    """Run ``source`` in several processes that begin together; what each printed."""
+    ready = "import sys\nfrom winnow.store import Store\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", ready + source, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(processes)
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [process.communicate(timeout=120)[0] for process in started]
+
+
+def in_threads(calls: Sequence[Callable[[], object]]) -> list[object]:
+    """Make ``calls`` at once; what each returned or raised."""
+    barrier = Barrier(len(calls))
+
+    def one(call: Callable[[], object]) -> object:
+        barrier.wait()
+        try:
+            return call()
+        except WinnowError as problem:
+            return problem
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(one, calls))
+
+
+# ---------------------------------------------------------------------------------------------- schema and opening
+
+
+def test_an_empty_database_is_migrated_to_the_newest_revision(store_url: str) -> None:
+    """Opening creates the tables and writes down the revision in Winnow's own version table."""
+    Store.open(store_url).close()
+    with engine_for(store_url) as engine, engine.connect() as connection:
+        assert connection.scalars(text(f"SELECT version_num FROM {VERSION_TABLE}")).all() == [HEAD_REVISION]
+        assert set(inspect(connection).get_table_names()) == {*Base.metadata.tables, VERSION_TABLE}
+
+
+def test_the_known_newest_revision_is_the_head_of_the_scripts() -> None:
+    """The constant that spares importing Alembic names the head of the packaged scripts."""
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD_REVISION]
+
+
+def test_the_migrated_schema_equals_the_models(store_url: str) -> None:
+    """Alembic finds nothing to add, remove or change, types included."""
+    Store.open(store_url).close()
+    with engine_for(store_url) as engine, engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection,
+            opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE},
+        )
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_a_downgrade_leaves_no_table_and_the_next_opening_makes_them_again(store_url: str) -> None:
+    """The migration can be undone to an empty database, and done again."""
+    Store.open(store_url).close()
+    with engine_for(store_url) as engine:
+        with engine.begin() as connection:
+            command.downgrade(alembic_config(connection), "base")
+        assert inspect(engine).get_table_names() == [VERSION_TABLE]
+    with Store.open(store_url) as store:
+        assert store.remember_alert("key", NOW_MS)
+
+
+def test_a_shared_database_keeps_the_tables_of_others(store_url: str) -> None:
+    """Another program's Alembic version table is neither read nor changed."""
+    Store.open(store_url).close()
+    with engine_for(store_url) as engine:
+        with engine.begin() as connection:
+            command.downgrade(alembic_config(connection), "base")
+            connection.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
+            connection.execute(text("INSERT INTO alembic_version VALUES ('theirs')"))
+        Store.open(store_url).close()
+        with engine.connect() as connection:
+            assert connection.scalars(text("SELECT version_num FROM alembic_version")).all() == ["theirs"]
+
+
+def test_a_database_of_a_newer_winnow_is_refused(store_url: str) -> None:
+    """A revision that this version does not know stops it before it changes anything."""
+    Store.open(store_url).close()
+    with engine_for(store_url) as engine, engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    with pytest.raises(FormatVersionError, match="newer Winnow"):
+        Store.open(store_url)
+
+
+def test_an_open_database_is_opened_again_without_alembic(store_url: str) -> None:
+    """A database of the newest revision is used as it is."""
+    Store.open(store_url).close()
+    with statements() as sent:
+        Store.open(store_url).close()
+    assert not [statement for statement in sent if "CREATE" in statement]
+
+
+def test_processes_that_open_an_empty_database_at_once_all_succeed(store_url: str) -> None:
+    """Four processes race for the migration; each ends up with a store that works."""
+    source = "with Store.open(sys.argv[1]) as store: print(store.remember_alert('key', 1))"
+    answers = in_processes(source, [store_url], processes=4)
+    assert sorted(answers) == ["False\n", "False\n", "False\n", "True\n"]
+
+
+def test_threads_that_open_an_empty_database_at_once_all_succeed(store_url: str) -> None:
+    """Four threads race for the migration inside one process."""
+
+    def opened() -> object:
+        with Store.open(store_url) as store:
+            return store.remember_alert("key", NOW_MS)
+
+    answers = in_threads([opened] * 4)
+    assert answers.count(True) == 1
+    assert answers.count(False) == 3
+
+
+def test_a_store_carried_into_a_forked_process_works_in_both(store_url: str) -> None:
+    """Parent and child never talk over one connection."""
+    source = """
+import os
+with Store.open(sys.argv[1]) as store:
+    store.remember_alert("before", 1)
+    child = os.fork()
+    if not child:
+        os._exit(0 if not store.remember_alert("before", 2) and store.remember_alert("child", 2) else 1)
+    status = os.waitpid(child, 0)[1]
+    print(status, store.remember_alert("child", 3), store.remember_alert("parent", 3))
+"""
+    assert in_processes(source, [store_url], processes=1) == ["0 False True\n"]
+
+
+def test_sqlite_has_a_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
+    """The folder is made; the log mode is the file's; a mark without its checkpoint is refused."""
+    url = f"sqlite:///{tmp_path}/not/yet/store.db"
+    with Store.open(url) as store:
+        with store._database.reading() as session:
+            assert session.scalar(text("PRAGMA journal_mode")) == "wal"
+            assert session.scalar(text("PRAGMA busy_timeout")) == 30_000
+        with pytest.raises(WinnowError, match="FOREIGN KEY"), store._database.writing() as session:
+            session.execute(text("INSERT INTO winnow_paused VALUES ('orders', 0, 1)"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://winnow:s3cr%40et@127.0.0.1:1/winnow",
+        "postgresql+psycopg://winnow@127.0.0.1:1/winnow?password=s3cr%40et",
+    ],
+)
+def test_an_unreachable_server_is_a_service_error_without_the_password(url: str) -> None:
+    """Neither the message nor the traceback shows the password."""
+    with pytest.raises(ServiceError, match=r"127\.0\.0\.1.*Wait for the database") as caught:
+        Store.open(url)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "s3cr" not in told
+
+
+def write_while_the_server_cuts_connections(store: Store, store_url: str) -> None:
+    """A write transaction whose connection is ended from another one (PostgreSQL)."""
+    others = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+    )
+    with engine_for(store_url) as engine, store._database.writing() as session:
+        session.execute(text("SELECT 1"))
+        with engine.connect() as connection:
+            connection.execute(text(others))
+        session.execute(text("SELECT 1"))
+
+
+def test_a_server_that_goes_away_is_a_service_error_and_a_later_call_connects_again(
+    store: Store, store_url: str
+) -> None:
+    """Connections that were cut are replaced without reopening the store."""
+    if store_url.startswith("sqlite"):
+        path = Path(store_url.removeprefix("sqlite:///"))
+        path.rename(path.with_suffix(".away"))
+        path.mkdir()
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            store.runs()
+        path.rmdir()
+        path.with_suffix(".away").rename(path)
+    else:
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            write_while_the_server_cuts_connections(store, store_url)
+    assert store.runs() == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_service_error(tmp_path: Path) -> None:
+    """A file where the folder should be."""
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(ServiceError, match="cannot be opened"):
+        Store.open(f"sqlite:///{tmp_path}/taken/store.db")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3cret",
+        "postgres://winnow:s3cret@host/winnow",
+        "postgresql+psycopg2://winnow:s3cret@host/winnow",
+        "postgresql+psycopg://winnow:p@s3cret@host/winnow",
+        "postgresql+psycopg://winnow:p@x:s3cret@host/winnow",
+        "postgresql+psycopg://winnow:p@x/s3cret@host/winnow",
+        "mysql://winnow:s3cret@host/winnow",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///file:s3cret?mode=memory&uri=true",
+    ],
+)
+def test_a_url_that_is_not_served_is_a_configuration_error_that_does_not_repeat_it(url: str) -> None:
+    """The message says what to write instead; no part of a password is in it."""
+    with pytest.raises(ConfigurationError, match=r"postgresql\+psycopg://") as caught:
+        Store.open(url)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_refused_statement_is_told_without_its_values(store: Store) -> None:
+    """A constraint that does not hold is no service problem, and parameters stay out of the message."""
+    with pytest.raises(WinnowError, match="refused a statement") as caught, store._database.writing() as session:
+        session.execute(text("INSERT INTO winnow_alert VALUES (:key, NULL)"), {"key": "a secret value"})
+    assert not isinstance(caught.value, ServiceError)
+    assert "a secret value" not in "".join(traceback.format_exception(caught.value))
+
+
+# ----------------------------------------------------------------------------------------------------------- leases
+
+
+def test_a_free_topic_is_leased_until_its_expiry(store: Store) -> None:
+    """The first lease has a token and ends at now plus time to live."""
+    lease = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
+    assert (lease.topic, lease.holder, lease.expires_ms) == ("orders", "a", NOW_MS + TTL_MS)
+    assert store.lease("orders") == lease
+    assert store.lease("payments") is None
+
+
+def test_a_held_topic_is_refused_with_holder_and_expiry(store: Store) -> None:
+    """The message names who holds the topic and until when; the lease stays."""
+    lease = store.acquire_lease("orders", "host-a:17", NOW_MS, TTL_MS)
+    with pytest.raises(TopicBusyError, match=r"orders is held by host-a:17 until 2023-11-14T22:14:20\.000Z"):
+        store.acquire_lease("orders", "b", NOW_MS + TTL_MS - 1, TTL_MS)
+    assert store.lease("orders") == lease
+
+
+def test_an_expired_lease_is_taken_over_with_a_higher_token(store: Store) -> None:
+    """At its expiry a lease is free for others, and the holder before is fenced off."""
+    old = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
+    new = store.acquire_lease("orders", "b", NOW_MS + TTL_MS, TTL_MS)
+    assert new.token > old.token
+    with pytest.raises(TopicBusyError, match="held by b"):
+        store.renew_lease(old, NOW_MS + TTL_MS, TTL_MS)
+    assert not store.release_lease(old)
+    assert store.lease("orders") == new
+
+
+def test_the_same_holder_acquires_again_with_a_higher_token(store: Store) -> None:
+    """A holder that lost track of its lease gets a new one; the old one no longer counts."""
+    first = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
+    second = store.acquire_lease("orders", "a", NOW_MS + 1, TTL_MS)
+    assert second.token > first.token
+    assert not store.release_lease(first)
+    assert store.lease("orders") == second
+
+
+def test_a_renewed_lease_keeps_its_token(store: Store) -> None:
+    """Renewal moves the expiry, and the lease as it was acquired still releases it."""
+    lease = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
+    renewed = store.renew_lease(lease, NOW_MS + 1000, TTL_MS)
+    assert renewed == replace(lease, expires_ms=NOW_MS + 1000 + TTL_MS) == store.lease("orders")
+    assert store.release_lease(lease)
+    assert store.lease("orders") is None
+
+
+def test_an_expired_lease_that_nobody_took_is_renewed(store: Store) -> None:
+    """A holder that was late loses nothing as long as nobody came between."""
+    lease = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
+    assert store.renew_lease(lease, NOW_MS + 5 * TTL_MS, TTL_MS).token == lease.token
+
+
+def test_a_released_lease_is_free_and_tokens_go_on_rising(store: Store) -> None:
+    """Release and a forgotten topic keep the counter, so an old token is never given out again."""
+    first = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
+    assert store.release_lease(first)
+    assert not store.release_lease(first)
+    with pytest.raises(TopicBusyError, match="given back"):
+        store.renew_lease(first, NOW_MS, TTL_MS)
+    second = store.acquire_lease("orders", "b", NOW_MS, TTL_MS)
+    store.release_lease(second)
+    store.forget_topic("orders")
+    assert first.token < second.token < store.acquire_lease("orders", "c", NOW_MS, TTL_MS).token
+
+
+@pytest.mark.parametrize("expired", [False, True], ids=["free", "expired"])
+def test_of_threads_that_acquire_at_once_exactly_one_wins(store: Store, expired: bool) -> None:
+    """Eight holders race, for a topic nobody had and for one whose lease has expired."""
+    if expired:
+        store.acquire_lease("orders", "late", NOW_MS - TTL_MS, TTL_MS)
+
+    def acquire(holder: str) -> Callable[[], object]:
+        return lambda: store.acquire_lease("orders", holder, NOW_MS, TTL_MS)
+
+    answers = in_threads([acquire(f"holder-{number}") for number in range(8)])
+    losers = [answer for answer in answers if isinstance(answer, TopicBusyError)]
+    winners = [answer for answer in answers if not isinstance(answer, WinnowError)]
+    assert (len(winners), len(losers)) == (1, 7)
+    assert store.lease("orders") == winners[0]
+
+
+# ------------------------------------------------------------------------------------------------------ assessments
+
+
+def test_assessments_come_back_as_they_were_recorded(store: Store) -> None:
+    """Every field survives, 64-bit figures and missing deadlines included, in the order of topic and partition."""
+    found = [assessment("payments", 0), assessment("orders", 1), assessment("orders", 0)]
+    store.record_assessments(NOW_MS, NOW_MS, found)
+    assert store.latest_assessments() == [found[2], found[1], found[0]]
+    assert store.latest_assessments(["payments"]) == [found[0]]
+    assert store.latest_assessments(["nothing"]) == []
+
+
+def test_the_same_as_of_again_replaces_its_assessment(store: Store) -> None:
+    """Repeating a run changes no number of rows."""
+    store.record_assessments(NOW_MS, NOW_MS, [assessment()])
+    store.record_assessments(NOW_MS, NOW_MS + 1, [assessment(reason=Reason.CLEAN)])
+    assert store.latest_assessments() == [assessment(reason=Reason.CLEAN)]
+    with store._database.reading() as session:
+        assert session.scalar(text("SELECT count(*) FROM winnow_assessment")) == 1
+
+
+def test_the_latest_assessment_is_the_one_recorded_last(store: Store) -> None:
+    """Neither a simulated future nor a record that arrives late hides what was looked at last."""
+    store.record_assessments(NOW_MS + BIG // 2, NOW_MS, [assessment(reason=Reason.CLEAN)])
+    store.record_assessments(NOW_MS, NOW_MS + 2, [assessment()])
+    store.record_assessments(NOW_MS - 5, NOW_MS + 1, [assessment(reason=Reason.EMPTY)])
+    assert store.latest_assessments() == [assessment()]
+
+
+def test_ten_thousand_assessments_are_few_statements(store: Store) -> None:
+    """Rows are folded into statements with many values each."""
+    many = [assessment("orders", partition) for partition in range(10_000)]
+    with statements() as sent:
+        store.record_assessments(NOW_MS, NOW_MS, many)
+    assert len(sent) < 40
+    assert store.latest_assessments() == many
+
+
+# ------------------------------------------------------------------------------------------------------------- runs
+
+
+def test_a_run_is_opened_as_planned(store: Store) -> None:
+    """Its row exists with attempt, as-of and plan before anything starts."""
+    run = open_run(store)
+    assert (run.status, run.attempt, run.as_of_ms, run.plan_uri) == (
+        RunState.PLANNED,
+        "a-1",
+        NOW_MS - 1,
+        "/staging/plan-1.json",
+    )
+    assert (run.opened_at_ms, run.updated_at_ms, run.message, run.snapshot_id) == (NOW_MS, NOW_MS, "", None)
+    assert store.run("plan-1") == run
+    assert store.run("plan-2") is None
+
+
+def test_a_run_opened_again_takes_the_new_attempt(store: Store) -> None:
+    """A plan that was closed begins again as planned; the first opening stays known."""
+    open_run(store)
+    store.set_run_state("plan-1", RunState.INVALID, NOW_MS + 1, message="bad")
+    again = open_run(store, attempt="a-2", now_ms=NOW_MS + 2)
+    assert (again.status, again.attempt, again.message) == (RunState.PLANNED, "a-2", "")
+    assert (again.opened_at_ms, again.updated_at_ms) == (NOW_MS, NOW_MS + 2)
+
+
+def test_a_published_run_opened_again_is_returned_untouched(store: Store) -> None:
+    """The receipt's run keeps attempt, snapshot and times."""
+    open_run(store)
+    published = store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 1, message="done", snapshot_id=BIG)
+    assert open_run(store, attempt="a-2", now_ms=NOW_MS + 2) == published
+    assert published.snapshot_id == BIG
+
+
+@pytest.mark.parametrize("state", [RunState.PUBLISHING, RunState.UNKNOWN])
+def test_a_run_that_may_have_committed_is_not_opened_again(store: Store, state: RunState) -> None:
+    """It must be settled first; what is known of it stays."""
+    open_run(store)
+    store.set_run_state("plan-1", RunState.VALIDATED, NOW_MS)
+    before = store.set_run_state("plan-1", state, NOW_MS + 1)
+    with pytest.raises(CommitUnknownError, match="Settle"):
+        open_run(store, attempt="a-2", now_ms=NOW_MS + 2)
+    assert store.run("plan-1") == before
+
+
+def test_a_run_goes_its_way_step_by_step(store: Store) -> None:
+    """Message, attempt and snapshot are written with the state; what is not given stays."""
+    open_run(store, attempt="")
+    for number, state in enumerate(("compacting", "staged", "validated", "publishing"), start=1):
+        store.set_run_state("plan-1", RunState(state), NOW_MS + number, attempt="a-1")
+    run = store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 5, message="done", snapshot_id=7)
+    assert (run.status, run.attempt, run.snapshot_id, run.message, run.updated_at_ms) == (
+        RunState.PUBLISHED,
+        "a-1",
+        7,
+        "done",
+        NOW_MS + 5,
+    )
+
+
+def reach(store: Store, state: RunState) -> None:
+    """Open a run and bring it to ``state`` by legal steps."""
+    open_run(store)
+    for step in {
+        RunState.PLANNED: (),
+        RunState.PUBLISHING: (RunState.VALIDATED, RunState.PUBLISHING),
+        RunState.REFUSED: (RunState.VALIDATED, RunState.REFUSED),
+    }.get(state, (state,)):
+        store.set_run_state("plan-1", step, NOW_MS + 1)
+
+
+@pytest.mark.parametrize("state", RunState)
+def test_transitions_follow_the_table(store: Store, state: RunState) -> None:
+    """Every state refuses exactly what the table does not list, and a refusal leaves the row as it was."""
+    for target in RunState:
+        store.forget_topic("orders")
+        reach(store, state)
+        before = store.run("plan-1")
+        if state in TRANSITIONS[target]:
+            assert store.set_run_state("plan-1", target, NOW_MS + 2).status is target
+        elif state is target is RunState.PUBLISHED:
+            assert store.set_run_state("plan-1", target, NOW_MS + 2) == before
+        else:
+            with pytest.raises(WinnowError, match=r"cannot become|may have committed"):
+                store.set_run_state("plan-1", target, NOW_MS + 2)
+            assert store.run("plan-1") == before
+
+
+@pytest.mark.parametrize(
+    ("state", "target", "error"),
+    [
+        (RunState.PUBLISHED, RunState.VOID, RunAgainError),
+        (RunState.PUBLISHED, RunState.COMPACTING, RunAgainError),
+        (RunState.VOID, RunState.PUBLISHING, PlanVoidError),
+        (RunState.REFUSED, RunState.STAGED, PlanVoidError),
+        (RunState.INVALID, RunState.VALIDATED, PlanVoidError),
+        (RunState.UNKNOWN, RunState.COMPACTING, CommitUnknownError),
+        (RunState.PUBLISHING, RunState.INVALID, CommitUnknownError),
+        (RunState.PLANNED, RunState.PUBLISHING, WinnowError),
+    ],
+)
+def test_an_illegal_transition_says_what_to_do(
+    store: Store, state: RunState, target: RunState, error: type[WinnowError]
+) -> None:
+    """The class of the error follows from the state the run is in."""
+    reach(store, state)
+    with pytest.raises(WinnowError, match="plan-1 of topic orders") as caught:
+        store.set_run_state("plan-1", target, NOW_MS + 2)
+    assert type(caught.value) is error
+
+
+def test_a_state_for_a_run_that_is_not_there_is_an_error(store: Store) -> None:
+    """Nothing is made up."""
+    with pytest.raises(WinnowError, match="no run of plan plan-9"):
+        store.set_run_state("plan-9", RunState.COMPACTING, NOW_MS)
+    assert store.runs() == []
+
+
+def test_of_threads_that_end_a_run_at_once_the_table_of_transitions_decides(store: Store) -> None:
+    """A publisher and a settler race: whoever comes first, the run ends published and nothing is lost."""
+    open_run(store)
+    store.set_run_state("plan-1", RunState.VALIDATED, NOW_MS)
+    store.set_run_state("plan-1", RunState.PUBLISHING, NOW_MS)
+    in_threads(
+        [
+            lambda: store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 1, snapshot_id=7),
+            *[lambda: store.set_run_state("plan-1", RunState.VOID, NOW_MS + 1)] * 5,
+        ]
+    )
+    run = store.run("plan-1")
+    assert run is not None
+    assert (run.status, run.snapshot_id) == (RunState.PUBLISHED, 7)
+
+
+def test_open_runs_are_those_that_are_not_closed(store: Store) -> None:
+    """Publishing, unknown and broken runs are open; published, invalid, refused and void ones are not."""
+    for state in RunState:
+        open_run(store, state.value)
+        if state in {RunState.PUBLISHING, RunState.REFUSED}:
+            store.set_run_state(state.value, RunState.VALIDATED, NOW_MS)
+        if state is not RunState.PLANNED:
+            store.set_run_state(state.value, state, NOW_MS)
+    assert {run.status.value for run in store.open_runs("orders")} == {
+        "planned",
+        "compacting",
+        "staged",
+        "validated",
+        "publishing",
+        "unknown",
+        "broken",
+    }
+    assert store.open_runs("payments") == []
+
+
+def test_runs_are_listed_with_the_one_that_moved_last_first(store: Store) -> None:
+    """A topic and a limit narrow the list."""
+    for number in range(3):
+        open_run(store, f"plan-{number}", now_ms=NOW_MS + number)
+    store.open_run("other", "payments", attempt="", as_of_ms=1, plan_uri="/p", now_ms=NOW_MS + 9)
+    store.set_run_state("plan-0", RunState.COMPACTING, NOW_MS + 5)
+    assert [run.plan_id for run in store.runs("orders")] == ["plan-0", "plan-2", "plan-1"]
+    assert [run.plan_id for run in store.runs("orders", 1)] == ["plan-0"]
+    assert [run.plan_id for run in store.runs()] == ["other", "plan-0", "plan-2", "plan-1"]
+
+
+# --------------------------------------------------------------------------------------------------------- verdicts
+
+
+def test_a_verdict_comes_back_as_it_was_recorded(store: Store) -> None:
+    """One per plan and attempt, failures included."""
+    store.record_verdict(verdict())
+    assert store.verdict("plan-1", "a-1") == verdict()
+    assert store.verdict("plan-1", "a-2") is None
+
+
+def test_a_second_verdict_of_an_attempt_replaces_the_first(store: Store) -> None:
+    """Judging again gives one row."""
+    store.record_verdict(verdict())
+    passed = replace(verdict(), passed=True, failures=())
+    store.record_verdict(passed)
+    assert store.verdicts() == [passed]
+
+
+def test_verdicts_are_listed_newest_first(store: Store) -> None:
+    """A topic and a limit narrow the list."""
+    old, new = verdict(), verdict(attempt="a-2", checked_at_ms=NOW_MS + 1)
+    other = replace(verdict("plan-2"), topic="payments", checked_at_ms=NOW_MS + 2)
+    for each in (new, old, other):
+        store.record_verdict(each)
+    assert store.verdicts("orders") == [new, old]
+    assert store.verdicts(limit=1) == [other]
+
+
+# --------------------------------------------------------------------------------------- receipts, checkpoints, marks
+
+
+def projection(store: Store) -> list[Any]:
+    """Everything that a rebuild restores."""
+    ledger = [store.retired(topic) for topic in ("orders", "payments")]
+    return [store.checkpoints(), store.marks(), store.paused(), store.receipts(), ledger]
+
+
+def test_a_publication_is_receipt_checkpoints_and_retired_files_together(store: Store) -> None:
+    """One call makes all three visible, in the figures that the state has."""
+    store.record_publication(receipt(), {0: cleaned_state(), 1: marked_state()}, [retired_file("a")], NOW_MS + 7)
+    assert store.receipts() == [receipt()]
+    assert store.receipt("plan-1") == receipt()
+    assert store.checkpoints() == [
+        CheckpointRow("orders", 0, 50, 3, BIG, "offset", cleaned_state().history, NOW_MS + 7),
+        CheckpointRow("orders", 1, None, 0, 9, None, (), NOW_MS + 7),
+    ]
+    assert store.marks() == {TopicPartition("orders", 1): marked_state().uncleanable}
+    assert store.paused() == {TopicPartition("orders", 1): NOW_MS - 1}
+    assert [(row.path, row.kind, row.plan_id) for row in store.retired("orders")] == [
+        (retired_file("a").path, "data", "plan-1")
+    ]
+
+
+def test_a_publication_recorded_twice_changes_nothing(store: Store) -> None:
+    """Not even the time of the last change; and a file that was deleted meanwhile does not come back."""
+    states = {0: cleaned_state(), 1: marked_state()}
+    store.record_publication(receipt(), states, [retired_file("a"), retired_file("b")], NOW_MS)
+    store.mark_deleted("orders", [retired_file("a").path], NOW_MS + 1)
+    before = projection(store)
+    store.record_publication(receipt(), states, [retired_file("a"), retired_file("b")], NOW_MS + 2)
+    assert projection(store) == before
+
+
+def test_a_publication_that_fails_halfway_leaves_nothing(store: Store) -> None:
+    """A checkpoint that cannot be written takes the receipt back with it."""
+    twice = replace(cleaned_state(), strategy=None, history=(Cleaning(5, None, None), Cleaning(5, 1, 2)))
+    broken = replace(twice, uncleanable=replace(marked_state().uncleanable, reason=None))  # type: ignore[type-var]
+    with pytest.raises(WinnowError, match="refused a statement"):
+        store.record_publication(receipt(), {0: broken}, [retired_file("a")], NOW_MS)
+    assert projection(store) == [[], {}, {}, [], [[], []]]
+
+
+def test_a_receipt_without_a_plan_is_refused(store: Store) -> None:
+    """Nothing was published, so no checkpoint moves."""
+    with pytest.raises(WinnowError, match="no plan id"):
+        store.record_publication(receipt(None), {0: cleaned_state()}, [], NOW_MS)
+    assert projection(store) == [[], {}, {}, [], [[], []]]
+
+
+def test_states_replace_checkpoint_history_and_marks_of_their_partitions_only(store: Store) -> None:
+    """Partitions that are not named and partitions that say nothing new keep their row and its time."""
+    store.record_states("orders", {0: cleaned_state(), 1: marked_state(), 2: cleaned_state()}, NOW_MS)
+    store.record_states("payments", {0: marked_state()}, NOW_MS)
+    store.record_states("orders", {0: marked_state(), 1: cleaned_state(60), 2: cleaned_state()}, NOW_MS + 1)
+    assert [(row.partition, row.first_dirty_offset, row.updated_at_ms) for row in store.checkpoints(["orders"])] == [
+        (0, None, NOW_MS + 1),
+        (1, 60, NOW_MS + 1),
+        (2, 50, NOW_MS),
+    ]
+    assert [len(row.history) for row in store.checkpoints(["orders"])] == [0, 2, 2]
+    assert list(store.marks()) == [TopicPartition("orders", 0), TopicPartition("payments", 0)]
+    assert list(store.paused(["orders"])) == [TopicPartition("orders", 0)]
+    assert [row.topic for row in store.checkpoints(["payments"])] == ["payments"]
+
+
+def test_appends_alone_are_no_change_of_the_projection(store: Store) -> None:
+    """What is projected of a state does not include its appends."""
+    store.record_states("orders", {0: cleaned_state()}, NOW_MS)
+    grown = replace(cleaned_state(), appends=(Append("digest", 60, 69, 10, NOW_MS),))
+    store.record_states("orders", {0: grown}, NOW_MS + 1)
+    assert [row.updated_at_ms for row in store.checkpoints()] == [NOW_MS]
+
+
+def test_ten_thousand_states_are_few_statements(store: Store) -> None:
+    """Checkpoints and histories are written and replaced in bulk."""
+    store.record_states("orders", {number: cleaned_state() for number in range(10_000)}, NOW_MS)
+    with statements() as sent:
+        store.record_states("orders", {number: cleaned_state(60) for number in range(10_000)}, NOW_MS + 1)
+    assert len(sent) < 80
+    assert {row.first_dirty_offset for row in store.checkpoints()} == {60}
+
+
+def test_threads_that_write_one_topic_at_once_leave_one_whole_state(store: Store) -> None:
+    """Histories of two writers never mix."""
+    states = [replace(cleaned_state(50 + number), history=(Cleaning(50 + number, 1, 2),)) for number in range(6)]
+
+    def write(state: PartitionState) -> Callable[[], object]:
+        return lambda: store.record_states("orders", {0: state, 1: state}, NOW_MS)
+
+    assert in_threads([write(state) for state in states]) == [None] * 6
+    first, second = store.checkpoints()
+    assert first.history == second.history == (Cleaning(first.first_dirty_offset or 0, 1, 2),)
+
+
+def test_receipts_are_listed_newest_first(store: Store) -> None:
+    """A topic and a limit narrow the list."""
+    for number in (1, 3, 2):
+        store.record_publication(receipt(f"plan-{number}", finished_at_ms=NOW_MS + number), {}, [], NOW_MS)
+    store.record_publication(receipt("other", "payments", finished_at_ms=NOW_MS + 9), {}, [], NOW_MS)
+    assert [found.plan_id for found in store.receipts("orders")] == ["plan-3", "plan-2", "plan-1"]
+    assert [found.plan_id for found in store.receipts(None, 2)] == ["other", "plan-3"]
+    assert store.receipt("plan-9") is None
+
+
+# ---------------------------------------------------------------------------------------------------- retired files
+
+
+def test_retired_files_are_pending_until_they_are_deleted(store: Store) -> None:
+    """Totals follow; marking again changes nothing; a deleted file does not become pending again."""
+    files = [retired_file(name, retired_at_ms=NOW_MS - number) for number, name in enumerate("abc")]
+    store.record_retired("orders", files, "manifest")
+    assert [row.path for row in store.retired("orders")] == [file.path for file in reversed(files)]
+    store.mark_deleted("orders", [files[0].path, "/elsewhere"], NOW_MS + 1)
+    store.mark_deleted("orders", [files[0].path], NOW_MS + 2)
+    store.record_retired("orders", files, "manifest")
+    assert {row.path for row in store.retired("orders")} == {files[1].path, files[2].path}
+    everything = store.retired("orders", pending_only=False)
+    assert [row.deleted_at_ms for row in everything] == [None, None, NOW_MS + 1]
+    assert store.retired_totals("orders") == RetiredTotals(2, 2000, 1, 1000)
+    assert store.retired_totals("payments") == RetiredTotals(0, 0, 0, 0)
+
+
+def test_a_kind_that_is_not_known_is_refused(store: Store) -> None:
+    """The message lists the kinds; nothing is written."""
+    with pytest.raises(WinnowError, match="data, manifest, manifest_list, metadata, state"):
+        store.record_retired("orders", [retired_file("a")], "index")
+    assert store.retired("orders") == []
+
+
+def test_thousands_of_deleted_files_are_marked_in_chunks(store: Store) -> None:
+    """More paths than one statement takes."""
+    files = [retired_file(f"{number:05}") for number in range(1_700)]
+    store.record_retired("orders", files, "data")
+    store.mark_deleted("orders", [file.path for file in files], NOW_MS)
+    assert store.retired_totals("orders") == RetiredTotals(0, 0, 1_700, 1_700_000)
+
+
+# ----------------------------------------------------------------------------------------------------------- alerts
+
+
+def test_an_alert_is_remembered_once_until_it_is_forgotten(store: Store) -> None:
+    """True the first time, and again after recovery."""
+    assert [store.remember_alert("validation_failed:orders-0", NOW_MS) for _ in range(3)] == [True, False, False]
+    assert store.remember_alert("validation_failed:orders-1", NOW_MS)
+    assert [store.forget_alert("validation_failed:orders-0") for _ in range(2)] == [True, False]
+    assert store.remember_alert("validation_failed:orders-0", NOW_MS)
+
+
+def test_of_threads_that_alert_at_once_exactly_one_is_the_first(store: Store) -> None:
+    """Eight tasks find the same problem; one message goes out."""
+    answers = in_threads([lambda: store.remember_alert("key", NOW_MS)] * 8)
+    assert sorted(map(bool, answers)) == [False] * 7 + [True]
+
+
+# ---------------------------------------------------------------------------------------------- rebuild and forget
+
+
+def fill(store: Store) -> None:
+    """A topic with two publications and a mark, and another topic beside it."""
+    store.record_assessments(NOW_MS, NOW_MS, [assessment()])
+    open_run(store)
+    store.record_verdict(verdict())
+    store.record_publication(receipt(), {0: cleaned_state(40)}, [retired_file("a")], NOW_MS)
+    store.record_publication(
+        receipt("plan-2", finished_at_ms=NOW_MS + 1),
+        {0: cleaned_state(), 1: marked_state()},
+        [retired_file("b", plan_id="plan-2")],
+        NOW_MS,
+    )
+    store.record_publication(receipt("other", "payments"), {0: cleaned_state()}, [], NOW_MS)
+
+
+REBUILT: dict[str, Any] = {
+    "topic": "orders",
+    "states": {0: cleaned_state(), 1: marked_state()},
+    "receipts": [receipt(), receipt("plan-2", finished_at_ms=NOW_MS + 1)],
+    "retired": [retired_file("a"), retired_file("b", plan_id="plan-2")],
+    "now_ms": NOW_MS,
+}
+
+
+def test_a_rebuilt_projection_equals_the_one_that_grew(store: Store, new_store_url: Callable[[], str]) -> None:
+    """From state and receipts alone, in the same database and in an empty one."""
+    fill(store)
+    grown = projection(store)
+    store.replace_projection(**REBUILT)
+    assert projection(store) == grown
+    with Store.open(new_store_url()) as empty:
+        empty.replace_projection(**REBUILT)
+        empty.record_publication(receipt("other", "payments"), {0: cleaned_state()}, [], NOW_MS)
+        assert projection(empty) == grown
+
+
+def test_a_rebuild_removes_what_the_table_does_not_know_and_keeps_history(store: Store) -> None:
+    """Partitions, marks, receipts and pending data files go; assessments, runs, verdicts and other kinds stay."""
+    fill(store)
+    store.record_states("orders", {7: marked_state()}, NOW_MS)
+    store.record_retired("orders", [retired_file("unknown")], "data")
+    store.record_retired("orders", [retired_file("manifest")], "manifest")
+    store.mark_deleted("orders", [retired_file("a").path], NOW_MS)
+    store.replace_projection("orders", {0: cleaned_state()}, [receipt()], [retired_file("a")], NOW_MS)
+    assert [row.partition for row in store.checkpoints(["orders"])] == [0]
+    assert store.marks() == {}
+    assert store.paused() == {}
+    assert [found.plan_id for found in store.receipts("orders")] == ["plan-1"]
+    assert [row.path for row in store.retired("orders")] == [retired_file("manifest").path]
+    assert store.latest_assessments() == [assessment()]
+    assert [run.plan_id for run in store.runs()] == ["plan-1"]
+    assert store.verdicts() == [verdict()]
+
+
+def test_a_forgotten_topic_leaves_the_others_alone(store: Store) -> None:
+    """Projection and history of one topic are gone, the rest is as it was."""
+    fill(store)
+    store.forget_topic("orders")
+    assert {row.topic for row in store.checkpoints()} == {"payments"}
+    assert store.marks() == {}
+    assert store.paused() == {}
+    assert [found.topic for found in store.receipts()] == ["payments"]
+    assert store.latest_assessments() == []
+    assert store.runs() == []
+    assert store.verdicts() == []
+    assert store.retired("orders", pending_only=False) == []

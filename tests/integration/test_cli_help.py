@@ -1,0 +1,99 @@
+"""The command line before it does anything: help, version, usage errors, and what it loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.cli_runner import winnow, winnow_process
+
+COMMANDS = [
+    ("topics", "create"),
+    ("topics", "list"),
+    ("topics", "describe"),
+    ("topics", "alter"),
+    ("ingest", "files"),
+    ("assess",),
+    ("explain",),
+    ("compact",),
+    ("read",),
+    ("receipts",),
+    ("checkpoints",),
+    ("sweep",),
+    ("store", "rebuild"),
+    ("settings",),
+]
+
+WHAT_IS_LOADED = """
+import sys
+from winnow.cli import main
+sys.argv = ["winnow", *sys.argv[1:]]
+try:
+    main()
+finally:
+    heavy = {"duckdb", "great_expectations", "numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "sqlalchemy"}
+    print(*sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["compact", "--help"], ["--version"]])
+def test_help_and_version_load_no_heavy_library(arguments: list[str]) -> None:
+    """Whoever asks for help waits for no library of the data plane."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WHAT_IS_LOADED, *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr.split()) == (0, [])
+    assert done.stdout
+
+
+def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
+    """A stranger reads off the help what to type first, second and third."""
+    text = winnow("--help").stdout
+    steps = ["topics create orders", "ingest files orders", "assess orders", "compact orders", "read orders"]
+    places = [text.index(f"winnow {step}") for step in steps]
+    assert places == sorted(places)
+    listed = [line.split()[0] for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
+    assert listed == [
+        "topics", "ingest", "assess", "explain", "compact", "read", "receipts", "checkpoints", "sweep", "store", "settings",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_of_every_command_ends_its_paragraph_with_an_example_of_itself(command: tuple[str, ...]) -> None:
+    """Every example is a call of the command that it explains."""
+    text = winnow(*command, "--help").stdout
+    assert f"Example: winnow {' '.join(command)}" in text
+    assert "Raises" not in text
+
+
+def test_version_is_one_line() -> None:
+    """The version is that of the package."""
+    from winnow import __version__
+
+    assert winnow("--version").stdout == f"winnow {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["compost"], ["topics", "create", "orders"], ["read", "orders", "--partition", "-1"], ["assess", "--frequency", "2"]],
+)
+def test_wrong_usage_ends_with_two_and_leaves_standard_output_empty(arguments: list[str]) -> None:
+    """A misspelt command, a missing option, a value out of range, an unknown option."""
+    answer = winnow(*arguments, code=2)
+    assert answer.stdout == ""
+    assert "Usage: " in answer.stderr
+
+
+def test_as_of_without_an_offset_is_refused_before_anything_is_opened() -> None:
+    """A time that could mean any time zone is no instant."""
+    answer = winnow("assess", "--as-of", "2026-01-31T18:00:00", "--json", code=2)
+    assert answer.stdout == ""
+    assert "has no offset from UTC" in answer.stderr
+
+
+def test_module_runs_as_the_console_script_does() -> None:
+    """Where no script is installed ``python -m winnow.cli`` is the same."""
+    answer = winnow_process("--version")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, winnow("--version").stdout, "")

@@ -1,0 +1,158 @@
+"""A real topic log in a temporary home, driven in process: real Iceberg table, real files, the engine without Spark."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from winnow import __version__
+from winnow.config.settings import load_settings
+from winnow.engine import staging
+from winnow.engine.rewrite import ENGINE, compact_partition
+from winnow.model import Receipt, Record, StagingManifest, Verdict
+from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.ingest import IngestReport, ingest_files
+from winnow.pipeline.leases import holding
+from winnow.pipeline.plan import plan_topic
+from winnow.pipeline.publish import publish
+from winnow.pipeline.read import read_batches
+from winnow.pipeline.settle import settle
+from winnow.pipeline.topics import create_topic
+from winnow.planning import PlanReference
+from winnow.store import RunState
+
+NOW_MS = 1_760_000_000_000
+TOPIC = "orders"
+
+
+class FakeClock:
+    """A wall clock that stands still until it is moved."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def _encoded(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def json_line(record: Record, *, with_offset: bool = True) -> str:
+    """A record as interface's JSON line."""
+    fields: dict[str, object] = {"partition": record.partition}
+    if with_offset:
+        fields["offset"] = record.offset
+    headers = None
+    if record.headers is not None:
+        headers = [{"key": key, "value": _encoded(value)} for key, value in record.headers]
+    fields |= {
+        "timestamp": record.timestamp_ms,
+        "timestampType": record.timestamp_type,
+        "key": _encoded(record.key),
+        "value": _encoded(record.value),
+        "headers": headers,
+    }
+    return json.dumps(fields)
+
+
+def write_jsonl(path: Path, records: Sequence[Record], *, with_offset: bool = True) -> str:
+    """Write records as JSON lines; returns the path as text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json_line(record, with_offset=with_offset) + "\n" for record in records))
+    return str(path)
+
+
+class World:
+    """One topic and everything around it."""
+
+    def __init__(self, ctx: Context, clock: FakeClock, folder: Path) -> None:
+        self.ctx = ctx
+        self.clock = clock
+        self.folder = folder
+        self.files = 0
+
+    def create(self, partitions: int = 1, topic: str = TOPIC, **config: str) -> None:
+        """Create a topic; keyword ``min_cleanable_dirty_ratio`` means ``min.cleanable.dirty.ratio``."""
+        overrides = {name.replace("_", "."): value for name, value in config.items()}
+        create_topic(self.ctx, topic, partitions, overrides)
+
+    def path(self) -> Path:
+        """A new file name."""
+        self.files += 1
+        return self.folder / f"in-{self.files}.jsonl"
+
+    def ingest(self, records: Sequence[Record], *, as_of_ms: int | None = None, topic: str = TOPIC) -> IngestReport:
+        """Ingest records as one file."""
+        path = write_jsonl(self.path(), records)
+        return ingest_files(self.ctx, topic, [path], as_of_ms=self.clock() if as_of_ms is None else as_of_ms)
+
+    def plan(self, as_of_ms: int, attempt: str = "a1", topic: str = TOPIC) -> PlanReference | None:
+        """Plan what is eligible."""
+        return plan_topic(self.ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
+
+    def stage(self, plan: PlanReference, attempt: str = "a1") -> StagingManifest:
+        """Carry out a plan in process and write its staging manifest."""
+        document = staging.read_plan(plan.uri)
+        self.ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, self.clock(), attempt=attempt)
+        parts = tuple(
+            compact_partition(document, partition, attempt=attempt, budget=self.ctx.budget)
+            for partition in sorted(document.partitions, key=lambda p: p.partition)
+        )
+        manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)
+        staging.write_manifest(plan.uri, manifest)
+        self.ctx.store.set_run_state(plan.plan_id, RunState.STAGED, self.clock(), attempt=attempt)
+        return manifest
+
+    def accept(self, plan: PlanReference, attempt: str = "a1") -> None:
+        """Record a passed verdict without asking Great Expectations."""
+        verdict = Verdict(plan.plan_id, plan.topic, attempt, True, False, (), self.clock())
+        self.ctx.store.record_verdict(verdict)
+        self.ctx.store.set_run_state(plan.plan_id, RunState.VALIDATED, self.clock(), attempt=attempt)
+
+    def compact(self, as_of_ms: int | None = None, topic: str = TOPIC) -> Receipt | None:
+        """Settle, plan, stage, accept and publish; None when nothing is eligible."""
+        as_of_ms = self.clock() if as_of_ms is None else as_of_ms
+        with holding(self.ctx, topic):
+            settle(self.ctx, topic)
+            plan = self.plan(as_of_ms, topic=topic)
+            if plan is None:
+                return None
+            self.stage(plan)
+            self.accept(plan)
+            return publish(self.ctx, plan.plan_id, "a1")
+
+    def read(self, partition: int | None = None, from_offset: int | None = None, topic: str = TOPIC) -> list[Record]:
+        """Every record a reader sees."""
+        return [
+            Record(
+                offset=row["offset"],
+                key=row["key"],
+                value=row["value"],
+                timestamp_ms=None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000),
+                headers=None if row["headers"] is None else tuple((h["key"], h["value"]) for h in row["headers"]),
+                timestamp_type=row["timestampType"],
+                partition=row["partition"],
+            )
+            for batch in read_batches(self.ctx, topic, partition=partition, from_offset=from_offset)
+            for row in batch.to_pylist()
+        ]
+
+
+@contextmanager
+def open_world(folder: Path, clock: FakeClock | None = None) -> Iterator[World]:
+    """A world in ``folder``, with a clock that stands still."""
+    clock = clock or FakeClock()
+    settings = load_settings(cwd=folder, env={"WINNOW_HOME": str(folder / "home"), "WINNOW_SPARK__MASTER": "local[2]"})
+    with open_context(settings, now_ms=clock) as ctx:
+        yield World(ctx, clock, folder)
+
+
+def record(offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int | None = 1_000, **more: object) -> Record:
+    """A record in a few words."""
+    return replace(Record(offset, key, value, timestamp_ms), **more)  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""The demo's place in a ``WINNOW_HOME``: whether it may begin there, and a fresh start.
+
+The demo begins only where there are no topics, and leaves a mark before it makes any. So what a later run finds under
+the mark is the demo's own, as long as no other topic has come beside its two. Airflow's home stays as it is: its
+database takes longest to make, and holds the runs of before.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from winnow.config.settings import Settings
+from winnow.demo.topics import TOPICS
+from winnow.errors import ConfigurationError, UsageError
+from winnow.log.topics import TopicLogs
+
+_OWN_FOLDERS = ("warehouse", "staging", "data_docs")
+_OWN_DATABASES = ("catalog.db", "store.db")
+_SQLITE_FILES = ("", "-wal", "-shm", "-journal")
+
+
+def demo_folder(settings: Settings) -> Path:
+    """Where the demo keeps its archive, its logs and its mark."""
+    return settings.home / "demo"
+
+
+def archive_folder(settings: Settings) -> Path:
+    """Where the archive of the topics lies."""
+    return demo_folder(settings) / "archive"
+
+
+def start_fresh(settings: Settings) -> bool:
+    """Make the home ready: what an earlier demo made is removed, nothing else. Whether there was an earlier one.
+
+    Raises:
+        ConfigurationError: catalog, warehouse, staging area or metadata store lie outside the home.
+        UsageError: the home holds topics that the demo did not make. Nothing was changed.
+    """
+    _check_embedded(settings)
+    mark = demo_folder(settings) / "began.json"
+    found = _topics(settings)
+    had_mark = mark.is_file()
+    strangers = [topic for topic in found if not had_mark or topic not in TOPICS]
+    if strangers:
+        raise UsageError(
+            f"The home {settings.home} holds topics that the demo did not make: {', '.join(strangers)}. Nothing was "
+            "changed. Run the demo in a home of its own: WINNOW_HOME=$PWD/.winnow-demo make demo"
+        )
+    if had_mark:
+        _remove_own(settings)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(json.dumps({"topics": TOPICS}) + "\n", encoding="utf-8")
+    return had_mark
+
+
+def _check_embedded(settings: Settings) -> None:
+    home = settings.home
+    wanted = {
+        "catalog.uri": (settings.catalog.get("uri"), f"sqlite:///{home / 'catalog.db'}"),
+        "warehouse": (settings.warehouse, f"file://{home / 'warehouse'}"),
+        "staging": (settings.staging, f"file://{home / 'staging'}"),
+        "store_url": (_plain(settings.store_url), f"sqlite:///{home / 'store.db'}"),
+    }
+    elsewhere = [name for name, (found, embedded) in wanted.items() if found != embedded]
+    if elsewhere:
+        raise ConfigurationError(
+            f"The demo makes and removes its own topics, so it runs only on what is embedded in a home; here "
+            f"{', '.join(elsewhere)} would be elsewhere. Nothing was changed. Unset those settings; see: winnow settings"
+        )
+
+
+def _plain(secret: object) -> str:
+    reveal = getattr(secret, "get_secret_value", None)
+    return str(reveal()) if reveal is not None else str(secret)
+
+
+def _topics(settings: Settings) -> list[str]:
+    # Opening the catalog would make one.
+    if not (settings.home / "catalog.db").is_file():
+        return []
+    return TopicLogs(settings.catalog, settings.warehouse).names()
+
+
+def _remove_own(settings: Settings) -> None:
+    home = settings.home
+    for database in _OWN_DATABASES:
+        for ending in _SQLITE_FILES:
+            (home / f"{database}{ending}").unlink(missing_ok=True)
+    for folder in (*_OWN_FOLDERS, "demo"):
+        shutil.rmtree(home / folder, ignore_errors=True)

@@ -1,0 +1,183 @@
+"""Parquet files with the columns of Spark's Kafka source. Streams: row group by row group, in slices bounded by bytes.
+
+Byte columns are read as dictionaries where the file has them so. A few kilobytes of dictionary can stand for gigabytes
+of records; read this way they are spelt out slice by slice only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from winnow.sources.arriving import HEADER_BYTES, MAX_BATCH_BYTES, MAX_BATCH_ROWS, ROW_BYTES, Integers
+from winnow.sources.parquet_columns import RowFaultError, to_arriving
+from winnow.sources.parquet_schema import COLUMNS, check_schema
+from winnow.sources.refusals import Fault, opened, read_failed, refuse_file, refuse_record
+
+BUFFER_BYTES = 1 << 20
+PLAIN_ROWS = 1024
+"""Rows read at a time where dictionaries must be spelt out at once."""
+
+
+def read_parquet(path: str, *, topic: str, partitions: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The records of ``path`` in batches; columns that are not Kafka's are passed over.
+
+    A corrupted file is noticed by its structure and, where the writer left them, by the checksums of its pages.
+
+    Raises:
+        BadInputError: a record is not as documented, a column is missing or of another type, or the file is damaged.
+        ServiceError: its object store cannot be reached.
+    """
+    with opened(path) as stream:
+        file = _File(path, stream)
+        problem = check_schema(file.schema)
+        if problem is not None:
+            raise refuse_file(path, *problem)
+        first = 1
+        for batch, ends in file.batches(batch_bytes):
+            try:
+                for part in _slices(batch, ends, batch_bytes):
+                    yield to_arriving(part, first=first, topic=topic, partitions=partitions)
+                    first += part.num_rows
+            except RowFaultError as found:
+                raise refuse_record(path, "row", first + found.index, found.fault) from None
+
+
+def extra_columns(path: str) -> list[str]:
+    """The columns of ``path`` that no record takes anything from, in the order of the file.
+
+    Raises:
+        BadInputError: this is not Parquet.
+        ServiceError: its object store cannot be reached.
+    """
+    with opened(path) as stream, _damage(path):
+        return [name for name in _open(stream).schema_arrow.names if name not in (*COLUMNS, "topic")]
+
+
+def _open(stream: Any, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        stream,
+        read_dictionary=read_dictionary,
+        pre_buffer=False,
+        buffer_size=BUFFER_BYTES,
+        page_checksum_verification=True,
+        # Nanoseconds, the default, silently wrap beyond the year 2262; a part of a microsecond is cut off instead.
+        coerce_int96_timestamp_unit="us",
+    )
+
+
+@contextmanager
+def _damage(path: str) -> Iterator[None]:
+    """Whatever the Parquet library raises inside means that the file is damaged, but for a lack of memory."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError):
+        # Names that are not UTF-8 and columns that the footer's parts disagree about come as Python's own errors.
+        raise read_failed(
+            path, "this is not Parquet, or its footer or a page is damaged", "copy the file from its source again"
+        ) from None
+
+
+class _File:
+    """One file, open twice: with its byte columns as dictionaries, and as they are.
+
+    What a column chunk says of itself is not asked for: PyArrow ends the whole process where a damaged footer contradicts
+    itself there.
+    """
+
+    def __init__(self, path: str, stream: Any) -> None:
+        self._path = path
+        with _damage(path):
+            self._plain = _open(stream)
+            leaves = [self._plain.schema.column(index) for index in range(len(self._plain.schema.names))]
+            self._compact = _open(
+                stream,
+                [leaf.path for leaf in leaves if _is_byte_column(leaf.path) and leaf.physical_type == "BYTE_ARRAY"],
+            )
+            self.schema: pa.Schema = self._plain.schema_arrow
+            self._groups = self._plain.metadata.num_row_groups
+
+    def batches(self, batch_bytes: int) -> Iterator[tuple[pa.RecordBatch, Integers]]:
+        """The file's own columns, each batch with the bytes that its records take, spelt out, up to the end of each."""
+        # One row group at a time: nested dictionaries cannot be read across two.
+        for number in range(self._groups):
+            with _damage(self._path):
+                group = self._plain.metadata.row_group(number)
+                wanted = batch_bytes * max(1, group.num_rows) // max(1, group.total_byte_size)
+                rows = max(1, min(MAX_BATCH_ROWS, wanted))
+            for batch in self._group(number, rows):
+                with _damage(self._path):
+                    ends = np.cumsum(_row_bytes(batch))
+                yield batch, ends
+
+    def _group(self, number: int, rows: int) -> Iterator[pa.RecordBatch]:
+        done = 0
+        with suppress(pa.ArrowException, OSError):
+            for batch in self._compact.iter_batches(rows, row_groups=[number], columns=list(COLUMNS)):
+                yield batch
+                done += batch.num_rows
+            return
+        # Pages in a delta encoding cannot be read as dictionaries. What is damaged shows itself here as well.
+        plain = self._plain.iter_batches(min(rows, PLAIN_ROWS), row_groups=[number], columns=list(COLUMNS))
+        while True:
+            with _damage(self._path):
+                batch = next(plain, None)
+            if batch is None:
+                return
+            fresh = batch.slice(min(done, batch.num_rows))
+            done -= batch.num_rows - fresh.num_rows
+            if fresh.num_rows:
+                yield fresh
+
+
+def _is_byte_column(leaf: str) -> bool:
+    return leaf in ("key", "value") or leaf.startswith("headers.")
+
+
+def _slices(batch: pa.RecordBatch, ends: Integers, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """``batch`` cut where its records, spelt out, would exceed the bound; a larger record is alone."""
+    start, before = 0, 0
+    while start < batch.num_rows:
+        if int(ends[start]) - before > MAX_BATCH_BYTES:
+            raise RowFaultError(0, Fault("the record is larger than 1 GiB", "no broker takes it; leave it out"))
+        end = max(start + 1, int(np.searchsorted(ends, before + batch_bytes, side="right")))
+        end = min(end, start + MAX_BATCH_ROWS)
+        yield batch.slice(start, end - start)
+        start, before = end, int(ends[end - 1])
+
+
+def _row_bytes(batch: pa.RecordBatch) -> Integers:
+    """What each record takes in a batch of the arriving schema."""
+    sizes = np.full(batch.num_rows, ROW_BYTES, np.int64)
+    for name in ("key", "value"):
+        sizes += _lengths(batch.column(name))
+    if "headers" not in batch.schema.names or pa.types.is_null(batch.column("headers").type):
+        return sizes
+    headers = batch.column("headers")
+    flat = headers.flatten()
+    each = HEADER_BYTES + _lengths(flat.field("key")) + _lengths(flat.field("value"))
+    ends = np.concatenate(([0], np.cumsum(each)))
+    counts = np.concatenate(([0], np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy())))
+    return sizes + np.diff(ends[counts])
+
+
+def _lengths(column: Any) -> Integers:
+    """Bytes per value of a byte or string column, 0 for null."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    if pa.types.is_dictionary(column.type):
+        lengths = np.append(_lengths(column.dictionary), 0)
+        places = column.indices.drop_null().to_numpy()
+        # A damaged page may point outside its dictionary, which Arrow does not look at before it follows.
+        if len(places) and not 0 <= places.min() <= places.max() < len(column.dictionary):
+            raise pa.ArrowInvalid("a place outside the dictionary")
+        return lengths[pc.fill_null(column.indices, len(column.dictionary)).to_numpy()]
+    return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy(), np.int64)

@@ -1,0 +1,192 @@
+"""The columns of one Parquet slice, checked and brought to the arriving schema, a column at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from winnow.sources.arriving import (
+    MAX_OFFSET,
+    MAX_TIMESTAMP_MS,
+    NO_TIMESTAMP_MS,
+    TIMESTAMP_TYPES,
+    make_batch,
+    make_headers,
+)
+from winnow.sources.refusals import Fault
+
+_MS_PER_SECOND = 1000
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_BEYOND_S = MAX_TIMESTAMP_MS // _MS_PER_SECOND + 1
+
+Mask = npt.NDArray[np.bool_]
+
+
+class RowFaultError(Exception):
+    """Something is wrong with the record at ``index`` (from 0) of a slice."""
+
+    def __init__(self, index: int, fault: Fault) -> None:
+        super().__init__(index, fault)
+        self.index = index
+        self.fault = fault
+
+
+class _Faults:
+    """The earliest thing found wrong in a slice."""
+
+    def __init__(self) -> None:
+        self.index: int | None = None
+        self.wrong = ("", "")
+
+    def note(self, bad: Mask, wrong: str, advice: str) -> None:
+        """``bad`` marks the records that are wrong in this way."""
+        if bad.any():
+            index = int(np.argmax(bad))
+            if self.index is None or index < self.index:
+                self.index, self.wrong = index, (wrong, advice)
+
+
+def to_arriving(batch: pa.RecordBatch, *, first: int, topic: str, partitions: int) -> pa.RecordBatch:
+    """``batch``, of checked types, as the arriving schema; its first record is row ``first`` of the file.
+
+    Raises:
+        RowFaultError: the earliest record that is not as documented.
+    """
+    faults = _Faults()
+    partition = _integers(
+        batch, "partition", (0, partitions - 1), faults, f"topic {topic} has {partitions}, numbered from 0"
+    )
+    offset = _integers(batch, "offset", (0, MAX_OFFSET), faults, "write offsets from 0 to 2^63 - 1, or null")
+    timestamp = _timestamps(batch, faults)
+    advice = "write 0 (create time), 1 (log append time) or -1 (none)"
+    kind = _integers(batch, "timestampType", TIMESTAMP_TYPES, faults, advice)
+    headers = _headers(batch, faults)
+    if faults.index is not None:
+        known_partition, known_offset = partition[faults.index].as_py(), offset[faults.index].as_py()
+        fault = Fault(*faults.wrong, partition=known_partition, offset=known_offset)
+        raise RowFaultError(faults.index, fault)
+    columns = {
+        "row": pa.array(np.arange(first, first + batch.num_rows), pa.int64()),
+        "partition": partition.cast(pa.int32()),
+        "offset": offset,
+        "timestamp": timestamp,
+        "timestampType": kind.fill_null(0).cast(pa.int32()),
+        "key": _spelt_out(batch.column("key"), pa.binary()),
+        "value": _spelt_out(batch.column("value"), pa.binary()),
+        "headers": headers,
+    }
+    return make_batch(columns, partitions)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> Any:
+    """The column, or nulls where the file has none."""
+    return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
+
+
+def _valid(column: Any) -> Mask:
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _spelt_out(column: Any, kind: Any) -> Any:
+    """``column`` without dictionary and as ``kind``; strings become their UTF-8 bytes."""
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column if column.type.equals(kind) else column.cast(kind, safe=False)
+
+
+def _integers(batch: pa.RecordBatch, name: str, bounds: tuple[int, int], faults: _Faults, advice: str) -> Any:
+    """The column as int64; what is out of ``bounds`` is noted and becomes null."""
+    column = _column(batch, name)
+    if types.is_null(column.type):
+        return column.cast(pa.int64())
+    low, high = bounds
+    values, valid = _numbers(column), _valid(column)
+    if types.is_uint64(column.type):
+        # As signed numbers those from 2^63 on are negative; no column has them in its bounds.
+        above = valid & (values < 0)
+        below = np.zeros_like(above)
+    else:
+        above, below = valid & (values > high), valid & (values < low)
+    above |= valid & (values > high)
+    faults.note(below, f"{name} is below what it can be", advice)
+    faults.note(above, f"{name} is above what it can be", advice)
+    return pa.array(values, pa.int64(), mask=~valid | below | above)
+
+
+def _numbers(column: Any) -> npt.NDArray[np.int64]:
+    """An integer or timestamp column as signed numbers, 0 for null."""
+    plain = column.cast(pa.int64(), safe=False)
+    return np.asarray(plain.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _timestamps(batch: pa.RecordBatch, faults: _Faults) -> Any:
+    """The timestamps in milliseconds; a naive one is taken as UTC, -1 is Kafka's word for none."""
+    column = _column(batch, "timestamp")
+    bounds = (NO_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
+    if types.is_timestamp(column.type):
+        values, valid = _numbers(column), _valid(column)
+        per_second = _PER_SECOND[column.type.unit]
+        if per_second > _MS_PER_SECOND:
+            whole, part = np.divmod(values, per_second // _MS_PER_SECOND)
+            faults.note(
+                valid & (part != 0),
+                "timestamp is not a whole number of milliseconds",
+                "Kafka's timestamps are; round it before",
+            )
+            values = whole
+        elif per_second < _MS_PER_SECOND:
+            # Clipped before it is multiplied, so that it stays out of bounds instead of wrapping into them.
+            values = np.clip(values, -_BEYOND_S, _BEYOND_S) * _MS_PER_SECOND
+        column = pa.array(values, pa.int64(), mask=~valid)
+    advice = f"write milliseconds since the epoch up to {MAX_TIMESTAMP_MS}, or null or -1 for none"
+    checked = _integers(pa.RecordBatch.from_arrays([column], ["timestamp"]), "timestamp", bounds, faults, advice)
+    return pc.if_else(pc.equal(checked, NO_TIMESTAMP_MS), pa.scalar(None, pa.int64()), checked)
+
+
+def _headers(batch: pa.RecordBatch, faults: _Faults) -> Any:
+    column = _column(batch, "headers")
+    count = batch.num_rows
+    if types.is_null(column.type):
+        return make_headers(np.full(count, -1, np.int64), pa.array([], pa.string()), pa.array([], pa.binary()))
+    counts = np.asarray(pc.fill_null(pc.list_value_length(column), -1).to_numpy(), np.int64)
+    flat = column.flatten()
+    keys = _spelt_out(flat.field("key"), pa.string())
+    values = _spelt_out(flat.field("value"), pa.binary())
+    owners = np.repeat(np.arange(count), np.maximum(counts, 0))
+    missing = ~_valid(flat)
+    _note_owners(faults, count, owners[missing], "a header is null", "leave it out, or write its key and value")
+    nameless = ~missing & ~_valid(keys)
+    _note_owners(faults, count, owners[nameless], "a header has no key", "a header's key is a string, never null")
+    garbled = _not_utf8(keys)
+    _note_owners(faults, count, owners[garbled], "a header's key is not valid UTF-8", "write it as UTF-8")
+    if garbled.any():
+        # Nothing will be made of it: the fault is raised first.
+        keys = pa.nulls(len(keys), pa.string())
+    return make_headers(counts, keys, values)
+
+
+def _note_owners(faults: _Faults, count: int, owners: npt.NDArray[np.int64], wrong: str, advice: str) -> None:
+    bad = np.zeros(count, np.bool_)
+    bad[owners] = True
+    faults.note(bad, wrong, advice)
+
+
+def _not_utf8(keys: Any) -> Mask:
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        return np.array([not _decodes(key) for key in keys.cast(pa.binary()).to_pylist()], np.bool_)
+    return np.zeros(len(keys), np.bool_)
+
+
+def _decodes(key: bytes | None) -> bool:
+    try:
+        (key or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""History: what was eligible, what was idle, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from sqlalchemy import and_, or_, select
+
+from winnow.model import Assessment, Reason
+from winnow.store import bulk, tables
+from winnow.store.database import Room
+
+
+class Assessments(Room):
+    """One row per topic partition and as-of."""
+
+    def record_assessments(self, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
+        """Write down ``assessments``; the same as-of again replaces its row. Ten thousand rows are a few statements."""
+        rows = [
+            {**asdict(found), "reason": found.reason.value, "as_of_ms": as_of_ms, "recorded_at_ms": recorded_at_ms}
+            for found in sorted(assessments, key=lambda each: (each.topic, each.partition))
+        ]
+        latest = [{name: row[name] for name in ("topic", "partition", "as_of_ms", "recorded_at_ms")} for row in rows]
+        current = tables.LatestAssessment
+        with self._database.writing() as session:
+            bulk.upsert(session, tables.Assessment, rows)
+            bulk.upsert(
+                session,
+                current,
+                latest,
+                when=lambda new: or_(
+                    new.recorded_at_ms > current.recorded_at_ms,
+                    and_(new.recorded_at_ms == current.recorded_at_ms, new.as_of_ms >= current.as_of_ms),
+                ),
+            )
+
+    def latest_assessments(self, topics: Sequence[str] = ()) -> list[Assessment]:
+        """The assessment recorded last of every topic partition of ``topics`` (none = all), in their order.
+
+        Last by the time of recording, not by as-of: a simulated future must not hide the present for ever.
+        """
+        row, latest = tables.Assessment, tables.LatestAssessment
+        statement = (
+            select(row)
+            .join(
+                latest,
+                and_(latest.topic == row.topic, latest.partition == row.partition, latest.as_of_ms == row.as_of_ms),
+            )
+            .order_by(row.topic, row.partition)
+        )
+        if topics:
+            statement = statement.where(row.topic.in_(topics))
+        with self._database.reading() as session:
+            return [_assessment(found) for found in session.scalars(statement)]
+
+
+def _assessment(row: tables.Assessment) -> Assessment:
+    return Assessment(
+        topic=row.topic,
+        partition=row.partition,
+        eligible=row.eligible,
+        reason=Reason(row.reason),
+        log_start_offset=row.log_start_offset,
+        first_dirty_offset=row.first_dirty_offset,
+        first_uncleanable_offset=row.first_uncleanable_offset,
+        log_end_offset=row.log_end_offset,
+        dirty_ratio=row.dirty_ratio,
+        clean_bytes=row.clean_bytes,
+        cleanable_bytes=row.cleanable_bytes,
+        max_compaction_delay_ms=row.max_compaction_delay_ms,
+        deadline_ms=row.deadline_ms,
+    )

@@ -1,0 +1,91 @@
+"""Who works on a topic: leases with fencing tokens, taken by compare-and-swap."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy.orm import Session
+
+from winnow.clock import format_ms
+from winnow.errors import TopicBusyError
+from winnow.store import bulk, tables
+from winnow.store.database import Room
+from winnow.store.values import Lease
+
+
+class Leases(Room):
+    """At most one holder per topic. The clock is the callers'; a lease spares work, the commit loop keeps it safe."""
+
+    def acquire_lease(self, topic: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
+        """Hold ``topic`` until ``now_ms + ttl_ms``: if it is free, its lease has expired, or ``holder`` has it.
+
+        Raises:
+            TopicBusyError: somebody else holds it.
+            ServiceError: see :meth:`winnow.store.database.Database.writing`; so for every method of the store.
+        """
+        free = {"topic": topic, "holder": None, "token": 0, "expires_ms": 0}
+        lease = tables.Lease
+        with self._database.writing() as session:
+            bulk.insert_missing(session, lease, [free])
+            won = bulk.changed(
+                session,
+                update(lease)
+                .where(
+                    lease.topic == topic,
+                    or_(lease.holder.is_(None), lease.holder == holder, lease.expires_ms <= now_ms),
+                )
+                .values(holder=holder, token=lease.token + 1, expires_ms=now_ms + ttl_ms),
+            )
+            current = _lease(session, topic)
+            if not won or current is None:
+                raise _busy(topic, current)
+            return current
+
+    def renew_lease(self, lease: Lease, now_ms: int, ttl_ms: int) -> Lease:
+        """``lease`` until ``now_ms + ttl_ms``. One that expired is renewed too, as long as nobody took it over.
+
+        Raises:
+            TopicBusyError: the lease was released or taken over.
+        """
+        with self._database.writing() as session:
+            renewed = bulk.changed(
+                session,
+                update(tables.Lease).where(_still(lease)).values(expires_ms=now_ms + ttl_ms),
+            )
+            if not renewed:
+                raise _busy(lease.topic, _lease(session, lease.topic))
+        return Lease(lease.topic, lease.holder, lease.token, now_ms + ttl_ms)
+
+    def release_lease(self, lease: Lease) -> bool:
+        """Give ``lease`` back. False, and nothing changes, when it was released or taken over before."""
+        with self._database.writing() as session:
+            statement = update(tables.Lease).where(_still(lease)).values(holder=None, expires_ms=0)
+            return bulk.changed(session, statement) > 0
+
+    def lease(self, topic: str) -> Lease | None:
+        """The lease of ``topic``, which may have expired. None when nobody holds it."""
+        with self._database.reading() as session:
+            return _lease(session, topic)
+
+
+def _still(lease: Lease) -> ColumnElement[bool]:
+    row = tables.Lease
+    return and_(row.topic == lease.topic, row.holder == lease.holder, row.token == lease.token)
+
+
+def _lease(session: Session, topic: str) -> Lease | None:
+    row = session.scalar(select(tables.Lease).where(tables.Lease.topic == topic))
+    if row is None or row.holder is None:
+        return None
+    return Lease(row.topic, row.holder, row.token, row.expires_ms)
+
+
+def _busy(topic: str, current: Lease | None) -> TopicBusyError:
+    if current is None:
+        return TopicBusyError(
+            f"The lease of topic {topic} was given back meanwhile, so this run holds the topic no longer. Nothing was "
+            "changed. Run it again."
+        )
+    return TopicBusyError(
+        f"Topic {topic} is held by {current.holder} until {format_ms(current.expires_ms)}. Nothing was changed. Run it "
+        "again when that run has ended; after that time its lease may be taken over."
+    )

@@ -1,0 +1,7 @@
+"""The Alembic scripts of the metadata store. They travel inside the package."""
+
+HEAD_REVISION = "0001"
+"""The newest schema; known without importing Alembic."""
+
+VERSION_TABLE = "winnow_alembic_version"
+"""Winnow's own, since the database may be shared with Airflow and the Iceberg catalog."""

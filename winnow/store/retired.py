@@ -1,0 +1,95 @@
+"""The ledger of retired files: what left the table, what was deleted since, and how many bytes that freed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from winnow.errors import WinnowError
+from winnow.model import RetiredFile
+from winnow.store import bulk, tables
+from winnow.store.database import Room
+from winnow.store.values import RETIRED_KINDS, RetiredRow, RetiredTotals
+
+
+class RetiredFiles(Room):
+    """One row per topic and path. A file that was deleted never becomes pending again: paths are not used twice."""
+
+    def record_retired(self, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
+        """Write down files that nothing will refer to. Those that are in the ledger stay as they are.
+
+        Args:
+            topic: the topic they belong to.
+            files: what is retired.
+            kind: one of ``data``, ``manifest``, ``manifest_list``, ``state``, ``metadata``.
+        """
+        if kind not in RETIRED_KINDS:
+            raise WinnowError(
+                f"Retired files of topic {topic} have no kind {kind!r}; nothing was written. The kinds are "
+                f"{', '.join(sorted(RETIRED_KINDS))}."
+            )
+        with self._database.writing() as session:
+            add_retired(session, topic, files, kind)
+
+    def retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
+        """The ledger of ``topic``, oldest first; with ``pending_only`` only what still has its bytes."""
+        row = tables.RetiredFile
+        statement = select(row).where(row.topic == topic).order_by(row.retired_at_ms, row.path)
+        if pending_only:
+            statement = statement.where(row.deleted_at_ms.is_(None))
+        with self._database.reading() as session:
+            return [
+                RetiredRow(
+                    topic=found.topic,
+                    path=found.path,
+                    kind=found.kind,
+                    size_bytes=found.size_bytes,
+                    retired_at_ms=found.retired_at_ms,
+                    plan_id=found.plan_id,
+                    deleted_at_ms=found.deleted_at_ms,
+                )
+                for found in session.scalars(statement)
+            ]
+
+    def mark_deleted(self, topic: str, paths: Sequence[str], now_ms: int) -> None:
+        """The bytes of ``paths`` are gone. Paths that are marked already or not in the ledger change nothing."""
+        row = tables.RetiredFile
+        with self._database.writing() as session:
+            for some in bulk.chunks(sorted(paths)):
+                bulk.changed(
+                    session,
+                    update(row)
+                    .where(row.topic == topic, row.path.in_(some), row.deleted_at_ms.is_(None))
+                    .values(deleted_at_ms=now_ms),
+                )
+
+    def retired_totals(self, topic: str) -> RetiredTotals:
+        """Files and bytes of ``topic`` that wait, and that were deleted."""
+        row = tables.RetiredFile
+        statement = (
+            select(row.deleted_at_ms.is_(None), func.count(), func.sum(row.size_bytes))
+            .where(row.topic == topic)
+            .group_by(row.deleted_at_ms.is_(None))
+        )
+        with self._database.reading() as session:
+            sums = {bool(pending): (count, int(size)) for pending, count, size in session.execute(statement)}
+        return RetiredTotals(*sums.get(True, (0, 0)), *sums.get(False, (0, 0)))
+
+
+def add_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
+    """Add ``files`` to the ledger where they are not in it."""
+    rows = [
+        {
+            "topic": topic,
+            "path": file.path,
+            "kind": kind,
+            "size_bytes": file.size_bytes,
+            "retired_at_ms": file.retired_at_ms,
+            "plan_id": file.plan_id,
+            "deleted_at_ms": None,
+        }
+        for file in sorted(files, key=lambda each: each.path)
+    ]
+    bulk.insert_missing(session, tables.RetiredFile, rows)

@@ -1,0 +1,56 @@
+"""The metadata store as one object: its rooms over one database."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from winnow.store.alerts import SentAlerts
+from winnow.store.assessments import Assessments
+from winnow.store.database import Database
+from winnow.store.leases import Leases
+from winnow.store.migration import migrate
+from winnow.store.projection import Projection
+from winnow.store.retired import RetiredFiles
+from winnow.store.runs import Runs
+from winnow.store.verdicts import Verdicts
+
+
+class Store(Leases, Assessments, Runs, Verdicts, Projection, RetiredFiles, SentAlerts):
+    """Checkpoints, receipts, marks and retired files (a projection), assessments, runs, verdicts (history), leases.
+
+    Every method is one short transaction, so threads may share a store, and processes may open the same database. Any
+    method may raise ServiceError when the database cannot be reached; repeating the call does no harm.
+    """
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Open the store at ``url`` and bring its tables to the newest schema; several processes may do so at once.
+
+        Args:
+            url: ``sqlite:////folder/store.db`` (the folder is made) or ``postgresql+psycopg://user:password@host/db``.
+
+        Raises:
+            ConfigurationError: the URL is neither.
+            FormatVersionError: a newer Winnow has migrated the database.
+            ServiceError: the database cannot be reached. No message shows the password.
+        """
+        database = Database(url)
+        try:
+            migrate(database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Close idle connections. The store must not be used after."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
