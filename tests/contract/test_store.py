@@ -189,10 +189,10 @@ def test_an_open_database_is_opened_again_without_alembic(store_url: str) -> Non
 
 
 def test_processes_that_open_an_empty_database_at_once_all_succeed(store_url: str) -> None:
-    """Four processes race for the migration; each ends up with a store that works."""
+    """Three processes race for the migration; each ends up with a store that works."""
     source = "with Store.open(sys.argv[1]) as store: print(store.remember_alert('key', 1))"
-    answers = in_processes(source, [store_url], processes=4)
-    assert sorted(answers) == ["False\n", "False\n", "False\n", "True\n"]
+    answers = in_processes(source, [store_url], processes=3)
+    assert sorted(answers) == ["False\n", "False\n", "True\n"]
 
 
 def test_threads_that_open_an_empty_database_at_once_all_succeed(store_url: str) -> None:
@@ -252,7 +252,7 @@ def write_while_the_server_cuts_connections(store: Store, store_url: str) -> Non
     """A write transaction whose connection is ended from another one (PostgreSQL)."""
     others = (
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        "WHERE pid <> pg_backend_pid() AND application_name = current_setting('application_name')"
     )
     with engine_for(store_url) as engine, store._database.writing() as session:
         session.execute(text("SELECT 1"))
@@ -705,12 +705,12 @@ def test_appends_alone_are_no_change_of_the_projection(store: Store) -> None:
     assert [row.updated_at_ms for row in store.checkpoints()] == [NOW_MS]
 
 
-def test_ten_thousand_states_are_few_statements(store: Store) -> None:
+def test_thousands_of_states_are_few_statements(store: Store) -> None:
     """Checkpoints and histories are written and replaced in bulk."""
-    store.record_states("orders", {number: cleaned_state() for number in range(10_000)}, NOW_MS)
+    store.record_states("orders", {number: cleaned_state() for number in range(3_000)}, NOW_MS)
     with statements() as sent:
-        store.record_states("orders", {number: cleaned_state(60) for number in range(10_000)}, NOW_MS + 1)
-    assert len(sent) < 80
+        store.record_states("orders", {number: cleaned_state(60) for number in range(3_000)}, NOW_MS + 1)
+    assert len(sent) < 40
     assert {row.first_dirty_offset for row in store.checkpoints()} == {60}
 
 

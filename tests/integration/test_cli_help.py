@@ -55,9 +55,7 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
     places = [text.index(f"winnow {step}") for step in steps]
     assert places == sorted(places)
     listed = [line.split()[0] for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
-    assert listed == [
-        "topics", "ingest", "assess", "explain", "compact", "read", "receipts", "checkpoints", "sweep", "store", "settings",
-    ]  # fmt: skip
+    assert " ".join(listed) == ("topics ingest assess explain compact read receipts checkpoints sweep store settings")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -77,7 +75,12 @@ def test_version_is_one_line() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["compost"], ["topics", "create", "orders"], ["read", "orders", "--partition", "-1"], ["assess", "--frequency", "2"]],
+    [
+        ["compost"],
+        ["topics", "create", "orders"],
+        ["read", "orders", "--partition", "-1"],
+        ["assess", "--frequency", "2"],
+    ],
 )
 def test_wrong_usage_ends_with_two_and_leaves_standard_output_empty(arguments: list[str]) -> None:
     """A misspelt command, a missing option, a value out of range, an unknown option."""

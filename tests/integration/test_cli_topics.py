@@ -51,7 +51,13 @@ def test_description_for_people_names_every_key_and_partition(tmp_path: Path) ->
     """No cell is cut where standard output is no terminal."""
     make_topic("orders", tmp_path / "orders.jsonl", partitions=2)
     text = winnow("topics", "describe", "orders").stdout
-    for expected in ("min.cleanable.dirty.ratio", "default (Winnow)", "orders-0", "orders-1", "Next: winnow assess orders"):
+    for expected in (
+        "min.cleanable.dirty.ratio",
+        "default (Winnow)",
+        "orders-0",
+        "orders-1",
+        "Next: winnow assess orders",
+    ):
         assert expected in text
     assert "How long a record may stay uncompacted, whatever the dirty ratio; holds on idle partitions too." in text
 

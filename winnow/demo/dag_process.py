@@ -1,8 +1,8 @@
 """The process in which the demo's DAG runs take place: Airflow's own ``dag.test``, several runs without starting anew.
 
-    python -m winnow.demo.dag_process DAGS_FOLDER PLUGINS_FOLDER LOG_FILE
+    python -m winnow.demo.dag_process DAGS_FOLDER PLUGINS_FOLDER LOG_FILE DAG_ID...
 
-Each line of standard input asks for one run: ``{"dag_id": ..., "conf": {...}}``. Each line of standard output answers:
+The DAGs are loaded at once, which takes seconds, and then wait. Each line of standard input asks for one run: ``{"dag_id": ..., "conf": {...}}``. Each line of standard output answers:
 ``{"run_id", "state", "tasks": [[task_id, map_index, state, try_number], ...]}`` or ``{"error": ...}``. Everything that
 tasks and Airflow print goes to the log file. The runs are rows of Airflow's metadata database like any others.
 
@@ -50,19 +50,25 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     sys.path.append(str(plugins_folder))
-    dags: dict[str, Any] = {}
+    dags = {dag_id: _loaded(dags_folder, dag_id) for dag_id in sys.argv[4:]}
     for line in sys.stdin:
         request = json.loads(line)
         dag_id = request["dag_id"]
         try:
-            if dag_id not in dags:
-                dags[dag_id] = load_dag(dags_folder, dag_id)
-            answer = run(dags[dag_id], request["conf"])
+            answer = run(dags[dag_id] or load_dag(dags_folder, dag_id), request["conf"])
         except Exception as problem:
             traceback.print_exc()
             answer = {"error": f"{type(problem).__name__} in DAG {dag_id}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def _loaded(folder: Path, dag_id: str) -> Any:
+    try:
+        return load_dag(folder, dag_id)
+    except Exception:
+        # It is loaded once more when it is asked for, and fails there, where somebody listens.
+        return None
 
 
 if __name__ == "__main__":

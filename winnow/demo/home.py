@@ -61,7 +61,7 @@ def _check_embedded(settings: Settings) -> None:
         "catalog.uri": (settings.catalog.get("uri"), f"sqlite:///{home / 'catalog.db'}"),
         "warehouse": (settings.warehouse, f"file://{home / 'warehouse'}"),
         "staging": (settings.staging, f"file://{home / 'staging'}"),
-        "store_url": (_plain(settings.store_url), f"sqlite:///{home / 'store.db'}"),
+        "store_url": (settings.store_url, f"sqlite:///{home / 'store.db'}"),
     }
     elsewhere = [name for name, (found, embedded) in wanted.items() if found != embedded]
     if elsewhere:
@@ -69,11 +69,6 @@ def _check_embedded(settings: Settings) -> None:
             f"The demo makes and removes its own topics, so it runs only on what is embedded in a home; here "
             f"{', '.join(elsewhere)} would be elsewhere. Nothing was changed. Unset those settings; see: winnow settings"
         )
-
-
-def _plain(secret: object) -> str:
-    reveal = getattr(secret, "get_secret_value", None)
-    return str(reveal()) if reveal is not None else str(secret)
 
 
 def _topics(settings: Settings) -> list[str]:
@@ -88,5 +83,7 @@ def _remove_own(settings: Settings) -> None:
     for database in _OWN_DATABASES:
         for ending in _SQLITE_FILES:
             (home / f"{database}{ending}").unlink(missing_ok=True)
-    for folder in (*_OWN_FOLDERS, "demo"):
-        shutil.rmtree(home / folder, ignore_errors=True)
+    # The mark goes last: whatever ends this half-way, the next run may go on with it.
+    for folder in (home / name for name in (*_OWN_FOLDERS, "demo")):
+        if folder.exists():
+            shutil.rmtree(folder)

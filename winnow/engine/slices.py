@@ -6,18 +6,21 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from winnow.model import Plan
+
 TASKS_PER_CORE = 4
 """Enough tasks that a slow one does not leave cores idle, few enough that their start is not felt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One topic partition of one plan, by reference."""
+    """One topic partition of one plan. ``plan`` is the plan with this partition alone: what a task needs, no more."""
 
     plan_uri: str
     topic: str
     partition: int
     size_bytes: int
+    plan: Plan | None = None
 
 
 def slices(units: Sequence[Unit], cores: int) -> list[list[Unit]]:

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pyspark
@@ -83,7 +83,14 @@ def run(
         check_versions(context)
         context.setLogLevel("WARN")
         units = [
-            Unit(uri, plan.topic, partition.partition, partition.size_bytes)
+            Unit(
+                uri,
+                plan.topic,
+                partition.partition,
+                partition.size_bytes,
+                # Not by reference: a task that read its whole plan would read what all its siblings need, too.
+                replace(plan, partitions=(partition,)),
+            )
             for uri, plan in plans.items()
             for partition in plan.partitions
         ]
@@ -91,7 +98,10 @@ def run(
         results = _execute(context, units, attempt, budget)
     finally:
         context.stop()
-    return [_finish(uri, plan, attempt, [r for r in results if r["plan"] == uri]) for uri, plan in plans.items()]
+    by_plan: dict[str, list[dict[str, Any]]] = {uri: [] for uri in plans}
+    for result in results:
+        by_plan[result["plan"]].append(result)
+    return [_finish(uri, plan, attempt, by_plan[uri]) for uri, plan in plans.items()]
 
 
 def _execute(context: SparkContext, units: Sequence[Unit], attempt: str, budget: Budget) -> list[dict[str, Any]]:
@@ -138,9 +148,9 @@ def _run_task(
 def _run_unit(unit: Unit, attempt: str, budget: Budget) -> dict[str, Any]:
     result: dict[str, Any] = {"plan": unit.plan_uri, "partition": unit.partition}
     try:
-        plan = staging.read_plan(unit.plan_uri)
-        partition = next(p for p in plan.partitions if p.partition == unit.partition)
-        result["staged"] = documents.jsonable(compact_partition(plan, partition, attempt=attempt, budget=budget))
+        assert unit.plan is not None
+        (partition,) = unit.plan.partitions
+        result["staged"] = documents.jsonable(compact_partition(unit.plan, partition, attempt=attempt, budget=budget))
     except WinnowError as problem:
         result |= {"error": str(problem), "exit_code": problem.exit_code}
     except Exception as problem:  # one partition's failure must not end the others in this application

@@ -86,7 +86,7 @@ def ingest_files(
     try:
         head = log.head()
     except UnknownTopicError as problem:
-        raise BadInputError(f"{problem} Nothing of this call landed.") from problem
+        raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
     files = expand_paths(paths)
     with Spool(topic, log.partitions(head), ctx.budget) as spool:
         spool.read(files, progress)

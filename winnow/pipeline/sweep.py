@@ -116,15 +116,25 @@ def _delete_attempts(
     """Files of attempts that were not published or were superseded, once the grace after their run's end has passed."""
     removed: list[RetiredFile] = []
     still_retired = {file.path for file in head.state.retired}
+    done = {row.plan_id for row in ctx.store.retired(log.topic, pending_only=False) if row.kind == "attempts"}
     for run in ctx.store.runs(log.topic):
-        if run.status not in _CLOSED or run.updated_at_ms + config.retired_grace_ms > now_ms:
+        grace_over = run.updated_at_ms + config.retired_grace_ms <= now_ms
+        if run.status not in _CLOSED or not grace_over or run.plan_id in done:
             continue
         for entry in attempt_files(head.location, run.plan_id):
             if entry.uri in referenced or entry.uri in still_retired:
                 continue
             storage.delete(entry.uri)
             removed.append(RetiredFile(entry.uri, entry.size_bytes, run.updated_at_ms, run.plan_id))
+        _remember_swept(ctx, log.topic, head, run.plan_id, now_ms)
     return removed
+
+
+def _remember_swept(ctx: Context, topic: str, head: Head, plan_id: str, now_ms: int) -> None:
+    """Its folder is listed once, not at every sweep for ever after."""
+    folder = storage.join(head.location, "data", plan_id)
+    ctx.store.record_retired(topic, [RetiredFile(folder, 0, now_ms, plan_id)], "attempts")
+    ctx.store.mark_deleted(topic, [folder], now_ms)
 
 
 def _forget(head: Head, gone: set[str]) -> Change:

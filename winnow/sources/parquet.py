@@ -89,15 +89,15 @@ def _damage(path: str) -> Iterator[None]:
 class _File:
     """One file, open twice: with its byte columns as dictionaries, and as they are.
 
-    What a column chunk says of itself is not asked for: PyArrow ends the whole process where a damaged footer contradicts
-    itself there.
+    What a column chunk says of itself is not asked for: PyArrow ends the whole process where a damaged footer
+    contradicts itself there.
     """
 
     def __init__(self, path: str, stream: Any) -> None:
         self._path = path
         with _damage(path):
             self._plain = _open(stream)
-            leaves = [self._plain.schema.column(index) for index in range(len(self._plain.schema.names))]
+            leaves = [self._plain.schema.column(index) for index in range(self._plain.metadata.num_columns)]
             self._compact = _open(
                 stream,
                 [leaf.path for leaf in leaves if _is_byte_column(leaf.path) and leaf.physical_type == "BYTE_ARRAY"],
@@ -179,5 +179,5 @@ def _lengths(column: Any) -> Integers:
         # A damaged page may point outside its dictionary, which Arrow does not look at before it follows.
         if len(places) and not 0 <= places.min() <= places.max() < len(column.dictionary):
             raise pa.ArrowInvalid("a place outside the dictionary")
-        return lengths[pc.fill_null(column.indices, len(column.dictionary)).to_numpy()]
+        return np.asarray(lengths[pc.fill_null(column.indices, len(column.dictionary)).to_numpy()], np.int64)
     return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy(), np.int64)

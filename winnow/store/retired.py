@@ -23,7 +23,7 @@ class RetiredFiles(Room):
         Args:
             topic: the topic they belong to.
             files: what is retired.
-            kind: one of ``data``, ``manifest``, ``manifest_list``, ``state``, ``metadata``.
+            kind: one of ``data``, ``manifest``, ``manifest_list``, ``state``, ``metadata``, ``attempts``.
         """
         if kind not in RETIRED_KINDS:
             raise WinnowError(

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from winnow.model import Cleaning
 
-RETIRED_KINDS = frozenset({"data", "manifest", "manifest_list", "state", "metadata"})
-"""What a retired file was to the table."""
+RETIRED_KINDS = frozenset({"data", "manifest", "manifest_list", "state", "metadata", "attempts"})
+"""What a retired file was to the table; ``attempts``: the folder of a plan whose unused attempts are gone."""
 
 
 class RunState(StrEnum):

@@ -1,0 +1,201 @@
+"""How commands end: exit codes, one sentence, tracebacks on request, progress on standard error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.integration.cli_runner import make_topic, winnow, winnow_process
+from winnow import errors
+from winnow.cli.failures import each_topic, guarded, worst
+from winnow.cli.output import prepare, say
+from winnow.cli.progress import CompactionProgress
+
+EVENT: dict[str, Any] = {
+    "event": "partition",
+    "topic": "orders",
+    "partition": 0,
+    "records_in": 1000,
+    "records_kept": 300,
+    "records_superseded": 690,
+    "tombstones_expired": 10,
+    "bytes_in": 2048,
+    "bytes_out": 1024,
+    "seconds": 0.42,
+}
+
+
+def end(problem: BaseException) -> tuple[int, str]:
+    """Exit code and standard error of a command that raises ``problem``."""
+
+    def command() -> None:
+        prepare()
+        raise problem
+
+    application = typer.Typer()
+    application.command()(guarded(command))
+    result = CliRunner().invoke(application, [])
+    assert result.stdout == ""
+    return result.exit_code, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.WinnowError, 1),
+        (errors.ConfigurationError, 2),
+        (errors.BadInputError, 3),
+        (errors.ValidationBrokenError, 4),
+        (errors.CommitUnknownError, 5),
+        (errors.ServiceError, 6),
+    ],
+)
+def test_error_of_winnow_is_its_sentence_and_its_exit_code(
+    kind: Callable[[str], errors.WinnowError], code: int
+) -> None:
+    """Nothing is added to what the error says, no traceback above all."""
+    assert end(kind("Topic orders was left alone.")) == (code, "error: Topic orders was left alone.\n")
+
+
+def test_unexpected_exception_is_one_sentence_without_the_data_it_may_quote() -> None:
+    """A library may quote what it choked on; its words are not repeated."""
+    code, text = end(ValueError("cannot parse: secret"))
+    assert code == 1
+    assert text.startswith("error: Unexpected ValueError in ")
+    assert "WINNOW_DEBUG=1" in text
+    assert "secret" not in text
+    assert text.count("\n") == 1
+
+
+def test_traceback_is_shown_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WINNOW_DEBUG=1 is for whoever mends it, and no setting of an installation."""
+    monkeypatch.setenv("WINNOW_DEBUG", "1")
+    code, text = end(ValueError("cannot parse"))
+    assert code == 1
+    assert "Traceback (most recent call last)" in text
+    assert "ValueError: cannot parse" in text
+    assert winnow("settings").stderr == ""
+
+
+def test_interrupt_ends_with_130_and_says_what_stays() -> None:
+    """As shells count it."""
+    code, text = end(KeyboardInterrupt())
+    assert code == 130
+    assert text == "Interrupted. What was published stays; what was not is settled by the next run.\n"
+
+
+def test_home_that_cannot_be_made_is_told_in_the_words_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file where the folder should be: no traceback, nothing on standard output."""
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("WINNOW_HOME", str(blocked / "home"))
+    answer = winnow_process("topics", "list", "--json")
+    assert answer.exit_code != 0
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("error: ")
+    assert "Traceback" not in answer.stderr
+
+
+def test_catalog_that_cannot_be_reached_ends_with_six(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service is down: wait, then run it again."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    monkeypatch.setenv("WINNOW_CATALOG__URI", "postgresql+psycopg://winnow@127.0.0.1:1/winnow?connect_timeout=1")
+    answer = winnow("assess", "orders", "--json", code=6)
+    assert answer.stdout == ""
+    assert "cannot be reached" in answer.stderr
+
+
+def test_metadata_store_that_cannot_be_reached_ends_with_six(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The password of its URL is not in the sentence."""
+    monkeypatch.setenv("WINNOW_STORE_URL", "postgresql+psycopg://winnow:hunter2@127.0.0.1:1/winnow?connect_timeout=1")
+    answer = winnow("topics", "list", "--json", code=6)
+    assert answer.stdout == ""
+    assert "hunter2" not in answer.stderr
+
+
+@pytest.mark.parametrize(("codes", "code"), [([], 0), ([2], 2), ([2, 6, 4], 6), ([6, 1, 5], 1), ([0, 3], 3)])
+def test_exit_code_of_several_is_one_before_all_else_the_highest(codes: list[int], code: int) -> None:
+    """The rule of the interface."""
+    assert worst(codes) == code
+
+
+def test_topics_after_a_failing_one_are_still_seen_to() -> None:
+    """A topic named twice is done once."""
+
+    def action(topic: str) -> str:
+        if topic == "bad":
+            raise errors.TopicBusyError("Another run holds bad.")
+        return topic.upper()
+
+    outcome = each_topic(["a", "bad", "b", "a"], action)
+    assert (outcome.results, outcome.exit_code, outcome.all_failed) == (["A", "B"], 5, False)
+    assert each_topic(["bad"], action).all_failed
+
+
+def test_what_two_parts_of_the_pipeline_say_alike_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """An alert and the error that it is about are one sentence to whoever sits before the terminal."""
+    prepare()
+    logging.getLogger("winnow.alerts").error("%s", "Validation of orders failed.")
+    say("Validation of orders failed.", prefix="error: ")
+    say("Something else.")
+    assert capsys.readouterr().err == "error: Validation of orders failed.\nSomething else.\n"
+
+
+def test_progress_without_a_terminal_is_a_line_per_partition(capsys: pytest.CaptureFixture[str]) -> None:
+    """Figures and bytes of each finished partition; standard output stays empty."""
+    with CompactionProgress() as progress:
+        progress({"event": "started", "partitions": 2, "bytes": 4096})
+        progress(EVENT)
+        progress({"event": "partition", "topic": "orders", "partition": 1, "error": "No space left on device"})
+        progress({"event": "plan", "topic": "orders", "plan_id": "p", "manifest": None, "error": None, "exit_code": 0})
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "Compacting 2 partitions, 4.0 KiB",
+        "orders-0: 1,000 records in, 300 kept, 690 superseded, 10 tombstones expired; 2.0 KiB -> 1.0 KiB in 0.4 s",
+        "orders-1: failed: No space left on device",
+    ]
+
+
+def test_progress_on_a_terminal_is_a_bar_that_ends_without_a_trace(tmp_path: Path) -> None:
+    """Drawn on standard error where that is a terminal; a partition's line is left out there."""
+    import os
+    import pty
+    import subprocess
+    import sys
+
+    code = (
+        "import json, sys, time\n"
+        "from winnow.cli.progress import CompactionProgress\n"
+        "with CompactionProgress() as progress:\n"
+        "    for event in json.loads(sys.argv[1]):\n"
+        "        progress(event)\n"
+        "        time.sleep(0.3)\n"
+        "print('result')\n"
+    )
+    import json
+
+    events = [{"event": "started", "partitions": 1, "bytes": 2048}, EVENT, {"event": "plan", "topic": "orders"}]
+    leader, follower = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(events)],
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        text=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        timeout=60,
+    )
+    os.close(follower)
+    drawn = os.read(leader, 1 << 16).decode()
+    os.close(leader)
+    assert (done.returncode, done.stdout) == (0, "result\n")
+    assert "Compacting, 1 of 1 partition done" in drawn
+    assert "orders-0: 1,000 records in" not in drawn

@@ -1,0 +1,67 @@
+"""From named paths to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from winnow.errors import BadInputError
+from winnow.sources.files import read_file
+from winnow.sources.paths import expand_paths
+
+
+def test_folder_stands_for_its_record_files_sorted_by_name(tmp_path: Path) -> None:
+    """Hidden files, markers, other suffixes and folders below are left out."""
+    wanted = ["a.jsonl", "b.json", "c.jsonl.gz", "d.snappy.parquet"]
+    for name in [*reversed(wanted), ".hidden.jsonl", "_SUCCESS", "_draft.jsonl", "readme.md", "d.parquet.crc"]:
+        (tmp_path / name).touch()
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "e.jsonl").touch()
+    assert expand_paths([str(tmp_path)]) == [str(tmp_path / name) for name in wanted]
+
+
+def test_paths_keep_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+    """Files and folders may be mixed; a file named twice comes twice."""
+    folder = tmp_path / "part"
+    folder.mkdir()
+    for path in (tmp_path / "z.jsonl", tmp_path / "a.jsonl", folder / "m.jsonl"):
+        path.touch()
+    named = [str(tmp_path / "z.jsonl"), str(folder), str(tmp_path / "a.jsonl"), str(tmp_path / "z.jsonl")]
+    assert expand_paths(named) == [named[0], str(folder / "m.jsonl"), named[2], named[3]]
+
+
+def test_folder_named_by_uri_gives_uris_that_open(tmp_path: Path) -> None:
+    """A name with a space and a percent sign is quoted in a URI, since it is unquoted when opened."""
+    (tmp_path / "100% of it.jsonl").write_text('{"partition":0,"key":null,"value":null}\n')
+    (found,) = expand_paths([tmp_path.as_uri()])
+    assert found.endswith("/100%25%20of%20it.jsonl")
+    assert [batch.num_rows for batch in read_file(found, topic="orders", partitions=1)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("missing.jsonl", "there is no such file or folder"),
+        ("empty", "the folder holds no file that ends in .jsonl, .jsonl.gz, .json or .parquet"),
+        ("records.csv", "it must end in .jsonl, .jsonl.gz, .json or .parquet"),
+    ],
+)
+def test_path_that_names_no_records_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    """The message begins with the path, says what would do, and that nothing landed."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".hidden.jsonl").touch()
+    (tmp_path / "records.csv").touch()
+    path = str(tmp_path / name)
+    with pytest.raises(BadInputError) as refused:
+        expand_paths([path])
+    message = str(refused.value)
+    assert message.startswith(f"{path}: ")
+    assert said in message
+    assert message.endswith("Nothing of this call landed.")
+
+
+def test_file_of_unknown_suffix_is_refused_when_read(tmp_path: Path) -> None:
+    """Reading does not guess at a format either."""
+    with pytest.raises(BadInputError, match=r"it must end in \.jsonl, \.jsonl\.gz, \.json or \.parquet"):
+        read_file(str(tmp_path / "records.avro"), topic="orders", partitions=1)

