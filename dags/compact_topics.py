@@ -50,6 +50,12 @@ and run again: what is published stays published once.
 | `simulate` | allow an `as_of` that lies more than a minute ahead of the present |
 """
 
+CHECK_DOC = """
+Settles what an earlier run of the topic left open, then decides for every partition whether it is worth compacting now.
+The decision needs the table's manifests only: no data file is read and no Spark is started. The log counts the reasons,
+and `winnow assess` shows them partition by partition.
+"""
+
 COMPACT_DOC = """
 Runs Spark on the plans of this batch. It reads the planned files and writes new ones beside them; nothing that anybody
 reads changes. The log shows a line per partition. A retry writes a new attempt and leaves the old one alone.
@@ -67,9 +73,9 @@ def list_topics() -> list[list[str]]:
     return shares(topics)
 
 
-@task(map_index_template="{{ label }}", retries=1)
+@task(map_index_template="{{ label }}", retries=1, doc_md=CHECK_DOC)
 def check_eligibility(topics: list[str]) -> list[TopicCheck]:
-    """Whether the topic is due: settles what an earlier run left open, assesses every partition, records why."""
+    """Whether the topics of this share are due, and why not."""
     context: Any = get_current_context()
     context["label"] = label_of(topics)
     as_of_ms = as_of_of(context, now_ms=wall_clock_ms())

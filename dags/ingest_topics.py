@@ -28,6 +28,11 @@ with the partition and offset that is wrong, and is not tried again.
 | `simulate` | allow an `as_of` that lies more than a minute ahead of the present |
 """
 
+INGEST_DOC = """
+Appends the files of one entry in one commit and says how many records landed, were there already, or went to
+quarantine.
+"""
+
 
 @task
 def list_files() -> list[IngestRow]:
@@ -35,9 +40,9 @@ def list_files() -> list[IngestRow]:
     return ingest_rows(get_current_context()["params"])
 
 
-@task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12))
+@task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=INGEST_DOC)
 def ingest(entry: IngestRow) -> str:
-    """Appends the files of one entry in one commit and says how many records landed."""
+    """One entry, one commit."""
     context: Any = get_current_context()
     context["label"] = entry["topic"]
     as_of_ms = as_of_of(context, now_ms=wall_clock_ms())

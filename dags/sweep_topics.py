@@ -24,6 +24,11 @@ nor a run whose outcome is not known. Running it again removes nothing more.
 | `topics` | names of topics; empty: all |
 """
 
+SWEEP_DOC = """
+Removes the files of a topic whose grace has passed and says how much still waits. A topic that is being compacted is
+tried again later.
+"""
+
 
 @task
 def list_topics() -> list[list[str]]:
@@ -33,9 +38,9 @@ def list_topics() -> list[list[str]]:
         return shares(steps.choose(ctx, context["params"]["topics"]))
 
 
-@task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=4))
+@task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=4), doc_md=SWEEP_DOC)
 def sweep(topics: list[str]) -> list[str]:
-    """Removes what is due and says how much still waits. A topic that is being compacted is tried again later."""
+    """One share of the topics, one after another."""
     context: Any = get_current_context()
     context["label"] = label_of(topics)
     with steps.pipeline(context) as ctx:

@@ -38,6 +38,8 @@ _TUNABLE = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
     "AIRFLOW__LOGGING__UVICORN_LOGGING_LEVEL": "WARNING",
+    # Airflow tells every reader of a task log what it will have to change itself one day; naming any filter ends that.
+    "PYTHONWARNINGS": "ignore::DeprecationWarning:pathspec",
 }
 """What a variable that is set already overrides. The rest is what makes this Airflow the embedded one."""
 

@@ -95,14 +95,18 @@ def in_processes(source: str, arguments: Sequence[str], *, processes: int) -> li
         )
         for _ in range(processes)
     ]
-    for process in started:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return [process.communicate(timeout=120)[0] for process in started]
+    try:
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        return [process.communicate(timeout=120)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
 
 
 def in_threads(calls: Sequence[Callable[[], object]]) -> list[object]:
@@ -208,18 +212,22 @@ def test_threads_that_open_an_empty_database_at_once_all_succeed(store_url: str)
 
 
 def test_a_store_carried_into_a_forked_process_works_in_both(store_url: str) -> None:
-    """Parent and child never talk over one connection."""
+    """Parent and child talk to the database at the same time, and never over one connection."""
     source = """
 import os
 with Store.open(sys.argv[1]) as store:
-    store.remember_alert("before", 1)
+    store.remember_alert("both", 1)
     child = os.fork()
+    name = "parent" if child else "child"
+    for number in range(40):
+        answers = [store.remember_alert(f"{name}-{number}", 2), store.remember_alert("both", 2)]
+        if answers != [True, False] or store.runs() or store.lease(name):
+            print("wrong", name, number, answers, flush=True)
     if not child:
-        os._exit(0 if not store.remember_alert("before", 2) and store.remember_alert("child", 2) else 1)
-    status = os.waitpid(child, 0)[1]
-    print(status, store.remember_alert("child", 3), store.remember_alert("parent", 3))
+        os._exit(0)
+    print(os.waitpid(child, 0)[1], store.remember_alert("child-39", 3))
 """
-    assert in_processes(source, [store_url], processes=1) == ["0 False True\n"]
+    assert in_processes(source, [store_url], processes=1) == ["0 False\n"]
 
 
 def test_sqlite_has_a_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
@@ -667,8 +675,7 @@ def test_a_publication_recorded_twice_changes_nothing(store: Store) -> None:
 
 def test_a_publication_that_fails_halfway_leaves_nothing(store: Store) -> None:
     """A checkpoint that cannot be written takes the receipt back with it."""
-    twice = replace(cleaned_state(), strategy=None, history=(Cleaning(5, None, None), Cleaning(5, 1, 2)))
-    broken = replace(twice, uncleanable=replace(marked_state().uncleanable, reason=None))  # type: ignore[type-var]
+    broken = replace(cleaned_state(), history=(Cleaning(5, None, None), Cleaning(5, 1, 2)))
     with pytest.raises(WinnowError, match="refused a statement"):
         store.record_publication(receipt(), {0: broken}, [retired_file("a")], NOW_MS)
     assert projection(store) == [[], {}, {}, [], [[], []]]

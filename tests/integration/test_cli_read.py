@@ -251,7 +251,7 @@ def test_quarantined_records_are_read_with_where_they_came_from(tmp_path: Path) 
     assert (report["records_appended"], report["records_quarantined"]) == (1, 2)
     found = lines(winnow("read", "orders", "--quarantined").stdout)
     assert [list(each) for each in found] == [["ingest_id", "file_digest", "row", *FIELDS]] * 2
-    assert sorted(str(each["value"]) for each in found) == sorted([b64("w"), b64("x")])
+    assert sorted(str(each["value"]) for each in found) == sorted([str(b64("w")), str(b64("x"))])
     assert {each["key"] for each in found} == {None}
     assert {each["timestamp"] for each in found} == {NOW_MS}
     assert len(lines(winnow("read", "orders", "--quarantined", "--limit", 1).stdout)) == 1

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from winnow import __version__
+import pytest
+
+from winnow import __version__, semantics
 from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE, compact_partition
-from winnow.model import Receipt, Record, StagingManifest, Verdict
+from winnow.log.topic_log import Change, Committed, Head, TopicLog
+from winnow.model import PartitionState, Receipt, Record, Segment, StagingManifest, Strategy, Verdict
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest import IngestReport, ingest_files
 from winnow.pipeline.leases import holding
@@ -82,6 +85,28 @@ class World:
         overrides = {name.replace("_", "."): value for name, value in config.items()}
         create_topic(self.ctx, topic, partitions, overrides)
 
+    def head(self, topic: str = TOPIC) -> Head:
+        """The newest snapshot and its state."""
+        return self.ctx.log.open(topic).head()
+
+    def state(self, partition: int = 0, topic: str = TOPIC) -> PartitionState:
+        """The carried state of one partition."""
+        return self.head(topic).state.partitions[partition]
+
+    def segments(self, partition: int = 0, topic: str = TOPIC) -> tuple[Segment, ...]:
+        """Live segments of one partition."""
+        log = self.ctx.log.open(topic)
+        return log.segments(log.head()).get(partition, ())
+
+    def snapshot_ids(self, topic: str = TOPIC) -> list[int]:
+        """Every snapshot the table's metadata still has, oldest first."""
+        return [snapshot.snapshot_id for snapshot in self.head(topic).table.metadata.snapshots]
+
+    def listing(self, *, below: str = "") -> dict[str, bytes]:
+        """Every file below the warehouse (or a part of it), with its bytes."""
+        root = Path(self.ctx.settings.warehouse.removeprefix("file://")) / below
+        return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
     def path(self) -> Path:
         """A new file name."""
         self.files += 1
@@ -142,6 +167,45 @@ class World:
             for batch in read_batches(self.ctx, topic, partition=partition, from_offset=from_offset)
             for row in batch.to_pylist()
         ]
+
+
+def survivors(records: Sequence[Record], end_offset: int | None = None) -> list[Record]:
+    """What the oracle keeps of one or more partitions' records when everything below ``end_offset`` is cleaned once."""
+    kept: list[Record] = []
+    for partition in sorted({each.partition for each in records}):
+        mine = [each for each in records if each.partition == partition]
+        kept += semantics.survivors(
+            mine,
+            next_first_dirty_offset=mine[-1].offset + 1 if end_offset is None else end_offset,
+            strategy=Strategy.OFFSET,
+            header=None,
+            expired=lambda _: False,
+        ).kept
+    return kept
+
+
+def versions(first_offset: int, count: int, keys: int = 3, partition: int = 0) -> list[Record]:
+    """``count`` records from ``first_offset`` on that take turns on ``keys`` keys; every value is its own."""
+    return [
+        record(n, f"key-{n % keys}".encode(), f"value-{partition}-{n}".encode(), partition=partition)
+        for n in range(first_offset, first_offset + count)
+    ]
+
+
+@contextmanager
+def between_head_and_commit(action: Callable[[], object], times: int = 1) -> Iterator[None]:
+    """Run ``action`` when the next committer has looked at the head and has not committed yet; the first ``times``."""
+    genuine = TopicLog._try
+    left = [action] * times
+
+    def attempt(log: TopicLog, head: Head, change: Change) -> Committed | None:
+        if left:
+            left.pop()()
+        return genuine(log, head, change)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TopicLog, "_try", attempt)
+        yield
 
 
 @contextmanager

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from winnow.cli.failures import each_topic, finish
 from winnow.cli.options import AsOf, Json, Topic, Topics, resolve_as_of
 from winnow.cli.output import count, human_bytes, tell, write_json
 from winnow.cli.reasons import because
-from winnow.cli.tables import MOST_ROWS, heading, show
+from winnow.cli.tables import MOST_ROWS, heading, short_time, show
 from winnow.cli.world import named_or_all, world
 from winnow.clock import format_ms
-from winnow.model import Assessment
+from winnow.model import Assessment, Reason
 
 
 def assess(topics: Topics = None, as_of: AsOf = None, as_json: Json = False) -> None:
@@ -60,34 +60,34 @@ def _show(found: Sequence[Assessment], as_of_ms: int) -> None:
     rows = [
         [
             f"{a.topic}-{a.partition}",
-            "eligible" if a.eligible else "idle",
-            f"{a.reason.value}: {because(a.reason)}",
+            _decision(a.reason, eligible=a.eligible),
             f"{a.dirty_ratio:.2f}",
             human_bytes(a.cleanable_bytes),
             f"{a.first_dirty_offset:,}",
             f"{a.first_uncleanable_offset:,}",
             f"{a.log_end_offset:,}",
-            "" if a.deadline_ms is None else format_ms(a.deadline_ms),
+            short_time(a.deadline_ms),
         ]
         for a in shown
     ]
-    header = [
-        "topic partition",
-        "",
-        "because",
-        "dirty ratio",
-        "cleanable",
-        "first dirty",
-        "first uncleanable",
-        "log end",
-        "deadline",
-    ]
-    show(header, rows, right=(3, 4, 5, 6, 7))
+    header = ["partition", "decision", "ratio", "cleanable", "first dirty", "uncleanable", "log end", "deadline"]
+    show(header, rows, right=(2, 3, 4, 5, 6))
+    _legend(a.reason for a in shown)
     eligible = list(dict.fromkeys(a.topic for a in found if a.eligible))
     if eligible:
         tell(f"Next: winnow compact {eligible[0] if len(eligible) == 1 else ''}".rstrip())
     else:
         tell("Nothing is eligible: winnow compact would leave everything as it is.")
+
+
+def _decision(reason: Reason, *, eligible: bool) -> str:
+    return f"{'eligible' if eligible else 'idle'}: {reason.value}"
+
+
+def _legend(reasons: Iterable[Reason]) -> None:
+    """What the reasons of a table mean, in the order in which they are looked at."""
+    used = set(reasons)
+    tell("\n".join(f"{reason.value}: {because(reason)}" for reason in Reason if reason in used))
 
 
 def _show_summary(found: Sequence[Assessment]) -> None:
@@ -103,7 +103,7 @@ def _show_summary(found: Sequence[Assessment]) -> None:
                 f"{sum(a.max_compaction_delay_ms > 0 for a in mine):,}",
                 human_bytes(sum(a.cleanable_bytes for a in mine if a.eligible)),
                 human_bytes(sum(a.clean_bytes + a.cleanable_bytes for a in mine)),
-                format_ms(min(deadlines)) if deadlines else "",
+                short_time(min(deadlines, default=None)),
             ]
         )
     header = [
@@ -137,8 +137,7 @@ def explain(topic: Topic, as_of: AsOf = None, as_json: Json = False) -> None:
     rows = [
         [
             f"{found.topic}-{p.partition}",
-            "eligible" if p.eligible else "idle",
-            f"{p.reason.value}: {because(p.reason)}",
+            _decision(p.reason, eligible=p.eligible),
             f"{p.segments:,}",
             f"{p.records:,}",
             human_bytes(p.bytes_to_read),
@@ -148,18 +147,9 @@ def explain(topic: Topic, as_of: AsOf = None, as_json: Json = False) -> None:
         ]
         for p in parts[:MOST_ROWS]
     ]
-    header = [
-        "topic partition",
-        "",
-        "because",
-        "segments",
-        "records",
-        "to read",
-        "tombstones due",
-        "next first dirty",
-        "slack",
-    ]
-    show(header, rows, right=(3, 4, 5, 6, 7, 8))
+    header = ["partition", "decision", "segments", "records", "to read", "tombstones due", "clean up to", "slack"]
+    show(header, rows, right=(2, 3, 4, 5, 6, 7))
+    _legend(p.reason for p in parts[:MOST_ROWS])
     if len(parts) > len(rows):
         tell(f"{count(len(parts) - len(rows), 'more partition')}; --json lists all")
     if found.plan_id is None:

@@ -84,7 +84,7 @@ def _show_partitions(report: IngestReport) -> None:
         ]
         for part in report.partitions[:MOST_ROWS]
     ]
-    header = ["topic partition", "first appended", "log end", "appended", "skipped", "quarantined"]
+    header = ["partition", "first appended", "log end", "appended", "skipped", "quarantined"]
     show(header, rows, right=(1, 2, 3, 4, 5))
     left_out = len(report.partitions) - len(rows)
     if left_out:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from winnow.cli.failures import each_topic, finish
 from winnow.cli.options import Json, OneTopic
 from winnow.cli.output import count, human_bytes, tell, write_json
-from winnow.cli.tables import MOST_ROWS, show
+from winnow.cli.tables import MOST_ROWS, short_time, show
 from winnow.cli.world import named_or_all, world
-from winnow.clock import format_ms
 from winnow.errors import UnknownTopicError
 from winnow.model import Cleaning, Receipt, Status
 
@@ -111,10 +110,9 @@ def _show_receipts(found: Sequence[Receipt]) -> None:
         is_published = receipt.status is Status.PUBLISHED
         rows.append(
             [
-                format_ms(receipt.finished_at_ms),
+                short_time(receipt.finished_at_ms),
                 receipt.topic,
                 receipt.status.value,
-                f"{len(parts):,}" if is_published else "",
                 f"{sum(p.records_in for p in parts):,}" if is_published else "",
                 f"{sum(p.records_kept for p in parts):,}" if is_published else "",
                 human_bytes(sum(p.bytes_in for p in parts)) if is_published else "",
@@ -123,8 +121,8 @@ def _show_receipts(found: Sequence[Receipt]) -> None:
                 "" if is_published else receipt.message,
             ]
         )
-    header = ["finished", "topic", "status", "partitions", "records", "kept", "bytes", "after", "plan", "why"]
-    show(header, rows, right=(3, 4, 5, 6, 7))
+    header = ["finished", "topic", "status", "records", "kept", "bytes", "after", "plan", "why"]
+    show(header, rows, right=(3, 4, 5, 6), sentences=(8,))
     if len(found) > len(rows):
         tell(f"{count(len(found) - len(rows), 'older run')}; --json lists all")
 
@@ -186,15 +184,11 @@ def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
                 f"{row['log_start_offset']:,}",
                 f"{row['log_end_offset']:,}",
                 row["strategy"] or "",
-                _time(last.get("cleaning_time_ms")),
-                _time(last.get("delete_horizon_ms")),
+                short_time(last.get("cleaning_time_ms")),
+                short_time(last.get("delete_horizon_ms")),
             ]
         )
-    header = ["topic partition", "first dirty", "log start", "log end", "strategy", "last cleaning", "delete horizon"]
+    header = ["partition", "first dirty", "log start", "log end", "strategy", "last cleaning", "delete horizon"]
     show(header, rows, right=(1, 2, 3))
     if len(found) > len(rows):
         tell(f"{count(len(found) - len(rows), 'more partition')}; --json lists all")
-
-
-def _time(ms: int | None) -> str:
-    return "" if ms is None else format_ms(ms)

@@ -76,6 +76,7 @@ def describe(topic: Topic, as_json: Json = False) -> None:
     show(
         ["key", "value", "from", "what it does"],
         [[entry.name, entry.value, entry.source, entry.sentence] for entry in found.config],
+        sentences=(3,),
     )
     heading("Log")
     _show_log(found)
@@ -134,7 +135,7 @@ def _show_log(found: TopicDescription) -> None:
                 ", ".join(marks),
             ]
         )
-    header = ["topic partition", "log start", "first dirty", "log end", "records", "bytes", "marks"]
+    header = ["partition", "log start", "first dirty", "log end", "records", "bytes", "marks"]
     show(header, rows, right=(1, 2, 3, 4, 5))
     left_out = len(found.states) - len(rows)
     if left_out:

@@ -30,6 +30,8 @@ from winnow.errors import ConfigurationError
 
 PREFIX = "WINNOW_"
 CONFIG_VARIABLE = "WINNOW_CONFIG"
+NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "WINNOW_DEBUG", "WINNOW_UI_PORT"})
+"""Variables of Winnow's that are read elsewhere."""
 CONFIG_FILE = "winnow.toml"
 
 NAMES = (
@@ -96,7 +98,7 @@ def environment_layer(env: Mapping[str, str], cwd: Path) -> Layer:
     origins: dict[str, str] = {}
     notices: list[str] = []
     for variable, text in sorted(env.items()):
-        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
         name = names.get(variable) or _name_in_map(variable)
         if name is None:

@@ -2,9 +2,10 @@
 
     python -m winnow.demo.dag_process DAGS_FOLDER PLUGINS_FOLDER LOG_FILE DAG_ID...
 
-The DAGs are loaded at once, which takes seconds, and then wait. Each line of standard input asks for one run: ``{"dag_id": ..., "conf": {...}}``. Each line of standard output answers:
-``{"run_id", "state", "tasks": [[task_id, map_index, state, try_number], ...]}`` or ``{"error": ...}``. Everything that
-tasks and Airflow print goes to the log file. The runs are rows of Airflow's metadata database like any others.
+The DAGs are loaded at once, which takes seconds, and then wait. Each line of standard input asks for one run:
+``{"dag_id": ..., "conf": {...}}``. Each line of standard output answers: ``{"run_id", "state", "tasks": [[task_id,
+map_index, state, try_number], ...]}`` or ``{"error": ...}``. Everything that tasks and Airflow print goes to the log
+file. The runs are rows of Airflow's metadata database like any others.
 
 Airflow is never imported here by name: the DAG files import it, and their DAGs know how to run.
 """

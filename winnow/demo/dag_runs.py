@@ -11,7 +11,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -154,10 +154,8 @@ def dag_runs(environment: Mapping[str, str], folder: Path) -> Iterator[DagRuns]:
 def _end(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
-    try:
+    with suppress(BrokenPipeError):
         process.stdin.close()
-    except BrokenPipeError:
-        pass
     try:
         process.wait(_STOP_S)
     except subprocess.TimeoutExpired:

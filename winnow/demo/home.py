@@ -18,7 +18,7 @@ from winnow.log.topics import TopicLogs
 
 _OWN_FOLDERS = ("warehouse", "staging", "data_docs")
 _OWN_DATABASES = ("catalog.db", "store.db")
-_SQLITE_FILES = ("", "-wal", "-shm", "-journal")
+_DATABASE_FILES = ("", "-wal", "-shm", "-journal", ".lock")
 
 
 def demo_folder(settings: Settings) -> Path:
@@ -66,8 +66,9 @@ def _check_embedded(settings: Settings) -> None:
     elsewhere = [name for name, (found, embedded) in wanted.items() if found != embedded]
     if elsewhere:
         raise ConfigurationError(
-            f"The demo makes and removes its own topics, so it runs only on what is embedded in a home; here "
-            f"{', '.join(elsewhere)} would be elsewhere. Nothing was changed. Unset those settings; see: winnow settings"
+            "The demo makes and removes its own topics, so it runs only on what is embedded in a home; here "
+            f"{', '.join(elsewhere)} would be elsewhere. Nothing was changed. Unset those settings; winnow settings "
+            "says where they come from."
         )
 
 
@@ -81,7 +82,7 @@ def _topics(settings: Settings) -> list[str]:
 def _remove_own(settings: Settings) -> None:
     home = settings.home
     for database in _OWN_DATABASES:
-        for ending in _SQLITE_FILES:
+        for ending in _DATABASE_FILES:
             (home / f"{database}{ending}").unlink(missing_ok=True)
     # The mark goes last: whatever ends this half-way, the next run may go on with it.
     for folder in (home / name for name in (*_OWN_FOLDERS, "demo")):

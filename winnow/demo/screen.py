@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,12 +59,27 @@ class Screen:
 
     def line(self, text: str, seconds: float) -> None:
         """One finished step; further lines of a long text stay beside the seconds."""
-        width = max(40, self.console.width - _SECONDS_WIDTH - 4)
-        lines = self.console.render_str(text, markup=False, highlight=False).wrap(self.console, width)
-        for number, each in enumerate(lines):
-            lead = f"{seconds:{_SECONDS_WIDTH}.1f} s  " if number == 0 else " " * (_SECONDS_WIDTH + 4)
-            self.console.print(lead, each, sep="")
+        lead = f"{seconds:{_SECONDS_WIDTH}.1f} s  "
+        self._print(text, lead, " " * len(lead))
 
     def say(self, text: str = "") -> None:
-        """A paragraph."""
-        self.console.print(text)
+        """Paragraphs, one per line of ``text``; further lines of a long one are indented as its first."""
+        for paragraph in text.split("\n"):
+            indent = paragraph[: len(paragraph) - len(paragraph.lstrip())]
+            self._print(paragraph.lstrip(), indent, indent)
+
+    def command(self, text: str, what: str) -> None:
+        """A line to type, whole, and what it shows."""
+        self.console.print(f"  {text}\n      {what}", soft_wrap=True)
+
+    def _print(self, text: str, first: str, others: str) -> None:
+        # Addresses stay whole, so that a terminal can open them.
+        lines = textwrap.wrap(
+            text,
+            max(60, self.console.width),
+            initial_indent=first,
+            subsequent_indent=others,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        self.console.print("\n".join(lines), soft_wrap=True)

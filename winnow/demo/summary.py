@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,10 @@ from winnow.pipeline.report import human_bytes, paragraph
 
 def table(expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> Table:
     """One column per topic; counts over all partitions."""
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    shown.add_column("")
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    made.add_column("")
     for topic in measured:
-        shown.add_column(topic, justify="right")
+        made.add_column(topic, justify="right")
     rows = (
         ("records in the archive", [f"{expected[t].arrived:,}" for t in measured]),
         ("  without a key, in quarantine", [f"{m.ingested.quarantined:,}" for m in measured.values()]),
@@ -39,8 +38,8 @@ def table(expected: Mapping[str, Expected], measured: Mapping[str, Measured]) ->
         ("  after the sweep", [human_bytes(m.swept.disk_bytes) for m in measured.values()]),
     )
     for name, cells in rows:
-        shown.add_row(name, *cells)
-    return shown
+        made.add_row(name, *cells)
+    return made
 
 
 def equation(receipt: Receipt) -> str:
@@ -52,14 +51,10 @@ def equation(receipt: Receipt) -> str:
     return f"{records_in:,} = {kept:,} + {superseded:,} + {expired:,} + {keyless:,}"
 
 
-def tell(
-    screen: Screen,
-    settings: Settings,
-    expected: Mapping[str, Expected],
-    measured: Mapping[str, Measured],
-    receipts: Sequence[Receipt],
+def tell_figures(
+    screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured], receipts: Sequence[Receipt]
 ) -> None:
-    """Print the summary."""
+    """Print the table, each receipt as its paragraph, and the conservation equation."""
     screen.say()
     screen.console.print(table(expected, measured))
     for receipt in receipts:
@@ -68,27 +63,31 @@ def tell(
     screen.say("\nEvery record is accounted for: in = kept + superseded + expired tombstones + keyless")
     for receipt in receipts:
         screen.say(f"  {receipt.topic:<{len(DEPARTURES)}}  {equation(receipt)}")
+
+
+def tell_next(screen: Screen, settings: Settings) -> None:
+    """Print what to type next."""
     screen.say("\nLook at it yourself:")
     winnow = command(settings)
-    for text, what in (
-        (f"{winnow} read {AIRCRAFT} --limit 3", "the last flight of three aircraft"),
-        (f"{winnow} assess", "why nothing would be compacted now"),
-        (f"{winnow} receipts {DEPARTURES}", "what each run did"),
-        (_with_home(settings, "make ui"), "the runs of this demo in Airflow"),
-    ):
-        screen.say(f"  {text}    {what}")
+    screen.command(f"{winnow} read {AIRCRAFT} --limit 3", "the last report of three aircraft")
+    screen.command(f"{winnow} assess", "why nothing would be compacted now")
+    screen.command(f"{winnow} receipts {DEPARTURES}", "what each run did")
+    screen.command(_with_home(settings, "make ui"), "the runs of this demo in Airflow")
 
 
 def command(settings: Settings) -> str:
     """How the reader of this screen starts ``winnow`` on this home."""
     program = Path(sys.executable).with_name("winnow")
-    here = Path.cwd()
-    shown = program.relative_to(here) if program.is_relative_to(here) else program
-    return _with_home(settings, shlex.quote(str(shown)))
+    return _with_home(settings, shlex.quote(shown(program)))
 
 
 def _with_home(settings: Settings, text: str) -> str:
     if settings.home == Path.cwd() / ".winnow":
         return text
-    home = os.path.relpath(settings.home) if settings.home.is_relative_to(Path.cwd()) else str(settings.home)
-    return f"WINNOW_HOME={shlex.quote(home)} {text}"
+    return f"WINNOW_HOME={shlex.quote(shown(settings.home))} {text}"
+
+
+def shown(path: Path) -> str:
+    """``path`` as one would type it here: below the current folder without that folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

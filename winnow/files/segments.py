@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -130,6 +131,17 @@ class SegmentWriter:
         last = self._last
         self._reset()
         self._last = last
+
+    def abandon(self) -> list[str]:
+        """Stop in the middle: close the open file. The URIs of everything written, for the caller to remove."""
+        written = [segment.path for segment in self._finished]
+        if self._writer is not None:
+            written.append(self._uri)
+            with contextlib.suppress(Exception):  # why the caller gives up is what matters
+                self._writer.close()
+                self._stream.close()
+            self._writer, self._stream = None, None
+        return written
 
     def finish(self) -> tuple[Segment, ...]:
         """Close the open file; the segments written, in offset order (none when nothing was written)."""

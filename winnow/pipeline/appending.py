@@ -101,11 +101,8 @@ class PartitionAppender:
         if len(wrong):
             at = int(wrong[0])
             file = self._files[batch.column("file")[at].as_py()]
-            raise BadInputError(
-                f"{file.path}, row {batch.column('row')[at].as_py()} (partition {self.partition}, offset "
-                f"{int(offsets[at])}): offsets must increase within a partition, but the one before is "
-                f"{int(previous[at])}. Give the files in the order of their offsets. Nothing of this call landed."
-            )
+            row = batch.column("row")[at].as_py()
+            raise wrong_order(file.path, row, self.partition, int(offsets[at]), int(previous[at]))
         self._last_arrived = int(offsets[-1])
 
     def _note_slices(self, files: Offsets, offsets: Offsets) -> None:
@@ -113,6 +110,10 @@ class PartitionAppender:
             mine = offsets[files == number]
             first, _, count = self._slices.get(int(number), (int(mine[0]), 0, 0))
             self._slices[int(number)] = (first, int(mine[-1]), count + len(mine))
+
+    def abandon(self) -> list[str]:
+        """Give up: the files written for this partition, noted or not, which nothing refers to."""
+        return self._writer.abandon()
 
     def finish(self) -> None:
         """Close the files and note what was appended."""
@@ -136,6 +137,14 @@ class PartitionAppender:
             )
             for number, (first, last, count) in sorted(self._slices.items())
         ]
+
+
+def wrong_order(path: str, row: int, partition: int, offset: int, previous: int) -> BadInputError:
+    """The refusal of a record whose offset is not above that of the record before it in its partition."""
+    return BadInputError(
+        f"{path}, row {row} (partition {partition}, offset {offset}): offsets must increase within a partition, but "
+        f"the one before is {previous}. Give the files in the order of their offsets. Nothing of this call landed."
+    )
 
 
 def by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:

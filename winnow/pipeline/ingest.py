@@ -19,7 +19,7 @@ from winnow.log.topic_log import COMMIT_TRIES, Change, Head, TopicLog
 from winnow.model import IngestLedger, PartitionState, TopicState
 from winnow.pipeline.appending import PartitionAppender, Prepared, by_partition
 from winnow.pipeline.context import Context
-from winnow.pipeline.keyless import KeylessRecords, refuse_keyless, visible_rows
+from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_keyless, visible_rows
 from winnow.pipeline.overlap import check_overlap
 from winnow.pipeline.spool import Arrivals, Spool, SpooledFile
 from winnow.sources.parquet import extra_columns
@@ -116,6 +116,7 @@ class _Call:
         self.trust_compacted = trust_compacted
         self.notices: list[str] = []
         self.prepared = Prepared(ingest_id=uuid.uuid4().hex)
+        self.appender: PartitionAppender | None = None
         self.quarantines = self.config.compacts and self.config.keyless == "quarantine"
 
     def run(self) -> IngestReport:
@@ -124,6 +125,8 @@ class _Call:
         arrivals = self.spool.arrivals([file.number for file in taken])
         if self.config.compacts and not self.quarantines:
             refuse_keyless(self.log.topic, self.spool, taken)
+        if self.quarantines:
+            check_order(self.spool, taken)
         self._check_overlaps(arrivals, taken)
         try:
             self._write(arrivals, taken)
@@ -202,17 +205,16 @@ class _Call:
             self.prepared.base[arrival.partition] = state
             self.prepared.log_end[arrival.partition] = state.log_end_offset
         condition = "partition IS NOT NULL" + (" AND key IS NOT NULL" if self.quarantines else "")
-        appender: PartitionAppender | None = None
         for batch in self.spool.stream(condition, [file.number for file in taken], BATCH_ROWS):
             for part in by_partition(batch):
                 partition = part.column("partition")[0].as_py()
-                if appender is None or appender.partition != partition:
-                    if appender is not None:
-                        appender.finish()
-                    appender = self._appender(partition)
-                appender.add(part)
-        if appender is not None:
-            appender.finish()
+                if self.appender is None or self.appender.partition != partition:
+                    if self.appender is not None:
+                        self.appender.finish()
+                    self.appender = self._appender(partition)
+                self.appender.add(part)
+        if self.appender is not None:
+            self.appender.finish()
         if self.quarantines:
             aside = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
             aside.pass_over()
@@ -297,10 +299,12 @@ class _Call:
         return changed
 
     def _discard(self) -> None:
-        for found in self.prepared.segments.values():
-            for segment in found:
-                with contextlib.suppress(OSError):
-                    storage.delete(segment.path)
+        paths = [segment.path for found in self.prepared.segments.values() for segment in found]
+        if self.appender is not None:
+            paths += self.appender.abandon()
+        for path in paths:
+            with contextlib.suppress(OSError):
+                storage.delete(path)
 
     def _report(self, snapshot_id: int | None) -> IngestReport:
         prepared = self.prepared

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from winnow.errors import BadInputError
+from winnow.files import duck
 from winnow.log.quarantine import ARROW, Quarantine
 from winnow.model import TopicState
-from winnow.pipeline.appending import Prepared, microseconds
+from winnow.pipeline.appending import Prepared, microseconds, wrong_order
 from winnow.pipeline.spool import Spool, SpooledFile
 
 BATCH_ROWS = 8_192
@@ -34,6 +35,27 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> No
         f"Topic {topic} is compacted, so every record needs a key. Nothing of this call landed. To keep such records "
         f"aside: winnow topics alter {topic} --config winnow.keyless=quarantine"
     )
+
+
+def check_order(spool: Spool, taken: Sequence[SpooledFile]) -> None:
+    """Refuse offsets that do not increase over keyed and keyless records together; a partition of keyed ones is checked as it is written.
+
+    Raises:
+        BadInputError: with file, row, partition and offset of the first.
+    """
+    numbers = ", ".join(str(file.number) for file in taken) or "-1"
+    row = duck.one_row(
+        spool.connection,
+        f"""
+        SELECT file, row, partition, "offset", previous FROM (
+            SELECT *, lag("offset") OVER (PARTITION BY partition ORDER BY "sequence") AS previous FROM spool
+            WHERE "offset" IS NOT NULL AND file IN ({numbers})
+              AND partition IN (SELECT partition FROM spool WHERE {_KEYLESS} AND file IN ({numbers}))
+        ) WHERE "offset" <= previous ORDER BY "sequence" LIMIT 1
+        """,
+    )
+    if row is not None:
+        raise wrong_order(spool.files[row[0]].path, *row[1:])
 
 
 class KeylessRecords:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from winnow.quality import warm_up
 from winnow.store import RunState
 
 Progress = Callable[[dict[str, Any]], None]
+log = logging.getLogger("winnow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,8 @@ def compact_topics(
                 plan = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
             except TopicBusyError as problem:
                 outcome.receipts.append(_nothing(ctx, topic, as_of_ms, str(problem)))
-            except WinnowError as problem:
-                outcome.errors.append(TopicError(topic, str(problem), problem.exit_code))
+            except Exception as problem:  # one topic's failure, foreseen or not, never stops another
+                outcome.errors.append(_error(topic, problem))
             else:
                 if plan is not None:
                     plans.append(plan)
@@ -97,8 +99,9 @@ def _run_batch(
     outcome: CompactionOutcome,
     progress: Progress | None,
 ) -> None:
-    for plan in plans:
-        ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
+    plans = [plan for plan in plans if _started(ctx, plan, attempt, outcome)]
+    if not plans:
+        return
     warm_up()  # importing Great Expectations takes seconds; Spark is at work meanwhile
     try:
         result = submit(ctx, plans, attempt, progress)
@@ -115,6 +118,15 @@ def _run_batch(
         _finish(ctx, plan, attempt, as_of_ms, outcome)
 
 
+def _started(ctx: Context, plan: PlanReference, attempt: str, outcome: CompactionOutcome) -> bool:
+    try:
+        ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
+    except Exception as problem:  # as above
+        outcome.errors.append(_error(plan.topic, problem))
+        return False
+    return True
+
+
 def _void(ctx: Context, plan: PlanReference, message: str, code: int, outcome: CompactionOutcome) -> None:
     text = f"Topic {plan.topic} was not compacted: {message}. Nothing was published; run it again."
     ctx.store.set_run_state(plan.plan_id, RunState.VOID, ctx.now_ms(), message=text)
@@ -125,14 +137,26 @@ def _finish(ctx: Context, plan: PlanReference, attempt: str, as_of_ms: int, outc
     try:
         validate(ctx, plan.plan_id, attempt)
         outcome.receipts.append(publish(ctx, plan.plan_id, attempt))
-    except WinnowError as problem:
+    except Exception as problem:  # as above
         found = _status_of(problem)
-        outcome.errors.append(TopicError(plan.topic, str(problem), problem.exit_code))
+        outcome.errors.append(_error(plan.topic, problem))
         if found is not None:
             outcome.receipts.append(_ended(ctx, plan.topic, plan.plan_id, found, as_of_ms, str(problem), attempt))
 
 
-def _status_of(problem: WinnowError) -> Status | None:
+def _error(topic: str, problem: Exception) -> TopicError:
+    if isinstance(problem, WinnowError):
+        return TopicError(topic, str(problem), problem.exit_code)
+    log.debug("Topic %s", topic, exc_info=problem)
+    # A library's own words may quote data, so only the kind of the exception is told.
+    text = (
+        f"Topic {topic}: unexpected {type(problem).__name__}. Nothing more was done for this topic; what was published "
+        "stays. Run it again, with WINNOW_DEBUG=1 for the traceback."
+    )
+    return TopicError(topic, text, WinnowError.exit_code)
+
+
+def _status_of(problem: Exception) -> Status | None:
     if isinstance(problem, ValidationFailedError):
         return Status.INVALID
     if isinstance(problem, PlanVoidError):

@@ -31,6 +31,9 @@ def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
     run = ctx.store.run(plan_id)
     if run is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
+    known = ctx.store.verdict(plan_id, attempt)
+    if run.status is RunState.PUBLISHED and known is not None:
+        return known  # its inputs may be gone by now
     plan = staging.read_plan(run.plan_uri)
     manifest = staging.read_manifest(run.plan_uri, attempt)
     if manifest is None:

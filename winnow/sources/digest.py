@@ -25,6 +25,8 @@ _RECORD = np.dtype([(name, "<i8") for name in ("offset", "timestamp", "kind", "k
 _HEADER = np.dtype([(name, "<i8") for name in ("key", "value")])
 _STREAMS = ("records", "keys", "values", "headers", "header keys", "header values")
 
+Lengths = npt.NDArray[np.int64]
+
 
 class SliceDigests:
     """Running SHA-256 digests over batches of :data:`winnow.sources.arriving.ARRIVING`, per topic partition.
@@ -39,15 +41,15 @@ class SliceDigests:
         """Take in the next records of the file."""
         if not batch.num_rows:
             return
-        partitions = batch.column("partition").fill_null(_NULL).to_numpy(zero_copy_only=False)
+        partitions = _integers(batch.column("partition"))
         if (np.diff(partitions) < 0).any():
             order = np.argsort(partitions, kind="stable")
             batch, partitions = batch.take(pa.array(order)), partitions[order]
+        streams = _Streams(batch)
         cuts = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), batch.num_rows]
         for start, end in pairwise(cuts):
             number = int(partitions[start])
-            mine = self._slices.setdefault(None if number == _NULL else number, _Slice())
-            mine.update(batch.slice(start, end - start))
+            self._slices.setdefault(None if number == _NULL else number, _Slice()).update(streams, start, end)
 
     def digests(self) -> dict[int | None, str]:
         """SHA-256 (hex) of every partition's records so far; None: keyless records that name no partition."""
@@ -66,51 +68,79 @@ class SliceDigests:
 
 
 class _Slice:
-    """The streams of one topic partition."""
+    """The running hashes of one topic partition."""
 
-    __slots__ = ("_streams", "records")
+    __slots__ = ("_hashes", "records")
 
     def __init__(self) -> None:
         self.records = 0
-        self._streams = {name: hashlib.sha256() for name in _STREAMS}
+        self._hashes = [hashlib.sha256() for _ in _STREAMS]
 
-    def update(self, batch: pa.RecordBatch) -> None:
-        numbers = np.empty(batch.num_rows, _RECORD)
-        numbers["offset"] = _integers(batch.column("offset"))
-        numbers["timestamp"] = _integers(batch.column("timestamp"))
-        numbers["kind"] = _integers(batch.column("timestampType"))
-        numbers["key"] = self._bytes("keys", batch.column("key"))
-        numbers["value"] = self._bytes("values", batch.column("value"))
-        headers = batch.column("headers")
-        numbers["headers"] = _integers(pc.list_value_length(headers))
-        self._streams["records"].update(numbers.view(np.uint8).data)
-        self.records += batch.num_rows
-        flat = headers.flatten()
-        if len(flat):
-            lengths = np.empty(len(flat), _HEADER)
-            lengths["key"] = self._bytes("header keys", flat.field("key"))
-            lengths["value"] = self._bytes("header values", flat.field("value"))
-            self._streams["headers"].update(lengths.view(np.uint8).data)
-
-    def _bytes(self, stream: str, column: Any) -> npt.NDArray[np.int64]:
-        """Feed the bytes of ``column`` to ``stream``; their lengths, with null told from empty."""
-        lengths = _integers(pc.binary_length(column))
-        if column.null_count:
-            # The place of a null may hold bytes that are nobody's.
-            column = column.drop_null()
-        if len(column):
-            ends = np.frombuffer(column.buffers()[1], np.int32)
-            start, end = int(ends[column.offset]), int(ends[column.offset + len(column)])
-            if end > start:
-                self._streams[stream].update(memoryview(column.buffers()[2])[start:end])
-        return lengths
+    def update(self, streams: _Streams, start: int, end: int) -> None:
+        self.records += end - start
+        for running, data in zip(self._hashes, streams.between(start, end), strict=True):
+            if len(data):
+                running.update(data)
 
     def digest(self) -> bytes:
         whole = hashlib.sha256(_SLICE + np.array([self.records], "<i8").tobytes())
-        for name in _STREAMS:
-            whole.update(self._streams[name].digest())
+        for running in self._hashes:
+            whole.update(running.digest())
         return whole.digest()
 
 
-def _integers(column: Any) -> npt.NDArray[np.int64]:
+class _Streams:
+    """A batch as bytes to be hashed, and where in them each record begins."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        numbers = np.empty(batch.num_rows, _RECORD)
+        for name, column in (("offset", "offset"), ("timestamp", "timestamp"), ("kind", "timestampType")):
+            numbers[name] = _integers(batch.column(column))
+        numbers["key"], keys = _bytes(batch.column("key"))
+        numbers["value"], values = _bytes(batch.column("value"))
+        numbers["headers"] = _integers(pc.list_value_length(batch.column("headers")))
+        flat = batch.column("headers").flatten()
+        lengths = np.empty(len(flat), _HEADER)
+        lengths["key"], header_keys = _bytes(flat.field("key"))
+        lengths["value"], header_values = _bytes(flat.field("value"))
+        first_header = _starts(numbers["headers"])
+        # In the order of _STREAMS.
+        self._data = [_raw(numbers), keys, values, _raw(lengths), header_keys, header_values]
+        self._starts = [
+            np.arange(batch.num_rows + 1) * _RECORD.itemsize,
+            _starts(numbers["key"]),
+            _starts(numbers["value"]),
+            first_header * _HEADER.itemsize,
+            _starts(lengths["key"])[first_header],
+            _starts(lengths["value"])[first_header],
+        ]
+
+    def between(self, start: int, end: int) -> list[memoryview]:
+        """The bytes of the records from ``start`` to before ``end``, per stream."""
+        return [data[at[start] : at[end]] for data, at in zip(self._data, self._starts, strict=True)]
+
+
+def _integers(column: Any) -> Lengths:
     return np.asarray(column.fill_null(_NULL).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _starts(lengths: Lengths) -> Lengths:
+    """Where each begins, and at last where all end; null takes no room."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(lengths, 0))))
+
+
+def _raw(numbers: npt.NDArray[np.void]) -> memoryview:
+    return memoryview(numbers.tobytes())
+
+
+def _bytes(column: Any) -> tuple[Lengths, memoryview]:
+    """The length of every value, with null told from empty, and all values one after another."""
+    lengths = _integers(pc.binary_length(column))
+    if column.null_count:
+        # The place of a null may hold bytes that are nobody's.
+        column = column.drop_null()
+    if not len(column):
+        return lengths, memoryview(b"")
+    ends = np.frombuffer(column.buffers()[1], np.int32)
+    start, end = int(ends[column.offset]), int(ends[column.offset + len(column)])
+    return lengths, memoryview(column.buffers()[2])[start:end] if end > start else memoryview(b"")

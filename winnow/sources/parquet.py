@@ -113,10 +113,16 @@ class _File:
                 group = self._plain.metadata.row_group(number)
                 wanted = batch_bytes * max(1, group.num_rows) // max(1, group.total_byte_size)
                 rows = max(1, min(MAX_BATCH_ROWS, wanted))
+            missing = group.num_rows
             for batch in self._group(number, rows):
                 with _damage(self._path):
                     ends = np.cumsum(_row_bytes(batch))
                 yield batch, ends
+                missing -= batch.num_rows
+            with _damage(self._path):
+                # A column chunk that ends too early is not noticed by Arrow.
+                if missing:
+                    raise pa.ArrowInvalid("fewer records than the footer says")
 
     def _group(self, number: int, rows: int) -> Iterator[pa.RecordBatch]:
         done = 0

@@ -40,6 +40,12 @@ def upsert(session: Session, model: type[Base], rows: Sequence[Row], *, when: Co
     _run(session, statement, table, list(unique.values()))
 
 
+def insert(session: Session, model: type[Base], rows: Sequence[Row]) -> None:
+    """Insert ``rows``, none of which may be there."""
+    table = _table(model)
+    _run(session, _insert(session, table), table, [dict(row) for row in rows])
+
+
 def insert_missing(session: Session, model: type[Base], rows: Sequence[Row]) -> int:
     """Insert ``rows`` and leave alone what is there already. Returns how many were new."""
     table = _table(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -11,7 +12,6 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import (
     DBAPIError,
-    DisconnectionError,
     InterfaceError,
     OperationalError,
     SQLAlchemyError,
@@ -37,6 +37,8 @@ class Database:
         self.url: Final = parse_address(url)
         self.is_sqlite: Final = self.url.get_backend_name() == "sqlite"
         self.engine: Final = _sqlite(self.url) if self.is_sqlite else _postgresql(self.url)
+        self._process = os.getpid()
+        self._forked = threading.Lock()
         # A transaction that reads first and writes later fails at once when another wrote in between.
         self._writer: Final = self.engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
         # A reader's statements see one state: a checkpoint and its history belong together.
@@ -53,6 +55,7 @@ class Database:
         Raises:
             ServiceError: the database cannot be reached or does not answer.
         """
+        self._leave_inherited_connections()
         with self._told(), Session(self._reader) as session, session.begin():
             yield session
 
@@ -63,6 +66,7 @@ class Database:
         Raises:
             ServiceError: the database cannot be reached, does not answer, or another transaction kept it too long.
         """
+        self._leave_inherited_connections()
         with self._told(), Session(self._writer) as session, session.begin():
             yield session
 
@@ -74,6 +78,16 @@ class Database:
     def close(self) -> None:
         """Close idle connections."""
         self.engine.dispose()
+
+    def _leave_inherited_connections(self) -> None:
+        # After a fork parent and child would talk over one socket, and the pool asks an idle connection for a sign of
+        # life before any of its events could tell.
+        if self._process == os.getpid():
+            return
+        with self._forked:
+            if self._process != os.getpid():
+                self.engine.dispose(close=False)
+                self._process = os.getpid()
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -88,7 +102,7 @@ class Database:
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
         detail = without_secrets(lines[0], self.url).rstrip(".")
         where = f"The metadata store {shown(self.url)}"
-        unreachable = isinstance(problem, OperationalError | InterfaceError | PoolTimeoutError | DisconnectionError)
+        unreachable = isinstance(problem, OperationalError | InterfaceError | PoolTimeoutError)
         if unreachable or (isinstance(problem, DBAPIError) and problem.connection_invalidated):
             return ServiceError(
                 f"{where} cannot be reached or does not answer: {detail}. Whether the last change arrived is not "
@@ -122,20 +136,7 @@ def _postgresql(url: URL) -> Engine:
     arguments: dict[str, Any] = {"prepare_threshold": None}  # poolers between here and the server lose them
     if "connect_timeout" not in url.query:
         arguments["connect_timeout"] = CONNECT_TIMEOUT_S
-    engine = create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=arguments)
-
-    @event.listens_for(engine, "connect")
-    def remember_process(connection: object, record: Any) -> None:
-        record.info["pid"] = os.getpid()
-
-    @event.listens_for(engine, "checkout")
-    def refuse_inherited(connection: object, record: Any, proxy: Any) -> None:
-        # Parent and child would talk over one socket.
-        if record.info["pid"] != os.getpid():
-            record.dbapi_connection = proxy.dbapi_connection = None
-            raise DisconnectionError("The connection belongs to the process that this one was forked from.")
-
-    return engine
+    return create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=arguments)
 
 
 class Room:

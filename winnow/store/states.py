@@ -102,7 +102,7 @@ def write_states(session: Session, topic: str, states: Mapping[int, PartitionSta
 
 def _insert(session: Session, topic: str, states: Mapping[int, PartitionState], now_ms: int) -> None:
     of = {number: {"topic": topic, "partition": number} for number in states}
-    bulk.insert_missing(
+    bulk.insert(
         session,
         tables.Checkpoint,
         [
@@ -117,12 +117,12 @@ def _insert(session: Session, topic: str, states: Mapping[int, PartitionState], 
             for number, state in states.items()
         ],
     )
-    bulk.insert_missing(
+    bulk.insert(
         session,
         tables.Cleaning,
         [{**of[number], **asdict(entry)} for number, state in states.items() for entry in state.history],
     )
-    bulk.insert_missing(
+    bulk.insert(
         session,
         tables.Uncleanable,
         [
@@ -131,7 +131,7 @@ def _insert(session: Session, topic: str, states: Mapping[int, PartitionState], 
             if state.uncleanable is not None
         ],
     )
-    bulk.insert_missing(
+    bulk.insert(
         session,
         tables.Paused,
         [

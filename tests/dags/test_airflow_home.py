@@ -1,0 +1,98 @@
+"""The home of the embedded Airflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from winnow.airflow_env import airflow_environment, login_password, ui_port
+from winnow.airflow_home import environment_lines
+from winnow.config.settings import Settings, load_settings
+from winnow.errors import ConfigurationError
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(env={"WINNOW_HOME": str(tmp_path / "home"), "WINNOW_SPARK__MASTER": "spark://host:7077"})
+
+
+def test_secrets_are_generated_once_and_only_their_owner_reads_them(settings: Settings) -> None:
+    """Files of mode 0600 in a folder of mode 0700, the same at the next start, the signing key of 64 bytes."""
+    airflow_environment(settings, os.environ)
+    home = settings.airflow_home
+    names = ("fernet.key", "jwt.secret", "api.secret")
+    before = {name: (home / name).read_text() for name in names}
+    airflow_environment(settings, os.environ)
+    assert {name: (home / name).read_text() for name in names} == before
+    assert len(set(before.values())) == 3
+    assert {stat.S_IMODE((home / name).stat().st_mode) for name in names} == {0o600}
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert len(before["jwt.secret"]) == 88
+
+
+def test_the_environment_holds_no_secret(settings: Settings) -> None:
+    """It names the commands that read them; whoever lists processes or prints the environment sees none."""
+    login_password_before = set(os.environ.values())
+    environment = airflow_environment(settings, os.environ)
+    secrets = [(settings.airflow_home / name).read_text() for name in ("fernet.key", "jwt.secret", "api.secret")]
+    secrets.append(login_password(settings))
+    new = "\n".join(value for value in environment.values() if value not in login_password_before)
+    assert [secret for secret in secrets if secret in new] == []
+
+
+def test_the_login_password_stays_what_it_was(settings: Settings) -> None:
+    """Airflow finds it in its password file."""
+    settings.airflow_home.mkdir(parents=True)
+    first = login_password(settings)
+    assert login_password(settings) == first
+    assert len(first) >= 16
+
+
+def test_airflow_listens_on_the_loopback_interface_only(settings: Settings) -> None:
+    """Its default is every interface."""
+    environment = airflow_environment(settings, {**os.environ, "WINNOW_UI_PORT": "8123"})
+    assert environment["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert environment["AIRFLOW__API__PORT"] == "8123"
+    assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:8123/execution/"
+
+
+def test_the_spark_connection_is_that_of_the_settings(settings: Settings) -> None:
+    """A connection that does not exist would silently become YARN."""
+    environment = airflow_environment(settings, os.environ)
+    assert json.loads(environment["AIRFLOW_CONN_WINNOW_SPARK"]) == {"conn_type": "spark", "host": "spark://host:7077"}
+
+
+def test_another_airflow_of_the_machine_is_left_alone(settings: Settings) -> None:
+    """A database that the shell names is not migrated; a number of workers that it names is taken."""
+    environment = airflow_environment(
+        settings,
+        {
+            **os.environ,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://elsewhere/airflow",
+            "AIRFLOW__CORE__PARALLELISM": "9",
+        },
+    )
+    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{settings.airflow_home}/airflow.db"
+    assert environment["AIRFLOW__CORE__PARALLELISM"] == "9"
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "http", "-1", "8080 "])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    """Before anything starts."""
+    with pytest.raises(ConfigurationError, match="WINNOW_UI_PORT"):
+        ui_port({"WINNOW_UI_PORT": port})
+
+
+def test_the_port_is_8080_unless_said_otherwise() -> None:
+    """An empty variable says nothing."""
+    assert ui_port({}) == 8080
+    assert ui_port({"WINNOW_UI_PORT": ""}) == 8080
+
+
+def test_environment_lines_are_what_a_shell_needs() -> None:
+    """Only what differs, quoted."""
+    assert environment_lines({"A": "1", "B": "x y"}, {"A": "1"}) == ["export B='x y'"]

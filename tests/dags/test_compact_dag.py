@@ -1,0 +1,242 @@
+"""``compact_topics`` run whole: real spark-submit, real validation, real commits, in the order of the scheduler."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.dags.conftest import RunDag
+from tests.dags.topics import DAY_MS, Line, contents, first_dirty_offsets, make_topic, old_lines
+from winnow.config.settings import Settings
+from winnow.engine import staging
+from winnow.files.schema import ARROW_SCHEMA
+from winnow.model import StagingManifest
+from winnow.pipeline.assess import assess
+from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.plan import plan_topic
+from winnow.store import Run, RunState
+from winnow_airflow import steps
+from winnow_airflow.notifier import alert_for
+from winnow_airflow.references import BatchRow, PlanRow
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+
+GROUP = ("compact", "validate", "publish", "report")
+WEEK_MS = 7 * DAY_MS
+
+
+def group_states(states: dict[tuple[str, int], str], map_index: int = 0) -> list[str]:
+    """States of compact, validate, publish, report of one batch."""
+    return [states[f"compact_batch.{name}", map_index] for name in GROUP]
+
+
+def batch_of(run: Run) -> BatchRow:
+    """The batch that travelled between the tasks of a run."""
+    row = PlanRow(topic=run.topic, plan_id=run.plan_id, uri=run.plan_uri, partitions=1, size_bytes=0, deadline_ms=None)
+    return BatchRow(label=run.topic, attempt=run.attempt.rpartition("-")[0], plans=[row], error=None)
+
+
+def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing(
+    ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
+) -> None:
+    """Winners stay, checkpoints move, assets tell offsets; publishing again changes nothing; an idle run is green."""
+    for topic in ("orders", "clicks"):
+        make_topic(ctx, tmp_path, topic, [old_lines(100, 10)])
+
+    states = run_dag("compact_topics")
+
+    assert states["run", -1] == "success"
+    assert group_states(states) == ["success"] * 4
+    assert states["outcome", -1] == "skipped"
+    for topic in ("orders", "clicks"):
+        assert [record["offset"] for record in contents(ctx, topic)] == list(range(90, 100))
+        assert first_dirty_offsets(ctx, topic) == {0: 100}
+        assert ctx.store.lease(topic) is None
+    with sqlite3.connect(airflow_home.airflow_home / "airflow.db") as database:
+        events = [json.loads(extra) for (extra,) in database.execute("SELECT extra FROM asset_event").fetchall()]
+    run = ctx.store.runs("orders")[0]
+    assert [event["offsets"] for event in events if event["plan_id"] == run.plan_id] == [{"0": 100}]
+
+    before = ctx.log.open("orders").head().snapshot_id
+    receipt = ctx.store.receipt(run.plan_id)
+    assert steps.publish(ctx, batch_of(run)) == [run.plan_id]
+    assert ctx.store.receipt(run.plan_id) == receipt
+    assert ctx.log.open("orders").head().snapshot_id == before
+
+    idle = run_dag("compact_topics")
+    assert idle["run", -1] == "success"
+    assert group_states(idle, -1) == ["skipped"] * 4
+    assert idle["outcome", -1] == "skipped"
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """A webhook that takes alerts; gives what arrived."""
+    arrived: list[dict[str, Any]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            arrived.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name is Python's
+            return
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        monkeypatch.setenv("WINNOW_ALERT__WEBHOOK", f"http://127.0.0.1:{server.server_port}/alerts")
+        yield arrived
+        server.shutdown()
+        thread.join()
+
+
+def lose_a_record(ctx: Context, topic: str) -> None:
+    """What a broken disk or a bug would do to a staged file."""
+    run = ctx.store.open_runs(topic)[0]
+    manifest = staging.read_manifest(run.plan_uri, run.attempt)
+    assert manifest is not None
+    path = manifest.partitions[0].rewrites[0].outputs[0].path.removeprefix("file://")
+    table = pq.read_table(path)
+    pq.write_table(table.slice(1), path)
+
+
+def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
+    webhook: list[dict[str, Any]], ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path
+) -> None:
+    """The sibling in the same batch is published; the run ends failed without a second try."""
+    for topic in ("orders", "clicks"):
+        make_topic(ctx, tmp_path, topic, [old_lines(100, 10)])
+    compact = runnable.dags["compact_topics"].task_dict["compact_batch.compact"]
+    compact.on_success_callback = [lambda context: lose_a_record(ctx, "orders")]
+    validate = runnable.dags["compact_topics"].task_dict["compact_batch.validate"]
+    validate.retries = 3
+
+    states = run_dag("compact_topics")
+
+    assert states["run", -1] == "failed"
+    assert group_states(states) == ["success", "failed", "success", "success"]
+    assert states["outcome", -1] == "failed"
+    assert len(contents(ctx, "orders")) == 100
+    assert len(contents(ctx, "clicks")) == 10
+    assert ctx.store.runs("orders")[0].status is RunState.INVALID
+    assert [ctx.store.lease(topic) for topic in ("orders", "clicks")] == [None, None]
+    assert [(alert["kind"], alert["topic"], alert["partitions"]) for alert in webhook] == [
+        ("validation_failed", "orders", [0])
+    ]
+    assert "Nothing was published" in webhook[0]["message"]
+    assert [a.reason.value for a in assess(ctx, ["orders"], as_of_ms=ctx.now_ms())] == ["uncleanable"]
+
+
+def test_a_validation_that_died_is_alerted_by_the_notifier(ctx: Context, tmp_path: Path) -> None:
+    """It could not tell anybody itself; the alert quotes no library, since that may quote data."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    plan = plan_topic(ctx, "orders", as_of_ms=ctx.now_ms(), attempt="a-1")
+    assert plan is not None
+    batch = batch_of(ctx.store.runs("orders")[0])
+    row = batch["plans"][0]
+    assert alert_for(ctx, row, "a", MemoryError("secret")) is None, "nothing is staged, so nothing was to be judged"
+
+    staging.write_manifest(plan.uri, StagingManifest(plan.plan_id, "orders", "a-1", (), "test", "0"))
+    alert = alert_for(ctx, row, "a", MemoryError("secret"))
+    assert alert is not None
+    assert (alert.kind, alert.topic) == ("validation_broken", "orders")
+    assert "MemoryError" in alert.message
+    assert "secret" not in alert.message
+
+
+def test_backfills_in_any_order_and_again_give_the_same_log(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
+    """Three past days, forwards for one topic and backwards for another: readers and checkpoints end up the same."""
+    first_ms = 1_699_920_000_000
+    noon_ms = [first_ms + day * DAY_MS + DAY_MS // 2 for day in range(3)]
+    days = [
+        [
+            Line(offset, f"key-{offset % 7}", None if offset == 13 else f"a-{offset}", noon_ms[0])
+            for offset in range(40)
+        ],
+        [Line(offset, f"key-{offset % 5}", f"b-{offset}", noon_ms[2]) for offset in range(40, 70)],
+    ]
+    for topic in ("forwards", "backwards"):
+        make_topic(ctx, tmp_path, topic, days, segment_ms="3600000", min_cleanable_dirty_ratio="0")
+    end_of = [datetime.fromtimestamp(first_ms / 1000, UTC) + timedelta(days=day + 1) for day in range(3)]
+
+    def run(day: int, *topics: str) -> list[str]:
+        states = run_dag("compact_topics", logical_date=end_of[day], topics=list(topics))
+        assert states["run", -1] == "success"
+        return sorted({state for (name, _), state in states.items() if name == "compact_batch.compact"})
+
+    assert run(0, "forwards") == ["success"]
+    assert first_dirty_offsets(ctx, "forwards") == {0: 40}
+    assert run(1, "forwards") == ["skipped"]
+    assert run(2, "forwards", "backwards") == ["success"]
+    assert run(1, "backwards") == ["skipped"]
+    assert run(0, "backwards") == ["skipped"]
+    assert contents(ctx, "forwards") == contents(ctx, "backwards")
+    assert first_dirty_offsets(ctx, "forwards") == first_dirty_offsets(ctx, "backwards") == {0: 70}
+
+    before = contents(ctx, "forwards")
+    assert run(0, "forwards", "backwards") == ["skipped"]
+    assert run(2, "forwards", "backwards") == ["skipped"]
+    assert contents(ctx, "forwards") == contents(ctx, "backwards") == before
+    assert first_dirty_offsets(ctx, "forwards") == first_dirty_offsets(ctx, "backwards") == {0: 70}
+
+
+def test_an_as_of_in_the_future_ends_the_run_before_anything_is_done(ctx: Context, run_dag: RunDag) -> None:
+    """The first task refuses it, nothing downstream runs, and the run is red."""
+    states = run_dag("compact_topics", as_of=str(ctx.now_ms() + WEEK_MS))
+    assert states["run", -1] == "failed"
+    assert states["list_topics", -1] == "failed"
+    assert {state for (name, _), state in states.items() if name not in {"run", "list_topics", "outcome"}} == {
+        "upstream_failed"
+    }
+
+
+def test_a_topic_that_cannot_be_checked_stops_no_other_but_fails_the_run(
+    ctx: Context, run_dag: RunDag, tmp_path: Path
+) -> None:
+    """A table that somebody else committed to beside an idle topic: one red check, nothing to compact, a red run."""
+    make_topic(ctx, tmp_path, "idle", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(ctx, tmp_path, "foreign", [old_lines(10, 10)])
+    ctx.log.open("foreign").head().table.append(ARROW_SCHEMA.empty_table())
+    states = run_dag("compact_topics")
+    assert [states["check_eligibility", number] for number in (0, 1)] == ["failed", "success"]
+    assert states["plan", -1] == "success"
+    assert group_states(states, -1) == ["skipped"] * 4
+    assert states["outcome", -1] == "failed"
+    assert states["run", -1] == "failed"
+
+
+def test_a_topic_held_by_another_run_is_left_to_it(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
+    """A backfill beside the schedule finds the topic in progress and does nothing."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    with open_context(holder="airflow:compact_topics:another") as other:
+        other.store.acquire_lease("orders", other.holder, other.now_ms(), 60_000)
+    states = run_dag("compact_topics")
+    assert states["run", -1] == "success"
+    assert group_states(states, -1) == ["skipped"] * 4
+    lease = ctx.store.lease("orders")
+    assert lease is not None
+    assert lease.holder == "airflow:compact_topics:another"
+    assert ctx.store.runs("orders") == []
+
+
+def test_clearing_a_spark_task_of_a_closed_run_opens_it_again(ctx: Context, tmp_path: Path) -> None:
+    """A batch whose Spark died is reported as void; its plan may still be carried out: the commit checks the log."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    batch = steps.plan(ctx, [steps.check(ctx, "orders", as_of_ms=ctx.now_ms())], as_of_ms=ctx.now_ms())[0]
+    paragraphs, receipts = steps.report(ctx, batch)
+    assert receipts == []
+    assert "was not compacted" in paragraphs[0]
+    assert ctx.store.runs("orders")[0].status is RunState.VOID
+    assert ctx.store.lease("orders") is None

@@ -1,0 +1,121 @@
+"""Which failures are tried again, and how several become one."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk import RetryAction
+
+from winnow.errors import (
+    BadInputError,
+    CommitConflictError,
+    CommitUnknownError,
+    NotBuiltError,
+    PlanVoidError,
+    ServiceError,
+    TopicBusyError,
+    UsageError,
+    ValidationBrokenError,
+    ValidationFailedError,
+)
+from winnow.planning import PlanReference
+from winnow_airflow.operators import failure_of
+from winnow_airflow.policy import RETRY_POLICY, combined
+from winnow_airflow.references import IngestRow, ingest_rows, label_of, shares
+
+PLAN = PlanReference(
+    topic="orders", plan_id="p1", uri="file:///p1/plan.json", partitions=1, size_bytes=1, deadline_ms=None
+)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ValidationFailedError("x"),
+        ValidationBrokenError("x"),
+        BadInputError("x"),
+        NotBuiltError("x"),
+        PlanVoidError("x"),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_what_ends_the_same_way_again_is_not_tried_again(problem: Exception) -> None:
+    """Bad data, a wrong call and a void plan meet the same thing a second time."""
+    assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [ServiceError("x"), CommitConflictError("x"), CommitUnknownError("x"), TopicBusyError("x"), OSError("x")],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_conflicts_services_and_surprises_are_tried_again(problem: Exception) -> None:
+    """Another try may end otherwise."""
+    assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.DEFAULT
+
+
+def test_several_failures_are_tried_again_when_one_of_them_can_end_otherwise() -> None:
+    """The others are through and end as before; all of them are named."""
+    problem = combined([("orders", ValidationFailedError("is wrong")), ("clicks", ServiceError("store is away"))])
+    assert isinstance(problem, ServiceError)
+    assert str(problem) == "orders: is wrong\nclicks: store is away"
+
+
+def test_failures_that_all_end_the_same_way_stay_final() -> None:
+    """A void plan beside a failed validation."""
+    problem = combined([("orders", PlanVoidError("is void")), ("clicks", ValidationFailedError("is wrong"))])
+    assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
+
+
+def test_a_strangers_message_is_not_repeated() -> None:
+    """A library may quote the data it stumbled over."""
+    problem = combined([("orders", ValueError("secret")), ("clicks", ValueError("secret"))])
+    assert "secret" not in str(problem)
+    assert "ValueError" in str(problem)
+
+
+def test_the_error_of_the_job_decides_whether_spark_is_tried_again() -> None:
+    """The job says on its last lines which plan failed and with which exit code."""
+    output = 'Cannot execute: spark-submit. Error code is: 3.\nWINNOW {"event": "plan", "error": "bad", "exit_code": 3}'
+    problem = failure_of(output, [PLAN])
+    assert isinstance(problem, BadInputError)
+    assert str(problem) == "Not all of orders was compacted: bad. Nothing of it was published."
+
+
+def test_a_spark_that_died_is_tried_again() -> None:
+    """It said nothing of its plans, so nothing is known against them."""
+    problem = failure_of("Cannot execute: spark-submit. Error code is: 137.\nKilled", [PLAN])
+    assert isinstance(problem, ServiceError)
+    assert "exit code 137" in str(problem)
+
+
+def test_topics_share_mapped_tasks_only_when_there_are_too_many() -> None:
+    """One task per topic, as people expect to see it; evenly shared beyond the limit; none for none."""
+    assert shares(["a", "b"], 5) == [["a"], ["b"]]
+    assert shares(["a", "b", "c", "d", "e"], 2) == [["a", "b"], ["c", "d", "e"]]
+    assert shares([], 5) == []
+    assert label_of(["a"]) == "a"
+    assert label_of(["a", "b"]) == "2 topics"
+
+
+def test_ingest_takes_one_topic_and_lists_of_them() -> None:
+    """Both ways of asking give entries of the same shape."""
+    params = {"topic": "orders", "paths": ["/a"], "files": [{"topic": "clicks", "paths": ["/b", "/c"]}]}
+    assert ingest_rows(params) == [
+        IngestRow(topic="orders", paths=["/a"]),
+        IngestRow(topic="clicks", paths=["/b", "/c"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"topic": None, "paths": [], "files": []},
+        {"topic": "orders", "paths": [], "files": []},
+        {"topic": None, "paths": ["/a"], "files": []},
+        {"topic": None, "paths": [], "files": [{"topic": "orders", "paths": []}]},
+    ],
+)
+def test_ingest_refuses_an_entry_without_topic_or_paths(params: dict[str, object]) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(UsageError, match="Nothing was ingested"):
+        ingest_rows(params)

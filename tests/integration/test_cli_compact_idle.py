@@ -1,0 +1,56 @@
+"""``winnow compact`` where it has nothing to do: no Spark is started, and the answer says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.cli_runner import NOW_MS, make_topic, winnow
+
+KEYS = ["topic", "plan_id", "status", "snapshot_id", "partitions", "message"]
+
+
+def test_idle_topic_is_one_entry_that_says_nothing_to_do(tmp_path: Path) -> None:
+    """What assess calls idle compact leaves alone, and that is success."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    entry = winnow("compact", "orders", "--as-of", NOW_MS, "--json").document[0]
+    assert list(entry)[:6] == KEYS
+    assert (entry["topic"], entry["plan_id"], entry["status"], entry["snapshot_id"], entry["partitions"]) == (
+        "orders",
+        None,
+        "nothing_to_do",
+        None,
+        [],
+    )
+    assert "winnow assess orders" in entry["message"]
+
+
+def test_idle_topic_is_told_with_where_to_look(tmp_path: Path) -> None:
+    """A sentence on standard output, nothing on standard error."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    answer = winnow("compact", "--as-of", NOW_MS)
+    assert answer.stdout == "Nothing of orders is eligible now. See why with: winnow assess orders\n"
+    assert answer.stderr == ""
+
+
+def test_installation_without_topics_compacts_to_an_empty_list() -> None:
+    """No topics is no error."""
+    answer = winnow("compact", "--json")
+    assert answer.document == []
+    assert "There are no topics yet" in answer.stderr
+
+
+def test_unknown_topic_ends_with_two_and_the_others_are_seen_to(tmp_path: Path) -> None:
+    """The unknown one appears on standard error only; alone it leaves standard output empty."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    both = winnow("compact", "missing", "orders", "--as-of", NOW_MS, "--json", code=2)
+    assert [entry["topic"] for entry in both.document] == ["orders"]
+    assert "error: There is no topic missing" in both.stderr
+    assert winnow("compact", "missing", "--json", code=2).stdout == ""
+
+
+def test_as_of_ahead_of_the_present_is_called_simulated_first(tmp_path: Path) -> None:
+    """Before anything is decided."""
+    winnow("topics", "create", "orders", "--partitions", 1)
+    answer = winnow("compact", "orders", "--as-of", "2999-01-01T00:00:00Z", "--json")
+    assert answer.stderr.startswith("simulated: everything is decided as of 2999-01-01T00:00:00.000Z")
+    assert answer.document[0]["status"] == "nothing_to_do"

@@ -1,0 +1,159 @@
+"""Keyless records of a compacted topic: refused by default, kept aside when the topic says so, never dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.world import (
+    TOPIC,
+    World,
+    between_head_and_commit,
+    json_line,
+    open_world,
+    record,
+    survivors,
+    versions,
+    write_jsonl,
+)
+
+from winnow.errors import BadInputError
+from winnow.model import Record
+from winnow.pipeline.ingest import IngestReport, ingest_files
+from winnow.pipeline.keyless import visible_rows
+
+KEYLESS = [record(2, None, b"lost-1", timestamp_ms=None), record(5, None, b"lost-2", headers=(("h", None),))]
+MIXED = [*versions(0, 2), KEYLESS[0], *versions(3, 2), KEYLESS[1]]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path) as opened:
+        opened.create(1, min_cleanable_dirty_ratio="0", winnow_keyless="quarantine")
+        yield opened
+
+
+def ingest(world: World, path: Path, records: list[Record], *, with_offset: bool = True) -> IngestReport:
+    written = write_jsonl(path, records, with_offset=with_offset)
+    return ingest_files(world.ctx, TOPIC, [written], as_of_ms=world.clock())
+
+
+def quarantined(world: World) -> Counter[tuple[int | None, int | None, bytes]]:
+    rows = visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()
+    return Counter((row["partition"], row["offset"], row["value"]) for row in rows)
+
+
+def test_keyless_records_go_aside_and_the_others_land(world: World, tmp_path: Path) -> None:
+    report = ingest(world, tmp_path / "a.jsonl", MIXED)
+    assert (report.records_appended, report.records_quarantined, report.records_skipped) == (4, 2, 0)
+    assert world.read() == [*versions(0, 2), *versions(3, 2)]
+    assert quarantined(world) == Counter({(0, 2, b"lost-1"): 1, (0, 5, b"lost-2"): 1})
+    assert world.state().log_end_offset == 6
+
+
+def test_a_quarantined_record_without_an_offset_takes_none(world: World, tmp_path: Path) -> None:
+    ingest(world, tmp_path / "a.jsonl", MIXED, with_offset=False)
+    assert [each.offset for each in world.read()] == [0, 1, 2, 3]
+    assert quarantined(world) == Counter({(0, None, b"lost-1"): 1, (0, None, b"lost-2"): 1})
+
+
+@pytest.mark.parametrize("with_offset", [True, False])
+def test_ingesting_quarantined_records_again_changes_nothing(world: World, tmp_path: Path, with_offset: bool) -> None:
+    ingest(world, tmp_path / "a.jsonl", MIXED, with_offset=with_offset)
+    before, aside = world.listing(), quarantined(world)
+    again = ingest(world, tmp_path / "a.jsonl", MIXED, with_offset=with_offset)
+    assert (again.records_appended, again.records_quarantined, again.records_skipped) == (0, 0, 6)
+    assert again.snapshot_id is None
+    assert (world.listing(), quarantined(world)) == (before, aside)
+
+
+def test_missing_and_empty_headers_of_quarantined_records_are_told_apart(world: World, tmp_path: Path) -> None:
+    """Records aside stay what they were, or their file would be refused when it comes again."""
+    found = [record(0, None, b"a"), record(1, None, b"b", headers=()), record(2, None, None, headers=(("", b""),))]
+    ingest(world, tmp_path / "a.jsonl", found)
+    rows = visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
+    assert [row["headers"] for row in rows] == [None, [], [{"key": "", "value": b""}]]
+    assert ingest(world, tmp_path / "a.jsonl", found).records_skipped == 3
+
+
+def test_quarantined_records_are_known_after_a_compaction_too(world: World, tmp_path: Path) -> None:
+    """What is gone from the log and what never was in it are both accounted for."""
+    records = [*versions(0, 9), record(9, None, b"lost"), *versions(10, 2)]
+    ingest(world, tmp_path / "a.jsonl", records)
+    world.compact()
+    keyed = [each for each in records if each.key is not None]
+    assert world.read() == survivors(keyed)
+    again = ingest(world, tmp_path / "a.jsonl", records)
+    assert (again.records_skipped, again.snapshot_id) == (12, None)
+
+
+def test_a_file_of_keyless_records_alone_is_one_commit_that_takes_their_offsets(world: World, tmp_path: Path) -> None:
+    report = ingest(world, tmp_path / "a.jsonl", KEYLESS)
+    assert (report.records_appended, report.records_quarantined) == (0, 2)
+    assert (world.state().log_start_offset, world.state().log_end_offset, world.read()) == (2, 6, [])
+    assert ingest(world, tmp_path / "a.jsonl", KEYLESS).snapshot_id is None
+    with pytest.raises(BadInputError, match=r"\(partition 0, offset 3\)"):
+        ingest(world, tmp_path / "late.jsonl", versions(3, 1))
+
+
+def test_a_keyless_record_that_names_no_partition_goes_aside_without_one(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = json_line(record(0, None, b"nowhere"), with_offset=False).replace('"partition": 0, ', "")
+    path.write_text(line + "\n")
+    ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
+    assert quarantined(world) == Counter({(None, None, b"nowhere"): 1})
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [*versions(0, 1), record(3, None, b"x"), record(2, None, b"y")],
+        [record(1, None, b"x"), record(1, None, b"y")],
+        [*versions(0, 3), record(2, None, b"x")],
+        [record(2, None, b"x"), *versions(2, 1)],
+        [*versions(4, 1), record(3, None, b"x")],
+    ],
+    ids=["keyless after keyless", "keyless twice", "keyless at a key's offset", "key at a keyless offset", "keyless late"],
+)
+def test_offsets_must_increase_over_keyless_records_too(world: World, tmp_path: Path, records: list[Record]) -> None:
+    """Else an offset could be there twice, once in the log and once aside."""
+    before = world.listing()
+    with pytest.raises(BadInputError, match="offsets must increase within a partition") as refused:
+        ingest(world, tmp_path / "a.jsonl", records)
+    assert f"row {len(records)} (partition 0, offset {records[-1].offset})" in str(refused.value)
+    assert world.listing() == before
+
+
+def test_rows_of_a_call_that_died_before_its_commit_are_seen_by_nobody(world: World, tmp_path: Path) -> None:
+    """The side table is written first; it counts when the state of the log names the call."""
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with between_head_and_commit(die), pytest.raises(KeyboardInterrupt):
+        ingest(world, tmp_path / "a.jsonl", MIXED)
+    assert quarantined(world) == Counter()
+    assert world.read() == []
+    side_table = world.ctx.log.catalog.load_table(("winnow_quarantine", TOPIC))
+    assert side_table.scan().to_arrow().num_rows == 2
+    ingest(world, tmp_path / "a.jsonl", MIXED)
+    assert quarantined(world) == Counter({(0, 2, b"lost-1"): 1, (0, 5, b"lost-2"): 1})
+
+
+def test_a_topic_that_does_not_quarantine_refuses_with_coordinates(world: World, tmp_path: Path) -> None:
+    world.create(1, topic="strict")
+    path = write_jsonl(tmp_path / "a.jsonl", MIXED)
+    with pytest.raises(BadInputError) as refused:
+        ingest_files(world.ctx, "strict", [path], as_of_ms=world.clock())
+    assert str(refused.value).startswith(f"{path}, row 3 (partition 0, offset 2): a record without a key; 2 in this")
+    assert "lost" not in str(refused.value)
+    assert world.head("strict").snapshot_id is None
+
+
+def test_a_topic_that_is_not_compacted_takes_keyless_records_as_they_are(world: World, tmp_path: Path) -> None:
+    world.create(1, topic="plain", cleanup_policy="delete")
+    path = write_jsonl(tmp_path / "a.jsonl", MIXED)
+    ingest_files(world.ctx, "plain", [path], as_of_ms=world.clock())
+    assert world.read(topic="plain") == MIXED

@@ -1,0 +1,119 @@
+"""A head that somebody else committed: Winnow stops, says what to do, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from integration.world import TOPIC, World, open_world, record, survivors, versions
+
+from winnow.errors import FormatVersionError, ForeignTableError, WinnowError
+from winnow.files import storage
+from winnow.files.schema import ARROW_SCHEMA
+from winnow.log.state import StateReference
+from winnow.pipeline.assess import assess
+from winnow.pipeline.explain import explain
+from winnow.pipeline.sweep import sweep
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path) as opened:
+        opened.create(1, min_cleanable_dirty_ratio="0")
+        opened.ingest(versions(0, 9))
+        yield opened
+
+
+def append_by_hand(world: World) -> None:
+    rows = [{"partition": 0, "offset": 9, "timestampType": 0, "key": b"k", "value": b"v"}]
+    world.ctx.log.catalog.load_table(("winnow", TOPIC)).append(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda world: world.ingest(versions(9, 1)),
+        lambda world: world.compact(),
+        lambda world: world.read(),
+        lambda world: assess(world.ctx, [TOPIC], as_of_ms=world.clock()),
+        lambda world: explain(world.ctx, TOPIC, as_of_ms=world.clock()),
+        lambda world: sweep(world.ctx, [TOPIC]),
+    ],
+    ids=["ingest", "compact", "read", "assess", "explain", "sweep"],
+)
+def test_a_foreign_commit_stops_every_step_and_is_left_as_it_is(
+    world: World, act: Callable[[World], object]
+) -> None:
+    append_by_hand(world)
+    before = world.listing()
+    with pytest.raises(ForeignTableError) as refused:
+        act(world)
+    message = str(refused.value)
+    assert refused.value.exit_code == 2
+    assert "topic orders was committed by somebody else" in message
+    assert "Nothing was changed." in message
+    assert "Roll the table back to the last snapshot whose summary has 'winnow.state'" in message
+    assert world.listing() == before
+
+
+def test_a_topic_that_was_rolled_back_as_the_message_says_works_on(world: World) -> None:
+    """The advice is enough: afterwards the log is what it was and takes records and compactions."""
+    good = world.snapshot_ids()[-1]
+    append_by_hand(world)
+    world.ctx.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(good).commit()
+    assert world.read() == versions(0, 9)
+    world.ingest(versions(9, 3))
+    world.compact()
+    assert world.read() == survivors(versions(0, 12))
+
+
+def test_a_foreign_commit_in_the_middle_of_a_run_stops_its_publish(world: World) -> None:
+    from integration.world import between_head_and_commit
+
+    with between_head_and_commit(lambda: append_by_hand(world)), pytest.raises(ForeignTableError):
+        world.compact()
+    assert len(world.ctx.store.receipts(TOPIC)) == 0
+
+
+def test_a_state_file_that_is_gone_is_named_and_nothing_is_guessed(world: World) -> None:
+    path = _state_path(world)
+    storage.local_path(path).unlink()
+    with pytest.raises(WinnowError, match="state file of topic orders is gone") as refused:
+        world.ingest(versions(9, 1))
+    assert path in str(refused.value)
+
+
+def test_a_state_file_that_was_changed_is_not_believed(world: World) -> None:
+    path = storage.local_path(_state_path(world))
+    path.write_bytes(path.read_bytes().replace(b'"log_end_offset":9', b'"log_end_offset":8'))
+    with pytest.raises(WinnowError, match="is not the one that was committed"):
+        world.compact()
+
+
+def test_a_state_of_a_newer_format_is_refused_by_name(world: World) -> None:
+    """An older Winnow does not guess at what a newer one wrote."""
+    from winnow import documents
+    from winnow.model import TopicState
+
+    text = documents.dump_json(world.head().state).replace(b'"format_version":1', b'"format_version":2')
+    assert b'"format_version":2' in text
+    with pytest.raises(FormatVersionError):
+        documents.load_json(TopicState, text)
+
+
+def _state_path(world: World) -> str:
+    snapshot = world.head().table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return StateReference.from_summary(TOPIC, snapshot.summary.additional_properties).path
+
+
+def test_a_record_of_a_partition_with_no_records_is_not_made_up(world: World) -> None:
+    """An empty topic reads as empty, and its state is that of a log from offset 0."""
+    world.create(2, topic="empty")
+    assert world.read(topic="empty") == []
+    assert world.head("empty").snapshot_id is None
+    assert world.state(1, topic="empty").log_end_offset == 0
+    assert record(0, b"k", b"v") not in world.read(topic="empty")
