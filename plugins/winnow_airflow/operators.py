@@ -57,27 +57,13 @@ class CompactOperator(SparkSubmitOperator):
         settings = load_settings()
         attempt = f"{batch['attempt']}-{context['ti'].try_number}"
         with open_context(settings, holder=holder_of(context)) as ctx:
-            plans = self._pending(ctx, batch)
+            plans = pending(ctx, batch)
             if not plans:
                 self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
                 return
             # Spark may take longer than a lease lasts; the report gives the topics back.
             with renewing(ctx, [acquire(ctx, plan.topic) for plan in plans]):
                 self._submit(ctx, plans, attempt, context)
-
-    def _pending(self, ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
-        from winnow.planning import PlanReference
-        from winnow.store import RunState
-
-        pending = []
-        for row in batch["plans"]:
-            run = ctx.store.run(row["plan_id"])
-            done = run is not None and run.status in {RunState.PUBLISHED, RunState.PUBLISHING, RunState.UNKNOWN}
-            newest = next(attempts(row["uri"], batch["attempt"]), None)
-            unjudged = newest is not None and ctx.store.verdict(row["plan_id"], newest) is None
-            if not done and not unjudged:
-                pending.append(PlanReference(**row))
-        return pending
 
     def _submit(self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context) -> None:
         from winnow.pipeline.compact import job_file, spark_arguments, spark_conf
@@ -89,19 +75,26 @@ class CompactOperator(SparkSubmitOperator):
         self.name = f"winnow {attempt}"
         self.env_vars = _driver_environment(ctx.settings)
         for plan in plans:
-            _open_again(ctx, plan, attempt)
+            open_again(ctx, plan, attempt)
             ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
         try:
             super().execute(context)
         except AirflowException as problem:
             raise failure_of(str(problem), plans) from None
         finally:
+            self._close_pipe()
             unstaged = [plan.topic for plan in plans if not self._note_staged(ctx, plan)]
         if unstaged:
             raise ServiceError(
                 f"The Spark application ended well but left no staging manifest for {', '.join(unstaged)}, so those "
                 "files do not count. Nothing of it was published. It is tried again."
             )
+
+    def _close_pipe(self) -> None:
+        # The hook leaves the output of spark-submit open.
+        process = getattr(self._hook, "_submit_sp", None)
+        if process is not None and process.stdout is not None:
+            process.stdout.close()
 
     def _note_staged(self, ctx: Pipeline, plan: PlanReference) -> bool:
         from winnow.store import RunState
@@ -113,7 +106,24 @@ class CompactOperator(SparkSubmitOperator):
         return True
 
 
-def _open_again(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
+def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
+    """The plans of ``batch`` that want an attempt: all but those published, maybe published, or staged and not judged."""
+    from winnow.planning import PlanReference
+    from winnow.store import RunState
+
+    found = []
+    for row in batch["plans"]:
+        run = ctx.store.run(row["plan_id"])
+        done = run is not None and run.status in {RunState.PUBLISHED, RunState.PUBLISHING, RunState.UNKNOWN}
+        newest = next(attempts(row["uri"], batch["attempt"]), None)
+        unjudged = newest is not None and ctx.store.verdict(row["plan_id"], newest) is None
+        if not done and not unjudged:
+            found.append(PlanReference(**row))
+    return found
+
+
+def open_again(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
+    """Open the run of ``plan`` if it was closed: whoever clears its Spark task wants another attempt."""
     run = ctx.store.run(plan.plan_id)
     if run is not None and run.status.is_closed:
         ctx.store.open_run(

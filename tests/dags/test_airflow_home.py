@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from winnow.airflow_env import airflow_environment, login_password, ui_port
-from winnow.airflow_home import environment_lines
+from winnow.airflow_home import environment_lines, running, stop
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ConfigurationError
 
@@ -78,6 +82,35 @@ def test_another_airflow_of_the_machine_is_left_alone(settings: Settings) -> Non
     )
     assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{settings.airflow_home}/airflow.db"
     assert environment["AIRFLOW__CORE__PARALLELISM"] == "9"
+
+
+def test_a_taken_port_is_said_before_anything_starts(settings: Settings) -> None:
+    """No database is made for an Airflow that cannot listen."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        with (
+            pytest.raises(ConfigurationError, match=f"Port {port} .* is taken. Nothing was started"),
+            running(settings, {**os.environ, "WINNOW_UI_PORT": port}),
+        ):
+            pytest.fail("it started")
+    assert not settings.airflow_home.exists()
+
+
+def test_stop_ends_every_descendant_of_a_component() -> None:
+    """Tasks and Spark form process groups of their own; a signal to the component alone would leave them behind."""
+    script = (
+        "import subprocess, sys, time; subprocess.Popen(['sleep', '600'], process_group=0); "
+        "print('ready', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True) as component:
+        assert component.stdout is not None
+        assert component.stdout.readline() == b"ready\n"
+        stop([component])
+        assert component.returncode == -signal.SIGTERM
+        # The pipe ends when the last process that holds it has ended.
+        assert component.stdout.read() == b""
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "http", "-1", "8080 "])

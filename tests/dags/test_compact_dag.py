@@ -26,6 +26,7 @@ from winnow.pipeline.plan import plan_topic
 from winnow.store import Run, RunState
 from winnow_airflow import steps
 from winnow_airflow.notifier import alert_for
+from winnow_airflow.operators import open_again, pending
 from winnow_airflow.references import BatchRow, PlanRow
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def batch_of(run: Run) -> BatchRow:
     return BatchRow(label=run.topic, attempt=run.attempt.rpartition("-")[0], plans=[row], error=None)
 
 
+def airflow_rows(airflow: Settings, query: str) -> list[tuple[Any, ...]]:
+    """What Airflow's own database says."""
+    with sqlite3.connect(airflow.airflow_home / "airflow.db") as database:
+        return database.execute(query).fetchall()
+
+
 def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing(
     ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
 ) -> None:
@@ -62,8 +69,10 @@ def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing
         assert [record["offset"] for record in contents(ctx, topic)] == list(range(90, 100))
         assert first_dirty_offsets(ctx, topic) == {0: 100}
         assert ctx.store.lease(topic) is None
-    with sqlite3.connect(airflow_home.airflow_home / "airflow.db") as database:
-        events = [json.loads(extra) for (extra,) in database.execute("SELECT extra FROM asset_event").fetchall()]
+    events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
+    travelled = str(airflow_rows(airflow_home, "SELECT value FROM xcom"))
+    assert "orders" in travelled
+    assert "value-" not in travelled
     run = ctx.store.runs("orders")[0]
     assert [event["offsets"] for event in events if event["plan_id"] == run.plan_id] == [{"0": 100}]
 
@@ -72,6 +81,7 @@ def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing
     assert steps.publish(ctx, batch_of(run)) == [run.plan_id]
     assert ctx.store.receipt(run.plan_id) == receipt
     assert ctx.log.open("orders").head().snapshot_id == before
+    assert pending(ctx, batch_of(run)) == []
 
     idle = run_dag("compact_topics")
     assert idle["run", -1] == "success"
@@ -113,7 +123,12 @@ def lose_a_record(ctx: Context, topic: str) -> None:
 
 
 def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
-    webhook: list[dict[str, Any]], ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path
+    webhook: list[dict[str, Any]],
+    ctx: Context,
+    run_dag: RunDag,
+    runnable: DagBag,
+    tmp_path: Path,
+    airflow_home: Settings,
 ) -> None:
     """The sibling in the same batch is published; the run ends failed without a second try."""
     for topic in ("orders", "clicks"):
@@ -128,6 +143,8 @@ def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
     assert states["run", -1] == "failed"
     assert group_states(states) == ["success", "failed", "success", "success"]
     assert states["outcome", -1] == "failed"
+    tries = "SELECT try_number FROM task_instance WHERE task_id = 'compact_batch.validate' AND state = 'failed'"
+    assert airflow_rows(airflow_home, tries) == [(1,)]
     assert len(contents(ctx, "orders")) == 100
     assert len(contents(ctx, "clicks")) == 10
     assert ctx.store.runs("orders")[0].status is RunState.INVALID
@@ -240,3 +257,8 @@ def test_clearing_a_spark_task_of_a_closed_run_opens_it_again(ctx: Context, tmp_
     assert "was not compacted" in paragraphs[0]
     assert ctx.store.runs("orders")[0].status is RunState.VOID
     assert ctx.store.lease("orders") is None
+
+    (plan,) = pending(ctx, batch)
+    open_again(ctx, plan, f"{batch['attempt']}-2")
+    run = ctx.store.runs("orders")[0]
+    assert (run.status, run.attempt) == (RunState.PLANNED, f"{batch['attempt']}-2")

@@ -76,7 +76,7 @@ def test_planning_the_same_decision_again_is_the_same_plan(world: World) -> None
     two = plan_topic(world.ctx, TOPIC, as_of_ms=world.clock(), attempt="a2")
     assert one is not None
     assert one == two
-    assert len(world.ctx.store.runs(TOPIC)) == 1
+    assert [run.plan_id for run in world.ctx.store.open_runs(TOPIC)] == [one.plan_id]
 
 
 def test_deciding_loads_neither_spark_nor_great_expectations() -> None:

@@ -37,6 +37,8 @@ class Told:
     quarantined: int
     receipts: tuple[Receipt, ...]
     differences: tuple[tuple[Row | None, Row | None] | None, ...]
+    last_ms: dict[str, int]
+    """Of ``aircraft``: the timestamp of the record that a reader sees of each tail number."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,10 @@ def told(flights: list[Flight], tmp_path_factory: pytest.TempPathFactory) -> dic
             for topic in TOPICS:
                 wanted = expected.survivors(ARRIVALS[topic](flights), tombstones=tombstones)
                 differences[topic].append(_first_difference(map(_row, wanted), _read(ctx, topic)))
-    return {topic: Told(*ingested[topic], tuple(receipts[topic]), tuple(differences[topic])) for topic in TOPICS}
+        last_ms = {(key or b"").decode(): timestamp_ms for _, _, key, _, timestamp_ms in _read(ctx, AIRCRAFT)}
+    return {
+        topic: Told(*ingested[topic], tuple(receipts[topic]), tuple(differences[topic]), last_ms) for topic in TOPICS
+    }
 
 
 def _ingest(ctx: Context, topic: str, flights: list[Flight], folder: Path, as_of_ms: int) -> tuple[int, int]:
@@ -107,6 +112,25 @@ def test_first_run_keeps_one_record_per_tail_number(told: dict[str, Told]) -> No
 
     assert sum(p.records_kept for p in receipt.partitions) == 4_043
     assert sum(p.records_superseded for p in receipt.partitions) == 334_264 - 4_043
+
+
+def test_4037_of_the_surviving_tail_numbers_belong_to_aircraft_that_flew(
+    told: dict[str, Told], flights: list[Flight]
+) -> None:
+    """Flown means with at least one departure, wherever the surviving record comes from."""
+    assert len(told[AIRCRAFT].last_ms.keys() & expected.aircraft_flown(flights)) == 4_037
+
+
+def test_nine_aircraft_are_seen_on_a_flight_that_is_not_their_last(
+    told: dict[str, Told], flights: list[Flight]
+) -> None:
+    """The highest offset wins, and another carrier's reports of earlier flights arrived later."""
+    latest_ms: dict[str, int] = {}
+    for flight in flights:
+        if flight.aircraft is not None:
+            latest_ms[flight.aircraft] = max(flight.moment_ms, latest_ms.get(flight.aircraft, 0))
+
+    assert sum(told[AIRCRAFT].last_ms[aircraft] < last for aircraft, last in latest_ms.items()) == 9
 
 
 def test_first_run_keeps_the_tombstones_of_cancelled_flights(told: dict[str, Told]) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from integration.world import TOPIC, World, open_world, record, survivors, versions
+from integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
 
+from winnow import documents
 from winnow.errors import FormatVersionError, ForeignTableError, WinnowError
 from winnow.files import storage
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.log.state import StateReference
+from winnow.model import TopicState
 from winnow.pipeline.assess import assess
 from winnow.pipeline.explain import explain
 from winnow.pipeline.sweep import sweep
@@ -70,8 +72,6 @@ def test_a_topic_that_was_rolled_back_as_the_message_says_works_on(world: World)
 
 
 def test_a_foreign_commit_in_the_middle_of_a_run_stops_its_publish(world: World) -> None:
-    from integration.world import between_head_and_commit
-
     with between_head_and_commit(lambda: append_by_hand(world)), pytest.raises(ForeignTableError):
         world.compact()
     assert len(world.ctx.store.receipts(TOPIC)) == 0
@@ -94,9 +94,6 @@ def test_a_state_file_that_was_changed_is_not_believed(world: World) -> None:
 
 def test_a_state_of_a_newer_format_is_refused_by_name(world: World) -> None:
     """An older Winnow does not guess at what a newer one wrote."""
-    from winnow import documents
-    from winnow.model import TopicState
-
     text = documents.dump_json(world.head().state).replace(b'"format_version":1', b'"format_version":2')
     assert b'"format_version":2' in text
     with pytest.raises(FormatVersionError):
@@ -110,10 +107,9 @@ def _state_path(world: World) -> str:
     return StateReference.from_summary(TOPIC, snapshot.summary.additional_properties).path
 
 
-def test_a_record_of_a_partition_with_no_records_is_not_made_up(world: World) -> None:
-    """An empty topic reads as empty, and its state is that of a log from offset 0."""
+def test_an_empty_topic_reads_as_empty(world: World) -> None:
+    """It has no snapshot yet, and its state is that of a log from offset 0: nothing foreign about it."""
     world.create(2, topic="empty")
     assert world.read(topic="empty") == []
     assert world.head("empty").snapshot_id is None
     assert world.state(1, topic="empty").log_end_offset == 0
-    assert record(0, b"k", b"v") not in world.read(topic="empty")

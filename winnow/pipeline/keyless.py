@@ -38,7 +38,7 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> No
 
 
 def check_order(spool: Spool, taken: Sequence[SpooledFile]) -> None:
-    """Refuse offsets that do not increase over keyed and keyless records together; a partition of keyed ones is checked as it is written.
+    """Refuse offsets that do not increase over keyed and keyless records together (keyed ones alone: when written).
 
     Raises:
         BadInputError: with file, row, partition and offset of the first.

@@ -41,7 +41,11 @@ def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
             f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} left no staging manifest, so its files do not "
             "count. Nothing was published. Run the compaction again."
         )
-    verdict = _verdict(ctx, plan, manifest)
+    try:
+        verdict = _verdict(ctx, plan, manifest)
+    except ValidationBrokenError as problem:
+        _record_broken(ctx, plan, attempt, str(problem))
+        raise
     ctx.store.record_verdict(verdict)
     if verdict.passed:
         ctx.store.set_run_state(plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
@@ -100,9 +104,13 @@ def _broken(ctx: Context, plan: Plan, verdict: Verdict) -> None:
         f"{describe(verdict.failures, plan.topic)}. Nothing was published and no partition was marked. Mend the check "
         "or the suite, then run the compaction again."
     )
-    ctx.store.set_run_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=message, attempt=verdict.attempt)
-    raise_alert(ctx.settings, ctx.store, Alert("validation_broken", plan.topic, None, message, ctx.now_ms()))
+    _record_broken(ctx, plan, verdict.attempt, message)
     raise ValidationBrokenError(message)
+
+
+def _record_broken(ctx: Context, plan: Plan, attempt: str, message: str) -> None:
+    ctx.store.set_run_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=message, attempt=attempt)
+    raise_alert(ctx.settings, ctx.store, Alert("validation_broken", plan.topic, None, message, ctx.now_ms()))
 
 
 def _failed(ctx: Context, plan: Plan, verdict: Verdict) -> Verdict:

@@ -30,7 +30,7 @@ def paragraph(receipt: Receipt) -> str:
     saved = 100 * (bytes_in - bytes_out) / bytes_in if bytes_in else 0.0
     newly_cleaned = sum(max(0, p.next_first_dirty_offset - p.first_dirty_offset) for p in parts)
     text = (
-        f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {len(parts)} partition(s), "
+        f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {len(parts)} partition{'s'[: len(parts) != 1]}, "
         f"{newly_cleaned:,} offsets newly cleaned. Of {records_in:,} records {kept:,} were kept: "
         f"{superseded:,} were superseded by a later record of their key, {expired:,} tombstones had passed their "
         "delete horizon"

@@ -1,0 +1,218 @@
+"""A result that does not pass: nothing is published, the partition is marked, the others go on, and it recovers.
+
+Real files, real facts, real Great Expectations.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
+
+from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
+from winnow.files import storage
+from winnow.model import Reason, Receipt, StagingManifest, TopicPartition
+from winnow.pipeline import validate as validation
+from winnow.pipeline.assess import assess
+from winnow.pipeline.leases import holding
+from winnow.pipeline.publish import publish
+from winnow.pipeline.settle import settle
+from winnow.pipeline.validate import BACK_OFF_FIRST_MS, validate
+from winnow.planning import PlanReference
+from winnow.store import RunState
+
+ALL = [*versions(0, 12), *versions(0, 12, partition=1)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path) as opened:
+        opened.create(2, min_cleanable_dirty_ratio="0")
+        opened.ingest(ALL)
+        yield opened
+
+
+def staged(world: World, attempt: str = "a1") -> tuple[PlanReference, StagingManifest]:
+    plan = world.plan(world.clock(), attempt)
+    assert plan is not None
+    return plan, world.stage(plan, attempt)
+
+
+def damage(manifest: StagingManifest, partition: int) -> None:
+    """Flip one byte of a page of the new file of ``partition``."""
+    (part,) = [part for part in manifest.partitions if part.partition == partition]
+    path = storage.local_path(part.rewrites[0].outputs[0].path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+def reasons(world: World) -> dict[int, Reason]:
+    return {a.partition: a.reason for a in assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
+
+
+def run_state(world: World, plan: PlanReference) -> RunState:
+    run = world.ctx.store.run(plan.plan_id)
+    assert run is not None
+    return run.status
+
+
+def compact(world: World) -> Receipt:
+    """A whole run with real validation."""
+    with holding(world.ctx, TOPIC):
+        settle(world.ctx, TOPIC)
+        plan, _ = staged(world)
+        validate(world.ctx, plan.plan_id, "a1")
+        return publish(world.ctx, plan.plan_id, "a1")
+
+
+def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the failure over the back-off to the recovery, step by step."""
+    started_ms = world.clock()
+    plan, manifest = staged(world)
+    damage(manifest, 0)
+    with caplog.at_level(logging.WARNING, "winnow.alerts"), pytest.raises(ValidationFailedError) as failed:
+        validate(world.ctx, plan.plan_id, "a1")
+    assert failed.value.exit_code == 4
+    assert "Nothing was published" in str(failed.value)
+    assert "orders-0: " in str(failed.value)
+    assert "orders-1: " not in str(failed.value)
+    assert caplog.messages == [str(failed.value)]
+
+    assert run_state(world, plan) is RunState.INVALID
+    assert world.read() == ALL
+    assert [run.plan_id for run in world.ctx.store.open_runs(TOPIC)] == []
+    with pytest.raises(ValidationFailedError):
+        publish(world.ctx, plan.plan_id, "a1")
+
+    mark = world.state(0).uncleanable
+    assert mark is not None
+    assert (mark.plan_id, mark.attempts, mark.since_ms) == (plan.plan_id, 1, started_ms)
+    assert mark.next_attempt_ms == started_ms + BACK_OFF_FIRST_MS
+    assert world.state(1).uncleanable is None
+    assert world.ctx.store.marks([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
+    assert reasons(world) == {0: Reason.UNCLEANABLE, 1: Reason.DIRTY_RATIO}
+
+    # The next run takes the others; the mark outlives it.
+    receipt = compact(world)
+    assert [part.partition for part in receipt.partitions] == [1]
+    assert world.read() == [*versions(0, 12), *survivors(versions(0, 12, partition=1))]
+    assert world.state(0).uncleanable == mark
+
+    # A second failure doubles the wait and keeps the beginning.
+    world.clock.now_ms += BACK_OFF_FIRST_MS - 1
+    assert reasons(world)[0] is Reason.UNCLEANABLE
+    world.clock.now_ms += 1
+    assert reasons(world)[0] is Reason.DIRTY_RATIO
+    again, manifest = staged(world)
+    damage(manifest, 0)
+    with pytest.raises(ValidationFailedError):
+        validate(world.ctx, again.plan_id, "a1")
+    second = world.state(0).uncleanable
+    assert second is not None
+    assert (second.attempts, second.since_ms) == (2, started_ms)
+    assert second.next_attempt_ms == world.clock() + 2 * BACK_OFF_FIRST_MS
+
+    # A good result clears the mark everywhere, and whoever was alerted is told.
+    world.clock.now_ms += 2 * BACK_OFF_FIRST_MS
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "winnow.alerts"):
+        compact(world)
+    assert world.read() == survivors(ALL)
+    assert world.state(0).uncleanable is None
+    assert world.ctx.store.marks([TOPIC]) == {}
+    assert [message for message in caplog.messages if message.startswith("Recovered: orders")] != []
+
+
+def test_a_missing_staged_file_fails_its_partition_as_a_damaged_one_does(world: World) -> None:
+    plan, manifest = staged(world)
+    storage.delete(manifest.partitions[1].rewrites[0].outputs[0].path)
+    with pytest.raises(ValidationFailedError, match="orders-1: "):
+        validate(world.ctx, plan.plan_id, "a1")
+    assert (world.state(0).uncleanable, world.state(1).uncleanable is None) == (None, False)
+    assert world.read() == ALL
+
+
+def test_judging_the_same_failure_again_does_not_count_twice(world: World) -> None:
+    plan, manifest = staged(world)
+    damage(manifest, 0)
+    for _ in range(2):
+        with pytest.raises(ValidationFailedError):
+            validate(world.ctx, plan.plan_id, "a1")
+    mark = world.state(0).uncleanable
+    assert mark is not None
+    assert mark.attempts == 1
+
+
+def test_an_append_beside_the_mark_loses_neither(world: World) -> None:
+    """The mark is a commit like every other: it begins again from the head it finds."""
+    plan, manifest = staged(world)
+    damage(manifest, 0)
+    with (
+        between_head_and_commit(lambda: world.ingest(versions(12, 2))),
+        pytest.raises(ValidationFailedError),
+    ):
+        validate(world.ctx, plan.plan_id, "a1")
+    assert world.state(0).uncleanable is not None
+    assert world.state(0).log_end_offset == 14
+    assert len(world.read(0)) == 14
+
+
+def test_a_check_that_raises_marks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known about the data then, and the mended check may judge the same attempt."""
+    plan, _ = staged(world)
+    snapshots = world.snapshot_ids()
+
+    def rows_with_a_gap(*arguments: object, **named: object) -> list[dict[str, int | str]]:
+        rows = [dict(row) for row in genuine(*arguments, **named)]  # type: ignore[arg-type]
+        rows[0].popitem()
+        return rows  # type: ignore[return-value]
+
+    genuine = validation.fact_table
+    with monkeypatch.context() as patch:
+        patch.setattr(validation, "fact_table", rows_with_a_gap)
+        with pytest.raises(ValidationBrokenError, match="raised instead of judging"):
+            validate(world.ctx, plan.plan_id, "a1")
+    assert run_state(world, plan) is RunState.BROKEN
+    assert world.snapshot_ids() == snapshots
+    assert world.ctx.store.marks([TOPIC]) == {}
+    with pytest.raises(ValidationFailedError):
+        publish(world.ctx, plan.plan_id, "a1")
+    assert validate(world.ctx, plan.plan_id, "a1").passed
+    publish(world.ctx, plan.plan_id, "a1")
+    assert world.read() == survivors(ALL)
+
+
+def test_a_recomputation_that_breaks_down_is_recorded_and_alerted_as_a_broken_check(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Out of spill space, say."""
+    plan, _ = staged(world)
+
+    def out_of_space(*_: object, **__: object) -> object:
+        raise ValidationBrokenError("The facts of orders-0 could not be recomputed (OutOfMemoryException).")
+
+    monkeypatch.setattr(validation, "fact_table", out_of_space)
+    with caplog.at_level(logging.ERROR, "winnow.alerts"), pytest.raises(ValidationBrokenError) as broken:
+        validate(world.ctx, plan.plan_id, "a1")
+    assert caplog.messages == [str(broken.value)]
+    assert run_state(world, plan) is RunState.BROKEN
+    assert world.ctx.store.marks([TOPIC]) == {}
+
+
+def test_a_store_of_objects_that_does_not_answer_marks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, _ = staged(world)
+
+    def gone(*_: object, **__: object) -> object:
+        raise ServiceError("The object store does not give the file. Nothing was judged or published.")
+
+    monkeypatch.setattr(validation, "fact_table", gone)
+    with pytest.raises(ServiceError):
+        validate(world.ctx, plan.plan_id, "a1")
+    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.read() == ALL
