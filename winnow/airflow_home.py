@@ -181,28 +181,28 @@ def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     import psutil  # type: ignore[import-untyped]
 
     sessions = {process.pid for process in processes}
-    if not sessions:
-        return
     until = time.monotonic() + STOP_TIMEOUT_S
     asked: set[int] = set()
-    while left := [p for p in psutil.process_iter() if _session(p.pid) in sessions]:
-        for process in processes:
-            process.poll()
+    while sessions and (left := [each for each in psutil.process_iter() if _lives_in(each.pid, sessions)]):
         late = time.monotonic() > until
         for each in left:
             if late or each.pid not in asked:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     each.kill() if late else each.terminate()
             asked.add(each.pid)
-        psutil.wait_procs(left, timeout=0.5)
+        time.sleep(0.2)
+        for process in processes:
+            process.poll()
 
 
-def _session(pid: int) -> int | None:
+def _lives_in(pid: int, sessions: set[int]) -> bool:
     # Task processes and Spark form process groups of their own, but nothing leaves its component's session.
+    import psutil
+
     try:
-        return os.getsid(pid)
-    except OSError:
-        return None
+        return os.getsid(pid) in sessions and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (OSError, psutil.NoSuchProcess):
+        return False
 
 
 def ui(settings: Settings) -> None:

@@ -107,7 +107,7 @@ class CompactOperator(SparkSubmitOperator):
 
 
 def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
-    """The plans of ``batch`` that want an attempt: all but those published, maybe published, or staged and not judged."""
+    """The plans of ``batch`` that want an attempt: neither published, nor maybe so, nor staged and not judged."""
     from winnow.planning import PlanReference
     from winnow.store import RunState
 

@@ -27,9 +27,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def ingest(world: World, path: Path, records: list[Record], *, trust: bool = False) -> IngestReport:
-    return ingest_files(
-        world.ctx, TOPIC, [write_jsonl(path, records)], as_of_ms=world.clock(), trust_compacted=trust
-    )
+    return ingest_files(world.ctx, TOPIC, [write_jsonl(path, records)], as_of_ms=world.clock(), trust_compacted=trust)
 
 
 def test_the_same_file_changes_nothing_although_most_of_its_records_are_gone(world: World, tmp_path: Path) -> None:

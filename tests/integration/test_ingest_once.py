@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,9 +104,7 @@ def test_again_appends_a_file_without_offsets_exactly_once_more(world: World, tm
     path = write_jsonl(tmp_path / "a.jsonl", RECORDS, with_offset=False)
     ingest(world, path)
     assert ingest(world, path, again=True).records_appended == 4
-    assert [(each.offset, each.value) for each in world.read()] == [
-        (n, RECORDS[n % 4].value) for n in range(8)
-    ]
+    assert [(each.offset, each.value) for each in world.read()] == [(n, RECORDS[n % 4].value) for n in range(8)]
     assert ingest(world, path).records_appended == 0
 
 
@@ -178,7 +177,7 @@ def test_segment_bytes_rolls_several_segments_in_one_call(world: World) -> None:
     world.ingest(records)
     segments = world.segments()
     assert len(segments) > 2
-    assert all(a.last_offset + 1 == b.first_offset for a, b in zip(segments, segments[1:], strict=False))
+    assert all(a.last_offset + 1 == b.first_offset for a, b in pairwise(segments))
     assert sum(segment.records for segment in segments) == len(records)
     assert sum(batch.num_rows for batch in read_batches(world.ctx, TOPIC)) == len(records)
 

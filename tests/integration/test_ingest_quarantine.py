@@ -115,7 +115,13 @@ def test_a_keyless_record_that_names_no_partition_goes_aside_without_one(world: 
         [record(2, None, b"x"), *versions(2, 1)],
         [*versions(4, 1), record(3, None, b"x")],
     ],
-    ids=["keyless after keyless", "keyless twice", "keyless at a key's offset", "key at a keyless offset", "keyless late"],
+    ids=[
+        "keyless after keyless",
+        "keyless twice",
+        "keyless at a key's offset",
+        "key at a keyless offset",
+        "keyless late",
+    ],
 )
 def test_offsets_must_increase_over_keyless_records_too(world: World, tmp_path: Path, records: list[Record]) -> None:
     """Else an offset could be there twice, once in the log and once aside."""

@@ -67,9 +67,7 @@ def test_one_file_ingested_by_two_at_once_lands_once(world: World, tmp_path: Pat
 
 
 def test_two_files_without_offsets_ingested_at_once_both_land_one_after_the_other(world: World, tmp_path: Path) -> None:
-    paths = [
-        write_jsonl(tmp_path / f"{n}.jsonl", versions(100 * n, 20), with_offset=False) for n in range(2)
-    ]
+    paths = [write_jsonl(tmp_path / f"{n}.jsonl", versions(100 * n, 20), with_offset=False) for n in range(2)]
     reports = at_once([lambda path=path: ingest_elsewhere(world, path) for path in paths])  # type: ignore[misc]
     assert [report.records_appended for report in reports] == [20, 20]
     read = world.read()

@@ -11,6 +11,7 @@ import pytest
 from integration.world import TOPIC, World, json_line, open_world, record, versions, write_jsonl
 
 from winnow.errors import BadInputError
+from winnow.files.segments import SegmentWriter
 from winnow.pipeline.ingest import ingest_files
 
 SECRET = b"do-not-show-this-value"
@@ -131,19 +132,17 @@ def test_an_ingest_into_an_unknown_topic_is_bad_input(world: World, tmp_path: Pa
 
 def test_an_unforeseen_error_while_segments_are_written_leaves_no_segment(world: World, tmp_path: Path) -> None:
     """A full disk, say: the exception goes through and what was begun is removed."""
-    from winnow.pipeline import appending
-
     path = write_jsonl(tmp_path / "a.jsonl", [*versions(10, 3), *versions(0, 3, partition=1)])
     before = world.listing()
-    genuine = appending.SegmentWriter.finish
+    genuine = SegmentWriter.finish
 
-    def fail_at_the_second(writer: appending.SegmentWriter) -> object:
+    def fail_at_the_second(writer: SegmentWriter) -> object:
         if writer._partition == 1:
             raise OSError("no space left on device")
         return genuine(writer)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(appending.SegmentWriter, "finish", fail_at_the_second)
+        patch.setattr(SegmentWriter, "finish", fail_at_the_second)
         with pytest.raises(OSError, match="no space"):
             ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
     assert world.listing() == before

@@ -10,7 +10,7 @@ import pytest
 from integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
 
 from winnow import documents
-from winnow.errors import FormatVersionError, ForeignTableError, WinnowError
+from winnow.errors import ForeignTableError, FormatVersionError, WinnowError
 from winnow.files import storage
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.log.state import StateReference
@@ -45,9 +45,7 @@ def append_by_hand(world: World) -> None:
     ],
     ids=["ingest", "compact", "read", "assess", "explain", "sweep"],
 )
-def test_a_foreign_commit_stops_every_step_and_is_left_as_it_is(
-    world: World, act: Callable[[World], object]
-) -> None:
+def test_a_foreign_commit_stops_every_step_and_is_left_as_it_is(world: World, act: Callable[[World], object]) -> None:
     append_by_hand(world)
     before = world.listing()
     with pytest.raises(ForeignTableError) as refused:

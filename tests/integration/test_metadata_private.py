@@ -171,13 +171,15 @@ def test_pyiceberg_reads_the_same_records(world: World) -> None:
 def test_duckdb_reads_the_same_records_field_by_field(world: World) -> None:
     """From the files that the table lists, by plain Parquet."""
     paths = [task.file.file_path.removeprefix("file://") for task in world.head().table.scan().plan_files()]
-    rows = duckdb.sql(
-        'SELECT "partition", "offset", epoch_ms("timestamp"), "timestampType", key, value, headers '
-        f'FROM read_parquet({paths}) ORDER BY "partition", "offset"'
-    ).fetchall()
+    rows = (
+        duckdb.connect()
+        .execute(
+            'SELECT "partition", "offset", epoch_ms("timestamp"), "timestampType", key, value, headers '
+            f'FROM read_parquet({paths}) ORDER BY "partition", "offset"'
+        )
+        .fetchall()
+    )
     assert [
         (p, o, t, kind, key, value, None if headers is None else tuple((h["key"], h["value"]) for h in headers))
         for p, o, t, kind, key, value, headers in rows
-    ] == [
-        (r.partition, r.offset, r.timestamp_ms, r.timestamp_type, r.key, r.value, r.headers) for r in world.read()
-    ]
+    ] == [(r.partition, r.offset, r.timestamp_ms, r.timestamp_type, r.key, r.value, r.headers) for r in world.read()]

@@ -217,6 +217,8 @@ def open_world(folder: Path, clock: FakeClock | None = None) -> Iterator[World]:
         yield World(ctx, clock, folder)
 
 
-def record(offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int | None = 1_000, **more: object) -> Record:
+def record(
+    offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int | None = 1_000, **more: object
+) -> Record:
     """A record in a few words."""
     return replace(Record(offset, key, value, timestamp_ms), **more)  # type: ignore[arg-type]

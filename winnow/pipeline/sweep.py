@@ -14,7 +14,7 @@ from winnow.model import RetiredFile
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import holding
 from winnow.pipeline.settle import settle
-from winnow.store import RunState
+from winnow.store import Run, RunState
 
 _CLOSED = (RunState.REFUSED, RunState.INVALID, RunState.VOID, RunState.PUBLISHED)
 """Runs whose attempt folders may be listed. Never an unknown run, never one that is still open."""
@@ -94,7 +94,7 @@ def _ledger(ctx: Context, topic: str) -> list[RetiredFile]:
     return [
         RetiredFile(row.path, row.size_bytes, row.retired_at_ms, row.plan_id)
         for row in ctx.store.retired(topic, pending_only=True)
-        if row.kind != "data"
+        if row.kind not in {"data", "attempts"}
     ]
 
 
@@ -116,25 +116,35 @@ def _delete_attempts(
     """Files of attempts that were not published or were superseded, once the grace after their run's end has passed."""
     removed: list[RetiredFile] = []
     still_retired = {file.path for file in head.state.retired}
-    done = {row.plan_id for row in ctx.store.retired(log.topic, pending_only=False) if row.kind == "attempts"}
+    swept_at_ms = _swept_at_ms(ctx, log.topic)
     for run in ctx.store.runs(log.topic):
-        grace_over = run.updated_at_ms + config.retired_grace_ms <= now_ms
-        if run.status not in _CLOSED or not grace_over or run.plan_id in done:
+        # A plan may be tried again after its folder was swept.
+        due_ms = run.updated_at_ms + config.retired_grace_ms
+        if run.status not in _CLOSED or due_ms > now_ms or swept_at_ms.get(run.plan_id, -1) >= due_ms:
             continue
         for entry in attempt_files(head.location, run.plan_id):
             if entry.uri in referenced or entry.uri in still_retired:
                 continue
             storage.delete(entry.uri)
             removed.append(RetiredFile(entry.uri, entry.size_bytes, run.updated_at_ms, run.plan_id))
-        _remember_swept(ctx, log.topic, head, run.plan_id, now_ms)
+        _remember_swept(ctx, head, run, now_ms)
     return removed
 
 
-def _remember_swept(ctx: Context, topic: str, head: Head, plan_id: str, now_ms: int) -> None:
+def _swept_at_ms(ctx: Context, topic: str) -> dict[str, int]:
+    """When the folder of each plan was swept last."""
+    rows = [row for row in ctx.store.retired(topic, pending_only=False) if row.kind == "attempts"]
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row.plan_id] = max(found.get(row.plan_id, -1), row.deleted_at_ms or -1)
+    return found
+
+
+def _remember_swept(ctx: Context, head: Head, run: Run, now_ms: int) -> None:
     """Its folder is listed once, not at every sweep for ever after."""
-    folder = storage.join(head.location, "data", plan_id)
-    ctx.store.record_retired(topic, [RetiredFile(folder, 0, now_ms, plan_id)], "attempts")
-    ctx.store.mark_deleted(topic, [folder], now_ms)
+    folder = storage.join(head.location, "data", run.plan_id, run.attempt or "-")
+    ctx.store.record_retired(run.topic, [RetiredFile(folder, 0, now_ms, run.plan_id)], "attempts")
+    ctx.store.mark_deleted(run.topic, [folder], now_ms)
 
 
 def _forget(head: Head, gone: set[str]) -> Change:

@@ -1,0 +1,101 @@
+"""A program that works on a log and is killed -9 at a named moment: ``python die.py MOMENT FOLDER NOW_MS``.
+
+Whatever runs is Winnow's own; only the moment is arranged.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from integration.world import TOPIC, FakeClock, World, open_world
+from pyiceberg.table import Transaction
+
+from winnow.engine import staging
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline import sweep as sweeping
+from winnow.pipeline.ingest import ingest_files
+from winnow.store import RunState, Store
+
+
+def die() -> None:
+    """End this process as a power cut would."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
+    """Die instead of calling ``owner.name``."""
+    genuine = getattr(owner, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if when(*arguments, **named):
+            die()
+        return genuine(*arguments, **named)
+
+    setattr(owner, name, call)
+
+
+def after(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
+    """Die as soon as ``owner.name`` has returned."""
+    genuine = getattr(owner, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        result = genuine(*arguments, **named)
+        if when(*arguments, **named):
+            die()
+        return result
+
+    setattr(owner, name, call)
+
+
+def becomes(state: RunState) -> Callable[..., bool]:
+    """Whether a call of ``Store.set_run_state`` is about ``state``."""
+    return lambda _store, _plan, to, *_, **__: to is state
+
+
+def ingest(world: World) -> None:
+    path = str(world.folder / "late.jsonl")
+    ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+
+
+def compact(world: World) -> None:
+    world.compact()
+
+
+def sweep(world: World) -> None:
+    sweeping.sweep(world.ctx, [TOPIC])
+
+
+MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
+    "ingest before its commit": (lambda: before(Transaction, "commit_transaction"), ingest),
+    "ingest after its commit": (lambda: after(Transaction, "commit_transaction"), ingest),
+    "compact before its files": (lambda: before(Store, "set_run_state", becomes(RunState.COMPACTING)), compact),
+    "compact before its manifest": (lambda: before(staging, "write_manifest"), compact),
+    "between compact and validate": (lambda: after(Store, "set_run_state", becomes(RunState.STAGED)), compact),
+    "validate after its verdict": (lambda: after(Store, "record_verdict"), compact),
+    "publish before the commit": (lambda: before(Transaction, "commit_transaction"), compact),
+    "publish after the commit": (lambda: after(Transaction, "commit_transaction"), compact),
+    "publish before the checkpoint": (lambda: before(Store, "record_publication"), compact),
+    "publish within the checkpoint": (lambda: after(Store, "record_publication"), compact),
+    "sweep before expiry": (lambda: before(sweeping, "expire"), sweep),
+    "sweep after expiry": (lambda: after(sweeping, "expire"), sweep),
+    "sweep amid deletion": (lambda: before(Store, "mark_deleted"), sweep),
+    "sweep before forgetting": (lambda: before(TopicLog, "commit"), sweep),
+}
+
+
+def main() -> None:
+    """Arrange the moment and do the work."""
+    moment, folder, now_ms = sys.argv[1:]
+    arrange, work = MOMENTS[moment]
+    with open_world(Path(folder), FakeClock(int(now_ms))) as world:
+        arrange()
+        work(world)
+
+
+if __name__ == "__main__":
+    main()

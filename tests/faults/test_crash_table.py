@@ -1,0 +1,241 @@
+"""The crash table of ARCHITECTURE.md, row by row: a process killed -9, and what the next run makes of it.
+
+The dead process held the topic; the next run takes it over at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.world import TOPIC, FakeClock, World, open_world, survivors, versions, write_jsonl
+
+from winnow.clock import wall_clock_ms
+from winnow.log.state import PLAN_PROPERTY
+from winnow.model import Receipt
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.leases import holding, is_dead
+from winnow.pipeline.publish import publish
+from winnow.pipeline.rebuild import rebuild_store
+from winnow.pipeline.settle import settle
+from winnow.pipeline.sweep import sweep
+from winnow.store import Run, RunState
+
+GRACE_MS = 3_600_000
+RECORDS = versions(0, 12)
+DIE = Path(__file__).with_name("die.py")
+NO_MANIFEST = ["compact before its files", "compact before its manifest"]
+STAGED = ["between compact and validate", "validate after its verdict", "publish before the commit"]
+LANDED = ["publish after the commit", "publish before the checkpoint", "publish within the checkpoint"]
+SWEEPS = ["sweep before expiry", "sweep after expiry", "sweep amid deletion", "sweep before forgetting"]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path, FakeClock(wall_clock_ms())) as opened:
+        opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
+        opened.ingest(RECORDS)
+        yield opened
+
+
+def killed(world: World, moment: str) -> None:
+    """Let another process work on the log until ``moment``."""
+    root = DIE.parents[2]
+    done = subprocess.run(
+        [sys.executable, str(DIE), moment, str(world.folder), str(world.clock())],
+        env={"PYTHONPATH": f"{root}:{root / 'tests'}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def open_runs(world: World) -> list[Run]:
+    return world.ctx.store.open_runs(TOPIC)
+
+
+def the_run(world: World) -> Run:
+    (run,) = world.ctx.store.runs(TOPIC)
+    return run
+
+
+def snapshots_of(world: World, plan_id: str) -> list[int]:
+    return [
+        snapshot.snapshot_id
+        for snapshot in world.head().table.metadata.snapshots
+        if snapshot.summary is not None and snapshot.summary.additional_properties.get(PLAN_PROPERTY) == plan_id
+    ]
+
+
+def assert_held_by_the_dead(world: World) -> None:
+    lease = world.ctx.store.lease(TOPIC)
+    assert lease is not None
+    assert lease.expires_ms > world.clock()
+    assert is_dead(lease.holder)
+
+
+def assert_clean(world: World, records: int = 12) -> None:
+    """The log, its checkpoint and its receipts are those of one undisturbed compaction."""
+    assert world.read() == survivors(RECORDS[:records])
+    assert world.state().first_dirty_offset == records
+    receipts = world.ctx.store.receipts(TOPIC)
+    assert len(receipts) == len(world.head().state.receipts) == 1
+    assert [row.first_dirty_offset for row in world.ctx.store.checkpoints([TOPIC])] == [records]
+    assert snapshots_of(world, str(receipts[0].plan_id)) == [receipts[0].snapshot_id]
+    assert open_runs(world) == []
+    assert world.ctx.store.lease(TOPIC) is None
+
+
+# ----------------------------------------------------------------------------------------------------------- ingest
+
+
+@pytest.mark.parametrize("with_offset", [True, False])
+def test_ingest_before_its_commit_lands_once_when_it_is_run_again(world: World, with_offset: bool) -> None:
+    path = write_jsonl(world.folder / "late.jsonl", versions(12, 4), with_offset=with_offset)
+    killed(world, "ingest before its commit")
+    assert world.read() == RECORDS
+    report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    assert (report.records_appended, report.records_skipped) == (4, 0)
+    assert world.read() == versions(0, 16)
+
+
+@pytest.mark.parametrize("with_offset", [True, False])
+def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(world: World, with_offset: bool) -> None:
+    path = write_jsonl(world.folder / "late.jsonl", versions(12, 4), with_offset=with_offset)
+    killed(world, "ingest after its commit")
+    assert world.read() == versions(0, 16)
+    report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    assert (report.records_appended, report.records_skipped, report.snapshot_id) == (0, 4, None)
+    assert world.read() == versions(0, 16)
+
+
+# ------------------------------------------------------------------------------------------------------- compaction
+
+
+@pytest.mark.parametrize("moment", [*NO_MANIFEST, *STAGED])
+def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(world: World, moment: str) -> None:
+    """Readers saw no change, and what was left behind goes with the sweep."""
+    before = world.head().state
+    killed(world, moment)
+    assert_held_by_the_dead(world)
+    dead = the_run(world)
+    assert (world.read(), world.head().state) == (RECORDS, before)
+    world.clock.now_ms += 1
+    receipt = world.compact()
+    assert receipt is not None
+    assert receipt.plan_id != dead.plan_id
+    assert [run.status for run in world.ctx.store.runs(TOPIC) if run.plan_id == dead.plan_id] == [RunState.VOID]
+    assert snapshots_of(world, dead.plan_id) == []
+    assert_clean(world)
+    world.clock.now_ms += 2 * GRACE_MS
+    sweep(world.ctx, [TOPIC])
+    live = {segment.path.split("/data/")[1] for segment in world.segments()}
+    assert set(world.listing(below="winnow/orders/data")) == live
+
+
+@pytest.mark.parametrize("moment", [*NO_MANIFEST, *STAGED])
+def test_the_same_decision_may_be_carried_out_again_at_the_same_instant(world: World, moment: str) -> None:
+    """A backfill runs again with the same as-of: the plan has the same id, and its new attempt is published."""
+    killed(world, moment)
+    receipt = world.compact()
+    assert receipt is not None
+    assert receipt.plan_id == the_run(world).plan_id
+    assert_clean(world)
+
+
+@pytest.mark.parametrize("moment", LANDED)
+def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt(world: World, moment: str) -> None:
+    killed(world, moment)
+    assert_held_by_the_dead(world)
+    dead = the_run(world)
+    (landed,) = snapshots_of(world, dead.plan_id)
+    assert dead.status is RunState.PUBLISHING
+    assert world.read() == survivors(RECORDS)
+    with holding(world.ctx, TOPIC):
+        (receipt,) = settle(world.ctx, TOPIC)
+    assert (receipt.plan_id, receipt.snapshot_id) == (dead.plan_id, landed)
+    assert the_run(world).status is RunState.PUBLISHED
+    assert_clean(world)
+    assert [publish(world.ctx, dead.plan_id, "a1"), *world.ctx.store.receipts(TOPIC)] == [receipt, receipt]
+    assert world.compact() is None
+    assert_clean(world)
+
+
+def test_after_the_commit_and_an_append_the_receipt_is_still_found(world: World) -> None:
+    """The plan id is looked for in the whole history, not at the head."""
+    killed(world, "publish after the commit")
+    (landed,) = snapshots_of(world, the_run(world).plan_id)
+    more = versions(12, 6)
+    world.ingest(more)
+    receipts: list[Receipt] = []
+    with holding(world.ctx, TOPIC):
+        receipts += settle(world.ctx, TOPIC)
+    assert [receipt.snapshot_id for receipt in receipts] == [landed]
+    assert world.read() == [*survivors(RECORDS), *more]
+    assert [(row.first_dirty_offset, row.log_end_offset) for row in world.ctx.store.checkpoints()] == [(12, 18)]
+
+
+def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(world: World) -> None:
+    """Receipts rest in the carried state, which outlives snapshots."""
+    killed(world, "publish after the commit")
+    dead = the_run(world)
+    (landed,) = snapshots_of(world, dead.plan_id)
+    world.ingest(versions(12, 1))
+    world.head().table.maintenance.expire_snapshots().by_ids([landed]).commit()
+    assert snapshots_of(world, dead.plan_id) == []
+    with holding(world.ctx, TOPIC):
+        (receipt,) = settle(world.ctx, TOPIC)
+    assert (receipt.plan_id, receipt.snapshot_id) == (dead.plan_id, landed)
+
+
+# ------------------------------------------------------------------------------------------------------------ sweep
+
+
+@pytest.mark.parametrize("moment", SWEEPS)
+def test_a_dead_sweep_is_finished_by_the_next_one(world: World, moment: str) -> None:
+    """Exactly the recorded files go, and nothing that a reader can reach."""
+    world.compact()
+    world.ingest(versions(12, 6))
+    world.compact()
+    expected = survivors(versions(0, 18))
+    world.clock.now_ms += 2 * GRACE_MS
+    old = [snapshot.manifest_list for snapshot in world.head().table.metadata.snapshots[:-1]]
+    killed(world, moment)
+    assert_held_by_the_dead(world)
+    assert world.read() == expected
+    sweep(world.ctx, [TOPIC])
+    assert world.read() == expected
+    live = {segment.path.split("/data/")[1] for segment in world.segments()}
+    assert set(world.listing(below="winnow/orders/data")) == live
+    metadata = world.listing(below="winnow/orders/metadata")
+    assert not [path for path in old if path.rsplit("/", 1)[1] in metadata]
+    assert world.head().state.retired == ()
+    assert world.ctx.store.retired_totals(TOPIC).pending_files == 0
+    world.ingest(versions(18, 6))
+    world.compact()
+    assert world.read() == survivors(versions(0, 24))
+
+
+# -------------------------------------------------------------------------------------------------------- the store
+
+
+@pytest.mark.parametrize("moment", ["publish before the commit", "publish after the commit"])
+def test_a_store_lost_together_with_a_dying_publish_costs_nothing(world: World, moment: str) -> None:
+    """Rebuilt from the table, it has the receipt exactly when the publish landed."""
+    killed(world, moment)
+    plan_id = the_run(world).plan_id
+    landed = snapshots_of(world, plan_id)
+    path = Path(world.ctx.settings.store_url.removeprefix("sqlite:///"))
+    world.ctx.store.close()
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+    with open_world(world.folder, world.clock) as fresh:
+        rebuild_store(fresh.ctx)
+        assert [receipt.snapshot_id for receipt in fresh.ctx.store.receipts(TOPIC)] == landed
+        assert (fresh.compact() is None) == bool(landed)
+        assert_clean(fresh)

@@ -1,0 +1,109 @@
+"""The metadata store lost: table and state give back checkpoints, marks, retired files and receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions
+
+from winnow.engine import staging
+from winnow.model import Plan, TopicPartition
+from winnow.pipeline.rebuild import rebuild_store
+from winnow.pipeline.sweep import sweep
+from winnow.pipeline.validate import mark_uncleanable
+from winnow.store import CheckpointRow, Store
+
+RECORDS = [*versions(0, 12), record(12, b"gone", None), *versions(0, 6, partition=1)]
+
+
+def marked_plan(world: World) -> Plan:
+    reference = world.plan(world.clock())
+    assert reference is not None
+    return staging.read_plan(reference.uri)
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> Iterator[tuple[World, World]]:
+    """A world before and after its store was deleted: two compactions, a mark, files that wait for their grace."""
+    clock = FakeClock()
+    with open_world(tmp_path, clock) as before:
+        before.create(2, min_cleanable_dirty_ratio="0")
+        before.ingest(RECORDS)
+        before.compact()
+        clock.now_ms += 60_000
+        before.ingest(versions(13, 5))
+        before.compact()
+        before.ingest(versions(6, 3, partition=1))
+        mark_uncleanable(before.ctx, marked_plan(before), (1,), "the check said so")
+        path = Path(before.ctx.settings.store_url.removeprefix("sqlite:///"))
+        copy = path.with_name("before.db")
+        before.ctx.store.close()
+        path.rename(copy)
+        for left in path.parent.glob(f"{path.name}-*"):
+            left.rename(copy.with_name(copy.name + left.name.removeprefix(path.name)))
+        with Store.open(f"sqlite:///{copy}") as kept, open_world(tmp_path, clock) as after:
+            yield World(replace(before.ctx, store=kept), clock, tmp_path), after
+
+
+def told(rows: list[CheckpointRow]) -> list[CheckpointRow]:
+    """Checkpoints but for the time at which the projection was written."""
+    return [replace(row, updated_at_ms=0) for row in rows]
+
+
+def test_a_new_store_knows_nothing_and_a_rebuilt_one_everything(lost: tuple[World, World]) -> None:
+    before, after = lost
+    assert (after.ctx.store.checkpoints(), after.ctx.store.receipts(), after.ctx.store.marks()) == ([], [], {})
+    assert rebuild_store(after.ctx) == [TOPIC]
+
+    old, new = before.ctx.store, after.ctx.store
+    rebuilt = told(new.checkpoints([TOPIC]))
+    assert rebuilt == told(old.checkpoints([TOPIC]))
+    assert [(row.first_dirty_offset, row.log_end_offset) for row in rebuilt] == [(18, 18), (6, 9)]
+    assert [len(row.history) for row in rebuilt] != [0, 0]
+    assert all(entry.delete_horizon_ms is not None for row in rebuilt for entry in row.history)
+    assert new.receipts(TOPIC) == old.receipts(TOPIC)
+    assert len(new.receipts(TOPIC)) == 2
+    assert new.marks([TOPIC]) == old.marks([TOPIC])
+    assert new.marks([TOPIC]).keys() == {TopicPartition(TOPIC, 1)}
+    assert new.retired(TOPIC) == old.retired(TOPIC)
+    assert len(new.retired(TOPIC)) >= 3
+
+
+def test_rebuilding_again_changes_nothing(lost: tuple[World, World]) -> None:
+    _, after = lost
+    rebuild_store(after.ctx, [TOPIC])
+    store = after.ctx.store
+    first = told(store.checkpoints()), store.receipts(), store.marks(), store.retired(TOPIC)
+    rebuild_store(after.ctx)
+    assert (told(store.checkpoints()), store.receipts(), store.marks(), store.retired(TOPIC)) == first
+
+
+def test_without_a_rebuild_the_log_goes_on_and_nothing_is_cleaned_twice(lost: tuple[World, World]) -> None:
+    """The store is a projection: what decides rests in the table's state."""
+    _, after = lost
+    read = after.read()
+    cleaned = survivors([*RECORDS[:13], *versions(13, 5), *versions(0, 6, partition=1)])
+    assert read == [*cleaned, *versions(6, 3, partition=1)]
+    assert after.compact() is None
+    after.clock.now_ms += 20 * 60_000
+    receipt = after.compact()
+    assert receipt is not None
+    assert [part.partition for part in receipt.partitions] == [1]
+    assert [row.first_dirty_offset for row in after.ctx.store.checkpoints([TOPIC])] == [18, 9]
+
+
+def test_retired_files_still_go_after_their_grace(lost: tuple[World, World]) -> None:
+    """Before the rebuild and after it alike: the state remembers them."""
+    _, after = lost
+    waiting = {file.path for file in after.head().state.retired}
+    assert waiting
+    rebuild_store(after.ctx)
+    after.clock.now_ms += 2 * 86_400_000
+    read = after.read()
+    (report,) = sweep(after.ctx, [TOPIC])
+    # Snapshots of today still refer to some, as the catalog dates them; what went was recorded.
+    assert report.files_deleted + report.files_waiting >= len(waiting)
+    assert after.read() == read

@@ -1,0 +1,137 @@
+"""``winnow compact`` with a real Spark application: several topics in one batch, one of which cannot be carried out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from integration.world import FakeClock, World, json_line, open_world, record, survivors, versions
+
+from winnow.clock import wall_clock_ms
+from winnow.errors import ConfigurationError
+from winnow.files import storage
+from winnow.model import Record
+from winnow.store import RunState
+
+ORDERS = [*versions(0, 500, keys=20), *versions(7, 300, keys=300, partition=2)]
+USERS = [*versions(0, 50), record(50, b"gone", b"x"), record(51, b"gone", None)]
+BROKEN = versions(0, 9)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The world after one ``winnow compact --json`` over all of its topics."""
+
+    world: World
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def receipts(self) -> dict[str, dict[str, Any]]:
+        return {receipt["topic"]: receipt for receipt in json.loads(self.stdout)}
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    """Two good topics, one whose planned file is gone, and one that is idle; one Spark application."""
+    folder = tmp_path_factory.mktemp("batch")
+    with open_world(folder, FakeClock(wall_clock_ms())) as world:
+        for topic, partitions, records in (
+            ("broken", 1, BROKEN),
+            ("orders", 3, ORDERS),
+            ("users", 1, USERS),
+        ):
+            world.create(partitions, topic=topic, min_cleanable_dirty_ratio="0")
+            world.ingest(records, topic=topic)
+        world.create(1, topic="idle")
+        storage.delete(world.segments(topic="broken")[0].path)
+        done = winnow(world, "compact", "--json")
+        yield Batch(world, done.returncode, done.stdout, done.stderr)
+
+
+def winnow(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"WINNOW_HOME": str(world.ctx.settings.home), "WINNOW_SPARK__MASTER": "local[2]"}
+    return subprocess.run(
+        [sys.executable, "-m", "winnow.cli", *arguments], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_standard_output_is_one_document_with_an_entry_for_each_topic_that_ended(batch: Batch) -> None:
+    assert {topic: receipt["status"] for topic, receipt in batch.receipts.items() if topic != "broken"} == {
+        "orders": "published",
+        "users": "published",
+        "idle": "nothing_to_do",
+    }
+
+
+def test_every_partition_of_a_receipt_adds_up_and_says_what_the_oracle_says(batch: Batch) -> None:
+    for topic, records in (("orders", ORDERS), ("users", USERS)):
+        parts = batch.receipts[topic]["partitions"]
+        assert [part["partition"] for part in parts] == sorted({each.partition for each in records})
+        for part in parts:
+            mine = [each for each in records if each.partition == part["partition"]]
+            assert part["records_in"] == len(mine)
+            assert part["records_kept"] == len(survivors(mine))
+            gone = part["records_superseded"] + part["tombstones_expired"] + part["records_keyless"]
+            assert part["records_in"] == part["records_kept"] + gone
+
+
+@pytest.mark.parametrize(("topic", "records"), [("orders", ORDERS), ("users", USERS)])
+def test_read_gives_the_oracles_records_byte_for_byte(batch: Batch, topic: str, records: list[Record]) -> None:
+    read = winnow(batch.world, "read", topic)
+    assert read.returncode == 0
+    fields = [json.loads(line) for line in read.stdout.splitlines()]
+    assert fields == [json.loads(json_line(each)) for each in survivors(records)]
+
+
+def test_progress_names_every_partition_on_standard_error_and_no_user_byte(batch: Batch) -> None:
+    for name, records_in in (("orders-0", 500), ("orders-2", 300), ("users-0", 52)):
+        lines = [line for line in batch.stderr.splitlines() if line.startswith(f"{name}: ")]
+        assert len(lines) == 1
+        assert f"{records_in} records in" in lines[0]
+    assert "orders-1: " not in batch.stderr
+    assert "value-" not in batch.stderr
+    assert "WARN" not in batch.stderr
+
+
+def test_one_topic_that_failed_stops_no_other_and_the_exit_code_says_so(batch: Batch) -> None:
+    """The missing file is named; the topic is left as it was."""
+    assert (batch.exit_code, batch.stderr) == (0, "")
+    assert "Topic broken was not compacted" in batch.stderr
+    assert "Nothing was published; run it again." in batch.stderr
+    (run,) = batch.world.ctx.store.runs("broken")
+    assert run.status is RunState.VOID
+    assert batch.world.head("broken").state.receipts == ()
+    assert batch.world.state(topic="broken").first_dirty_offset is None
+
+
+def test_the_topics_shared_one_application(batch: Batch) -> None:
+    """Starting one costs more than compacting a small topic."""
+    attempts = {run.attempt for topic in ("orders", "users", "broken") for run in batch.world.ctx.store.runs(topic)}
+    assert len(attempts) == 1
+    assert len([line for line in batch.stderr.splitlines() if line.startswith("Compacting ")]) == 1
+
+
+def test_compacting_again_finds_nothing_to_do_and_starts_no_spark(batch: Batch) -> None:
+    before = batch.world.snapshot_ids("orders")
+    again = winnow(batch.world, "compact", "orders", "users", "--json")
+    assert again.returncode == 0
+    assert [receipt["status"] for receipt in json.loads(again.stdout)] == ["nothing_to_do", "nothing_to_do"]
+    assert batch.world.snapshot_ids("orders") == before
+    assert "Compacting" not in again.stderr
+
+
+def test_two_sparks_mixed_in_one_installation_are_refused_by_name() -> None:
+    """A driver whose JVM is of another version than its Python dies in ways that name neither."""
+    from winnow.engine.spark import check_versions
+
+    with pytest.raises(ConfigurationError, match=r"but its JVM is Spark 3\.5\.0.*Nothing was compacted"):
+        check_versions(cast(Any, SimpleNamespace(version="3.5.0")))
