@@ -130,6 +130,20 @@ def test_an_ingest_that_lost_many_races_still_lands_at_the_end(world: World, tmp
     assert len(leftovers) == len(world.segments())
 
 
+def test_keyless_records_without_offsets_ingested_by_two_at_once_go_aside_once(world: World, tmp_path: Path) -> None:
+    """They move no offset, so only the digest of their file tells."""
+    world.create(1, topic="aside", winnow_keyless="quarantine")
+    path = write_jsonl(tmp_path / "a.jsonl", [record(0, None, b"lost")], with_offset=False)
+
+    def ingest() -> IngestReport:
+        with open_context(world.ctx.settings, now_ms=world.clock) as ctx:
+            return ingest_files(ctx, "aside", [path], as_of_ms=world.clock())
+
+    reports = at_once([ingest, ingest])
+    assert sorted(report.records_quarantined for report in reports) == [0, 1]
+    assert visible_rows(world.ctx.log.quarantine("aside"), world.head("aside").state).num_rows == 1
+
+
 def test_an_ingest_during_a_publish_loses_neither(world: World, tmp_path: Path) -> None:
     """The publish begins again from the head with the append, and keeps it."""
     world.ingest(versions(0, 12))

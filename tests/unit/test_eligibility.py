@@ -108,9 +108,7 @@ def test_eligibility_equals_the_oracle(
     model.compact(config, as_of_ms - 300, as_of_ms - 300)
     _fill(model, then)
     expected = model.assess(config, as_of_ms, as_of_ms + ahead_ms)
-    found = assess(
-        _log(model), _rules(config), as_of_ms=as_of_ms, cleaning_time_ms=max(as_of_ms, as_of_ms + ahead_ms)
-    )
+    found = assess(_log(model), _rules(config), as_of_ms=as_of_ms, cleaning_time_ms=max(as_of_ms, as_of_ms + ahead_ms))
     assert (
         found.eligible,
         found.reason,

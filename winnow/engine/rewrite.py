@@ -73,7 +73,7 @@ def compact_partition(plan: Plan, partition: PartitionPlan, *, attempt: str, bud
         uris=uris,
     )
     try:
-        counts = pick_winners(connection, partition, plan.strategy)
+        counts = pick_winners(connection, partition, plan.strategy, plan.strategy_header)
         surviving = [
             Surviving(segment, records) for segment, records in zip(partition.segments, counts.survivors, strict=True)
         ]

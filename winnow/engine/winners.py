@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from winnow.errors import NotBuiltError
+from winnow.errors import UsageError
 from winnow.files import duck
-from winnow.files.duck import file_list
+from winnow.files.duck import file_list, literal
 from winnow.files.fingerprint import WINNERS_HASH
 from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
 
@@ -33,43 +33,80 @@ class Counts:
         return self.distinct_keys - self.tombstones_expired
 
 
-def pick_winners(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, strategy: Strategy) -> Counts:
+def pick_winners(
+    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, strategy: Strategy, header: str | None = None
+) -> Counts:
     """Fill the temporary table ``survivors("offset")`` and count.
 
-    Every planned segment is scanned, clean and cleanable alike, so exactly one record per key survives. Only key and
-    offset are read; ``value`` is read just to find tombstones, in segments that hold some in an expired range.
+    Every planned segment is scanned, clean and cleanable alike, so exactly one record per key survives: the greatest in
+    the total order of ``strategy`` over tail and head (KIP-280). Only key and ordering columns are read; ``value`` is
+    read just to find tombstones, in segments that hold some in an expired range.
 
     Raises:
-        NotBuiltError: a strategy other than offset.
+        UsageError: strategy header without the header's name.
     """
-    if strategy is not Strategy.OFFSET:
-        raise NotBuiltError(f"compaction.strategy={strategy} is not built yet; nothing was compacted.")
     files = file_list(segment.path for segment in plan.segments)
     # Records below the log start cannot be read any more: they neither win nor count.
-    scan = f'(SELECT key, "offset" FROM read_parquet({files}) WHERE "offset" >= {plan.log_start_offset})'
+    readable = f'read_parquet({files}) WHERE "offset" >= {plan.log_start_offset}'
     connection.execute(
         f"""
         CREATE TEMP TABLE winners AS
-        SELECT max("offset") AS "offset", hash(key, max("offset")) AS fingerprint
-        FROM {scan} WHERE key IS NOT NULL GROUP BY key
+        SELECT "offset", hash(key, "offset") AS fingerprint, records FROM (
+            SELECT key, {greatest_offset(strategy, header)} AS "offset", count(*) AS records
+            FROM {readable} AND key IS NOT NULL GROUP BY key
+        )
         """
     )
-    records_in, records_keyless = _row(connection, f"SELECT count(*), count(*) - count(key) FROM {scan}")
+    (records_in,) = _row(connection, f'SELECT count("offset") FROM {readable}')
+    distinct_keys, records_keyed = _row(connection, "SELECT count(*), coalesce(sum(records), 0)::BIGINT FROM winners")
     _create_expired(connection, plan.segments, plan.expired)
     connection.execute(
         'CREATE TEMP TABLE survivors AS SELECT "offset", fingerprint FROM winners ANTI JOIN expired USING ("offset")'
     )
-    (distinct_keys,) = _row(connection, "SELECT count(*) FROM winners")
-    (kept,) = _row(connection, "SELECT count(*) FROM survivors")
     connection.execute("DROP TABLE winners")
+    (kept,) = _row(connection, "SELECT count(*) FROM survivors")
     (fingerprint,) = _row(connection, _FINGERPRINT)
     return Counts(
         records_in=records_in,
-        records_keyless=records_keyless,
+        records_keyless=records_in - records_keyed,
         distinct_keys=distinct_keys,
         tombstones_expired=distinct_keys - kept,
         survivors=_survivors_per_segment(connection, plan.segments),
         winners_fingerprint=str(fingerprint),
+    )
+
+
+def greatest_offset(strategy: Strategy, header: str | None) -> str:
+    """The SQL aggregate that gives, per key, the offset of the greatest record in the total order of ``strategy``.
+
+    offset: (offset). timestamp: (timestamp or -1, offset). header: (present, value, offset). The last two are packed
+    into one 128-bit number, the version above the 63 bits of the offset, which compares as fast as a plain maximum.
+
+    Raises:
+        UsageError: strategy header without the header's name.
+    """
+    if strategy is Strategy.OFFSET:
+        return 'max("offset")'
+    if strategy is Strategy.TIMESTAMP:
+        version = 'coalesce(epoch_ms("timestamp"), -1)::HUGEINT'
+    elif header:
+        version = f"coalesce({_header_long(header)}, {_BELOW_EVERY_LONG})"
+    else:
+        raise UsageError("compaction.strategy.header must be specified.")
+    return f'(max({version} * {_OFFSETS} + "offset") & {_OFFSETS - 1})::BIGINT'
+
+
+_OFFSETS = 1 << 63
+_BELOW_EVERY_LONG = -(1 << 63) - 1
+
+
+def _header_long(header: str) -> str:
+    """The header's version: its last occurrence, exactly 8 bytes, big-endian and signed; NULL for anything else."""
+    value = f"list_filter(headers, lambda h: h.key = {literal(header)})[-1].value"
+    unsigned = f"('0x' || hex({value}))::UBIGINT::HUGEINT"
+    return (
+        f"CASE WHEN octet_length({value}) = 8 THEN "
+        f"CASE WHEN {unsigned} >= {_OFFSETS} THEN {unsigned} - {1 << 64} ELSE {unsigned} END END"
     )
 
 
