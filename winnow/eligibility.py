@@ -20,6 +20,7 @@ from winnow.model import (
     Reason,
     Segment,
     Strategy,
+    total_order,
 )
 
 LONG_MAX = 2**63 - 1
@@ -37,6 +38,12 @@ class Rules:
     segment_bytes: int
     max_segment_ms: int
     """min(segment.ms, max.compaction.lag.ms) when the policy compacts."""
+    strategy_header: str | None = None
+
+    @property
+    def order(self) -> str:
+        """The order that decides which record of a key wins."""
+        return total_order(self.strategy, self.strategy_header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +186,36 @@ def covering_entries(first_offset: int, last_offset: int, history: Sequence[Clea
     return entries
 
 
-def expired_ranges(history: Sequence[Cleaning], cleaning_time_ms: int) -> tuple[OffsetRange, ...]:
+def late_bound_ms(log: PartitionLog, rules: Rules, end_offset: int) -> int | None:
+    """The oldest append a run up to ``end_offset`` leaves uncovered; tombstones stay whose horizon is after it.
+
+    Under timestamp and header a late record of a lower version may lie above the first uncleanable offset: appended
+    before the tombstone's horizon, it must still meet the tombstone that outranks it. Under offset it outranks the
+    tombstone itself, so there is no bound (None), as where nothing is left uncovered.
+    """
+    if rules.strategy is Strategy.OFFSET:
+        return None
+    return min((a.as_of_ms for a in log.state.appends if a.last_offset >= end_offset), default=None)
+
+
+def _may_go(entry: Cleaning | None, cleaning_time_ms: int, late_ms: int | None) -> bool:
+    """Whether the tombstones that ``entry`` covers may go: Kafka 2.8.2 row 9 (``currentTime >= horizon``)."""
+    if entry is None or entry.delete_horizon_ms is None or entry.delete_horizon_ms > cleaning_time_ms:
+        return False
+    return late_ms is None or late_ms >= entry.delete_horizon_ms
+
+
+def expired_ranges(
+    history: Sequence[Cleaning], cleaning_time_ms: int, late_ms: int | None = None
+) -> tuple[OffsetRange, ...]:
     """The offset ranges whose tombstones may go: covered by a run whose delete horizon has passed.
 
-    Kafka 2.8.2 row 9 (``currentTime >= horizon``); neighbouring ranges are joined.
+    Neighbouring ranges are joined. ``late_ms``: see :func:`late_bound_ms`.
     """
     ranges: list[OffsetRange] = []
     start = 0
     for entry in history:
-        if entry.delete_horizon_ms is not None and entry.delete_horizon_ms <= cleaning_time_ms:
+        if _may_go(entry, cleaning_time_ms, late_ms):
             if ranges and ranges[-1].end == start:
                 ranges[-1] = OffsetRange(ranges[-1].start, entry.end_offset)
             else:
@@ -196,17 +224,15 @@ def expired_ranges(history: Sequence[Cleaning], cleaning_time_ms: int) -> tuple[
     return tuple(ranges)
 
 
-def _tombstones_due(log: PartitionLog, first_dirty: int, cleaning_time_ms: int) -> bool:
-    for segment in log.segments:
-        if segment.tombstones == 0 or segment.last_offset >= first_dirty:
-            continue
-        entries = covering_entries(segment.first_offset, segment.last_offset, log.state.history)
-        if all(
-            e is not None and e.delete_horizon_ms is not None and e.delete_horizon_ms <= cleaning_time_ms
-            for e in entries
-        ):
-            return True
-    return False
+def _tombstones_due(log: PartitionLog, first_dirty: int, cleaning_time_ms: int, late_ms: int | None) -> bool:
+    return any(
+        all(
+            _may_go(entry, cleaning_time_ms, late_ms)
+            for entry in covering_entries(segment.first_offset, segment.last_offset, log.state.history)
+        )
+        for segment in log.segments
+        if segment.tombstones and segment.last_offset < first_dirty
+    )
 
 
 def uncovered_tombstones(log: PartitionLog, first_dirty: int) -> bool:
@@ -241,7 +267,7 @@ def assess(
         now_ms: the present, for the back-off of uncleanable partitions; the cleaning time when left out.
         in_progress: another run holds this partition.
     """
-    whole_log_dirty = log.state.strategy is not None and log.state.strategy != rules.strategy.value
+    whole_log_dirty = log.state.strategy is not None and log.state.strategy != rules.order
     state = log.state
     span = cleanable_range(log, rules, as_of_ms, whole_log_dirty=whole_log_dirty)
     clean_bytes = sum(s.size_bytes for s in log.segments if s.first_offset < span.first_dirty_offset)
@@ -264,7 +290,9 @@ def assess(
         cleanable_bytes=cleanable_bytes,
         overdue=delay_ms > 0,
         ratio=ratio,
-        tombstones_due=_tombstones_due(log, span.first_dirty_offset, cleaning_time_ms)
+        tombstones_due=_tombstones_due(
+            log, span.first_dirty_offset, cleaning_time_ms, late_bound_ms(log, rules, span.first_uncleanable_offset)
+        )
         or uncovered_tombstones(log, span.first_dirty_offset),
     )
     return Assessment(

@@ -48,6 +48,11 @@ class Strategy(StrEnum):
     HEADER = "header"
 
 
+def total_order(strategy: Strategy, header: str | None) -> str:
+    """The name of the order that decides which record of a key wins; another order makes the whole log dirty."""
+    return f"{strategy.value}:{header or ''}" if strategy is Strategy.HEADER else strategy.value
+
+
 class Reason(StrEnum):
     """Why a topic partition is eligible, or idle. The order is the order in which they are looked at."""
 
@@ -171,7 +176,7 @@ class Uncleanable:
 class PartitionState:
     """What must outlive table snapshots, per topic partition.
 
-    ``first_dirty_offset`` None: no checkpoint. ``strategy`` None: never cleaned.
+    ``first_dirty_offset`` None: no checkpoint. ``strategy``: the :func:`total_order` last cleaned with, None: never.
     """
 
     log_start_offset: int = 0

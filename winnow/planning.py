@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from winnow.eligibility import PartitionLog, Rules, expired_ranges
+from winnow.eligibility import PartitionLog, Rules, expired_ranges, late_bound_ms
 from winnow.model import Assessment, PartitionPlan, Plan, Reason, Strategy
 
 
@@ -20,7 +20,7 @@ class TopicFacts:
     data_location: str
     """Folder below which new segments are written: ``<table>/data``."""
     delete_retention_ms: int
-    strategy_header: str | None
+    """How long a tombstone stays after the first run that covered it."""
     winnow_version: str
 
 
@@ -49,7 +49,7 @@ class Batch:
         return sum(plan.size_bytes for plan in self.plans)
 
 
-def plan_partition(log: PartitionLog, assessment: Assessment, *, cleaning_time_ms: int) -> PartitionPlan:
+def plan_partition(log: PartitionLog, rules: Rules, assessment: Assessment, *, cleaning_time_ms: int) -> PartitionPlan:
     """What a compaction of one eligible partition reads: every segment below the first uncleanable offset."""
     end = assessment.first_uncleanable_offset
     return PartitionPlan(
@@ -60,7 +60,7 @@ def plan_partition(log: PartitionLog, assessment: Assessment, *, cleaning_time_m
         next_first_dirty_offset=end,
         log_end_offset=assessment.log_end_offset,
         segments=tuple(segment for segment in log.segments if segment.last_offset < end),
-        expired=expired_ranges(log.state.history, cleaning_time_ms),
+        expired=expired_ranges(log.state.history, cleaning_time_ms, late_bound_ms(log, rules, end)),
         deadline_ms=assessment.deadline_ms,
     )
 
@@ -84,7 +84,7 @@ def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPla
         data_location=facts.data_location,
         as_of_ms=as_of_ms,
         strategy=Strategy(rules.strategy),
-        strategy_header=facts.strategy_header,
+        strategy_header=rules.strategy_header,
         delete_retention_ms=facts.delete_retention_ms,
         segment_bytes=rules.segment_bytes,
         partitions=ordered,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,18 @@ def test_trust_does_not_take_other_bytes_at_an_offset_that_survived(world: World
 def test_a_file_that_only_overlaps_the_survivors_is_skipped(world: World, tmp_path: Path) -> None:
     report = ingest(world, tmp_path / "tail.jsonl", OLD[-3:])
     assert (report.records_appended, report.records_skipped, report.snapshot_id) == (0, 3, None)
+
+
+def test_the_same_content_for_another_partition_is_not_known_there(world: World, tmp_path: Path) -> None:
+    """Two partitions may hold equal keys and values; having seen them in one says nothing of the other."""
+    world.create(2, topic="twin", min_cleanable_dirty_ratio="0")
+    other = [replace(each, value=b"other") for each in versions(0, 12, partition=1)]
+    for name, records in (("a", OLD[:9]), ("b", OLD[9:]), ("c", other)):
+        ingest_files(world.ctx, "twin", [write_jsonl(tmp_path / name / "f.jsonl", records)], as_of_ms=world.clock())
+    world.compact(topic="twin")
+    moved = write_jsonl(tmp_path / "moved.jsonl", [replace(each, partition=1) for each in OLD[:9]])
+    with pytest.raises(BadInputError, match=r"moved\.jsonl, row 1 \(partition 1, offset 0\)"):
+        ingest_files(world.ctx, "twin", [moved], as_of_ms=world.clock())
 
 
 def test_a_file_known_only_for_another_partition_is_refused(world: World, tmp_path: Path) -> None:

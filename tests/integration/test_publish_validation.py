@@ -151,6 +151,21 @@ def test_judging_the_same_failure_again_does_not_count_twice(world: World) -> No
     assert mark.attempts == 1
 
 
+def test_a_backfill_that_fails_again_at_the_same_as_of_waits_longer(world: World) -> None:
+    """The same as-of gives the same plan id; it is another failure all the same."""
+    as_of_ms = world.clock()
+    for attempt in range(1, 4):
+        plan = world.plan(as_of_ms, f"a{attempt}")
+        assert plan is not None
+        damage(world.stage(plan, f"a{attempt}"), 0)
+        with pytest.raises(ValidationFailedError):
+            validate(world.ctx, plan.plan_id, f"a{attempt}")
+        mark = world.state(0).uncleanable
+        assert mark is not None
+        assert mark.next_attempt_ms == world.clock() + BACK_OFF_FIRST_MS * 2 ** (attempt - 1)
+        world.clock.now_ms = mark.next_attempt_ms
+
+
 def test_an_append_beside_the_mark_loses_neither(world: World) -> None:
     """The mark is a commit like every other: it begins again from the head it finds."""
     plan, manifest = staged(world)

@@ -71,6 +71,17 @@ def test_nothing_goes_before_the_grace_and_all_that_was_retired_goes_after_it(wo
     assert world.read() == read == survivors(FIRST)
 
 
+def test_the_grace_holds_although_somebody_else_expired_the_snapshots(world: World) -> None:
+    """A reader that began before the compaction is protected by the grace itself, not only by the metadata."""
+    retired = [file.path for file in world.head().state.retired]
+    old = world.snapshot_ids()[0]
+    world.head().table.maintenance.expire_snapshots().by_ids([old]).commit()
+    after(world, GRACE_MS - 1)
+    assert all(storage.exists(path) for path in retired)
+    after(world, 1)
+    assert not any(storage.exists(path) for path in retired)
+
+
 def test_files_that_were_never_recorded_stay(world: World) -> None:
     """Somebody's own file in the table's folder is not found by listing."""
     location = storage.local_path(world.head().location)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winnow.eligibility import PartitionLog, Rules, assess
-from winnow.model import Append, PartitionState, Record, Segment
+from winnow.model import Append, PartitionState, Record, Segment, Strategy, total_order
 from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
 
 BASE_MS = 1_700_000_000_000
@@ -26,6 +26,9 @@ _configs = st.builds(
     segment_bytes=st.sampled_from([14, 200, 600, 1 << 30]),
     segment_ms=st.sampled_from([1, 1_000, 4_000, 10**12]),
     delete_retention_ms=st.sampled_from([0, 100]),
+    late_arrival_ms=st.sampled_from([0, 200, 1_000]),
+    strategy=st.sampled_from(list(Strategy)),
+    header=st.sampled_from(["v", "w"]),
 )
 
 
@@ -63,7 +66,7 @@ def _log(model: LogModel) -> PartitionLog:
         log_start_offset=model.log_start_offset,
         log_end_offset=model.log_end_offset,
         first_dirty_offset=model.first_dirty_offset,
-        strategy=None if model.cleaned_with is None else model.cleaned_with[0].value,
+        strategy=None if model.cleaned_with is None else total_order(*model.cleaned_with),
         history=model.history,
         appends=appends,
     )
@@ -79,12 +82,14 @@ def _rules(config: ModelConfig) -> Rules:
         max_compaction_lag_ms=config.max_compaction_lag_ms,
         segment_bytes=config.segment_bytes,
         max_segment_ms=config.max_segment_ms,
+        strategy_header=config.header,
     )
 
 
 @given(
     first=_files,
     then=_files,
+    before=_configs,
     config=_configs,
     start=st.integers(0, 5),
     checkpoint=st.none() | st.integers(0, 25),
@@ -94,18 +99,19 @@ def _rules(config: ModelConfig) -> Rules:
 def test_eligibility_equals_the_oracle(
     first: list[tuple[list[tuple[int, bytes, bytes | None, int | None]], int, int]],
     then: list[tuple[list[tuple[int, bytes, bytes | None, int | None]], int, int]],
+    before: ModelConfig,
     config: ModelConfig,
     start: int,
     checkpoint: int | None,
     as_of_ms: int,
     ahead_ms: int,
 ) -> None:
-    """Over a compaction in between and an imported checkpoint, each figure and each reason is the oracle's."""
+    """Over a compaction with another configuration and an imported checkpoint, each figure and reason is the oracle's."""
     model = LogModel(log_start_offset=start)
     _fill(model, first)
     if checkpoint is not None:
         model.import_checkpoint(checkpoint)
-    model.compact(config, as_of_ms - 300, as_of_ms - 300)
+    model.compact(before, as_of_ms - 300, as_of_ms - 300)
     _fill(model, then)
     expected = model.assess(config, as_of_ms, as_of_ms + ahead_ms)
     found = assess(_log(model), _rules(config), as_of_ms=as_of_ms, cleaning_time_ms=max(as_of_ms, as_of_ms + ahead_ms))

@@ -10,7 +10,7 @@ from winnow.model import PartitionPlan, Reason, Segment, Strategy
 from winnow.planning import PlanReference, TopicFacts, label_for, make_plan, pack
 
 RULES = Rules(True, Strategy.OFFSET, 0.5, 0, 1_000, 1 << 20, 1_000)
-FACTS = TopicFacts("orders", "uuid", "file:///t/data", 86_400_000, None, "1.0")
+FACTS = TopicFacts("orders", "uuid", "file:///t/data", 86_400_000, "1.0")
 
 
 def _partition(number: int, reason: Reason = Reason.DIRTY_RATIO, deadline_ms: int | None = None) -> PartitionPlan:

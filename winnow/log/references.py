@@ -61,7 +61,6 @@ def expirable(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
     A snapshot is replaced when its successor is committed; a snapshot with no successor in the metadata is kept.
     """
     heads = {reference.snapshot_id for reference in table.metadata.refs.values()}
-    kept = _ancestors_of_named_references(table)
     replaced_ms: dict[int, int] = {}
     for snapshot in table.metadata.snapshots:
         if snapshot.parent_snapshot_id is not None:
@@ -70,12 +69,6 @@ def expirable(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
         snapshot.snapshot_id
         for snapshot in table.metadata.snapshots
         if snapshot.snapshot_id not in heads
-        and snapshot.snapshot_id not in kept
         and snapshot.snapshot_id in replaced_ms
         and replaced_ms[snapshot.snapshot_id] + grace_ms <= now_ms
     }
-
-
-def _ancestors_of_named_references(table: Table) -> set[int]:
-    """Snapshots a branch or tag other than main names."""
-    return {reference.snapshot_id for name, reference in table.metadata.refs.items() if name != "main"}

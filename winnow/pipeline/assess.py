@@ -36,6 +36,7 @@ def rules_of(config: TopicConfig) -> Rules:
         max_compaction_lag_ms=config.max_compaction_lag_ms,
         segment_bytes=config.segment_bytes,
         max_segment_ms=config.max_segment_ms,
+        strategy_header=config.compaction_strategy_header or None,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from winnow import __version__, planning
+from winnow.config.topic import TopicConfig
 from winnow.engine import staging
 from winnow.files import storage
-from winnow.model import Assessment, Plan
+from winnow.model import Assessment, Plan, Strategy
 from winnow.pipeline.assess import TopicView, assess_view, view_topic
 from winnow.pipeline.context import Context
 from winnow.planning import Batch, PlanReference, TopicFacts, make_plan, plan_partition
@@ -21,7 +22,7 @@ def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, 
     by_partition = {partition.partition: partition for partition in view.partitions}
     cleaning_time_ms = ctx.cleaning_time_ms(as_of_ms)
     partitions = [
-        plan_partition(by_partition[a.partition], a, cleaning_time_ms=cleaning_time_ms)
+        plan_partition(by_partition[a.partition], view.rules, a, cleaning_time_ms=cleaning_time_ms)
         for a in assessments
         if a.eligible
     ]
@@ -31,11 +32,17 @@ def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, 
         topic=view.log.topic,
         table_uuid=view.head.table_uuid,
         data_location=storage.join(view.head.location, "data"),
-        delete_retention_ms=view.config.delete_retention_ms,
-        strategy_header=view.config.compaction_strategy_header or None,
+        delete_retention_ms=tombstone_retention_ms(view.config),
         winnow_version=__version__,
     )
     return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
+
+
+def tombstone_retention_ms(config: TopicConfig) -> int:
+    """How long a tombstone stays: under timestamp and header also as long as a late, lower version may arrive."""
+    if config.compaction_strategy is Strategy.OFFSET:
+        return config.delete_retention_ms
+    return max(config.delete_retention_ms, config.late_arrival_ms)
 
 
 def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") -> PlanReference | None:

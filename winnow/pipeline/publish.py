@@ -21,6 +21,7 @@ from winnow.model import (
     StagedPartition,
     StagingManifest,
     Status,
+    total_order,
 )
 from winnow.pipeline.context import Context
 from winnow.report.alerts import Alert, raise_alert, recovered
@@ -177,11 +178,12 @@ def _cleaned(
 ) -> PartitionState:
     """The partition's state after its cleaning: checkpoint, history, and appends that are still dirty."""
     end = partition.next_first_dirty_offset
+    order = total_order(plan.strategy, plan.strategy_header)
     stamped = Cleaning(end, cleaning_time_ms, cleaning_time_ms + plan.delete_retention_ms)
     return replace(
         state,
-        first_dirty_offset=max(end, first_dirty_offset(state) if state.strategy == plan.strategy.value else end),
-        strategy=plan.strategy.value,
+        first_dirty_offset=max(end, first_dirty_offset(state) if state.strategy == order else end),
+        strategy=order,
         history=_history(state.history, stamped, after),
         appends=tuple(entry for entry in state.appends if entry.last_offset >= end),
         uncleanable=None,

@@ -134,7 +134,7 @@ def mark_uncleanable(ctx: Context, plan: Plan, partitions: tuple[int, ...], reas
     """Mark partitions in the carried state (a snapshot without files) and in the metadata store.
 
     Each further failure doubles the time to the next attempt, from 15 minutes to a day. Marking again for the same
-    plan changes nothing.
+    plan within that time changes nothing; after it, a backfill's next attempt at the same plan has failed too.
     """
     now_ms = ctx.now_ms()
 
@@ -142,7 +142,7 @@ def mark_uncleanable(ctx: Context, plan: Plan, partitions: tuple[int, ...], reas
         states = dict(head.state.partitions)
         for number in partitions:
             before = states[number].uncleanable
-            if before is not None and before.plan_id == plan.plan_id:
+            if before is not None and before.plan_id == plan.plan_id and now_ms < (before.next_attempt_ms or 0):
                 continue
             attempts = before.attempts + 1 if before is not None else 1
             wait_ms = min(BACK_OFF_FIRST_MS * 2 ** (attempts - 1), BACK_OFF_CAP_MS)
