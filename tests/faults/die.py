@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from integration.world import TOPIC, FakeClock, World, open_world
 from pyiceberg.table import Transaction
 
+from tests.integration.world import TOPIC, FakeClock, World, open_world
 from winnow.engine import staging
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline import sweep as sweeping

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.world import TOPIC, FakeClock, World, open_world, survivors, versions, write_jsonl
 
+from tests.integration.world import TOPIC, FakeClock, World, open_world, survivors, versions, write_jsonl
 from winnow.clock import wall_clock_ms
 from winnow.log.state import PLAN_PROPERTY
 from winnow.model import Receipt
@@ -47,7 +47,7 @@ def killed(world: World, moment: str) -> None:
     root = DIE.parents[2]
     done = subprocess.run(
         [sys.executable, str(DIE), moment, str(world.folder), str(world.clock())],
-        env={"PYTHONPATH": f"{root}:{root / 'tests'}", "PATH": ""},
+        env={"PYTHONPATH": str(root), "PATH": ""},
         capture_output=True,
         text=True,
         timeout=120,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.world import TOPIC, FakeClock, World, open_world, survivors, versions
 
+from tests.integration.world import TOPIC, FakeClock, World, open_world, survivors, versions
 from winnow.clock import wall_clock_ms
 from winnow.store import RunState
 

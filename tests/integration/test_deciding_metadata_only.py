@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.world import TOPIC, World, open_world, record, versions
 
+from tests.integration.world import TOPIC, World, open_world, record, versions
 from winnow.files import storage
 from winnow.model import Reason
 from winnow.pipeline.assess import assess

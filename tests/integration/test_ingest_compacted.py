@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from integration.world import TOPIC, World, open_world, survivors, versions, write_jsonl
 
+from tests.integration.world import TOPIC, World, open_world, survivors, versions, write_jsonl
 from winnow.errors import BadInputError
 from winnow.model import Record
 from winnow.pipeline.ingest import IngestReport, ingest_files

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from integration.world import TOPIC, World, json_line, open_world, record, versions, write_jsonl
 
+from tests.integration.world import TOPIC, World, json_line, open_world, record, versions, write_jsonl
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import Record
 from winnow.pipeline.ingest import IngestReport, ingest_files

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.world import (
+
+from tests.integration.world import (
     TOPIC,
     World,
     between_head_and_commit,
@@ -18,7 +19,6 @@ from integration.world import (
     versions,
     write_jsonl,
 )
-
 from winnow.errors import BadInputError
 from winnow.model import Record
 from winnow.pipeline.ingest import IngestReport, ingest_files

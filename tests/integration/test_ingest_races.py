@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from integration.world import (
+
+from tests.integration.world import (
     TOPIC,
     World,
     between_head_and_commit,
@@ -18,7 +19,6 @@ from integration.world import (
     versions,
     write_jsonl,
 )
-
 from winnow.errors import BadInputError
 from winnow.log.topic_log import Change, Committed, Head, TopicLog
 from winnow.pipeline.context import open_context

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from integration.world import TOPIC, World, json_line, open_world, record, versions, write_jsonl
 
+from tests.integration.world import TOPIC, World, json_line, open_world, record, versions, write_jsonl
 from winnow.errors import BadInputError
 from winnow.files.segments import SegmentWriter
 from winnow.pipeline.ingest import ingest_files

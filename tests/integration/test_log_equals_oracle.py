@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integration.world import NOW_MS, TOPIC, FakeClock, World, open_world
 
+from tests.integration.world import NOW_MS, TOPIC, FakeClock, World, open_world
 from winnow import semantics
 from winnow.model import Record
 from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
@@ -55,9 +55,7 @@ def _model_config(config: dict[str, str]) -> ModelConfig:
     )
 
 
-def _append(
-    world: World, model: LogModel, rows: list[tuple[int, bytes, bytes | None, int | None, object]]
-) -> None:
+def _append(world: World, model: LogModel, rows: list[tuple[int, bytes, bytes | None, int | None, object]]) -> None:
     offset = model.log_end_offset - 1
     records = []
     for gap, key, value, age_ms, headers in rows:
@@ -89,9 +87,7 @@ def _mirror(world: World, model: LogModel) -> None:
 
 @settings(max_examples=max(25, settings().max_examples // 2))
 @given(config=_configs, steps=_steps)
-def test_random_logs_survive_as_the_oracle_says(
-    config: dict[str, str], steps: list[tuple[str, object]]
-) -> None:
+def test_random_logs_survive_as_the_oracle_says(config: dict[str, str], steps: list[tuple[str, object]]) -> None:
     """Append, move the clock, compact at any as-of: every record and every checkpoint equals the oracle's."""
     with tempfile.TemporaryDirectory() as folder, open_world(Path(folder), FakeClock(NOW_MS)) as world:
         world.create(1, **{name.replace(".", "_"): value for name, value in config.items()})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
 
+from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
 from winnow import documents
 from winnow.errors import ForeignTableError, FormatVersionError, WinnowError
 from winnow.files import storage

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from integration.world import TOPIC, World, open_world, record, write_jsonl
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import read_manifest_list
 
+from tests.integration.world import TOPIC, World, open_world, record, write_jsonl
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.log.table import log_properties

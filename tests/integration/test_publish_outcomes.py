@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.world import (
+
+from tests.integration.world import (
     TOPIC,
     World,
     between_head_and_commit,
@@ -19,7 +20,6 @@ from integration.world import (
     versions,
     write_jsonl,
 )
-
 from winnow.engine import staging
 from winnow.errors import (
     CommitUnknownError,

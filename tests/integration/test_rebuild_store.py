@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions
 
+from tests.integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions
 from winnow.engine import staging
 from winnow.model import Plan, TopicPartition
 from winnow.pipeline.rebuild import rebuild_store

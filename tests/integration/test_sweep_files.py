@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import time_machine
-from integration.world import TOPIC, FakeClock, World, between_head_and_commit, open_world, survivors, versions
 
+from tests.integration.world import TOPIC, FakeClock, World, between_head_and_commit, open_world, survivors, versions
 from winnow.clock import wall_clock_ms
 from winnow.errors import CommitUnknownError, PlanVoidError
 from winnow.files import storage

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from integration.world import FakeClock, World, json_line, open_world, record, survivors, versions
 
+from tests.integration.world import FakeClock, World, json_line, open_world, record, survivors, versions
 from winnow.clock import wall_clock_ms
 from winnow.errors import ConfigurationError
 from winnow.files import storage

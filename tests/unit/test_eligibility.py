@@ -106,7 +106,7 @@ def test_eligibility_equals_the_oracle(
     as_of_ms: int,
     ahead_ms: int,
 ) -> None:
-    """Over a compaction with another configuration and an imported checkpoint, each figure and reason is the oracle's."""
+    """After a compaction with another configuration and an imported checkpoint, every figure is the oracle's."""
     model = LogModel(log_start_offset=start)
     _fill(model, first)
     if checkpoint is not None:
