@@ -31,7 +31,8 @@ def paragraph(receipt: Receipt) -> str:
     newly_cleaned = sum(max(0, p.next_first_dirty_offset - p.first_dirty_offset) for p in parts)
     partitions = f"{len(parts)} partition{'s' if len(parts) != 1 else ''}"
     text = (
-        f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {partitions}, {newly_cleaned:,} offsets newly cleaned. Of {records_in:,} records {kept:,} were kept: "
+        f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {partitions}, "
+        f"{newly_cleaned:,} offsets newly cleaned. Of {records_in:,} records {kept:,} were kept: "
         f"{superseded:,} were superseded by a later record of their key, {expired:,} tombstones had passed their "
         "delete horizon"
     )
