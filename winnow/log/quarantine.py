@@ -27,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from winnow.files import storage
-from winnow.log.topic_log import catalog_errors
+from winnow.log.topic_log import catalog_errors, ensure_namespace
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -93,7 +93,7 @@ class Quarantine:
     def append(self, rows: pa.Table) -> None:
         """Add rows of schema :data:`ARROW`; appends do not conflict with one another."""
         with catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
-            self._catalog.create_namespace_if_not_exists(NAMESPACE)
+            ensure_namespace(self._catalog, NAMESPACE)
             try:
                 table = self._catalog.load_table(self._identifier)
             except NoSuchTableError:

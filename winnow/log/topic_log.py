@@ -319,6 +319,18 @@ def overrides_of(properties: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in properties.items() if is_topic_key(key)}
 
 
+def ensure_namespace(catalog: Catalog, namespace: str) -> None:
+    """Create ``namespace`` unless it is there, also when another process creates it at the same moment.
+
+    PyIceberg asks first and creates then; what a SQL catalog says to the slower of two is its database's own error.
+    """
+    try:
+        catalog.create_namespace_if_not_exists(namespace)
+    except Exception:
+        if not catalog.namespace_exists(namespace):
+            raise
+
+
 @contextlib.contextmanager
 def catalog_errors(what_happened: str) -> Iterator[None]:
     """Turn connection problems of the catalog or the object store into ServiceError; let everything else through."""

@@ -16,7 +16,7 @@ from winnow.errors import ConfigurationError, UnknownTopicError
 from winnow.files import storage
 from winnow.log.quarantine import Quarantine
 from winnow.log.table import LOG_SCHEMA, LOG_SPEC, log_properties
-from winnow.log.topic_log import TopicLog, catalog_errors
+from winnow.log.topic_log import TopicLog, catalog_errors, ensure_namespace
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -43,9 +43,17 @@ class TopicLogs:
         if self._properties.get("uri", "").startswith("sqlite:///"):
             Path(self._properties["uri"].removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         with catalog_errors("The catalog could not be opened"):
-            catalog = load_catalog(NAMESPACE, **{**self._properties, "warehouse": self._warehouse})
-            catalog.create_namespace_if_not_exists(NAMESPACE)
+            try:
+                catalog = self._load()
+            except Exception:
+                # Two processes that open an empty SQL catalog at once both create its tables; the slower finds them
+                # now. Whatever else went wrong goes wrong again.
+                catalog = self._load()
+            ensure_namespace(catalog, NAMESPACE)
         return catalog
+
+    def _load(self) -> Catalog:
+        return load_catalog(NAMESPACE, **{**self._properties, "warehouse": self._warehouse})
 
     def create(self, topic: str, partitions: int, overrides: Mapping[str, str]) -> TopicLog:
         """Create a topic.
