@@ -147,3 +147,12 @@ def test_an_unforeseen_error_while_segments_are_written_leaves_no_segment(world:
             ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
     assert world.listing() == before
     assert ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock()).records_appended == 6
+
+
+def test_an_offset_beyond_which_no_log_end_can_be_written_is_refused(world: World) -> None:
+    """The log end offset comes after the last record and is a 64-bit number too; one below it is the last that fits."""
+    world.create(1, topic="far")
+    with pytest.raises(BadInputError, match=r"row 1 \(partition 0, offset 9223372036854775807\)"):
+        world.ingest([record(2**63 - 1, b"k", b"v")], topic="far")
+    assert world.ingest([record(2**63 - 2, b"k", b"v")], topic="far").records_appended == 1
+    assert world.ctx.log.open("far").head().state.partitions[0].log_end_offset == 2**63 - 1

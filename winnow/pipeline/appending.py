@@ -19,6 +19,9 @@ from winnow.pipeline.spool import SpooledFile
 
 Offsets = npt.NDArray[np.int64]
 
+LAST_OFFSET = 2**63 - 2
+"""The highest offset a record may have: the log end offset after it is still a 64-bit number."""
+
 
 @dataclass
 class Prepared:
@@ -77,10 +80,12 @@ class PartitionAppender:
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in a batch of rows of this partition, in the order they were read."""
         if batch.column("offset").null_count == batch.num_rows:
+            self._check_room(batch, self._next + batch.num_rows - 1)
             offsets = np.arange(self._next, self._next + batch.num_rows, dtype=np.int64)
         else:
             offsets = batch.column("offset").to_numpy(zero_copy_only=False).astype(np.int64)
             self._check_increasing(batch, offsets)
+            self._check_room(batch, int(offsets[-1]))
         fresh = offsets >= self._state.log_end_offset
         skipped = int((~fresh).sum())
         if skipped:
@@ -104,6 +109,12 @@ class PartitionAppender:
             row = batch.column("row")[at].as_py()
             raise wrong_order(file.path, row, self.partition, int(offsets[at]), int(previous[at]))
         self._last_arrived = int(offsets[-1])
+
+    def _check_room(self, batch: pa.RecordBatch, last: int) -> None:
+        """Refuse a last offset beyond which no log end offset can be written: that is a 64-bit number too."""
+        if last > LAST_OFFSET:
+            path = self._files[batch.column("file")[-1].as_py()].path
+            raise no_room(path, batch.column("row")[-1].as_py(), self.partition, last)
 
     def _note_slices(self, files: Offsets, offsets: Offsets) -> None:
         for number in np.unique(files):
@@ -144,6 +155,14 @@ def wrong_order(path: str, row: int, partition: int, offset: int, previous: int)
     return BadInputError(
         f"{path}, row {row} (partition {partition}, offset {offset}): offsets must increase within a partition, but "
         f"the one before is {previous}. Give the files in the order of their offsets. Nothing of this call landed."
+    )
+
+
+def no_room(path: str, row: int, partition: int, offset: int) -> BadInputError:
+    """The refusal of a record after which the log end offset would not be a 64-bit number."""
+    return BadInputError(
+        f"{path}, row {row} (partition {partition}, offset {offset}): an offset can be {LAST_OFFSET} (2^63 - 2) "
+        "at most, because the log end offset comes after it. Nothing of this call landed."
     )
 
 

@@ -10,7 +10,7 @@ from winnow.errors import BadInputError
 from winnow.files import duck
 from winnow.log.quarantine import ARROW, Quarantine
 from winnow.model import TopicState
-from winnow.pipeline.appending import Prepared, microseconds, wrong_order
+from winnow.pipeline.appending import LAST_OFFSET, Prepared, microseconds, no_room, wrong_order
 from winnow.pipeline.spool import Spool, SpooledFile
 
 BATCH_ROWS = 8_192
@@ -76,11 +76,13 @@ class KeylessRecords:
         numbers = ", ".join(map(str, self._numbers)) or "-1"
         rows = self._spool.connection.execute(
             f"""
-            SELECT partition, min("offset"), max("offset") FROM spool
+            SELECT partition, min("offset"), max("offset"), arg_max(file, "offset"), arg_max(row, "offset") FROM spool
             WHERE {_KEYLESS} AND "offset" IS NOT NULL AND file IN ({numbers}) GROUP BY partition
             """
         ).fetchall()
-        for partition, lowest, highest in rows:
+        for partition, lowest, highest, file, row in rows:
+            if highest > LAST_OFFSET:
+                raise no_room(self._spool.files[file].path, row, partition, highest)
             log_end = self._state.partitions[partition].log_end_offset
             if highest >= log_end:
                 self._prepared.log_end[partition] = max(self._prepared.log_end[partition], highest + 1)
