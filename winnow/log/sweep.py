@@ -9,7 +9,6 @@ from pyiceberg.exceptions import CommitFailedException
 from winnow.files import storage
 from winnow.log.references import References, expirable, references
 from winnow.log.topic_log import COMMIT_TRIES, TopicLog, back_off, catalog_errors
-from winnow.model import RetiredFile
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,3 @@ def live_references(log: TopicLog) -> References:
 def attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
     """Data files written under a plan id, by listing. Only for plans known refused, invalid, void or published."""
     return storage.list_files(storage.join(table_location, "data", plan_id))
-
-
-def retired_of(log: TopicLog) -> tuple[RetiredFile, ...]:
-    """Files that publishes took out of the log and whose bytes are still there, from the carried state."""
-    return log.head().state.retired

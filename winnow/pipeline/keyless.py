@@ -11,7 +11,7 @@ from winnow.files import duck
 from winnow.log.quarantine import ARROW, Quarantine
 from winnow.model import TopicState
 from winnow.pipeline.appending import LAST_OFFSET, Prepared, microseconds, no_room, wrong_order
-from winnow.pipeline.spool import Spool, SpooledFile
+from winnow.pipeline.spool import Spool, SpooledFile, in_files
 
 BATCH_ROWS = 8_192
 ROWS_PER_APPEND = 50_000
@@ -43,14 +43,14 @@ def check_order(spool: Spool, taken: Sequence[SpooledFile]) -> None:
     Raises:
         BadInputError: with file, row, partition and offset of the first.
     """
-    numbers = ", ".join(str(file.number) for file in taken) or "-1"
+    files = in_files([file.number for file in taken])
     row = duck.one_row(
         spool.connection,
         f"""
         SELECT file, row, partition, "offset", previous FROM (
             SELECT *, lag("offset") OVER (PARTITION BY partition ORDER BY "sequence") AS previous FROM spool
-            WHERE "offset" IS NOT NULL AND file IN ({numbers})
-              AND partition IN (SELECT partition FROM spool WHERE {_KEYLESS} AND file IN ({numbers}))
+            WHERE "offset" IS NOT NULL AND file IN {files}
+              AND partition IN (SELECT partition FROM spool WHERE {_KEYLESS} AND file IN {files})
         ) WHERE "offset" <= previous ORDER BY "sequence" LIMIT 1
         """,
     )
@@ -73,11 +73,11 @@ class KeylessRecords:
 
     def pass_over(self) -> None:
         """Let log ends go beyond the offsets that quarantined records take."""
-        numbers = ", ".join(map(str, self._numbers)) or "-1"
+        files = in_files(self._numbers)
         rows = self._spool.connection.execute(
             f"""
             SELECT partition, min("offset"), max("offset"), arg_max(file, "offset"), arg_max(row, "offset") FROM spool
-            WHERE {_KEYLESS} AND "offset" IS NOT NULL AND file IN ({numbers}) GROUP BY partition
+            WHERE {_KEYLESS} AND "offset" IS NOT NULL AND file IN {files} GROUP BY partition
             """
         ).fetchall()
         for partition, lowest, highest, file, row in rows:

@@ -17,7 +17,7 @@ from winnow.files import duck
 from winnow.log.ledger import digests_seen
 from winnow.log.topic_log import Head
 from winnow.model import PartitionState, Segment
-from winnow.pipeline.spool import Spool
+from winnow.pipeline.spool import Spool, in_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,7 +61,7 @@ def _below(spool: Spool, partition: int, log_end_offset: int, taken: Sequence[in
         spool.connection,
         f"""
         SELECT min("offset"), max("offset") FROM spool
-        WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {_in(taken)}
+        WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {in_files(taken)}
         """,
     )
     return None if row is None or row[0] is None else (row[0], row[1])
@@ -91,7 +91,7 @@ def _create_compared(
         SELECT arriving.file, arriving.row, arriving."sequence", arriving."offset",
                existing."offset" IS NOT NULL AS present, ({equal}) AS equal
         FROM (SELECT * FROM spool
-              WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {_in(taken)}) AS arriving
+              WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {in_files(taken)}) AS arriving
         LEFT JOIN existing USING ("offset")
         """
     )
@@ -146,7 +146,3 @@ def _hole(spool: Spool, row: tuple[int, int, int], partition: int, state: Partit
         f"{partition} has gone on to offset {state.log_end_offset} without this record. Were files ingested in the "
         "wrong order, or one left out? Nothing of this call landed."
     )
-
-
-def _in(numbers: Sequence[int]) -> str:
-    return "(" + ", ".join(str(number) for number in (numbers or [-1])) + ")"

@@ -128,7 +128,7 @@ class Spool:
         rows = self.connection.execute(
             f"""
             SELECT partition, count(*), count("offset"), min("offset") FROM spool
-            WHERE partition IS NOT NULL AND file IN {_tuple(taken)} GROUP BY partition ORDER BY partition
+            WHERE partition IS NOT NULL AND file IN {in_files(taken)} GROUP BY partition ORDER BY partition
             """
         ).fetchall()
         found = [Arrivals(*row) for row in rows]
@@ -138,7 +138,7 @@ class Spool:
         return found
 
     def _mixed(self, partition: int, taken: Sequence[int]) -> BadInputError:
-        file, row = self._first(f'partition = {partition} AND "offset" IS NULL AND file IN {_tuple(taken)}')
+        file, row = self._first(f'partition = {partition} AND "offset" IS NULL AND file IN {in_files(taken)}')
         return BadInputError(
             f"{self.files[file].path}, row {row} (partition {partition}): this record has no offset but others of the "
             "partition have one. Give every record of a partition an offset, or none. Nothing of this call landed."
@@ -146,7 +146,7 @@ class Spool:
 
     def first_keyless(self, taken: Sequence[int]) -> tuple[SpooledFile, int, int | None, int | None, int] | None:
         """File, row, partition and offset of the first keyless record, and how many there are; None when none."""
-        keyless = f"key IS NULL AND file IN {_tuple(taken)}"
+        keyless = f"key IS NULL AND file IN {in_files(taken)}"
         count = duck.one_row(self.connection, f"SELECT count(*) FROM spool WHERE {keyless}")
         if count is None or count[0] == 0:
             return None
@@ -168,12 +168,12 @@ class Spool:
         try:
             partitions = duck.one_row(
                 connection,
-                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {_tuple(taken)} AND ({condition})",
+                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {in_files(taken)} AND ({condition})",
             )
             order = "" if partitions and partitions[0] <= 1 else 'ORDER BY partition, "sequence"'
             if not order:
                 connection.execute("SET threads = 1")
-            relation = connection.sql(f"SELECT * FROM spool WHERE file IN {_tuple(taken)} AND ({condition}) {order}")
+            relation = connection.sql(f"SELECT * FROM spool WHERE file IN {in_files(taken)} AND ({condition}) {order}")
             yield from relation.to_arrow_reader(batch_rows)
         finally:
             connection.close()
@@ -186,5 +186,6 @@ def _numbered(batch: pa.RecordBatch, number: int, sequence: int) -> pa.RecordBat
     return pa.RecordBatch.from_arrays([*batch.columns, files, numbers], schema=SPOOL_SCHEMA)
 
 
-def _tuple(numbers: Sequence[int]) -> str:
+def in_files(numbers: Sequence[int]) -> str:
+    """File numbers as the right side of SQL's ``file IN``; one that no file has where there are none."""
     return "(" + ", ".join(str(number) for number in (numbers or [-1])) + ")"
