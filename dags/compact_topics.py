@@ -17,7 +17,7 @@ from airflow.sdk import (
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from winnow.clock import format_ms, wall_clock_ms
-from winnow_airflow import steps
+from winnow_airflow import metrics, steps
 from winnow_airflow.as_of import as_of_of
 from winnow_airflow.assets import COMPACTED, event_of, topic_asset
 from winnow_airflow.notifier import WinnowNotifier
@@ -38,7 +38,8 @@ Kafka keeps the latest record of each key; this DAG does the same for the archiv
 4. **compact_batch**, once per Spark application:
    **compact** writes new files that nobody reads yet, **validate** judges them, **publish** makes them visible in one
    commit and moves the checkpoint, **report** says in a paragraph what happened.
-5. **outcome** runs only when something failed, and fails the run.
+5. **send_metrics** measures the topics of this run and sends gauges where Airflow's own metrics go, if anywhere.
+6. **outcome** runs only when something failed, and fails the run.
 
 A run that finds nothing due ends after **plan**. One topic's failure stops no other topic. Every task may be cleared
 and run again: what is published stays published once.
@@ -161,6 +162,16 @@ def compact_batch(batch: BatchRow) -> None:
     compact >> validate(batch) >> publish(batch) >> report(batch)
 
 
+@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30))
+def send_metrics() -> int:
+    """Sends the metrics of every topic of this run through Airflow's own; does nothing where those are switched off."""
+    if not metrics.is_on():
+        raise AirflowSkipException("Airflow's metrics are switched off: neither statsd_on nor otel_on in [metrics].")
+    context = get_current_context()
+    with steps.pipeline(context) as ctx:
+        return metrics.send(ctx, steps.choose(ctx, context["params"]["topics"]))
+
+
 @task(trigger_rule=TriggerRule.ONE_FAILED, retries=0)
 def outcome() -> None:
     """Fails the run when any of its tasks failed: reports run whatever happened, so they cannot tell."""
@@ -187,6 +198,8 @@ with DAG(
     },
 ) as compact_topics:
     checked: Any = check_eligibility.expand(topics=list_topics())
-    compact_batch.expand(batch=plan(checked))
+    compacted = compact_batch.expand(batch=plan(checked))
     steps_of_the_run = list(compact_topics.tasks)
     steps_of_the_run >> outcome()
+    # Beside the outcome, which does not wait for it.
+    compacted >> send_metrics()

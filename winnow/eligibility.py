@@ -7,8 +7,9 @@ a quiet partition are a reason of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from winnow.model import (
     ELIGIBLE_REASONS,
@@ -39,6 +40,11 @@ class Rules:
     max_segment_ms: int
     """min(segment.ms, max.compaction.lag.ms) when the policy compacts."""
     strategy_header: str | None = None
+    deletes: bool = False
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    protects_latest: bool = False
+    """Whether retention leaves the latest record of each key (winnow.retention.protect.latest)."""
 
     @property
     def order(self) -> str:
@@ -66,6 +72,18 @@ class PartitionLog:
     partition: int
     segments: tuple[Segment, ...]
     state: PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What retention takes: the oldest segments, whole, and the log start behind them (Kafka 2.12).
+
+    ``protected``: what it would take if it did not leave the latest record of each key; the cleaner looks after those.
+    """
+
+    retired: tuple[Segment, ...]
+    log_start_offset: int
+    protected: tuple[Segment, ...] = ()
 
 
 def first_dirty_offset(state: PartitionState) -> int:
@@ -224,12 +242,18 @@ def expired_ranges(
     return tuple(ranges)
 
 
+def _tombstones_may_go(
+    segment: Segment, history: Sequence[Cleaning], cleaning_time_ms: int, late_ms: int | None
+) -> bool:
+    return all(
+        _may_go(entry, cleaning_time_ms, late_ms)
+        for entry in covering_entries(segment.first_offset, segment.last_offset, history)
+    )
+
+
 def _tombstones_due(log: PartitionLog, first_dirty: int, cleaning_time_ms: int, late_ms: int | None) -> bool:
     return any(
-        all(
-            _may_go(entry, cleaning_time_ms, late_ms)
-            for entry in covering_entries(segment.first_offset, segment.last_offset, log.state.history)
-        )
+        _tombstones_may_go(segment, log.state.history, cleaning_time_ms, late_ms)
         for segment in log.segments
         if segment.tombstones and segment.last_offset < first_dirty
     )
@@ -248,6 +272,79 @@ def uncovered_tombstones(log: PartitionLog, first_dirty: int) -> bool:
     )
 
 
+def retention(log: PartitionLog, rules: Rules, *, as_of_ms: int, now_ms: int) -> Retention:
+    """The segments that leave the log whole, oldest first; each scan stops at the first that does not qualify.
+
+    Segments wholly below the log start go under every policy. With delete in the policy follow those by which the log
+    is larger than retention.bytes, then those whose youngest record is older than retention.ms at the earlier of as-of
+    and the present. Under timestamp and header only clean segments go, and none with a tombstone that may not go yet:
+    it outranks records that may still arrive.
+    """
+    state = log.state
+    below = _while(log.segments, lambda segment: segment.last_offset < state.log_start_offset)
+    readable = log.segments[len(below) :]
+    due = _due(log, readable, rules, as_of_ms=as_of_ms, now_ms=now_ms) if rules.deletes else ()
+    protects = rules.protects_latest and rules.compacts
+    retired = below if protects else (*below, *due)
+    log_start = state.log_start_offset
+    if due and not protects:
+        log_start = due[-1].last_offset + 1 if len(due) < len(readable) else state.log_end_offset
+    return Retention(retired, log_start, due if protects else ())
+
+
+def after_retention(log: PartitionLog, taken: Retention) -> PartitionLog:
+    """``log`` without what retention takes."""
+    state = replace(log.state, log_start_offset=taken.log_start_offset)
+    return replace(log, segments=log.segments[len(taken.retired) :], state=state)
+
+
+def _while(segments: Sequence[Segment], qualifies: Callable[[Segment], bool]) -> tuple[Segment, ...]:
+    return tuple(takewhile(qualifies, segments))
+
+
+def _due(
+    log: PartitionLog, readable: tuple[Segment, ...], rules: Rules, *, as_of_ms: int, now_ms: int
+) -> tuple[Segment, ...]:
+    free = _free_to_go(log, rules, as_of_ms, max(as_of_ms, now_ms))
+    too_many: list[Segment] = []
+    excess_bytes = sum(segment.size_bytes for segment in readable) - rules.retention_bytes
+    for segment in readable if rules.retention_bytes >= 0 else ():
+        if excess_bytes < segment.size_bytes or not free(segment):
+            break
+        excess_bytes -= segment.size_bytes
+        too_many.append(segment)
+    left = readable[len(too_many) :]
+    if rules.retention_ms < 0:
+        return tuple(too_many)
+    oldest_kept_ms = min(as_of_ms, now_ms) - rules.retention_ms
+    too_old = _while(left, lambda segment: _is_older(segment, log.state, oldest_kept_ms) and free(segment))
+    return (*too_many, *too_old)
+
+
+def _is_older(segment: Segment, state: PartitionState, oldest_kept_ms: int) -> bool:
+    """Whether even its youngest record is older; a clean segment without timestamps has no age any more."""
+    youngest_ms = _youngest_ms(segment, state.appends)
+    return youngest_ms is not None and youngest_ms < oldest_kept_ms
+
+
+def _free_to_go(log: PartitionLog, rules: Rules, as_of_ms: int, cleaning_time_ms: int) -> Callable[[Segment], bool]:
+    if not rules.compacts or rules.strategy is Strategy.OFFSET or rules.protects_latest:
+        return lambda _: True
+    span = cleanable_range(log, rules, as_of_ms, whole_log_dirty=whole_log_dirty(log, rules))
+    late_ms = late_bound_ms(log, rules, span.first_uncleanable_offset)
+
+    def free(segment: Segment) -> bool:
+        outlived = not segment.tombstones or _tombstones_may_go(segment, log.state.history, cleaning_time_ms, late_ms)
+        return segment.last_offset < span.first_dirty_offset and outlived
+
+    return free
+
+
+def whole_log_dirty(log: PartitionLog, rules: Rules) -> bool:
+    """Whether the log was cleaned with another order, so that its clean section says nothing under this one."""
+    return log.state.strategy is not None and log.state.strategy != rules.order
+
+
 def assess(
     log: PartitionLog,
     rules: Rules,
@@ -259,60 +356,88 @@ def assess(
 ) -> Assessment:
     """Whether ``log`` would be compacted at ``as_of_ms``, with the first reason that holds.
 
+    All figures but the log start are those of the log that retention leaves.
+
     Args:
         log: segments from the manifests and the carried state.
         rules: the topic's configuration.
         as_of_ms: the instant that decides lags and the roll of the active segment.
         cleaning_time_ms: the later of as-of and the present; decides which delete horizons have passed.
-        now_ms: the present, for the back-off of uncleanable partitions; the cleaning time when left out.
+        now_ms: the present, for retention and the back-off of uncleanable partitions; the cleaning time when left out.
         in_progress: another run holds this partition.
     """
-    whole_log_dirty = log.state.strategy is not None and log.state.strategy != rules.order
-    state = log.state
-    span = cleanable_range(log, rules, as_of_ms, whole_log_dirty=whole_log_dirty)
-    clean_bytes = sum(s.size_bytes for s in log.segments if s.first_offset < span.first_dirty_offset)
-    dirty = dirty_segments(log, span.first_dirty_offset)
-    # Nothing is cleanable where the range is empty, also when the first dirty offset lies inside a segment (Kafka 2.3).
-    advances = span.first_uncleanable_offset > span.first_dirty_offset
-    cleanable = [s for s in dirty if advances and s.first_offset < span.first_uncleanable_offset]
-    cleanable_bytes = sum(s.size_bytes for s in cleanable)
-    total_bytes = clean_bytes + cleanable_bytes
-    ratio = cleanable_bytes / total_bytes if total_bytes else 0.0
-    deadline_ms, delay_ms = _deadline(log, dirty, span, rules, as_of_ms)
+    now_ms = cleaning_time_ms if now_ms is None else now_ms
+    taken = retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms)
+    left = after_retention(log, taken)
+    look = _look_at(left, rules, as_of_ms=as_of_ms, cleaning_time_ms=cleaning_time_ms)
     reason = _reason(
-        log,
+        left,
         rules,
+        look,
+        retires=bool(taken.retired),
+        protected_due=any(segment in look.cleanable for segment in taken.protected),
         in_progress=in_progress,
-        backing_off=_backing_off(state, cleaning_time_ms if now_ms is None else now_ms),
-        whole_log_dirty=whole_log_dirty,
-        has_dirty=bool(dirty),
-        has_closed=any(s.first_offset < span.active_offset for s in dirty),
-        cleanable_bytes=cleanable_bytes,
-        overdue=delay_ms > 0,
-        ratio=ratio,
-        tombstones_due=_tombstones_due(
-            log, span.first_dirty_offset, cleaning_time_ms, late_bound_ms(log, rules, span.first_uncleanable_offset)
-        )
-        or uncovered_tombstones(log, span.first_dirty_offset),
+        backs_off=backing_off(log.state, now_ms),
     )
     return Assessment(
         topic=log.topic,
         partition=log.partition,
         eligible=reason in ELIGIBLE_REASONS,
         reason=reason,
-        log_start_offset=state.log_start_offset,
-        first_dirty_offset=span.first_dirty_offset,
-        first_uncleanable_offset=span.first_uncleanable_offset,
-        log_end_offset=state.log_end_offset,
-        dirty_ratio=ratio,
-        clean_bytes=clean_bytes,
-        cleanable_bytes=cleanable_bytes,
-        max_compaction_delay_ms=delay_ms,
-        deadline_ms=deadline_ms,
+        log_start_offset=log.state.log_start_offset,
+        first_dirty_offset=look.span.first_dirty_offset,
+        first_uncleanable_offset=look.span.first_uncleanable_offset,
+        log_end_offset=log.state.log_end_offset,
+        dirty_ratio=look.dirty_ratio,
+        clean_bytes=look.clean_bytes,
+        cleanable_bytes=look.cleanable_bytes,
+        max_compaction_delay_ms=look.delay_ms,
+        deadline_ms=look.deadline_ms,
     )
 
 
-def _backing_off(state: PartitionState, now_ms: int) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the decision rests on, for a log that retention has left."""
+
+    span: CleanableRange
+    dirty: tuple[Segment, ...]
+    cleanable: tuple[Segment, ...]
+    clean_bytes: int
+    cleanable_bytes: int
+    dirty_ratio: float
+    delay_ms: int
+    deadline_ms: int | None
+    tombstones_due: bool
+
+
+def _look_at(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning_time_ms: int) -> _Look:
+    span = cleanable_range(log, rules, as_of_ms, whole_log_dirty=whole_log_dirty(log, rules))
+    clean_bytes = sum(s.size_bytes for s in log.segments if s.first_offset < span.first_dirty_offset)
+    dirty = dirty_segments(log, span.first_dirty_offset)
+    # Nothing is cleanable where the range is empty, also when the first dirty offset lies inside a segment (Kafka 2.3).
+    advances = span.first_uncleanable_offset > span.first_dirty_offset
+    cleanable = tuple(s for s in dirty if advances and s.first_offset < span.first_uncleanable_offset)
+    cleanable_bytes = sum(s.size_bytes for s in cleanable)
+    total_bytes = clean_bytes + cleanable_bytes
+    deadline_ms, delay_ms = _deadline(log, dirty, span, rules, as_of_ms)
+    late_ms = late_bound_ms(log, rules, span.first_uncleanable_offset)
+    return _Look(
+        span=span,
+        dirty=dirty,
+        cleanable=cleanable,
+        clean_bytes=clean_bytes,
+        cleanable_bytes=cleanable_bytes,
+        dirty_ratio=cleanable_bytes / total_bytes if total_bytes else 0.0,
+        delay_ms=delay_ms,
+        deadline_ms=deadline_ms,
+        tombstones_due=_tombstones_due(log, span.first_dirty_offset, cleaning_time_ms, late_ms)
+        or uncovered_tombstones(log, span.first_dirty_offset),
+    )
+
+
+def backing_off(state: PartitionState, now_ms: int) -> bool:
+    """Whether the partition is marked uncleanable and its next attempt is not due yet."""
     mark = state.uncleanable
     return mark is not None and (mark.next_attempt_ms is None or now_ms < mark.next_attempt_ms)
 
@@ -334,30 +459,33 @@ def _deadline(
 def _reason(
     log: PartitionLog,
     rules: Rules,
+    look: _Look,
     *,
+    retires: bool,
+    protected_due: bool,
     in_progress: bool,
-    backing_off: bool,
-    whole_log_dirty: bool,
-    has_dirty: bool,
-    has_closed: bool,
-    cleanable_bytes: int,
-    overdue: bool,
-    ratio: float,
-    tombstones_due: bool,
+    backs_off: bool,
 ) -> Reason:
-    """The first reason that holds; the order of :class:`winnow.model.Reason`."""
+    """The first reason that holds, in the order of :class:`winnow.model.Reason`.
+
+    But retention goes on where the cleaner does not: for uncleanable partitions and for policies without compact.
+    """
+    paused = log.state.paused_since_ms is not None
+    some = look.cleanable_bytes > 0
     looked_at = (
         (in_progress, Reason.IN_PROGRESS),
-        (backing_off, Reason.UNCLEANABLE),
-        (log.state.paused_since_ms is not None, Reason.PAUSED),
+        (backs_off and (paused or not retires), Reason.UNCLEANABLE),
+        (paused, Reason.PAUSED),
+        (backs_off or (retires and not rules.compacts), Reason.RETENTION),
         (not rules.compacts, Reason.POLICY_DELETE_ONLY),
-        (not log.segments, Reason.EMPTY),
-        (whole_log_dirty and cleanable_bytes > 0, Reason.STRATEGY_CHANGED),
-        (overdue and cleanable_bytes > 0, Reason.MAX_COMPACTION_LAG),
-        (cleanable_bytes > 0 and ratio > rules.min_cleanable_dirty_ratio, Reason.DIRTY_RATIO),
-        (tombstones_due, Reason.TOMBSTONES_EXPIRED),
-        (not has_dirty, Reason.CLEAN),
-        (not has_closed, Reason.NO_CLOSED_SEGMENT),
-        (cleanable_bytes == 0, Reason.INSIDE_MIN_LAG),
+        (not log.segments and not retires, Reason.EMPTY),
+        (whole_log_dirty(log, rules) and some, Reason.STRATEGY_CHANGED),
+        (look.delay_ms > 0 and some, Reason.MAX_COMPACTION_LAG),
+        (some and look.dirty_ratio > rules.min_cleanable_dirty_ratio, Reason.DIRTY_RATIO),
+        (look.tombstones_due, Reason.TOMBSTONES_EXPIRED),
+        (retires or protected_due, Reason.RETENTION),
+        (not look.dirty, Reason.CLEAN),
+        (not any(s.first_offset < look.span.active_offset for s in look.dirty), Reason.NO_CLOSED_SEGMENT),
+        (not some, Reason.INSIDE_MIN_LAG),
     )
     return next((reason for holds, reason in looked_at if holds), Reason.NOT_DIRTY_ENOUGH)

@@ -6,11 +6,11 @@
     ├── UsageError                   exit 2   change the command or the configuration
     │   ├── ConfigurationError
     │   ├── UnknownTopicError
-    │   ├── NotBuiltError                     a valid value whose rule this version does not have
     │   ├── ForeignTableError                 somebody else committed to the table
     │   └── FormatVersionError                a newer Winnow wrote this
     ├── BadInputError                exit 3   mend the input; nothing of the call landed
     ├── ValidationFailedError        exit 4   look at the data; nothing was published
+    │   ├── DamagedSegmentError               a segment of the log cannot be read
     │   └── ValidationBrokenError             a check raised; nothing is known about the data
     ├── RunAgainError                exit 5   run it again
     │   ├── PlanVoidError                     refused: the table changed, the plan is void
@@ -49,10 +49,6 @@ class UnknownTopicError(UsageError):
     """The named topic does not exist."""
 
 
-class NotBuiltError(UsageError):
-    """A valid configuration value whose rule this version does not have; the topic is left alone."""
-
-
 class ForeignTableError(UsageError):
     """The head of the table was committed by somebody else; Winnow does not know its state."""
 
@@ -71,6 +67,10 @@ class ValidationFailedError(WinnowError):
     """The result did not pass; nothing was published."""
 
     exit_code = 4
+
+
+class DamagedSegmentError(ValidationFailedError):
+    """A segment of the log is missing or cannot be read; its partition is marked uncleanable."""
 
 
 class ValidationBrokenError(ValidationFailedError):

@@ -177,6 +177,7 @@ class PartitionState:
     """What must outlive table snapshots, per topic partition.
 
     ``first_dirty_offset`` None: no checkpoint. ``strategy``: the :func:`total_order` last cleaned with, None: never.
+    ``paused_by``: who paused it; it goes on when the last of them has resumed it (Kafka's nested pauses).
     """
 
     log_start_offset: int = 0
@@ -187,6 +188,16 @@ class PartitionState:
     appends: tuple[Append, ...] = ()
     uncleanable: Uncleanable | None = None
     paused_since_ms: int | None = None
+    paused_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """A topic grew from ``before`` to ``after`` partitions: keys written earlier may sit in two of them since."""
+
+    at_ms: int
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +255,7 @@ class TopicState:
     quarantine_ingests: tuple[str, ...] = ()
     file_digests: dict[str, int] = field(default_factory=dict)
     """Digest of every file ingested without offsets -> as-of of its last ingest (ms)."""
+    partitions_added: tuple[PartitionsAdded, ...] = ()
     format_version: int = 1
 
 
@@ -272,6 +284,11 @@ class PartitionPlan:
 
     ``segments``: every segment that begins below ``next_first_dirty_offset``, in offset order; what is at or above it
     is not touched. ``expired``: the offset ranges whose tombstones may go if they won.
+
+    ``retired``: the oldest segments, which retention takes out of the log unread; ``segments`` begin after them, and
+    ``log_start_offset`` is the one after retention (``previous_log_start_offset`` the one that was planned from).
+    ``compacts`` False: retention only, ``segments`` is empty and the checkpoint stays. ``expected_*``: estimates for
+    people, None where nothing is known; they decide nothing and are no part of the plan's id.
     """
 
     partition: int
@@ -283,6 +300,11 @@ class PartitionPlan:
     segments: tuple[Segment, ...]
     expired: tuple[OffsetRange, ...] = ()
     deadline_ms: int | None = None
+    retired: tuple[Segment, ...] = ()
+    previous_log_start_offset: int | None = None
+    compacts: bool = True
+    expected_records_kept: int | None = None
+    expected_bytes_out: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -292,7 +314,11 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The immutable decision for one topic. ``plan_id`` is a digest of everything else in it."""
+    """The immutable decision for one topic. ``plan_id`` is a digest of everything else in it.
+
+    ``partition_count``: how many partitions the topic has now, None unless some were added: then the engine counts
+    the keys that sit elsewhere. ``quarantine_location``: folder of the quarantine's table, for keyless records.
+    """
 
     plan_id: str
     topic: str
@@ -306,6 +332,8 @@ class Plan:
     partitions: tuple[PartitionPlan, ...]
     winnow_version: str
     format_version: int = 1
+    partition_count: int | None = None
+    quarantine_location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +343,10 @@ class PartitionFacts:
     ``records_in = records_kept + records_superseded + tombstones_expired + records_keyless``.
     ``winners_fingerprint`` is order-independent over (key, offset) of all survivors; ``content_fingerprint`` over every
     field of the records that were rewritten.
+
+    Under strategy header: ``headers_missing`` keyed records without the header, ``headers_malformed`` with a value that
+    is no 8-byte long; both count as missing (KIP-280), and the first ``malformed_offsets`` say where to look.
+    ``keys_elsewhere``: after partitions were added, keys that Kafka's default partitioner would put elsewhere now.
     """
 
     records_in: int
@@ -326,6 +358,10 @@ class PartitionFacts:
     bytes_out: int
     winners_fingerprint: str
     content_fingerprint: str
+    headers_missing: int = 0
+    headers_malformed: int = 0
+    malformed_offsets: tuple[int, ...] = ()
+    keys_elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,12 +374,16 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class StagedPartition:
-    """The result of compacting one topic partition; planned segments outside ``rewrites`` are kept by reference."""
+    """The result of compacting one topic partition; planned segments outside ``rewrites`` are kept by reference.
+
+    ``keyless_files``: where the keyless records rest that leave the log for the quarantine.
+    """
 
     partition: int
     facts: PartitionFacts
     rewrites: tuple[Rewrite, ...]
     seconds: float = 0.0
+    keyless_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +445,15 @@ class PartitionReceipt:
     records_retired: int
     bytes_in: int
     bytes_out: int
+    bytes_retired: int = 0
+    reason: Reason | None = None
+    headers_missing: int = 0
+    headers_malformed: int = 0
+    malformed_offsets: tuple[int, ...] = ()
+    keys_elsewhere: int = 0
+    expected_records_kept: int | None = None
+    expected_bytes_out: int | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,16 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from winnow.eligibility import PartitionLog, Rules, expired_ranges, late_bound_ms
+from winnow.eligibility import (
+    PartitionLog,
+    Retention,
+    Rules,
+    after_retention,
+    backing_off,
+    expired_ranges,
+    late_bound_ms,
+    retention,
+)
 from winnow.model import Assessment, PartitionPlan, Plan, Reason, Strategy
 
 
@@ -22,6 +31,10 @@ class TopicFacts:
     delete_retention_ms: int
     """How long a tombstone stays after the first run that covered it."""
     winnow_version: str
+    partition_count: int | None = None
+    """How many partitions the topic has, where some were added."""
+    quarantine_location: str | None = None
+    """Folder of the quarantine's table, for keyless records that leave the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +62,42 @@ class Batch:
         return sum(plan.size_bytes for plan in self.plans)
 
 
-def plan_partition(log: PartitionLog, rules: Rules, assessment: Assessment, *, cleaning_time_ms: int) -> PartitionPlan:
-    """What a compaction of one eligible partition reads: every segment below the first uncleanable offset."""
+def plan_partition(
+    log: PartitionLog, rules: Rules, assessment: Assessment, *, as_of_ms: int, now_ms: int
+) -> PartitionPlan:
+    """What a run does to one eligible partition: the segments that retention takes, and what a compaction reads.
+
+    A compaction reads every segment below the first uncleanable offset. Retention alone reads nothing.
+    """
+    taken = retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms)
+    left = after_retention(log, taken)
     end = assessment.first_uncleanable_offset
+    compacts = assessment.reason is not Reason.RETENTION or _cleans_for_retention(left, taken, assessment, now_ms)
     return PartitionPlan(
         partition=log.partition,
         reason=assessment.reason,
-        log_start_offset=assessment.log_start_offset,
+        log_start_offset=taken.log_start_offset,
         first_dirty_offset=assessment.first_dirty_offset,
-        next_first_dirty_offset=end,
+        next_first_dirty_offset=end if compacts else assessment.first_dirty_offset,
         log_end_offset=assessment.log_end_offset,
-        segments=tuple(segment for segment in log.segments if segment.last_offset < end),
-        expired=expired_ranges(log.state.history, cleaning_time_ms, late_bound_ms(log, rules, end)),
+        segments=tuple(segment for segment in left.segments if compacts and segment.last_offset < end),
+        expired=expired_ranges(log.state.history, max(as_of_ms, now_ms), late_bound_ms(left, rules, end))
+        if compacts
+        else (),
         deadline_ms=assessment.deadline_ms,
+        retired=taken.retired,
+        previous_log_start_offset=log.state.log_start_offset,
+        compacts=compacts,
+    )
+
+
+def _cleans_for_retention(left: PartitionLog, taken: Retention, assessment: Assessment, now_ms: int) -> bool:
+    """Whether the latest records are protected and something cleanable is due, so that the cleaner does the work."""
+    if backing_off(left.state, now_ms) or assessment.cleanable_bytes == 0:
+        return False
+    return any(
+        s.last_offset >= assessment.first_dirty_offset and s.first_offset < assessment.first_uncleanable_offset
+        for s in taken.protected
     )
 
 
@@ -74,7 +110,8 @@ def urgency(plan: PartitionPlan) -> tuple[int, int, int]:
 def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPlan], *, as_of_ms: int) -> Plan:
     """The plan of one topic. Its id is a digest of the inputs, the configuration, the as-of and the version.
 
-    The log end offset is left out of the digest: an append between two identical decisions changes nothing planned.
+    The log end offset is left out of the digest: an append between two identical decisions changes nothing planned. So
+    are estimates.
     """
     ordered = tuple(sorted(partitions, key=urgency))
     plan = Plan(
@@ -89,12 +126,19 @@ def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPla
         segment_bytes=rules.segment_bytes,
         partitions=ordered,
         winnow_version=facts.winnow_version,
+        partition_count=facts.partition_count,
+        quarantine_location=facts.quarantine_location,
     )
     return replace(plan, plan_id=_digest(plan))
 
 
 def _digest(plan: Plan) -> str:
-    stable = replace(plan, partitions=tuple(replace(p, log_end_offset=0) for p in plan.partitions))
+    stable = replace(
+        plan,
+        partitions=tuple(
+            replace(p, log_end_offset=0, expected_records_kept=None, expected_bytes_out=None) for p in plan.partitions
+        ),
+    )
     document = json.dumps(asdict(stable), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(document.encode()).hexdigest()[:32]
 

@@ -54,13 +54,22 @@ Beyond Kafka
   below the checkpoint.
 - Aborted transactions and control records never enter the log, and no map of bounded size stops a cleaning half way.
 
-Retention (cleanup.policy=delete) is not modelled.
+*Retention.* Whole files leave the log, oldest first, in three scans of which each stops at the first file that does not
+qualify (Kafka 2.12): files wholly below the log start, under every policy; then, where the policy has delete, files as
+long as the log is larger than retention.bytes by at least their size; then files whose youngest record is older than
+retention.ms (strictly). The log start rises behind them. What compaction decides, it decides on what is left, and
+retention alone moves no checkpoint. Its clock is the earlier of as-of and the present: a simulated future removes
+nothing. A file without timestamps has an age, its append's, only until it is cleaned. Beyond Kafka: retention goes on
+for uncleanable logs; under timestamp and header it takes no file that is dirty or holds a tombstone that may not go
+yet, since what the file outranks may still arrive; and with winnow.retention.protect.latest the two scans of the delete
+policy take nothing but make the log due for a cleaning, so that the latest record of a key stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 from winnow.model import ELIGIBLE_REASONS, Cleaning, Reason, Record, Strategy
 
@@ -80,13 +89,14 @@ _RECORD_OVERHEAD_BYTES = 32
 class Outcome:
     """What a cleaning keeps, and the offsets of what it removes, by cause; all in offset order.
 
-    ``kept`` also holds every record at or above the end of the cleaning.
+    ``kept`` also holds every record at or above the end of the cleaning. ``retired``: what retention removed before.
     """
 
     kept: list[Record]
     superseded: list[int]
     tombstones_expired: list[int]
     keyless: list[int]
+    retired: list[int] = field(default_factory=list)
 
 
 def header_version(record: Record, header: str | None) -> int | None:
@@ -219,11 +229,15 @@ class ModelConfig:
     segment_ms: int = 7 * _DAY_MS
     delete_retention_ms: int = _DAY_MS
     late_arrival_ms: int = 7 * _DAY_MS
+    deletes: bool = False
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    protects_latest: bool = False
 
     @property
     def max_segment_ms(self) -> int:
         """The age (ms) past which the clock closes the open segment (KIP-354)."""
-        return min(self.segment_ms, self.max_compaction_lag_ms)
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     @property
     def tombstone_retention_ms(self) -> int:
@@ -240,7 +254,10 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelAssessment:
-    """The figures and the decision for one log. ``deadline_ms`` None: no limit, or nothing dirty has a time."""
+    """The figures and the decision for one log.
+
+    ``deadline_ms`` None: no limit, or nothing dirty has a time. ``compacts`` False: idle, or retention only.
+    """
 
     eligible: bool
     reason: Reason
@@ -251,15 +268,19 @@ class ModelAssessment:
     cleanable_bytes: int
     max_compaction_delay_ms: int
     deadline_ms: int | None
+    compacts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A data file: at least one record, in offset order. ``as_of_ms``: its append's, where timestamps are missing."""
+    """A data file: at least one record, in offset order.
+
+    ``as_of_ms``: its append's, where timestamps are missing; None once a cleaning has covered it.
+    """
 
     records: tuple[Record, ...]
     size_bytes: int
-    as_of_ms: int
+    as_of_ms: int | None
 
     @property
     def first_offset(self) -> int:
@@ -277,12 +298,12 @@ class ModelFile:
         return [record.timestamp_ms for record in self.records if record.timestamp_ms is not None]
 
     @property
-    def oldest_ms(self) -> int:
+    def oldest_ms(self) -> int | None:
         """Its smallest timestamp (ms), or its append's as-of."""
         return min(self.timestamps_ms, default=self.as_of_ms)
 
     @property
-    def youngest_ms(self) -> int:
+    def youngest_ms(self) -> int | None:
         """Its largest timestamp (ms), or its append's as-of."""
         return max(self.timestamps_ms, default=self.as_of_ms)
 
@@ -324,40 +345,107 @@ class LogModel:
         self.log_end_offset = records[-1].offset + 1
 
     def import_checkpoint(self, offset: int) -> None:
-        """Take over a first dirty offset from Kafka, at an unknown time; never over a checkpoint that is there."""
-        if self.first_dirty_offset is None:
+        """Take over a first dirty offset from Kafka, at an unknown time.
+
+        Never over a cleaning of our own; over an imported one only by a later one, which has a higher offset.
+        """
+        of_our_own = any(entry.cleaning_time_ms is not None for entry in self.history) or self.cleaned_with is not None
+        if self.first_dirty_offset is None or (not of_our_own and offset > self.first_dirty_offset):
             self.first_dirty_offset = offset
             self.history = (Cleaning(offset, None, None),)
 
     def delete_records_before(self, offset: int) -> None:
-        """Raise the log start offset. Files wholly below it go; in others the records below it cannot be read."""
-        self.log_start_offset = max(self.log_start_offset, offset)
-        self.files = [file for file in self.files if file.last_offset >= self.log_start_offset]
+        """Raise the log start offset, to the log end at most. Nothing below it can be read from now on.
+
+        Files wholly below it go at the next run.
+        """
+        self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+
+    def retired(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> list[ModelFile]:
+        """The files that retention takes now, oldest first."""
+        below_start = [file for file in self.files if file.last_offset < self.log_start_offset]
+        return below_start + ([] if config.protects_latest and config.compacts else self._due(config, as_of_ms, now_ms))
+
+    def _due(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> list[ModelFile]:
+        """The readable files that are too many or too old, oldest first."""
+        left = [file for file in self.files if file.last_offset >= self.log_start_offset]
+        due: list[ModelFile] = []
+        if config.deletes and config.retention_bytes >= 0:
+            excess_bytes = sum(file.size_bytes for file in left) - config.retention_bytes
+            while left and excess_bytes >= left[0].size_bytes and self._retirable(left[0], config, as_of_ms, now_ms):
+                excess_bytes -= left[0].size_bytes
+                due.append(left.pop(0))
+        if config.deletes and config.retention_ms >= 0:
+            oldest_kept_ms = min(as_of_ms, now_ms) - config.retention_ms
+            while (
+                left and self._is_older(left[0], oldest_kept_ms) and self._retirable(left[0], config, as_of_ms, now_ms)
+            ):
+                due.append(left.pop(0))
+        return due
+
+    def _is_older(self, file: ModelFile, oldest_kept_ms: int) -> bool:
+        return file.youngest_ms is not None and file.youngest_ms < oldest_kept_ms
+
+    def _retirable(self, file: ModelFile, config: ModelConfig, as_of_ms: int, now_ms: int) -> bool:
+        if not config.compacts or config.strategy is Strategy.OFFSET or config.protects_latest:
+            return True
+        first_dirty, first_uncleanable, _ = self._cleanable(config, as_of_ms)
+        holds_tombstones = file.has_null_values and not self._all_passed(
+            file, config, first_uncleanable, max(as_of_ms, now_ms)
+        )
+        return file.last_offset < first_dirty and not holds_tombstones
+
+    def _after_retention(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> LogModel:
+        """This log without what retention takes, its log start behind it."""
+        gone = self.retired(config, as_of_ms, now_ms)
+        after = copy(self)
+        after.files = self.files[len(gone) :]
+        if gone and gone[-1].last_offset >= self.log_start_offset:
+            after.log_start_offset = gone[-1].last_offset + 1 if after.files else self.log_end_offset
+        return after
 
     def read(self, from_offset: int = 0) -> list[Record]:
         """The records at or above both ``from_offset`` and the log start, in offset order."""
         first = max(from_offset, self.log_start_offset)
         return [record for file in self.files for record in file.records if record.offset >= first]
 
-    def assess(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> ModelAssessment:
-        """Whether the log would be compacted at ``as_of_ms``, and why or why not."""
+    def _cleanable(self, config: ModelConfig, as_of_ms: int) -> tuple[int, int, int]:
+        """First dirty offset, first uncleanable offset, and where the active segment begins."""
         checkpoint = self._checkpoint()
-        strategy_changed = self.cleaned_with is not None and self.cleaned_with != config.order
-        first_dirty = self.log_start_offset if strategy_changed else checkpoint
+        first_dirty = self.log_start_offset if self._strategy_changed(config) else checkpoint
         active = self._active_offset(checkpoint, config, as_of_ms)
+        closed = [file for file in self.files if file.last_offset >= first_dirty and file.first_offset < active]
+        youngest_cleanable_ms = as_of_ms - config.min_compaction_lag_ms
+        too_young = [
+            file.first_offset
+            for file in closed
+            if file.youngest_ms is not None and file.youngest_ms > youngest_cleanable_ms
+        ]
+        if config.min_compaction_lag_ms == 0:
+            too_young = []
+        return first_dirty, max(first_dirty, min([active, *too_young])), active
+
+    def _strategy_changed(self, config: ModelConfig) -> bool:
+        return self.cleaned_with is not None and self.cleaned_with != config.order
+
+    def assess(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> ModelAssessment:
+        """Whether the log would be compacted at ``as_of_ms``, and why or why not.
+
+        All figures are those of the log that retention leaves.
+        """
+        left = self._after_retention(config, as_of_ms, now_ms)
+        return left._assess(config, as_of_ms, now_ms, retires=len(left.files) < len(self.files))
+
+    def _assess(self, config: ModelConfig, as_of_ms: int, now_ms: int, *, retires: bool) -> ModelAssessment:
+        first_dirty, first_uncleanable, active = self._cleanable(config, as_of_ms)
         dirty = [file for file in self.files if file.last_offset >= first_dirty]
         closed = [file for file in dirty if file.first_offset < active]
 
-        youngest_cleanable_ms = as_of_ms - config.min_compaction_lag_ms
-        too_young = [file.first_offset for file in closed if file.youngest_ms > youngest_cleanable_ms]
-        if config.min_compaction_lag_ms == 0:
-            too_young = []
-        first_uncleanable = max(first_dirty, min([active, *too_young]))
-
         clean_bytes = sum(file.size_bytes for file in self.files if file.first_offset < first_dirty)
-        cleanable_bytes = 0
-        if first_dirty < first_uncleanable:
-            cleanable_bytes = sum(file.size_bytes for file in dirty if file.first_offset < first_uncleanable)
+        cleanable = [
+            file for file in dirty if first_dirty < first_uncleanable and file.first_offset < first_uncleanable
+        ]
+        cleanable_bytes = sum(file.size_bytes for file in cleanable)
         total_bytes = clean_bytes + cleanable_bytes
         dirty_ratio = cleanable_bytes / total_bytes if total_bytes else 0.0
 
@@ -376,16 +464,24 @@ class LogModel:
             for file in self.files
             if file.last_offset < first_dirty
         )
+        protected_due = (
+            config.compacts
+            and config.protects_latest
+            and any(file in cleanable for file in self._due(config, as_of_ms, now_ms))
+        )
         looked_at_in_order = [
             (Reason.IN_PROGRESS, self.in_progress),
-            (Reason.UNCLEANABLE, self.uncleanable),
+            (Reason.UNCLEANABLE, self.uncleanable and (self.paused or not retires)),
             (Reason.PAUSED, self.paused),
+            (Reason.RETENTION, self.uncleanable),
+            (Reason.RETENTION, retires and not config.compacts),
             (Reason.POLICY_DELETE_ONLY, not config.compacts),
-            (Reason.EMPTY, not self.files),
-            (Reason.STRATEGY_CHANGED, strategy_changed and cleanable_bytes > 0),
+            (Reason.EMPTY, not self.files and not retires),
+            (Reason.STRATEGY_CHANGED, self._strategy_changed(config) and cleanable_bytes > 0),
             (Reason.MAX_COMPACTION_LAG, delay_ms > 0 and cleanable_bytes > 0),
             (Reason.DIRTY_RATIO, dirty_ratio > config.min_cleanable_dirty_ratio),
             (Reason.TOMBSTONES_EXPIRED, tombstones_due),
+            (Reason.RETENTION, retires or protected_due),
             (Reason.CLEAN, not dirty),
             (Reason.NO_CLOSED_SEGMENT, not closed),
             (Reason.INSIDE_MIN_LAG, cleanable_bytes == 0),
@@ -402,16 +498,29 @@ class LogModel:
             cleanable_bytes=cleanable_bytes,
             max_compaction_delay_ms=delay_ms,
             deadline_ms=deadline_ms,
+            compacts=(reason in ELIGIBLE_REASONS and reason is not Reason.RETENTION)
+            or (reason is Reason.RETENTION and protected_due and not self.uncleanable),
         )
 
     def compact(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> Outcome | None:
         """Clean the log if ``assess`` calls it eligible, and move the checkpoint; None where it is idle.
 
-        Records below the log start are not judged, not counted, and gone afterwards.
+        What retention takes goes first; retention alone moves no checkpoint. Records below the log start are not
+        judged, not counted, and gone afterwards.
         """
         assessment = self.assess(config, as_of_ms, now_ms)
         if not assessment.eligible:
             return None
+        gone = self.retired(config, as_of_ms, now_ms)
+        left = self._after_retention(config, as_of_ms, now_ms)
+        self.files, self.log_start_offset = left.files, left.log_start_offset
+        retired = [record.offset for file in gone for record in file.records]
+        if not assessment.compacts:
+            if self.first_dirty_offset is not None:
+                self.first_dirty_offset = max(self.first_dirty_offset, self.log_start_offset)
+            remaining = [record.offset for file in self.files for record in file.records if record.value is None]
+            self.history = prune_history(self.history, remaining)
+            return Outcome(self.read(), [], [], [], retired)
         end_offset = assessment.first_uncleanable_offset
         cleaning_time_ms = max(as_of_ms, now_ms)
         outcome = survivors(
@@ -424,18 +533,22 @@ class LogModel:
         kept_offsets = {record.offset for record in outcome.kept}
         files: list[ModelFile] = []
         for file in self.files:
-            kept = tuple(record for record in file.records if record.offset in kept_offsets)
-            if len(kept) == len(file.records):
+            if file.first_offset >= end_offset:
                 files.append(file)
+                continue
+            kept = tuple(record for record in file.records if record.offset in kept_offsets)
+            as_of_ms_left = file.as_of_ms if file.last_offset >= end_offset else None
+            if len(kept) == len(file.records):
+                files.append(replace(file, as_of_ms=as_of_ms_left))
             elif kept:
-                files.append(ModelFile(kept, self._size_of(kept), file.as_of_ms))
+                files.append(ModelFile(kept, self._size_of(kept), as_of_ms_left))
         self.files = files
         self.first_dirty_offset = end_offset
         self.cleaned_with = config.order
         tombstones = [record.offset for record in outcome.kept if record.value is None]
         advanced = advance_history(self.history, end_offset, cleaning_time_ms, config.tombstone_retention_ms)
         self.history = prune_history(advanced, tombstones)
-        return outcome
+        return replace(outcome, retired=retired)
 
     def _checkpoint(self) -> int:
         checkpoint = self.first_dirty_offset
@@ -450,7 +563,8 @@ class LogModel:
                 continue
             open_files.append(file)
             full = sum(each.size_bytes for each in open_files) >= config.segment_bytes
-            aged = as_of_ms - min(each.oldest_ms for each in open_files) > config.max_segment_ms
+            ages_ms = [as_of_ms - each.oldest_ms for each in open_files if each.oldest_ms is not None]
+            aged = max(ages_ms, default=0) > config.max_segment_ms
             if full or aged:
                 open_files = []
         return open_files[0].first_offset if open_files else self.log_end_offset
@@ -460,7 +574,8 @@ class LogModel:
             return False
         if config.strategy is Strategy.OFFSET:
             return True
-        return all(file.as_of_ms >= horizon_ms for file in self.files if file.last_offset >= end_offset)
+        uncovered = [file.as_of_ms for file in self.files if file.last_offset >= end_offset]
+        return all(as_of_ms is None or as_of_ms >= horizon_ms for as_of_ms in uncovered)
 
     def _tombstones_due(self, file: ModelFile, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
         if not file.has_null_values:
@@ -469,8 +584,11 @@ class LogModel:
         ends = [entry.end_offset for entry in self.history]
         starts = [file.first_offset] + [end for end in ends if file.first_offset < end <= file.last_offset]
         horizons = [horizon_of(offset, self.history) for offset in starts]
-        if None in horizons:
-            return True
+        return None in horizons or self._all_passed(file, config, end_offset, clock_ms)
+
+    def _all_passed(self, file: ModelFile, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
+        ends = [entry.end_offset for entry in self.history if file.first_offset < entry.end_offset <= file.last_offset]
+        horizons = [horizon_of(offset, self.history) for offset in [file.first_offset, *ends]]
         return all(self._passed(horizon, config, end_offset, clock_ms) for horizon in horizons)
 
 
@@ -481,9 +599,9 @@ def _earliest_ms(files: Sequence[ModelFile], config: ModelConfig) -> int | None:
     for file in files:
         if file.timestamps_ms:
             found.append(min(file.timestamps_ms))
-        elif previous is None:
-            found.append(file.as_of_ms - config.max_segment_ms)
-        else:
+        elif previous is not None and previous.youngest_ms is not None:
             found.append(previous.youngest_ms)
+        elif previous is None and file.as_of_ms is not None:
+            found.append(file.as_of_ms - config.max_segment_ms)
         previous = file
     return min((timestamp_ms for timestamp_ms in found if timestamp_ms > 0), default=None)

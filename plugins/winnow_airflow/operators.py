@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -17,6 +17,7 @@ from winnow_airflow.references import BatchRow, attempts, holder_of
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
+    from winnow.engine.events import PlanFailure
     from winnow.pipeline.context import Context as Pipeline
     from winnow.planning import PlanReference
 
@@ -80,7 +81,7 @@ class CompactOperator(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException as problem:
-            raise failure_of(str(problem), plans) from None
+            raise self._mark(ctx, str(problem), plans, attempt) from None
         finally:
             self._close_pipe()
             unstaged = [plan.topic for plan in plans if not self._note_staged(ctx, plan)]
@@ -89,6 +90,20 @@ class CompactOperator(SparkSubmitOperator):
                 f"The Spark application ended well but left no staging manifest for {', '.join(unstaged)}, so those "
                 "files do not count. Nothing of it was published. It is tried again."
             )
+
+    def _mark(self, ctx: Pipeline, output: str, plans: Sequence[PlanReference], attempt: str) -> WinnowError:
+        """Mark the partitions that the job's last lines speak against; the error to end with."""
+        from winnow.pipeline.uncleanable import condemn
+
+        failures = failures_in(output)
+        told = {}
+        for plan in plans:
+            failure = failures.get(plan.plan_id)
+            condemned = condemn(ctx, plan, failure, attempt) if failure is not None else None
+            if condemned is not None:
+                self.log.error("%s", condemned)
+                told[plan.plan_id] = str(condemned)
+        return failure_of(output, plans, told)
 
     def _close_pipe(self) -> None:
         # The hook leaves the output of spark-submit open.
@@ -143,20 +158,39 @@ def _driver_environment(settings: Settings) -> dict[str, str] | None:
     return {name: value for name, value in wanted.items() if os.environ.get(name) != value}
 
 
-def failure_of(output: str, plans: Sequence[PlanReference]) -> WinnowError:
-    """The error that the job reported in the last lines of ``output``; that Spark ended, where it reported none."""
-    from winnow.pipeline.compact import parse_event
+def failures_in(output: str) -> dict[str, PlanFailure]:
+    """Per plan id the failure that the job reported in the last lines of ``output``."""
+    from winnow.engine.events import failure_in, parse_event
+
+    found = {}
+    for event in filter(None, map(parse_event, output.splitlines())):
+        failure = failure_in(event)
+        if failure is not None and "plan_id" in event:
+            found[event["plan_id"]] = failure
+    return found
+
+
+def failure_of(output: str, plans: Sequence[PlanReference], told: Mapping[str, str] | None = None) -> WinnowError:
+    """The error that the job reported in the last lines of ``output``; that Spark ended, where it reported none.
+
+    ``told``: per plan id a whole sentence that says more than the job's own words: what was marked, what to do.
+    """
+    from winnow.engine.events import failure_in, parse_event, worst
 
     said: list[str] = []
-    code = ServiceError.exit_code
+    codes: list[int] = []
     for event in filter(None, map(parse_event, output.splitlines())):
-        if event["event"] in {"plan", "failed"} and event.get("error"):
-            said.append(str(event["error"]))
-            code = int(event["exit_code"])
+        failure = failure_in(event)
+        if failure is not None:
+            codes.append(failure.exit_code)
+            if event.get("plan_id") not in (told or {}):
+                said.append(failure.error.rstrip("."))
     topics = ", ".join(plan.topic for plan in plans)
-    if said:
-        text = "; ".join(said)
-        return _KINDS.get(code, WinnowError)(f"Not all of {topics} was compacted: {text}. Nothing of it was published.")
+    if codes:
+        sentences = list((told or {}).values())
+        if said:
+            sentences.append(f"Not all of {topics} was compacted: {'; '.join(said)}. Nothing of it was published.")
+        return _KINDS.get(worst(codes), WinnowError)("\n".join(sentences))
     exit_code = _EXIT_CODE.search(output)
     ending = f"with exit code {exit_code[1]}" if exit_code else "without an exit code"
     return ServiceError(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.files.fingerprint import CONTENT_FINGERPRINT, WINNERS_FINGERPRINT
+from winnow.files.quarantine import QUARANTINE_SCHEMA, moved_file, moved_id
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import (
     Failure,
@@ -38,6 +39,7 @@ SECRET_KEY = "secret-key-of-a-customer"
 SECRET_VALUE = "secret-value-of-a-customer"
 MEMORY_LIMIT_BYTES = 64 << 20
 PLAN_ID = "5f0c0ffee0ddba11"
+ATTEMPT = "1"
 
 
 def record(offset: int, key: str | None, value: str | None = SECRET_VALUE, partition: int = 0) -> Record:
@@ -89,6 +91,14 @@ def write_segment(path: Path, records: Sequence[Record], partition: int) -> Segm
     )
 
 
+def write_aside(path: Path, records: Sequence[Record], ingest_id: str = moved_id(PLAN_ID, ATTEMPT)) -> str:
+    """Write records as a file for the quarantine; its path as text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [row | {"ingest_id": ingest_id, "file_digest": None, "row": None} for row in arrow(records).to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), path, write_page_checksum=True)
+    return str(path)
+
+
 def fingerprint(records: Sequence[Record], expression: str) -> str:
     """A fingerprint over records that never were in a file."""
     with duckdb.connect(":memory:") as connection:
@@ -107,6 +117,7 @@ class Case:
     expired: tuple[OffsetRange, ...] = ()
     tombstones_expired: int = 0
     keyless: int = 0
+    """How many records without a key the engine says have left; those of the inputs go aside."""
     log_start_offset: int = 0
     end_offset: int | None = None
 
@@ -126,6 +137,10 @@ class Scene:
 
     def output(self, partition: int = 0) -> Path:
         return Path(self.staged(partition).rewrites[0].outputs[0].path)
+
+    def aside(self, partition: int = 0) -> Path:
+        """The file with the keyless records of ``partition``."""
+        return Path(self.staged(partition).keyless_files[0])
 
     def set_staged(self, staged: StagedPartition) -> None:
         others = tuple(p for p in self.manifest.partitions if p.partition != staged.partition)
@@ -203,7 +218,7 @@ def stage(folder: Path, cases: dict[int, Case]) -> Scene:
         winnow_version="0",
     )
     manifest = StagingManifest(
-        plan_id=PLAN_ID, topic="orders", attempt="1", partitions=tuple(results), engine="test", winnow_version="0"
+        plan_id=PLAN_ID, topic="orders", attempt=ATTEMPT, partitions=tuple(results), engine="test", winnow_version="0"
     )
     return Scene(folder, plan, manifest, new_records)
 
@@ -244,7 +259,10 @@ def _stage_partition(folder: Path, number: int, case: Case) -> tuple[PartitionPl
         expired=case.expired,
     )
     rewrites = (Rewrite(tuple(s.path for s in rewritten), outputs),) if rewritten else ()
-    return plan, StagedPartition(number, facts, rewrites), new
+    keyless = [r for records in case.inputs for r in records if r.key is None] if case.keyless else []
+    aside = Path(moved_file(str(folder / "quarantine"), PLAN_ID, ATTEMPT, number, 0))
+    keyless_files = (write_aside(aside, keyless),) if keyless else ()
+    return plan, StagedPartition(number, facts, rewrites, keyless_files=keyless_files), new
 
 
 def orders(partition: int = 0, base: int = 0) -> Case:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winnow.eligibility import PartitionLog, Rules, assess
-from winnow.model import Append, PartitionState, Record, Segment, Strategy, total_order
+from winnow.model import Append, PartitionState, Record, Segment, Strategy, Uncleanable, total_order
+from winnow.planning import plan_partition
 from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
 
 BASE_MS = 1_700_000_000_000
@@ -29,6 +30,11 @@ _configs = st.builds(
     late_arrival_ms=st.sampled_from([0, 200, 1_000]),
     strategy=st.sampled_from(list(Strategy)),
     header=st.sampled_from(["v", "w"]),
+    compacts=st.sampled_from([True, True, False]),
+    deletes=st.booleans(),
+    retention_ms=st.sampled_from([-1, 0, 1_000, 4_000]),
+    retention_bytes=st.sampled_from([-1, 0, 300, 900]),
+    protects_latest=st.booleans(),
 )
 
 
@@ -61,6 +67,7 @@ def _log(model: LogModel) -> PartitionLog:
     appends = tuple(
         Append(f"d{number}", file.first_offset, file.last_offset, len(file.records), file.as_of_ms)
         for number, file in enumerate(model.files)
+        if file.as_of_ms is not None
     )
     state = PartitionState(
         log_start_offset=model.log_start_offset,
@@ -69,6 +76,8 @@ def _log(model: LogModel) -> PartitionLog:
         strategy=None if model.cleaned_with is None else total_order(*model.cleaned_with),
         history=model.history,
         appends=appends,
+        uncleanable=Uncleanable("damaged", BASE_MS) if model.uncleanable else None,
+        paused_since_ms=BASE_MS if model.paused else None,
     )
     return PartitionLog("t", 0, segments, state)
 
@@ -83,6 +92,10 @@ def _rules(config: ModelConfig) -> Rules:
         segment_bytes=config.segment_bytes,
         max_segment_ms=config.max_segment_ms,
         strategy_header=config.header,
+        deletes=config.deletes,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        protects_latest=config.protects_latest,
     )
 
 
@@ -95,6 +108,9 @@ def _rules(config: ModelConfig) -> Rules:
     checkpoint=st.none() | st.integers(0, 25),
     as_of_ms=st.integers(BASE_MS - 4_500, BASE_MS + 4_000),
     ahead_ms=st.integers(-500, 500),
+    delete_before=st.integers(0, 20),
+    uncleanable=st.sampled_from([False, False, True]),
+    paused=st.sampled_from([False, False, False, True]),
 )
 def test_eligibility_equals_the_oracle(
     first: list[tuple[list[tuple[int, bytes, bytes | None, int | None]], int, int]],
@@ -105,16 +121,26 @@ def test_eligibility_equals_the_oracle(
     checkpoint: int | None,
     as_of_ms: int,
     ahead_ms: int,
+    delete_before: int,
+    uncleanable: bool,
+    paused: bool,
 ) -> None:
-    """After a compaction with another configuration and an imported checkpoint, every figure is the oracle's."""
+    """After another configuration's run, an import and a raised log start, every figure is the oracle's.
+
+    So is what a plan takes: which files retention removes, whether anything is compacted, and the log start after it.
+    """
     model = LogModel(log_start_offset=start)
     _fill(model, first)
     if checkpoint is not None:
         model.import_checkpoint(checkpoint)
     model.compact(before, as_of_ms - 300, as_of_ms - 300)
     _fill(model, then)
-    expected = model.assess(config, as_of_ms, as_of_ms + ahead_ms)
-    found = assess(_log(model), _rules(config), as_of_ms=as_of_ms, cleaning_time_ms=max(as_of_ms, as_of_ms + ahead_ms))
+    model.delete_records_before(delete_before)
+    model.uncleanable, model.paused = uncleanable, paused
+    now_ms = as_of_ms + ahead_ms
+    expected = model.assess(config, as_of_ms, now_ms)
+    log = _log(model)
+    found = assess(log, _rules(config), as_of_ms=as_of_ms, cleaning_time_ms=max(as_of_ms, now_ms), now_ms=now_ms)
     assert (
         found.eligible,
         found.reason,
@@ -136,3 +162,11 @@ def test_eligibility_equals_the_oracle(
         expected.max_compaction_delay_ms,
         expected.deadline_ms,
     )
+    if not expected.eligible:
+        return
+    plan = plan_partition(log, _rules(config), found, as_of_ms=as_of_ms, now_ms=now_ms)
+    assert plan.compacts == expected.compacts
+    assert len(plan.retired) == len(model.retired(config, as_of_ms, now_ms))
+    model.compact(config, as_of_ms, now_ms)
+    assert plan.log_start_offset == model.log_start_offset
+    assert not plan.compacts or plan.next_first_dirty_offset == model.first_dirty_offset

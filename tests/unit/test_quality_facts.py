@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +10,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.quality_staging import MEMORY_LIMIT_BYTES, Case, Scene, failed, orders, record, stage, write_segment
+from tests.unit.quality_staging import (
+    ATTEMPT,
+    MEMORY_LIMIT_BYTES,
+    Case,
+    Scene,
+    failed,
+    orders,
+    record,
+    stage,
+    write_aside,
+    write_segment,
+)
 from winnow.errors import ServiceError
 from winnow.files import duck
 from winnow.files.fingerprint import WINNERS_FINGERPRINT
-from winnow.model import OffsetRange, Record, Rewrite, Severity, Strategy
+from winnow.model import OffsetRange, Record, Rewrite, Severity
 from winnow.quality.census import EXACT, HASHED, Census, KeyCensus
 from winnow.quality.facts import fact_row, fact_table
 from winnow.quality.recomputation import combine, recompute
@@ -92,14 +103,6 @@ def test_an_older_record_that_survived_instead_fails_as_a_stale_winner_only(tmp_
     inputs = ((record(0, "a"), record(1, "a")), (record(2, "b"),))
     scene = stage(tmp_path, {0: Case(inputs, (inputs[0][0], inputs[1][0]))})
     assert failed(scene.verdict(), 0) == {"newest_survives"}
-
-
-def test_the_offset_decides_nothing_under_another_strategy(tmp_path: Path) -> None:
-    """By timestamp or header an older offset may rightly win."""
-    inputs = ((record(0, "a"), record(1, "a")), (record(2, "b"),))
-    scene = stage(tmp_path, {0: Case(inputs, (inputs[0][0], inputs[1][0]))})
-    scene.plan = replace(scene.plan, strategy=Strategy.TIMESTAMP)
-    assert scene.verdict().passed
 
 
 def test_a_key_that_survived_twice_fails_as_not_unique(tmp_path: Path) -> None:
@@ -268,11 +271,73 @@ def test_keyless_records_that_left_are_warned_of(tmp_path: Path) -> None:
     assert failed(verdict, 0, Severity.WARN) == {"keyless_records_moved"}
 
 
+KEYLESS = Case(
+    ((record(0, None), record(1, "a"), record(2, None, None)), (record(3, "b"), record(4, None))),
+    (record(1, "a"), record(3, "b")),
+    keyless=3,
+)
+
+
+def test_keyless_records_that_were_dropped_silently_fail(tmp_path: Path) -> None:
+    """Counted and gone, as in Kafka: here they must be somewhere."""
+    scene = stage(tmp_path, {0: KEYLESS})
+    assert scene.verdict().passed
+    scene.set_staged(replace(scene.staged(), keyless_files=()))
+    (row,) = scene.rows()
+    assert row["keyless_not_aside"] == 3
+    assert failed(scene.verdict(), 0) == {"keyless_records_aside"}
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        [record(0, None), record(2, None, None)],
+        [record(0, None), record(2, None, None), record(4, None), record(4, None)],
+        [record(0, None), record(2, None, None), record(4, None), record(5, None)],
+        [record(0, None), record(2, None, "not null"), record(4, None)],
+        [record(0, None), record(2, None, None), replace(record(4, None), headers=(("trace", b""),))],
+        [record(0, None), record(2, None, None), replace(record(4, None), timestamp_ms=None)],
+        [record(0, None), record(2, None, None), record(4, "a key")],
+        [record(0, None), record(2, None, None), record(4, None, partition=1)],
+    ],
+    ids=["one too few", "one twice", "one too many", "value", "headers", "timestamp", "key", "partition"],
+)
+def test_rows_aside_that_are_not_the_keyless_records_fail(tmp_path: Path, aside: list[Record]) -> None:
+    """Offset by offset and in every field."""
+    scene = stage(tmp_path, {0: KEYLESS})
+    write_aside(scene.aside(), aside)
+    assert failed(scene.verdict(), 0) == {"keyless_records_aside"}
+
+
+def test_rows_aside_under_another_ingest_fail(tmp_path: Path) -> None:
+    """The log's state will name the attempt's id, so nobody would ever see them."""
+    scene = stage(tmp_path, {0: KEYLESS})
+    write_aside(scene.aside(), [record(0, None), record(2, None, None), record(4, None)], ingest_id="another")
+    assert failed(scene.verdict(), 0) == {"keyless_records_aside"}
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-40])])
+def test_a_file_aside_that_cannot_be_read_fails(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    scene = stage(tmp_path, {0: KEYLESS})
+    damage(scene.aside())
+    assert failed(scene.verdict(), 0) == {"keyless_records_aside"}
+
+
+def test_keyless_records_below_the_log_start_need_not_be_aside(tmp_path: Path) -> None:
+    """Nobody can read them any more, so nothing is taken from anybody; put aside all the same they are too many."""
+    scene = stage(tmp_path, {0: replace(KEYLESS, log_start_offset=1)})
+    (row,) = scene.rows()
+    assert row["keyless_not_aside"] == 1
+    write_aside(scene.aside(), [record(2, None, None), record(4, None)])
+    (row,) = scene.rows()
+    assert row["keyless_not_aside"] == 0
+
+
 def test_a_keyless_record_that_stayed_fails(tmp_path: Path) -> None:
     """Compaction knows no record without a key."""
     inputs = ((record(0, None), record(1, "a"), record(2, "a")),)
     verdict = stage(tmp_path, {0: Case(inputs, (inputs[0][0], inputs[0][2]))}).verdict()
-    assert failed(verdict, 0) == {"no_keyless_record", "records_keyless_equal"}
+    assert failed(verdict, 0) == {"no_keyless_record", "records_keyless_equal", "keyless_records_aside"}
 
 
 def test_a_planned_partition_without_result_fails(scene: Scene) -> None:
@@ -294,6 +359,7 @@ def test_one_partition_can_be_recomputed_by_itself(scene: Scene) -> None:
         scene.plan,
         partition,
         scene.staged(1),
+        attempt=ATTEMPT,
         memory_limit_bytes=MEMORY_LIMIT_BYTES,
         threads=2,
         spill_folder=str(scene.folder / "spill"),

@@ -57,7 +57,7 @@ def test_everything_is_embedded_below_the_home_folder_when_nothing_is_set(tmp_pa
 
 
 def test_engine_spark_and_lease_have_their_defaults(tmp_path: Path) -> None:
-    """1 GiB, one thread, the system's temporary folder, all local cores, one hour, no alerts."""
+    """1 GiB, one thread, the system's temporary folder, all local cores, one hour, no alerts, no defaults of topics."""
     settings = load_settings(cwd=tmp_path, env={})
     assert settings.engine.memory_bytes == 1_073_741_824
     assert settings.engine.threads == 1
@@ -67,6 +67,8 @@ def test_engine_spark_and_lease_have_their_defaults(tmp_path: Path) -> None:
     assert settings.lease_ms == 3_600_000
     assert settings.expectations is None
     assert settings.alert.webhook is None
+    assert settings.kafka == {}
+    assert settings.topic_defaults == {}
 
 
 def test_loading_settings_creates_no_folder(tmp_path: Path) -> None:
@@ -203,6 +205,7 @@ def test_home_of_the_user_is_not_taken_for_winnows(tmp_path: Path) -> None:
         ("WINNOW_STOREURL", "WINNOW_STORE_URL"),
         ("WINNOW_CATALOG", "WINNOW_CATALOG__*"),
         ("WINNOW_CATALOG__", "WINNOW_CATALOG__*"),
+        ("WINNOW_KAFKA_LOG_ROLL_MS", "WINNOW_KAFKA__*"),
     ],
 )
 def test_unknown_variable_is_a_notice_with_the_nearest_name(tmp_path: Path, variable: str, near: str) -> None:
@@ -283,8 +286,12 @@ spark.memory.offHeap.enabled = false
 memory_bytes = "2GiB"
 threads = 2
 spill_folder = "spill"
+tasks = 3
+bytes_per_second = "50MB"
 [alert]
 webhook = "https://hooks.example.org/T0"
+[kafka]
+"log.retention.hours" = 168
 """
 
 
@@ -313,6 +320,9 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.engine.memory_bytes == 2 * 2**30
     assert settings.engine.threads == 2
     assert settings.engine.spill_folder == str(tmp_path / "spill")
+    assert settings.engine.tasks == 3
+    assert settings.engine.bytes_per_second == 50_000_000
+    assert settings.kafka == {"log.retention.hours": "168"}
     assert settings.alert.webhook is not None
     assert settings.alert.webhook.get_secret_value() == "https://hooks.example.org/T0"
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, LONG_MAX, Definition
-from winnow.config.topic import Keyless, TopicConfig, entries, is_topic_key, not_built, unknown_key
+from winnow.config.topic import Keyless, TopicConfig, entries, is_topic_key, unknown_key
 from winnow.errors import ConfigurationError
 from winnow.model import Strategy
 
@@ -216,6 +216,13 @@ ROWS = (
         (("-1", "Value must be at least 0"), LONG_TOO_BIG),
     ),
     Row(
+        "winnow.retention.protect.latest",
+        "retention_protect_latest",
+        False,
+        (("true", True), ("False", False)),
+        (("1", "Expected value to be either true or false"),),
+    ),
+    Row(
         "winnow.expectations",
         "expectations",
         "",
@@ -258,6 +265,7 @@ def test_valid_value_at_the_boundary_is_parsed(row: Row, text: str, expected: ob
     assert config.overrides == {row.key: text.strip()}
 
 
+@pytest.mark.kafka("24", "130")
 @pytest.mark.parametrize(
     ("row", "text", "reason"),
     [pytest.param(row, text, reason, id=f"{row.key}={text}") for row in ROWS for text, reason in row.invalid],
@@ -290,6 +298,7 @@ def test_every_key_has_a_sentence_and_a_unit_that_fits_its_name(definition: Defi
     assert definition.unit == next((unit for unit in ("ms", "bytes") if definition.name.endswith(f".{unit}")), "")
 
 
+@pytest.mark.kafka("24")
 def test_dirty_ratio_of_nan_is_refused_and_says_why() -> None:
     """Kafka accepts it and then never cleans."""
     assert refusal(min__cleanable__dirty__ratio="NaN") == (
@@ -317,6 +326,7 @@ def test_policy_list_names_only_the_element_that_is_wrong() -> None:
     assert refusal(cleanup__policy="compact,") == shape.format("")
 
 
+@pytest.mark.kafka("23")
 def test_minimum_lag_above_maximum_lag_is_refused() -> None:
     """Kafka's cross-field sentence."""
     assert refusal(min__compaction__lag__ms="11", max__compaction__lag__ms="10") == (
@@ -330,6 +340,7 @@ def test_minimum_lag_equal_to_maximum_lag_is_accepted() -> None:
     assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (10, 10)
 
 
+@pytest.mark.kafka("112")
 @pytest.mark.parametrize("policy", [{}, {"cleanup.policy": "compact"}, {"cleanup.policy": "delete,compact"}])
 def test_remote_storage_with_compact_is_refused(policy: dict[str, str]) -> None:
     """Winnow's default policy counts."""
@@ -343,6 +354,7 @@ def test_remote_storage_with_delete_is_accepted() -> None:
     assert TopicConfig.parse({"remote.storage.enable": "TRUE", "cleanup.policy": "delete"}).remote_storage_enable
 
 
+@pytest.mark.kafka("129")
 @pytest.mark.parametrize("header", [{}, {"compaction.strategy.header": ""}, {"compaction.strategy.header": "  "}])
 def test_header_strategy_without_a_header_name_is_refused(header: dict[str, str]) -> None:
     """KIP-280's sentence; white space is no name."""
@@ -364,6 +376,10 @@ def test_header_strategy_with_a_header_name_is_accepted() -> None:
         ("Segment.Bytes", "The nearest known name is segment.bytes."),
         ("winnow.partitions", "The nearest known name is winnow.expectations."),
         ("log.roll.hours", "That is a broker's name; a topic's is segment.ms."),
+        (
+            "log.cleaner.threads",
+            "A broker has it for all topics; set it in winnow.toml, in the table [kafka].",
+        ),
         (
             "min.insync.replicas",
             "Kafka has it for its brokers, it means nothing to an archive; leave it out.",
@@ -440,33 +456,6 @@ def test_entries_leave_out_a_key_without_default_that_is_not_set() -> None:
     """All others are there, in the table's order."""
     assert [e.name for e in entries(TopicConfig.parse({}))] == [d.name for d in DEFINITIONS if d.default is not None]
     assert "internal.segment.bytes" not in [e.name for e in entries(TopicConfig.parse({}))]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "named", "way_on"),
-    [
-        ({"cleanup.policy": "delete"}, "cleanup.policy=delete", "cleanup.policy=compact"),
-        ({"cleanup.policy": "delete,compact"}, "cleanup.policy=compact,delete", "cleanup.policy=compact"),
-        ({"cleanup.policy": ""}, "cleanup.policy= (empty)", "cleanup.policy=compact"),
-        ({"compaction.strategy": "timestamp"}, "compaction.strategy=timestamp", "compaction.strategy=offset"),
-        (
-            {"compaction.strategy": "header", "compaction.strategy.header": "v"},
-            "compaction.strategy=header",
-            "compaction.strategy=offset",
-        ),
-    ],
-)
-def test_valid_value_without_a_rule_is_told_with_the_way_on(overrides: dict[str, str], named: str, way_on: str) -> None:
-    """Key, value, and what to set."""
-    sentence = not_built(TopicConfig.parse(overrides))
-    assert sentence is not None
-    assert sentence.startswith(f"{named} is valid and stored, but this version ")
-    assert sentence.endswith(f"To go on, set {way_on}.")
-
-
-def test_offset_strategy_with_compact_policy_is_built() -> None:
-    """Nothing to refuse, whatever the lags are."""
-    assert not_built(TopicConfig.parse({"min.compaction.lag.ms": "5", "winnow.retired.grace.ms": "0"})) is None
 
 
 def test_equal_configurations_are_equal_hashable_and_cross_process_borders() -> None:

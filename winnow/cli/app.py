@@ -9,7 +9,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from winnow.cli import assess, compact, ingest, maintenance, read, receipts, settings, topics
+from winnow.cli import (
+    assess,
+    checkpoints,
+    compact,
+    compare,
+    explain,
+    ingest,
+    maintenance,
+    metrics,
+    partitions,
+    read,
+    receipts,
+    settings,
+    topics,
+    why,
+)
 from winnow.cli.failures import guarded
 from winnow.cli.output import prepare, tell
 
@@ -34,7 +49,8 @@ reached.
 """
 
 _ORDER = (
-    "topics", "ingest", "assess", "explain", "compact", "read", "receipts", "checkpoints", "sweep", "store", "settings"
+    "topics", "ingest", "assess", "explain", "compare", "compact", "read", "why", "receipts", "checkpoints",
+    "partitions", "metrics", "sweep", "store", "settings",
 )  # fmt: skip
 
 
@@ -83,18 +99,27 @@ def _group(name: str, help_text: str) -> typer.Typer:
     return group
 
 
-_topics = _group("topics", "Create, list, describe and alter topics.")
+_topics = _group("topics", "Create, list, describe and alter topics, and delete their oldest records.")
 _topics.command("create")(guarded(topics.create))
 _topics.command("list")(guarded(topics.list_all))
 _topics.command("describe")(guarded(topics.describe))
 _topics.command("alter")(guarded(topics.alter))
+_topics.command("delete-records")(guarded(topics.delete_records))
 _group("ingest", "Append records to a topic's log.").command("files")(guarded(ingest.files))
 app.command("assess")(guarded(assess.assess))
-app.command("explain")(guarded(assess.explain))
+app.command("explain")(guarded(explain.explain))
+app.command("compare")(guarded(compare.compare))
 app.command("compact")(guarded(compact.compact))
 app.command("read")(guarded(read.read))
+app.command("why")(guarded(why.why))
 app.command("receipts")(guarded(receipts.receipts))
-app.command("checkpoints")(guarded(receipts.checkpoints))
+app.add_typer(checkpoints.group())
+_partitions = _group("partitions", "Pause, resume and release topic partitions, and list what keeps them.")
+_partitions.command("list")(guarded(partitions.list_all))
+_partitions.command("pause")(guarded(partitions.pause))
+_partitions.command("resume")(guarded(partitions.resume))
+_partitions.command("release")(guarded(partitions.release))
+app.command("metrics")(guarded(metrics.metrics))
 app.command("sweep")(guarded(maintenance.sweep))
 _group("store", "Look after the metadata store.").command("rebuild")(guarded(maintenance.rebuild))
 app.command("settings")(guarded(settings.settings))

@@ -1,4 +1,4 @@
-"""``winnow receipts`` and ``winnow checkpoints``: what runs did, and how far each topic partition is clean."""
+"""``winnow receipts``: what runs did."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from winnow.cli.output import count, human_bytes, tell, write_json
 from winnow.cli.tables import MOST_ROWS, short_time, show
 from winnow.cli.world import named_or_all, world
 from winnow.errors import UnknownTopicError
-from winnow.model import Cleaning, Receipt, Status
+from winnow.model import Receipt, Status
+from winnow.report.receipts import plan_against_actual
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
@@ -31,6 +32,7 @@ def document(receipt: Receipt) -> dict[str, Any]:
         "finished_at_ms": receipt.finished_at_ms,
         "attempt": receipt.attempt,
         "data_docs": receipt.data_docs,
+        "plan_against_actual": asdict(plan_against_actual(receipt)),
     }
 
 
@@ -115,80 +117,22 @@ def _show_receipts(found: Sequence[Receipt]) -> None:
                 receipt.status.value,
                 f"{sum(p.records_in for p in parts):,}" if is_published else "",
                 f"{sum(p.records_kept for p in parts):,}" if is_published else "",
+                _expected(receipt),
                 human_bytes(sum(p.bytes_in for p in parts)) if is_published else "",
                 human_bytes(sum(p.bytes_out for p in parts)) if is_published else "",
                 (receipt.plan_id or "")[:12],
                 "" if is_published else receipt.message,
             ]
         )
-    header = ["finished", "topic", "status", "records", "kept", "bytes", "after", "plan", "why"]
-    show(header, rows, right=(3, 4, 5, 6), sentences=(8,))
+    header = ["finished", "topic", "status", "records", "kept", "expected", "bytes", "after", "plan", "why"]
+    show(header, rows, right=(3, 4, 5, 6, 7), sentences=(9,))
     if len(found) > len(rows):
         tell(f"{count(len(found) - len(rows), 'older run')}; --json lists all")
 
 
-def checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
-    """Print how far each topic partition is clean, and since when.
-
-    A tombstone goes in the first run after the delete horizon of the stretch it lies in.
-
-    Example: winnow checkpoints orders
-    """
-    with world() as ctx:
-        chosen = named_or_all(ctx, [topic] if topic else None)
-        outcome = each_topic(chosen, lambda name: checkpoints_of(ctx, name))
-    found = [row for per_topic in outcome.results for row in per_topic]
-    if as_json:
-        if not outcome.all_failed:
-            write_json(found)
-    elif found:
-        _show_checkpoints(found)
-    finish(outcome.exit_code)
-
-
-def checkpoints_of(ctx: Context, topic: str) -> list[dict[str, Any]]:
-    """One document per topic partition: the checkpoint from the metadata store, the log's ends from the log itself.
-
-    The store learns of a partition when it is first cleaned, and of the log's ends only then.
-
-    Raises:
-        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
-    """
-    stored = {row.partition: row for row in ctx.store.checkpoints([topic])}
-    found = []
-    for number, state in sorted(ctx.log.open(topic).head().state.partitions.items()):
-        row = stored.get(number)
-        history: tuple[Cleaning, ...] = row.history if row is not None else ()
-        found.append(
-            {
-                "topic": topic,
-                "partition": number,
-                "first_dirty_offset": row.first_dirty_offset if row is not None else None,
-                "log_start_offset": state.log_start_offset,
-                "log_end_offset": state.log_end_offset,
-                "strategy": row.strategy if row is not None else None,
-                "cleanings": [asdict(entry) for entry in history],
-            }
-        )
-    return found
-
-
-def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
-    rows = []
-    for row in found[:MOST_ROWS]:
-        last = row["cleanings"][-1] if row["cleanings"] else {}
-        rows.append(
-            [
-                f"{row['topic']}-{row['partition']}",
-                "never cleaned" if row["first_dirty_offset"] is None else f"{row['first_dirty_offset']:,}",
-                f"{row['log_start_offset']:,}",
-                f"{row['log_end_offset']:,}",
-                row["strategy"] or "",
-                short_time(last.get("cleaning_time_ms")),
-                short_time(last.get("delete_horizon_ms")),
-            ]
-        )
-    header = ["partition", "first dirty", "log start", "log end", "strategy", "last cleaning", "delete horizon"]
-    show(header, rows, right=(1, 2, 3))
-    if len(found) > len(rows):
-        tell(f"{count(len(found) - len(rows), 'more partition')}; --json lists all")
+def _expected(receipt: Receipt) -> str:
+    found = plan_against_actual(receipt)
+    if found.expected_records_kept is None:
+        return ""
+    deviation = found.records_kept_deviation_percent
+    return f"{found.expected_records_kept:,}" + ("" if deviation is None else f" ({deviation:+.1f} %)")

@@ -92,25 +92,102 @@ def alter(
             "--delete-config", metavar="KEY", help="Back to the default; may be repeated.", show_default=False
         ),
     ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", metavar="N", help="How many partitions it has from now on; never fewer.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Change a topic's configuration.
+    """Change a topic's configuration, or let it have more partitions.
 
-    The result is checked as a whole before anything is written.
+    The result is checked as a whole before anything is written. What the change will remove, or can no longer bring
+    back, is said. A changed configuration releases uncleanable partitions.
 
     Example: winnow topics alter orders --config max.compaction.lag.ms=86400000 --delete-config segment.ms
     """
     changes = parse_config(config)
-    if not changes and not delete_config:
-        raise UsageError(f"Nothing to change in topic {topic}. Give --config KEY=VALUE or --delete-config KEY.")
+    if not changes and not delete_config and partitions is None:
+        raise UsageError(
+            f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY or --partitions N."
+        )
     with world() as ctx:
         from winnow.pipeline.topics import alter_topic
 
-        found = alter_topic(ctx, topic, changes, delete_config or [])
+        found = alter_topic(ctx, topic, changes, delete_config or [], partitions=partitions)
     _notices(found)
     changed = {*changes, *(delete_config or [])}
-    tell(f"Altered topic {topic}. In force now:")
-    show(["key", "value", "from"], [[e.name, e.value, e.source] for e in found.config if e.name in changed])
+    tell(f"Altered topic {topic}: {count(found.partitions, 'partition')}. In force now:")
+    if changed:
+        show(["key", "value", "from"], [[e.name, e.value, e.source] for e in found.config if e.name in changed])
     tell(f"Next: winnow assess {topic}")
+
+
+def delete_records(
+    topic: Topic,
+    before_offset: Annotated[
+        list[str],
+        typer.Option(
+            "--before-offset",
+            metavar="[PARTITION:]OFFSET",
+            help="Where the log begins from now on; -1: the log end. Without PARTITION: for the partitions named by "
+            "--partition, else for all. May be repeated.",
+            show_default=False,
+        ),
+    ],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="P", help="A partition; may be repeated.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Delete the records before an offset: raise the log start, as Kafka's DeleteRecords does.
+
+    They cannot be read any more at once and cannot be brought back. Segments wholly below leave the log at the next
+    run, and the disk when sweep's grace has passed. Refused, as by Kafka, where cleanup.policy is compact only.
+
+    Example: winnow topics delete-records clicks --before-offset 0:1500 --before-offset 1:2000
+    """
+    with world() as ctx:
+        from winnow.pipeline.delete_records import delete_records as delete
+
+        before = _before(before_offset, partition, ctx.log.open(topic).partitions())
+        found = delete(ctx, topic, before)
+    if as_json:
+        write_json([{"topic": topic, **asdict(row)} for row in found])
+        return
+    show(
+        ["partition", "log start", "before", "records, at most"],
+        [
+            [
+                f"{topic}-{row.partition}",
+                f"{row.log_start_offset:,}",
+                f"{row.previous_log_start_offset:,}",
+                f"{row.at_most_records:,}",
+            ]
+            for row in found
+        ],
+        right=(1, 2, 3),
+    )
+    tell(f"Next: winnow compact {topic}   (segments wholly below leave the log)")
+
+
+def _before(texts: list[str], named: list[int] | None, partitions: int) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for text in texts:
+        left, colon, right = text.rpartition(":")
+        try:
+            offset = int(right)
+            numbers = [int(left)] if colon else (named or list(range(partitions)))
+        except ValueError as problem:
+            raise UsageError(
+                f"--before-offset takes OFFSET or PARTITION:OFFSET, not {text!r}. Nothing was changed."
+            ) from problem
+        for number in numbers:
+            if number in found:
+                raise UsageError(f"--before-offset is given twice for partition {number}. Nothing was changed.")
+            found[number] = offset
+    return found
 
 
 def _notices(found: TopicDescription) -> None:

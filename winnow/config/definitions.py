@@ -10,17 +10,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.config.values import Kind, OneOf, Range, SuiteName, Validator
+from winnow.config.values import Kind, OneOf, Range, SuiteName, Unlimited, Validator
 
 LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerName:
-    """What a broker calls a topic key. A broker value times ``factor`` is the value in the topic key's unit."""
+    """What a broker calls a topic key. A broker value times ``factor`` is the value in the topic key's unit.
+
+    ``kind``: how the broker reads it, with ``validator``; None: as the topic key is read and checked.
+    ``requirement``: what the product must fulfil besides, and Kafka's sentence when it does not.
+    """
 
     name: str
     factor: int = 1
+    kind: Kind | None = None
+    validator: Validator | None = None
+    requirement: tuple[Validator, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,10 @@ def _brokers(*names: str) -> tuple[BrokerName, ...]:
 
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 _WEEK_MS = 7 * _DAY_MS
+
+_ROLL = (Range(1), "log.roll.ms must be greater than or equal to 1")
+_JITTER = (Range(0), "log.roll.jitter.ms must be greater than or equal to 0")
+_RETENTION = (Unlimited(), "log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
 
 DEFINITIONS: tuple[Definition, ...] = (
     Definition(
@@ -125,7 +136,10 @@ DEFINITIONS: tuple[Definition, ...] = (
         Range(1),
         "A segment whose oldest record is older than this is closed.",
         "ms",
-        (BrokerName("log.roll.ms"), BrokerName("log.roll.hours", _HOUR_MS)),
+        (
+            BrokerName("log.roll.ms", kind=Kind.LONG, requirement=_ROLL),
+            BrokerName("log.roll.hours", _HOUR_MS, Kind.INT, Range(1), _ROLL),
+        ),
     ),
     Definition(
         "segment.jitter.ms",
@@ -134,7 +148,10 @@ DEFINITIONS: tuple[Definition, ...] = (
         Range(0),
         "In Kafka a random reduction of segment.ms; kept, without effect on an archive.",
         "ms",
-        (BrokerName("log.roll.jitter.ms"), BrokerName("log.roll.jitter.hours", _HOUR_MS)),
+        (
+            BrokerName("log.roll.jitter.ms", kind=Kind.LONG, requirement=_JITTER),
+            BrokerName("log.roll.jitter.hours", _HOUR_MS, Kind.INT, Range(0), _JITTER),
+        ),
     ),
     Definition(
         "segment.index.bytes",
@@ -153,9 +170,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         "With delete in the policy: segments whose youngest record is older than this are removed; -1 removes none.",
         "ms",
         (
-            BrokerName("log.retention.ms"),
-            BrokerName("log.retention.minutes", _MINUTE_MS),
-            BrokerName("log.retention.hours", _HOUR_MS),
+            BrokerName("log.retention.ms", kind=Kind.LONG, requirement=_RETENTION),
+            BrokerName("log.retention.minutes", _MINUTE_MS, Kind.INT, requirement=_RETENTION),
+            BrokerName("log.retention.hours", _HOUR_MS, Kind.INT, requirement=_RETENTION),
         ),
         kafka_default=str(_WEEK_MS),
     ),
@@ -242,6 +259,14 @@ DEFINITIONS: tuple[Definition, ...] = (
         "With compaction.strategy timestamp or header: how long a tombstone outlives its horizon at least, so that "
         "a late record with a lower version still loses to it.",
         "ms",
+    ),
+    Definition(
+        "winnow.retention.protect.latest",
+        Kind.BOOLEAN,
+        "false",
+        None,
+        "With cleanup.policy=compact,delete: what retention would remove goes through the cleaner instead, so the "
+        "latest record of a key is never removed by its age.",
     ),
     Definition(
         "winnow.expectations",

@@ -1,6 +1,6 @@
 """Where settings come from: environment, ``winnow.toml``, embedded defaults. Each is a layer; an earlier one wins.
 
-A layer maps a setting's dotted name to a value, and remembers where each value came from. Two settings are open maps
+A layer maps a setting's dotted name to a value, and remembers where each value came from. Three settings are open maps
 whose keys belong to somebody else:
 
 ``catalog.*`` (PyIceberg's properties)
@@ -11,6 +11,10 @@ whose keys belong to somebody else:
 ``spark.conf.*`` (Spark's properties)
     Case is kept. Shells cannot set a name with dots, so ``__`` becomes ``.`` here too:
     ``WINNOW_SPARK__CONF__spark__executor__memory`` is ``spark.executor.memory``.
+``kafka.*`` (a broker's names: :mod:`winnow.config.broker_defaults`)
+    Environment names are lower-cased, and ``_`` becomes ``.`` as in Kafka's own container images:
+    ``WINNOW_KAFKA__LOG_RETENTION_HOURS`` is ``log.retention.hours``. In ``winnow.toml`` names are as in
+    ``server.properties``, quoted: ``"log.retention.hours" = 168``.
 
 An environment variable that is empty counts as not set. Relative paths begin at the current folder, those in
 ``winnow.toml`` at the folder of that file.
@@ -43,11 +47,13 @@ NAMES = (
     "engine.memory_bytes",
     "engine.threads",
     "engine.spill_folder",
+    "engine.tasks",
+    "engine.bytes_per_second",
     "expectations",
     "alert.webhook",
     "lease_ms",
 )
-MAPS = ("catalog", "spark.conf")
+MAPS = ("catalog", "spark.conf", "kafka")
 """Open maps; everything below them is a key of its own, dots included."""
 
 _GROUPS = tuple(dict.fromkeys(name.split(".")[0] for name in (*NAMES, *MAPS) if "." in name))
@@ -173,9 +179,14 @@ def _name_in_map(variable: str) -> str | None:
     for each in MAPS:
         prefix = f"{variable_of(each)}__"
         if variable.startswith(prefix) and variable != prefix:
-            key = variable.removeprefix(prefix).replace("__", ".")
-            return f"{each}.{_property(key.lower()) if each == 'catalog' else key}"
+            return f"{each}.{_key(each, variable.removeprefix(prefix).replace('__', '.'))}"
     return None
+
+
+def _key(name: str, key: str) -> str:
+    if name == "kafka":
+        return key.lower().replace("_", ".")
+    return _property(key.lower()) if name == "catalog" else key
 
 
 def _property(key: str) -> str:

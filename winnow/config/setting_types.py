@@ -5,6 +5,7 @@ No sentence repeats the value: a database URL or a webhook is a secret.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated
@@ -29,15 +30,29 @@ def _count(value: object) -> int:
     return number
 
 
-def _size_bytes(value: object) -> int:
+def _size(value: object) -> float | None:
     found = _SIZE.fullmatch(str(value).strip()) if isinstance(value, str | int) else None
     if found is None:
-        raise ValueError("it must be a size like 1073741824, 512MB or 1GiB")
+        return None
     power = " KMGT".index(found[2].upper() or " ")
-    size_bytes = int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+    return float(found[1]) * float((1024 if found[3] else 1000) ** power)
+
+
+def _size_bytes(value: object) -> int:
+    size = _size(value)
+    if size is None:
+        raise ValueError("it must be a size like 1073741824, 512MB or 1GiB")
+    size_bytes = int(size)
     if size_bytes < MIN_SIZE_BYTES:
         raise ValueError("it must be at least 1MB; a number without a unit counts bytes")
     return size_bytes
+
+
+def _bytes_per_second(value: object) -> float:
+    rate = value if isinstance(value, float) else _size(value)
+    if rate is None or not 1 <= rate < math.inf:
+        raise ValueError("it must be a number of bytes per second of at least 1, like 50000000 or 50MB")
+    return rate
 
 
 def _location(value: object) -> str:
@@ -79,6 +94,9 @@ Count = Annotated[int, BeforeValidator(_count)]
 
 SizeBytes = Annotated[int, BeforeValidator(_size_bytes)]
 """``536870912``, ``512MB`` or ``512M`` (powers of 1000), ``512MiB`` (powers of 1024), any case; at least 1 MB."""
+
+BytesPerSecond = Annotated[float, BeforeValidator(_bytes_per_second)]
+"""Spelled like a size: ``50000000``, ``50MB``, ``48MiB``; at least 1."""
 
 Location = Annotated[str, BeforeValidator(_location)]
 """The URI of a folder, without a slash at the end."""

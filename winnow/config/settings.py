@@ -17,9 +17,20 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, Valid
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from winnow.config.broker_defaults import TopicDefault, broker_values, engine_layer, topic_defaults
 from winnow.config.layers import Layer, default_layer, environment_layer, file_layer
 from winnow.config.masking import MASK, mask
-from winnow.config.setting_types import Count, DatabaseUrl, FolderPath, Location, SizeBytes, SparkConf, Text, Webhook
+from winnow.config.setting_types import (
+    BytesPerSecond,
+    Count,
+    DatabaseUrl,
+    FolderPath,
+    Location,
+    SizeBytes,
+    SparkConf,
+    Text,
+    Webhook,
+)
 from winnow.errors import ConfigurationError
 
 
@@ -35,11 +46,18 @@ class SparkSettings(_Frozen):
 
 
 class EngineSettings(_Frozen):
-    """What one engine task may use: ``memory_bytes`` (>= 1 MB) before it spills, ``threads``, ``spill_folder``."""
+    """What the engine may use.
+
+    One task: ``memory_bytes`` (>= 1 MB) before it spills, ``threads``, ``spill_folder``. One Spark application: at most
+    ``tasks`` at once (None: as many as Spark has cores), which read and write ``bytes_per_second`` together (None: no
+    limit).
+    """
 
     memory_bytes: SizeBytes
     threads: Count
     spill_folder: Text
+    tasks: Count | None = None
+    bytes_per_second: BytesPerSecond | None = None
 
 
 class AlertSettings(_Frozen):
@@ -62,7 +80,7 @@ class Settings(BaseSettings):
 
     ``catalog``: PyIceberg's properties. ``warehouse``, ``staging``: URIs without a slash at the end. ``store_url``:
     SQLAlchemy's URL. ``expectations``: folder with further content suites. ``lease_ms``: how long a run holds a topic
-    without renewing.
+    without renewing. ``kafka``: what a broker's names say, as text; :attr:`topic_defaults` is what topics make of it.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -77,6 +95,7 @@ class Settings(BaseSettings):
     expectations: FolderPath | None = None
     alert: AlertSettings = AlertSettings()
     lease_ms: Count
+    kafka: dict[str, str] = Field(default_factory=dict)
 
     _layers: tuple[Layer, ...] = PrivateAttr(default=())
 
@@ -101,6 +120,11 @@ class Settings(BaseSettings):
     def data_docs(self) -> Path:
         """The folder in which Great Expectations builds its Data Docs."""
         return self.home / "data_docs"
+
+    @property
+    def topic_defaults(self) -> dict[str, TopicDefault]:
+        """The installation's defaults of topic keys, each with where it came from."""
+        return topic_defaults(self.kafka, {name: self._source(f"kafka.{name}") for name in self.kafka})
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -152,8 +176,8 @@ def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = No
         env: the environment; the process's when left out.
 
     Raises:
-        ConfigurationError: a value is not valid (the message names the place it came from, never the value), the file
-            that ``WINNOW_CONFIG`` names is missing, or ``winnow.toml`` holds an unknown key.
+        ConfigurationError: a value is not valid (the message names the place it came from, and never the value, broker
+            names excepted), the file that ``WINNOW_CONFIG`` names is missing, or ``winnow.toml`` holds an unknown key.
     """
     folder = (cwd or Path.cwd()).absolute()
     variables = os.environ if env is None else env
@@ -165,7 +189,10 @@ def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = No
         for name, value in layer.values.items()
         if name.startswith("catalog.")
     }
-    layers = (*chosen, default_layer(home, catalog, str(folder / (variables.get("TMPDIR") or tempfile.gettempdir()))))
+    kafka, origins = broker_values(chosen)
+    topic_defaults(kafka, origins)  # refuses what is not valid before anything is done with it
+    temporary_folder = str(folder / (variables.get("TMPDIR") or tempfile.gettempdir()))
+    layers = (*chosen, engine_layer(kafka, origins, chosen), default_layer(home, catalog, temporary_folder))
     # Type checkers take the constructor of a pydantic class from its fields alone and miss this argument.
     make: Callable[..., Settings] = Settings
     try:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, cast
+from typing import cast
 
 from winnow.config import values
+from winnow.config.broker import BROKER_BY_NAME
+from winnow.config.broker_defaults import TopicDefault
 from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, TOPIC_KEY_OF_BROKER_NAME
 from winnow.config.nearest import nearest
 from winnow.config.values import Value
@@ -18,8 +20,6 @@ from winnow.errors import ConfigurationError
 from winnow.model import Strategy
 
 COMPACT, DELETE = "compact", "delete"
-
-Source = Literal["default", "default (Winnow)", "topic"]
 
 
 class Keyless(StrEnum):
@@ -31,11 +31,15 @@ class Keyless(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One line of ``topics describe``. ``default (Winnow)`` marks a default that differs from Kafka's."""
+    """One line of ``topics describe``.
+
+    ``source``: ``topic``, ``default``, ``default (Winnow)`` where that differs from Kafka's, or
+    ``default (PLACE: NAME)`` where the installation sets it, under the broker's name for it.
+    """
 
     name: str
     value: str
-    source: Source
+    source: str
     sentence: str
 
 
@@ -45,6 +49,7 @@ class TopicConfig:
 
     ``segment_bytes`` is the effective size: ``internal.segment.bytes`` where that is set. ``retention_ms`` -1 and a
     negative ``retention_bytes`` mean no limit. ``overrides``: what the topic itself sets, white space at the ends off.
+    ``defaults``: what the installation sets for every topic.
     """
 
     cleanup_policy: frozenset[str]
@@ -67,12 +72,16 @@ class TopicConfig:
     keyless: Keyless
     retired_grace_ms: int
     late_arrival_ms: int
+    retention_protect_latest: bool
     expectations: str
     overrides: Mapping[str, str] = field(hash=False)
+    defaults: Mapping[str, TopicDefault] = field(hash=False)
 
     @classmethod
-    def parse(cls, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """The configuration of a topic that sets ``overrides``; the rest comes from the defaults.
+    def parse(
+        cls, overrides: Mapping[str, str | None], defaults: Mapping[str, TopicDefault] | None = None
+    ) -> TopicConfig:
+        """The configuration of a topic that sets ``overrides``; the rest comes from ``defaults``, else from the table.
 
         Raises:
             ConfigurationError: an unknown key, a bad value, or values that contradict one another.
@@ -81,12 +90,14 @@ class TopicConfig:
             if not is_topic_key(name):
                 raise unknown_key(name)
         found: dict[str, Value] = {}
+        defaults = defaults or {}
         for each in DEFINITIONS:
-            text = overrides.get(each.name, each.default)
+            default = defaults[each.name].text if each.name in defaults else each.default
+            text = overrides.get(each.name, default)
             if text is not None or each.name in overrides:
                 found[each.name] = values.parse(each.name, text, each.kind, each.validator)
         given = {name: values.trim(text) for name, text in sorted(overrides.items()) if text is not None}
-        config = _assemble(found, given)
+        config = _assemble(found, given, defaults)
         _check_together(config)
         return config
 
@@ -115,6 +126,8 @@ def unknown_key(name: str) -> ConfigurationError:
     """The error for a key that is none: Kafka's sentence, and a second one with what to write instead."""
     if name in TOPIC_KEY_OF_BROKER_NAME:
         hint = f"That is a broker's name; a topic's is {TOPIC_KEY_OF_BROKER_NAME[name]}."
+    elif name in BROKER_BY_NAME:
+        hint = "A broker has it for all topics; set it in winnow.toml, in the table [kafka]."
     elif name in KAFKA_KEYS_WITHOUT_MEANING:
         hint = "Kafka has it for its brokers, it means nothing to an archive; leave it out."
     else:
@@ -131,32 +144,13 @@ def entries(config: TopicConfig) -> tuple[ConfigEntry, ...]:
     for each in DEFINITIONS:
         if each.name in config.overrides:
             found.append(ConfigEntry(each.name, config.overrides[each.name], "topic", each.sentence))
+        elif each.name in config.defaults:
+            default = config.defaults[each.name]
+            found.append(ConfigEntry(each.name, default.text, f"default ({default.source})", each.sentence))
         elif each.default is not None:
-            source: Source = "default" if each.kafka_default is None else "default (Winnow)"
+            source = "default" if each.kafka_default is None else "default (Winnow)"
             found.append(ConfigEntry(each.name, each.default, source, each.sentence))
     return tuple(found)
-
-
-def not_built(config: TopicConfig) -> str | None:
-    """Why this version refuses to assess or compact a topic with this valid configuration; None where it does not."""
-    if not config.cleanup_policy:
-        return _refusal("cleanup.policy", " (empty)", "has no rule for an empty policy yet", "cleanup.policy=compact")
-    if config.deletes:
-        policy = ",".join(sorted(config.cleanup_policy))
-        return _refusal("cleanup.policy", policy, "has no retention yet", "cleanup.policy=compact")
-    if config.compaction_strategy is not Strategy.OFFSET:
-        strategy = config.compaction_strategy
-        return _refusal(
-            "compaction.strategy", strategy, "compacts by offset only so far", f"compaction.strategy={Strategy.OFFSET}"
-        )
-    return None
-
-
-def _refusal(name: str, value: str, lack: str, way_on: str) -> str:
-    return (
-        f"{name}={value} is valid and stored, but this version {lack}, so the topic is neither assessed nor "
-        f"compacted. To go on, set {way_on}."
-    )
 
 
 def _check_together(config: TopicConfig) -> None:
@@ -164,14 +158,31 @@ def _check_together(config: TopicConfig) -> None:
         raise ConfigurationError(
             f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
             f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+            + _whence(config, ". ", "min.compaction.lag.ms", "max.compaction.lag.ms")
         )
     if config.remote_storage_enable and config.compacts:
-        raise ConfigurationError("Remote log storage is unsupported for the compacted topics")
+        raise ConfigurationError(
+            "Remote log storage is unsupported for the compacted topics"
+            + _whence(config, ". ", "remote.storage.enable", "cleanup.policy")
+        )
     if config.compaction_strategy is Strategy.HEADER and not config.compaction_strategy_header:
-        raise ConfigurationError("compaction.strategy.header must be specified.")
+        raise ConfigurationError(
+            "compaction.strategy.header must be specified."
+            + _whence(config, " ", "compaction.strategy", "compaction.strategy.header")
+        )
 
 
-def _assemble(found: Mapping[str, Value], overrides: Mapping[str, str]) -> TopicConfig:
+def _whence(config: TopicConfig, joint: str, *names: str) -> str:
+    # Only where the installation has a part in it: who sets both on one topic knows where they come from.
+    if all(name in config.overrides or name not in config.defaults for name in names):
+        return ""
+    sources = {entry.name: entry.source for entry in entries(config)}
+    return joint + "; ".join(f"{name} comes from: {sources[name]}" for name in names) + "."
+
+
+def _assemble(
+    found: Mapping[str, Value], overrides: Mapping[str, str], defaults: Mapping[str, TopicDefault]
+) -> TopicConfig:
     def number(name: str) -> int:
         return cast(int, found[name])
 
@@ -196,6 +207,8 @@ def _assemble(found: Mapping[str, Value], overrides: Mapping[str, str]) -> Topic
         keyless=Keyless(str(found["winnow.keyless"])),
         retired_grace_ms=number("winnow.retired.grace.ms"),
         late_arrival_ms=number("winnow.late.arrival.ms"),
+        retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),
         expectations=str(found["winnow.expectations"]),
         overrides=dict(overrides),
+        defaults=dict(defaults),
     )

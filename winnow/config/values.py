@@ -81,6 +81,25 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Unlimited:
+    """-1 for no limit, or at least 1: what a broker demands of its retention time."""
+
+    def reason(self, value: Value) -> str | None:
+        """Why ``value`` is not valid; None when it is."""
+        number = cast(int, value)
+        return None if number == -1 or number >= 1 else "Value must be -1 or at least 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Bytes per second, at least 1. Kafka takes any number, and never moves a byte at 0; Winnow's own rule."""
+
+    def reason(self, value: Value) -> str | None:
+        """Why ``value`` is not valid; None when it is."""
+        return None if cast(float, value) >= 1 else "Value must be at least 1"
+
+
+@dataclass(frozen=True, slots=True)
 class SuiteName:
     """The name of a content suite: letters, digits, ``_`` and ``-``; empty for none. Winnow's own rule."""
 

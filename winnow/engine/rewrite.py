@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from winnow.engine.aside import copy_keyless
+from winnow.engine.elsewhere import count_elsewhere
 from winnow.engine.grouping import Surviving, groups
+from winnow.engine.throttle import Meter, Throttle
 from winnow.engine.winners import pick_winners
 from winnow.files import duck, storage
 from winnow.files.fingerprint import CONTENT_HASH
@@ -31,11 +34,12 @@ ENGINE = "duckdb"
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one task may use."""
+    """What one task may use. ``bytes_per_second``: reads and writes together; None: no limit."""
 
     memory_limit_bytes: int
     threads: int
     spill_folder: str
+    bytes_per_second: float | None = None
 
 
 class ContentFingerprint:
@@ -58,13 +62,19 @@ class ContentFingerprint:
         return f"{self._count}:{self._sum}:{self._xor}"
 
 
-def compact_partition(plan: Plan, partition: PartitionPlan, *, attempt: str, budget: Budget) -> StagedPartition:
+def compact_partition(
+    plan: Plan, partition: PartitionPlan, *, attempt: str, budget: Budget, throttle: Throttle | None = None
+) -> StagedPartition:
     """Compact one partition of ``plan`` into new files below ``<data>/<plan id>/<attempt>/``.
 
+    Keyless records go into files of the quarantine. A partition without segments (retention only) has zero facts.
     Nothing is visible to a reader: the files are listed in the staging manifest, which is written last. Running it
     twice under two attempts writes two sets of files, of which one is used.
+
+    ``throttle`` waits wherever bytes are read or written; one with the budget's rate when left out.
     """
     started = time.monotonic()
+    throttle = throttle or Throttle(budget.bytes_per_second)
     uris = [segment.path for segment in partition.segments]
     connection = duck.connect(
         memory_limit_bytes=budget.memory_limit_bytes,
@@ -73,13 +83,22 @@ def compact_partition(plan: Plan, partition: PartitionPlan, *, attempt: str, bud
         uris=uris,
     )
     try:
+        throttle.take(partition.size_bytes)
         counts = pick_winners(connection, partition, plan.strategy, plan.strategy_header)
+        keyless_files: tuple[str, ...] = ()
+        if counts.records_keyless:
+            throttle.take(sum(segment.size_bytes for segment in partition.segments if segment.keyless))
+            keyless_files = copy_keyless(connection, plan, partition, attempt, written=throttle.take)
+        elsewhere = 0
+        if plan.partition_count is not None:
+            throttle.take(partition.size_bytes)
+            elsewhere = count_elsewhere(connection, partition.segments, partition.partition, plan.partition_count)
         surviving = [
             Surviving(segment, records) for segment, records in zip(partition.segments, counts.survivors, strict=True)
         ]
         content = ContentFingerprint()
         rewrites = [
-            _rewrite(connection, group, number, plan, partition.partition, attempt, content)
+            _rewrite(connection, group, number, plan, partition.partition, attempt, content, throttle=throttle)
             for number, group in enumerate(groups(surviving, plan.segment_bytes))
         ]
     finally:
@@ -96,8 +115,18 @@ def compact_partition(plan: Plan, partition: PartitionPlan, *, attempt: str, bud
         bytes_out=kept_bytes + sum(s.size_bytes for rewrite in rewrites for s in rewrite.outputs),
         winners_fingerprint=counts.winners_fingerprint,
         content_fingerprint=str(content),
+        headers_missing=counts.headers_missing,
+        headers_malformed=counts.headers_malformed,
+        malformed_offsets=counts.malformed_offsets,
+        keys_elsewhere=elsewhere,
     )
-    return StagedPartition(partition.partition, facts, tuple(rewrites), seconds=time.monotonic() - started)
+    return StagedPartition(
+        partition.partition,
+        facts,
+        tuple(rewrites),
+        seconds=time.monotonic() - started,
+        keyless_files=keyless_files,
+    )
 
 
 def _rewrite(
@@ -108,11 +137,13 @@ def _rewrite(
     partition: int,
     attempt: str,
     content: ContentFingerprint,
+    *,
+    throttle: Throttle,
 ) -> Rewrite:
     inputs = tuple(member.segment.path for member in group)
     if not any(member.records for member in group):
         return Rewrite(inputs, ())
-    outputs = _copy_survivors(connection, group, number, plan, partition, attempt, content)
+    outputs = _copy_survivors(connection, group, number, plan, partition, attempt, content, throttle=throttle)
     return Rewrite(inputs, outputs)
 
 
@@ -124,11 +155,14 @@ def _copy_survivors(
     partition: int,
     attempt: str,
     content: ContentFingerprint,
+    *,
+    throttle: Throttle,
 ) -> tuple[Segment, ...]:
     first = group[0].segment.first_offset
     last = group[-1].segment.last_offset
     columns = ", ".join(f'"{name}"' for name in ARROW_SCHEMA.names)
-    files = duck.file_list(member.segment.path for member in group if member.records)
+    read = [member for member in group if member.records]
+    files = duck.file_list(member.segment.path for member in read)
     # The files must stream past the survivors in offset order: with one thread the probe side keeps its order, so the
     # optimizer may not swap the sides of the join. The writer refuses offsets that do not increase.
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
@@ -146,8 +180,14 @@ def _copy_survivors(
             plan.data_location, plan.plan_id, attempt, f"{partition:05d}-{first:020d}-{number:05d}-{part:03d}.parquet"
         )
 
+    read_bytes = sum(member.segment.size_bytes for member in read)
+    write_bytes = sum(member.segment.size_bytes * member.records // member.segment.records for member in read)
+    meter = Meter(throttle, read_bytes + write_bytes, sum(member.records for member in read))
     with SegmentWriter(partition=partition, segment_bytes=plan.segment_bytes, name=name) as writer:
         for batch in relation.to_arrow_reader(BATCH_ROWS):
+            meter.passed(batch.num_rows)
             content.add(batch.column(len(ARROW_SCHEMA)))
             writer.write(conform(batch.select(ARROW_SCHEMA.names)))
-        return writer.finish()
+        outputs = writer.finish()
+    meter.finish(read_bytes + sum(segment.size_bytes for segment in outputs))
+    return outputs

@@ -23,13 +23,14 @@ class Unit:
     plan: Plan | None = None
 
 
-def slices(units: Sequence[Unit], cores: int) -> list[list[Unit]]:
+def slices(units: Sequence[Unit], cores: int, most: int | None = None) -> list[list[Unit]]:
     """Units into tasks: one each while they are few, else the fullest first into the emptiest of cores x 4 tasks.
 
-    Tasks come in the order in which Spark starts them: the largest first.
+    Tasks come in the order in which Spark starts them: the largest first. ``most``: no more tasks than that, so no more
+    units at once, whatever the number of cores is now or becomes.
     """
     ordered = sorted(units, key=lambda unit: -unit.size_bytes)
-    count = min(len(ordered), max(1, cores) * TASKS_PER_CORE)
+    count = min(len(ordered), max(1, cores) * TASKS_PER_CORE if most is None else most)
     heap = [(0, number) for number in range(count)]
     packed: list[list[Unit]] = [[] for _ in range(count)]
     for unit in ordered:

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TextIO
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark import AccumulatorParam, SparkConf, SparkContext, TaskContext
 
 from winnow import __version__, documents
 from winnow.engine import staging
+from winnow.engine.damage import explained
+from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, worst
 from winnow.engine.rewrite import ENGINE, Budget, compact_partition
 from winnow.engine.slices import Unit, slices
-from winnow.errors import ConfigurationError, WinnowError
+from winnow.errors import ConfigurationError
 from winnow.model import Plan, StagedPartition, StagingManifest
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
-PROGRESS_PREFIX = "WINNOW "
-"""A line of the job's standard output that begins so holds one JSON event."""
 POLL_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOutcome:
-    """What became of one plan of the batch: a staging manifest, or the error that left it without one."""
-
-    topic: str
-    plan_id: str
-    manifest_uri: str | None
-    error: str | None
-    exit_code: int = 0
+SHOWN = 3
+"""Failed partitions that an error names."""
 
 
 class _Events(AccumulatorParam[list[dict[str, Any]]]):
@@ -49,12 +39,6 @@ class _Events(AccumulatorParam[list[dict[str, Any]]]):
     ) -> list[dict[str, Any]]:
         value1.extend(value2)
         return value1
-
-
-def emit(event: dict[str, Any], stream: TextIO = sys.stdout) -> None:
-    """Print one event for whoever started the job."""
-    stream.write(f"{PROGRESS_PREFIX}{json.dumps(event, sort_keys=True)}\n")
-    stream.flush()
 
 
 def check_versions(context: SparkContext) -> None:
@@ -71,43 +55,59 @@ def check_versions(context: SparkContext) -> None:
 
 
 def run(
-    plan_uris: Sequence[str], *, attempt: str, budget: Budget, app_name: str = "winnow compact"
+    plan_uris: Sequence[str],
+    *,
+    attempt: str,
+    budget: Budget,
+    most_tasks: int | None = None,
+    app_name: str = "winnow compact",
 ) -> list[PlanOutcome]:
     """Carry out plans in one Spark application and write a staging manifest for each that succeeded.
 
-    A plan that fails leaves the others alone. The budget is per task.
+    A plan that fails leaves the others alone. The budget is per task, its rate excepted: that is the application's.
+    ``most_tasks``: so many run at once at most; None: as many as there are cores.
     """
     plans = {uri: staging.read_plan(uri) for uri in plan_uris}
     context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
     try:
         check_versions(context)
         context.setLogLevel("WARN")
-        units = [
-            Unit(
-                uri,
-                plan.topic,
-                partition.partition,
-                partition.size_bytes,
-                # Not by reference: a task that read its whole plan would read what all its siblings need, too.
-                replace(plan, partitions=(partition,)),
-            )
-            for uri, plan in plans.items()
-            for partition in plan.partitions
-        ]
+        units = [unit for uri, plan in plans.items() for unit in units_of(uri, plan)]
         emit({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
-        results = _execute(context, units, attempt, budget)
+        results = _execute(context, units, attempt, budget, most_tasks)
     finally:
         context.stop()
     by_plan: dict[str, list[dict[str, Any]]] = {uri: [] for uri in plans}
     for result in results:
         by_plan[result["plan"]].append(result)
-    return [_finish(uri, plan, attempt, by_plan[uri]) for uri, plan in plans.items()]
+    return [finish(uri, plan, attempt, by_plan[uri]) for uri, plan in plans.items()]
 
 
-def _execute(context: SparkContext, units: Sequence[Unit], attempt: str, budget: Budget) -> list[dict[str, Any]]:
-    tasks = slices(units, context.defaultParallelism)
+def units_of(uri: str, plan: Plan) -> list[Unit]:
+    """The units of work of one plan: its partitions."""
+    return [
+        Unit(
+            uri,
+            plan.topic,
+            partition.partition,
+            partition.size_bytes,
+            # Not by reference: a task that read its whole plan would read what all its siblings need, too.
+            replace(plan, partitions=(partition,)),
+        )
+        for partition in plan.partitions
+    ]
+
+
+def _execute(
+    context: SparkContext, units: Sequence[Unit], attempt: str, budget: Budget, most_tasks: int | None
+) -> list[dict[str, Any]]:
+    cores, rate = context.defaultParallelism, budget.bytes_per_second
+    tasks = slices(units, cores, most_tasks if rate is None else min(cores, most_tasks or cores))
     if not tasks:
         return []
+    if rate is not None:
+        # An equal share each, and no more tasks than cores: they cannot exceed the rate, however many run at a time.
+        budget = replace(budget, bytes_per_second=rate / len(tasks))
     events: Accumulator[list[dict[str, Any]]] = context.accumulator([], _Events())
     stop = threading.Event()
     printer = threading.Thread(target=_print_events, args=(events, stop), daemon=True)
@@ -140,27 +140,22 @@ def _run_task(
     folder = f"{attempt}-t{context.taskAttemptId() if context is not None else 0}"
     for task in tasks:
         for unit in task:
-            result = _run_unit(unit, folder, budget)
+            result = run_unit(unit, folder, budget)
             events.add([_progress(unit, result)])
             yield result
 
 
-def _run_unit(unit: Unit, attempt: str, budget: Budget) -> dict[str, Any]:
+def run_unit(unit: Unit, attempt: str, budget: Budget) -> dict[str, Any]:
+    """Compact one unit: the staged partition, or the error that it ended with; never raises."""
     result: dict[str, Any] = {"plan": unit.plan_uri, "partition": unit.partition}
+    assert unit.plan is not None
+    (partition,) = unit.plan.partitions
     try:
-        assert unit.plan is not None
-        (partition,) = unit.plan.partitions
         result["staged"] = documents.jsonable(compact_partition(unit.plan, partition, attempt=attempt, budget=budget))
-    except WinnowError as problem:
-        result |= {"error": str(problem), "exit_code": problem.exit_code}
     except Exception as problem:  # one partition's failure must not end the others in this application
-        result |= {"error": f"{type(problem).__name__}: {first_line(problem)}", "exit_code": 1}
+        found = explained(problem, unit.topic, partition)
+        result |= {"error": str(found).rstrip("."), "exit_code": found.exit_code}
     return result
-
-
-def first_line(problem: BaseException) -> str:
-    """The first line of an engine's message, cut short: enough to find the file, too little to carry data."""
-    return (str(problem).splitlines() or [""])[0][:300]
 
 
 def _progress(unit: Unit, result: dict[str, Any]) -> dict[str, Any]:
@@ -172,12 +167,19 @@ def _progress(unit: Unit, result: dict[str, Any]) -> dict[str, Any]:
     return event | {name: facts[name] for name in kept} | {"seconds": round(result["staged"]["seconds"], 3)}
 
 
-def _finish(uri: str, plan: Plan, attempt: str, results: list[dict[str, Any]]) -> PlanOutcome:
-    failed = [result for result in results if "error" in result]
+def finish(uri: str, plan: Plan, attempt: str, results: list[dict[str, Any]]) -> PlanOutcome:
+    """Write the staging manifest of a plan when all its units succeeded."""
+    failed = tuple(
+        PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))
+        for result in sorted(results, key=lambda result: int(result["partition"]))
+        if "error" in result
+    )
     if failed or len(results) != len(plan.partitions):
-        numbers = ", ".join(f"{plan.topic}-{result['partition']}: {result['error']}" for result in failed[:3])
-        code = max((int(result["exit_code"]) for result in failed), default=1)
-        return PlanOutcome(plan.topic, plan.plan_id, None, numbers or "a task returned no result", code)
+        named = "; ".join(f"{plan.topic}-{each.partition}: {each.error}" for each in failed[:SHOWN])
+        more = f"; and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
+        code = worst([each.exit_code for each in failed]) if failed else 1
+        failure = PlanFailure(f"{named}{more}" or "a task returned no result", code, failed)
+        return PlanOutcome(plan.topic, plan.plan_id, None, failure)
     staged = sorted((_staged(result) for result in results), key=lambda part: part.partition)
     manifest = StagingManifest(
         plan_id=plan.plan_id,
@@ -187,7 +189,7 @@ def _finish(uri: str, plan: Plan, attempt: str, results: list[dict[str, Any]]) -
         engine=ENGINE,
         winnow_version=__version__,
     )
-    return PlanOutcome(plan.topic, plan.plan_id, staging.write_manifest(uri, manifest), None)
+    return PlanOutcome(plan.topic, plan.plan_id, staging.write_manifest(uri, manifest))
 
 
 def _staged(result: dict[str, Any]) -> StagedPartition:

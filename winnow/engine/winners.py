@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from winnow.errors import UsageError
 from winnow.files import duck
 from winnow.files.duck import file_list, literal
-from winnow.files.fingerprint import WINNERS_HASH
+from winnow.files.fingerprint import WINNERS_HASH, fingerprint
 from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
 
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the winners' scan counted over the planned segments, and the survivors of each in the plan's order."""
+    """What the winners' scan counted over the planned segments, and the survivors of each in the plan's order.
+
+    ``headers_missing``, ``headers_malformed`` and ``malformed_offsets`` (the lowest :data:`MALFORMED_SHOWN`) are of
+    keyed records under strategy header, as in :class:`winnow.model.PartitionFacts`.
+    """
 
     records_in: int
     records_keyless: int
@@ -26,6 +30,9 @@ class Counts:
     tombstones_expired: int
     survivors: tuple[int, ...]
     winners_fingerprint: str
+    headers_missing: int = 0
+    headers_malformed: int = 0
+    malformed_offsets: tuple[int, ...] = ()
 
     @property
     def records_kept(self) -> int:
@@ -45,34 +52,46 @@ def pick_winners(
     Raises:
         UsageError: strategy header without the header's name.
     """
+    if not plan.segments:
+        connection.execute('CREATE TEMP TABLE survivors ("offset" BIGINT, fingerprint UBIGINT)')
+        return Counts(0, 0, 0, 0, (), _text(connection, _FINGERPRINT))
     files = file_list(segment.path for segment in plan.segments)
     # Records below the log start cannot be read any more: they neither win nor count.
     readable = f'read_parquet({files}) WHERE "offset" >= {plan.log_start_offset}'
+    version = header if strategy is Strategy.HEADER else None
+    present, whole = ("count(*)", "count(*)") if version is None else _versions_counted(version)
     connection.execute(
         f"""
         CREATE TEMP TABLE winners AS
-        SELECT "offset", hash(key, "offset") AS fingerprint, records FROM (
-            SELECT key, {greatest_offset(strategy, header)} AS "offset", count(*) AS records
+        SELECT "offset", {WINNERS_HASH} AS fingerprint, records, present, whole FROM (
+            SELECT key, {greatest_offset(strategy, header)} AS "offset", count(*) AS records,
+                   {present} AS present, {whole} AS whole
             FROM {readable} AND key IS NOT NULL GROUP BY key
         )
         """
     )
     (records_in,) = _row(connection, f'SELECT count("offset") FROM {readable}')
-    distinct_keys, records_keyed = _row(connection, "SELECT count(*), coalesce(sum(records), 0)::BIGINT FROM winners")
+    distinct_keys, records_keyed, with_header, with_version = _row(
+        connection,
+        "SELECT count(*), coalesce(sum(records), 0)::BIGINT, coalesce(sum(present), 0)::BIGINT, "
+        "coalesce(sum(whole), 0)::BIGINT FROM winners",
+    )
     _create_expired(connection, plan.segments, plan.expired)
     connection.execute(
         'CREATE TEMP TABLE survivors AS SELECT "offset", fingerprint FROM winners ANTI JOIN expired USING ("offset")'
     )
     connection.execute("DROP TABLE winners")
     (kept,) = _row(connection, "SELECT count(*) FROM survivors")
-    (fingerprint,) = _row(connection, _FINGERPRINT)
     return Counts(
         records_in=records_in,
         records_keyless=records_in - records_keyed,
         distinct_keys=distinct_keys,
         tombstones_expired=distinct_keys - kept,
         survivors=_survivors_per_segment(connection, plan.segments),
-        winners_fingerprint=str(fingerprint),
+        winners_fingerprint=_text(connection, _FINGERPRINT),
+        headers_missing=records_keyed - with_header,
+        headers_malformed=with_header - with_version,
+        malformed_offsets=_malformed(connection, plan, version) if version and with_header > with_version else (),
     )
 
 
@@ -90,32 +109,57 @@ def greatest_offset(strategy: Strategy, header: str | None) -> str:
     if strategy is Strategy.TIMESTAMP:
         version = 'coalesce(epoch_ms("timestamp"), -1)::HUGEINT'
     elif header:
-        version = f"coalesce({_header_long(header)}, {_BELOW_EVERY_LONG})"
+        version = f"coalesce({_long(header)}, {_BELOW_EVERY_LONG})"
     else:
         raise UsageError("compaction.strategy.header must be specified.")
     return f'(max({version} * {_OFFSETS} + "offset") & {_OFFSETS - 1})::BIGINT'
 
 
+def _versions_counted(header: str) -> tuple[str, str]:
+    """SQL aggregates: the records that have the version header, and those that have a version in it."""
+    return f"count({_last(header)})", f"count({_long(header)})"
+
+
+def _last(header: str) -> str:
+    """The last occurrence of the header, a struct; NULL when there is none."""
+    return f"list_filter(headers, lambda h: h.key = {literal(header)})[-1]"
+
+
+def _long(header: str) -> str:
+    """The version: exactly 8 bytes, big-endian and signed; NULL for anything else."""
+    value = f"{_last(header)}.value"
+    # Of 64 bits in big-endian order DuckDB makes the signed number that they are.
+    return f"CASE WHEN octet_length({value}) = {_LONG_BYTES} THEN {value}::BIT::BIGINT::HUGEINT END"
+
+
+def _malformed(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, header: str) -> tuple[int, ...]:
+    """The lowest offsets with a malformed version header, at most :data:`MALFORMED_SHOWN`.
+
+    A scan of its own, which ends with the segment that holds the last of them; where nothing is wrong there is none.
+    """
+    found: list[int] = []
+    for segment in plan.segments:
+        rows = connection.execute(
+            f"""
+            SELECT "offset" FROM read_parquet({file_list([segment.path])})
+            WHERE "offset" >= {plan.log_start_offset} AND key IS NOT NULL
+              AND {_last(header)} IS NOT NULL AND {_long(header)} IS NULL
+            ORDER BY "offset" LIMIT {MALFORMED_SHOWN - len(found)}
+            """
+        ).fetchall()
+        found.extend(offset for (offset,) in rows)
+        if len(found) >= MALFORMED_SHOWN:
+            break
+    return tuple(found)
+
+
+MALFORMED_SHOWN = 20
+"""How many offsets of malformed version headers are named."""
+_LONG_BYTES = 8
 _OFFSETS = 1 << 63
 _BELOW_EVERY_LONG = -(1 << 63) - 1
-
-
-def _header_long(header: str) -> str:
-    """The header's version: its last occurrence, exactly 8 bytes, big-endian and signed; NULL for anything else."""
-    value = f"list_filter(headers, lambda h: h.key = {literal(header)})[-1].value"
-    unsigned = f"('0x' || hex({value}))::UBIGINT::HUGEINT"
-    return (
-        f"CASE WHEN octet_length({value}) = 8 THEN "
-        f"CASE WHEN {unsigned} >= {_OFFSETS} THEN {unsigned} - {1 << 64} ELSE {unsigned} END END"
-    )
-
-
-# The winners' table has hashed (key, offset) already, so that keys need not be kept.
-_FINGERPRINT = """
-    SELECT count(*)::VARCHAR || ':' || coalesce(sum(fingerprint::HUGEINT), 0)::VARCHAR || ':' ||
-           coalesce(bit_xor(fingerprint), 0)::VARCHAR FROM survivors
-"""
-assert WINNERS_HASH == 'hash(key, "offset")'
+# The winners' table has hashed already, so that keys need not be kept.
+_FINGERPRINT = f"SELECT {fingerprint('fingerprint')} FROM survivors"
 
 
 def _create_expired(
@@ -160,3 +204,9 @@ def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
     row = duck.one_row(connection, query)
     assert row is not None
     return tuple(row)
+
+
+def _text(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    row = duck.one_row(connection, query)
+    assert row is not None
+    return str(row[0])

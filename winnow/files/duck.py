@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     import duckdb
 
 
+LEAST_MEMORY_BYTES = 32 << 20
+"""Below this DuckDB runs out of memory instead of spilling (seen with 16 MiB and long keys)."""
+
+
 def connect(
     *, memory_limit_bytes: int, threads: int = 1, spill_folder: str, uris: Iterable[str] = ()
 ) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB that spills below ``spill_folder`` rather than exceed ``memory_limit_bytes``.
 
-    ``uris`` name the files that will be read, so that their object stores are registered. The caller closes it.
+    A limit below :data:`LEAST_MEMORY_BYTES` is raised to that. ``uris`` name the files that will be read, so that their
+    object stores are registered. The caller closes it.
     """
     import duckdb
 
@@ -29,7 +34,7 @@ def connect(
     connection = duckdb.connect(
         ":memory:",
         config={
-            "memory_limit": f"{max(memory_limit_bytes, 16 << 20)}B",
+            "memory_limit": f"{max(memory_limit_bytes, LEAST_MEMORY_BYTES)}B",
             "threads": threads,
             "temp_directory": spill,
             "preserve_insertion_order": True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,12 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 
+from winnow.config.broker_defaults import TopicDefault
 from winnow.config.topic import TopicConfig
 from winnow.errors import (
     CommitConflictError,
     CommitUnknownError,
+    ConfigurationError,
     ForeignTableError,
     PlanVoidError,
     ServiceError,
@@ -32,7 +34,7 @@ from winnow.errors import (
 from winnow.files import storage
 from winnow.log import state as carried
 from winnow.log.table import PARTITIONS_PROPERTY, data_file, segment_of
-from winnow.model import Receipt, ReceiptReference, Segment, TopicState
+from winnow.model import PartitionsAdded, PartitionState, Receipt, ReceiptReference, Segment, TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -66,7 +68,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Change:
-    """What one commit does: files in, files out (by path), and the state after it.
+    """What one commit does: files in, files out (by path), table properties, and the state after it.
 
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
     the state.
@@ -76,6 +78,7 @@ class Change:
     add: Sequence[Segment] = ()
     remove: Sequence[str] = ()
     summary: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
     receipt: Callable[[int], Receipt] | None = None
 
 
@@ -91,10 +94,17 @@ class Committed:
 class TopicLog:
     """The log of one topic. Cheap to make; every question loads the head anew."""
 
-    def __init__(self, catalog: Catalog, identifier: Identifier, topic: str) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        identifier: Identifier,
+        topic: str,
+        defaults: Mapping[str, TopicDefault] | None = None,
+    ) -> None:
         self._catalog = catalog
         self._identifier = identifier
         self.topic = topic
+        self._defaults = defaults or {}
 
     # ------------------------------------------------------------------ reading
 
@@ -129,9 +139,24 @@ class TopicLog:
         return carried.StateReference.from_summary(self.topic, summary)
 
     def config(self, head: Head | None = None) -> TopicConfig:
-        """The topic's configuration, parsed and checked."""
+        """The topic's configuration, parsed and checked; what it does not set comes from the installation's defaults.
+
+        Raises:
+            ConfigurationError: what the topic sets and the defaults of today contradict one another.
+        """
         table = head.table if head is not None else self._load()
-        return TopicConfig.parse(overrides_of(dict(table.properties)))
+        try:
+            return self.parse(overrides_of(dict(table.properties)))
+        except ConfigurationError as problem:
+            raise ConfigurationError(f"Topic {self.topic}: {problem}") from None
+
+    def parse(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """The configuration that this topic would have if it set ``overrides`` and nothing else.
+
+        Raises:
+            ConfigurationError: as :meth:`winnow.config.topic.TopicConfig.parse`.
+        """
+        return TopicConfig.parse(overrides, self._defaults)
 
     def partitions(self, head: Head | None = None) -> int:
         """How many partitions the topic has."""
@@ -186,6 +211,34 @@ class TopicLog:
 
     # ------------------------------------------------------------------ writing
 
+    def add_partitions(self, count: int, *, now_ms: int) -> Committed:
+        """Let the topic have ``count`` partitions: state and table property change in one commit.
+
+        Raises:
+            ConfigurationError: it has as many or more.
+        """
+
+        def change(head: Head) -> Change:
+            before = _partitions(head.table)
+            if count <= before:
+                raise ConfigurationError(
+                    f"Topic {self.topic} currently has {before} partitions, which is higher than or equal to the "
+                    f"requested {count}. Nothing was changed; partitions cannot be taken away."
+                )
+            added = {number: PartitionState() for number in range(before, count)}
+            state = replace(
+                head.state,
+                partitions={**head.state.partitions, **added},
+                partitions_added=(*head.state.partitions_added, PartitionsAdded(now_ms, before, count)),
+            )
+            return Change(
+                state=state,
+                summary={"winnow.operation": "add-partitions"},
+                properties={PARTITIONS_PROPERTY: str(count)},
+            )
+
+        return self.commit(change)
+
     def set_config(self, changes: dict[str, str], deletions: Sequence[str]) -> None:
         """Change topic configuration: table properties, one commit, begun again on conflict."""
         for attempt in range(COMMIT_TRIES):
@@ -232,6 +285,8 @@ class TopicLog:
         removed = self._removed(head, change)
         with catalog_errors(f"The commit to topic {self.topic} was not begun"):
             transaction = table.transaction()
+            if change.properties:
+                transaction.set_properties(change.properties)
             update = transaction.update_snapshot()
             producer = update.overwrite() if change.remove else update.fast_append()
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import TableAlreadyExistsError
 
+from winnow.config.broker_defaults import TopicDefault
 from winnow.config.names import validate_topic_name
 from winnow.config.topic import TopicConfig
 from winnow.errors import ConfigurationError, UnknownTopicError
@@ -31,11 +32,15 @@ class TopicLogs:
     Args:
         catalog: PyIceberg's catalog properties.
         warehouse: URI of the folder the tables live in.
+        defaults: what the installation sets for every topic that does not set it itself.
     """
 
-    def __init__(self, catalog: Mapping[str, str], warehouse: str) -> None:
+    def __init__(
+        self, catalog: Mapping[str, str], warehouse: str, defaults: Mapping[str, TopicDefault] | None = None
+    ) -> None:
         self._properties = dict(catalog)
         self._warehouse = warehouse
+        self._defaults = dict(defaults or {})
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -67,7 +72,7 @@ class TopicLogs:
                 f"Topic {topic} was not created: the number of partitions must be between 1 and {MAX_PARTITIONS}, "
                 f"not {partitions}."
             )
-        config = TopicConfig.parse(overrides)
+        config = TopicConfig.parse(overrides, self._defaults)
         location = storage.join(self._warehouse, NAMESPACE, topic)
         with catalog_errors(f"Topic {topic} was not created"):
             try:
@@ -95,7 +100,7 @@ class TopicLogs:
             validate_topic_name(topic)
         except ConfigurationError as problem:
             raise UnknownTopicError(str(problem)) from problem
-        return TopicLog(self.catalog, (NAMESPACE, topic), topic)
+        return TopicLog(self.catalog, (NAMESPACE, topic), topic, self._defaults)
 
     def quarantine(self, topic: str) -> Quarantine:
         """The side table of quarantined records of ``topic``."""

@@ -36,11 +36,18 @@ class Prepared:
     skipped: dict[int | None, int] = field(default_factory=dict)
     quarantined: dict[int | None, int] = field(default_factory=dict)
     base: dict[int, PartitionState] = field(default_factory=dict)
+    recognised: dict[int, list[Append]] = field(default_factory=dict)
+    """Slices that add nothing and that no ledger names yet."""
+
+    @property
+    def adds_records(self) -> bool:
+        """Whether the call holds a new record, for the log or the quarantine."""
+        return any(self.segments.values()) or bool(self.quarantined)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the call holds nothing new."""
-        return not any(self.segments.values()) and not self.quarantined
+        """Whether there is nothing to commit."""
+        return not self.adds_records and not self.recognised
 
 
 class PartitionAppender:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from winnow import eligibility
-from winnow.config.topic import TopicConfig, not_built
+from winnow.config.topic import TopicConfig
 from winnow.eligibility import PartitionLog, Rules
-from winnow.errors import NotBuiltError
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Assessment
 from winnow.pipeline.context import Context
@@ -37,6 +36,10 @@ def rules_of(config: TopicConfig) -> Rules:
         segment_bytes=config.segment_bytes,
         max_segment_ms=config.max_segment_ms,
         strategy_header=config.compaction_strategy_header or None,
+        deletes=config.deletes,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        protects_latest=config.retention_protect_latest,
     )
 
 
@@ -44,27 +47,21 @@ def view_topic(ctx: Context, topic: str) -> TopicView:
     """Head, configuration and segments of a topic.
 
     Raises:
-        NotBuiltError: the configuration is valid, but this version lacks its rule.
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     log = ctx.log.open(topic)
     head = log.head()
     config = log.config(head)
-    refusal = not_built(config)
-    if refusal:
-        raise NotBuiltError(f"Topic {topic}: {refusal}")
+    return TopicView(log, head, config, rules_of(config), partition_logs(log, head))
+
+
+def partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
+    """Every partition of a topic as manifests and state show it, in partition order."""
     segments = log.segments(head)
-    keyless = [p for p, found in segments.items() if any(segment.keyless for segment in found)]
-    if keyless:
-        raise NotBuiltError(
-            f"Topic {topic}: partition {keyless[0]} holds keyless records from the time before its policy was compact. "
-            "This version does not move them to quarantine yet, and never drops them; the topic is left alone."
-        )
-    partitions = tuple(
-        PartitionLog(topic, number, segments.get(number, ()), state)
+    return tuple(
+        PartitionLog(log.topic, number, segments.get(number, ()), state)
         for number, state in sorted(head.state.partitions.items())
     )
-    return TopicView(log, head, config, rules_of(config), partitions)
 
 
 def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessment]:

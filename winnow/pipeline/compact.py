@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,12 +11,12 @@ from typing import Any
 
 from winnow.bundle import bundled
 from winnow.config.settings import Settings
+from winnow.engine.events import PlanFailure, failure_in, parse_event
 from winnow.errors import ServiceError
 from winnow.java import check_spark_install, find_java, spark_environment
 from winnow.pipeline.context import Context
 from winnow.planning import PlanReference
 
-PROGRESS_PREFIX = "WINNOW "
 TAIL_LINES = 15
 
 Progress = Callable[[dict[str, Any]], None]
@@ -26,10 +25,10 @@ Progress = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How the Spark application ended: per plan id the error that left it without a staging manifest."""
+    """How the Spark application ended: per plan id the failure that left it without a staging manifest."""
 
     exit_code: int
-    errors: dict[str, tuple[str, int]]
+    failures: dict[str, PlanFailure]
 
 
 def job_file() -> str:
@@ -39,15 +38,18 @@ def job_file() -> str:
 
 def spark_arguments(settings: Settings, plans: Sequence[PlanReference], attempt: str) -> list[str]:
     """Arguments of the job: references only. Credentials reach it by environment or instance role."""
+    engine = settings.engine
     return [
         "--attempt",
         attempt,
         "--memory",
-        str(settings.engine.memory_bytes),
+        str(engine.memory_bytes),
         "--threads",
-        str(settings.engine.threads),
+        str(engine.threads),
         "--spill",
-        settings.engine.spill_folder,
+        engine.spill_folder,
+        *(["--tasks", str(engine.tasks)] if engine.tasks is not None else []),
+        *(["--bytes-per-second", str(engine.bytes_per_second)] if engine.bytes_per_second is not None else []),
         *[plan.uri for plan in plans],
     ]
 
@@ -89,7 +91,7 @@ def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress:
 def _follow(
     command: Sequence[str], environment: dict[str, str], progress: Progress | None, plans: Sequence[PlanReference]
 ) -> JobResult:
-    errors: dict[str, tuple[str, int]] = {}
+    failures: dict[str, PlanFailure] = {}
     heard: set[str] = set()
     tail: list[str] = []
     try:
@@ -107,29 +109,17 @@ def _follow(
             if event is None:
                 tail = [*tail, line.rstrip()][-TAIL_LINES:]
                 continue
-            if event["event"] == "plan":
-                heard.add(event["plan_id"])
-                if event["error"]:
-                    errors[event["plan_id"]] = (event["error"], int(event["exit_code"]))
-            elif event["event"] == "failed":
-                errors.update({plan.plan_id: (event["error"], int(event["exit_code"])) for plan in plans})
-                heard.update(plan.plan_id for plan in plans)
+            if event["event"] in {"plan", "failed"}:
+                # "failed" is about the application, and so about every plan of it.
+                told = [event["plan_id"]] if event["event"] == "plan" else [plan.plan_id for plan in plans]
+                heard.update(told)
+                failure = failure_in(event)
+                failures.update({plan_id: failure for plan_id in told if failure is not None})
             if progress is not None:
                 progress(event)
     silent = [plan for plan in plans if plan.plan_id not in heard]
     if silent:
         sys.stderr.write("\n".join(tail) + "\n")
         reason = f"the Spark application ended with exit code {process.returncode} before it finished"
-        errors.update({plan.plan_id: (reason, ServiceError.exit_code) for plan in silent})
-    return JobResult(process.returncode, errors)
-
-
-def parse_event(line: str) -> dict[str, Any] | None:
-    """The event in a line of the job's output; None for anything else."""
-    if not line.startswith(PROGRESS_PREFIX):
-        return None
-    try:
-        event = json.loads(line[len(PROGRESS_PREFIX) :])
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and "event" in event else None
+        failures.update({plan.plan_id: PlanFailure(reason, ServiceError.exit_code) for plan in silent})
+    return JobResult(process.returncode, failures)

@@ -41,7 +41,7 @@ class Context:
     def budget(self) -> Budget:
         """What one engine task may use."""
         engine = self.settings.engine
-        return Budget(engine.memory_bytes, engine.threads, engine.spill_folder)
+        return Budget(engine.memory_bytes, engine.threads, engine.spill_folder, engine.bytes_per_second)
 
 
 def process_holder() -> str:
@@ -59,7 +59,7 @@ def open_context(
         yield Context(
             settings=settings,
             store=store,
-            log=TopicLogs(settings.catalog, settings.warehouse),
+            log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults),
             now_ms=now_ms,
             holder=holder or process_holder(),
         )

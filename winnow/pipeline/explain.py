@@ -1,18 +1,26 @@
-"""What a compaction would read, write and remove, from the manifests alone. Runs nothing."""
+"""What a compaction would read, write and remove, from manifests and earlier receipts alone. Runs nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.model import Assessment, Reason
-from winnow.pipeline.assess import assess_view, view_topic
+from winnow.estimates import EARLIER_RUNS, Basis, Earlier, Estimate, Memory, estimate
+from winnow.model import Assessment, PartitionPlan, Reason
+from winnow.pipeline.assess import TopicView, assess_view, view_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.plan import decide
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionExplanation:
-    """One partition: the decision and, when it is eligible, what the plan covers."""
+    """One partition: the decision and, when it is eligible, what the plan covers and what will probably come of it.
+
+    ``at_most_bytes_to_write``: everything is rewritten. ``expected_*`` and ``reclaimed_bytes`` are None where no
+    earlier run says anything (``basis`` unknown) and where the partition is idle. ``reclaimed_bytes`` counts what
+    retention takes, too, and is negative when new files are expected to be larger. ``at_most_winners_bytes``: memory
+    for picking winners, of ``memory_budget_bytes``. ``strategy_before``: the order it was last cleaned with, where that
+    is another than now.
+    """
 
     partition: int
     eligible: bool
@@ -24,6 +32,21 @@ class PartitionExplanation:
     tombstones_in_expired_ranges: int
     next_first_dirty_offset: int
     deadline_slack_ms: int | None
+    at_most_keys: int = 0
+    at_least_records_kept: int = 0
+    at_most_records_kept: int = 0
+    expected_records_kept: int | None = None
+    expected_bytes_out: int | None = None
+    basis: Basis = Basis.UNKNOWN
+    reclaimed_bytes: int | None = None
+    at_most_winners_bytes: int = 0
+    memory_budget_bytes: int = 0
+    memory: Memory = Memory.FITS
+    records_to_quarantine: int = 0
+    segments_retired: int = 0
+    records_retired: int = 0
+    bytes_retired: int = 0
+    strategy_before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +61,87 @@ class Explanation:
 
 
 def explain(ctx: Context, topic: str, *, as_of_ms: int) -> Explanation:
-    """The real plan, printed instead of carried out. Writes nothing anywhere."""
+    """The real plan, printed instead of carried out. Writes nothing anywhere.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
     view = view_topic(ctx, topic)
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
     plan = decide(ctx, view, assessments, as_of_ms=as_of_ms)
     planned = {p.partition: p for p in plan.partitions} if plan is not None else {}
-
-    def one(assessment: Assessment) -> PartitionExplanation:
-        partition = planned.get(assessment.partition)
-        segments = partition.segments if partition is not None else ()
-        expired = partition.expired if partition is not None else ()
-        due = sum(
-            s.tombstones for s in segments if any(r.start <= s.first_offset and s.last_offset < r.end for r in expired)
-        )
-        slack = None if assessment.deadline_ms is None else assessment.deadline_ms - as_of_ms
-        return PartitionExplanation(
-            partition=assessment.partition,
-            eligible=assessment.eligible,
-            reason=assessment.reason,
-            segments=len(segments),
-            records=sum(s.records for s in segments),
-            bytes_to_read=sum(s.size_bytes for s in segments),
-            at_most_bytes_to_write=sum(s.size_bytes for s in segments),
-            tombstones_in_expired_ranges=due,
-            next_first_dirty_offset=assessment.first_uncleanable_offset,
-            deadline_slack_ms=slack,
-        )
-
+    earlier = Earlier.of(ctx.store.receipts(topic, limit=EARLIER_RUNS) if planned else ())
+    budget_bytes = ctx.settings.engine.memory_bytes
     return Explanation(
         topic=topic,
         plan_id=plan.plan_id if plan is not None else None,
         as_of_ms=as_of_ms,
         strategy=view.rules.strategy.value,
-        partitions=tuple(one(assessment) for assessment in assessments),
+        partitions=tuple(
+            _planned(view, planned[a.partition], a, earlier, budget_bytes, as_of_ms)
+            if a.partition in planned
+            else _idle(a, as_of_ms)
+            for a in assessments
+        ),
     )
+
+
+def _slack_ms(assessment: Assessment, as_of_ms: int) -> int | None:
+    return None if assessment.deadline_ms is None else assessment.deadline_ms - as_of_ms
+
+
+def _idle(assessment: Assessment, as_of_ms: int) -> PartitionExplanation:
+    return PartitionExplanation(
+        partition=assessment.partition,
+        eligible=assessment.eligible,
+        reason=assessment.reason,
+        segments=0,
+        records=0,
+        bytes_to_read=0,
+        at_most_bytes_to_write=0,
+        tombstones_in_expired_ranges=0,
+        next_first_dirty_offset=assessment.first_uncleanable_offset,
+        deadline_slack_ms=_slack_ms(assessment, as_of_ms),
+    )
+
+
+def _planned(
+    view: TopicView, plan: PartitionPlan, assessment: Assessment, earlier: Earlier, budget_bytes: int, as_of_ms: int
+) -> PartitionExplanation:
+    state = view.head.state.partitions[plan.partition]
+    expected = estimate(plan, state.history, earlier)
+    bytes_retired = sum(segment.size_bytes for segment in plan.retired)
+    changed = plan.compacts and state.strategy is not None and state.strategy != view.rules.order
+    return PartitionExplanation(
+        partition=plan.partition,
+        eligible=assessment.eligible,
+        reason=assessment.reason,
+        segments=len(plan.segments),
+        records=expected.records_in,
+        bytes_to_read=plan.size_bytes,
+        at_most_bytes_to_write=plan.size_bytes,
+        tombstones_in_expired_ranges=expected.tombstones_due,
+        next_first_dirty_offset=plan.next_first_dirty_offset,
+        deadline_slack_ms=_slack_ms(assessment, as_of_ms),
+        at_most_keys=expected.at_most_keys,
+        at_least_records_kept=expected.at_least_records_kept,
+        at_most_records_kept=expected.at_most_records_kept,
+        expected_records_kept=expected.expected_records_kept,
+        expected_bytes_out=expected.expected_bytes_out,
+        basis=expected.basis,
+        reclaimed_bytes=_reclaimed_bytes(plan, expected, bytes_retired),
+        at_most_winners_bytes=expected.at_most_winners_bytes,
+        memory_budget_bytes=budget_bytes,
+        memory=expected.memory(budget_bytes),
+        records_to_quarantine=expected.records_keyless,
+        segments_retired=len(plan.retired),
+        records_retired=sum(segment.records for segment in plan.retired),
+        bytes_retired=bytes_retired,
+        strategy_before=state.strategy if changed else None,
+    )
+
+
+def _reclaimed_bytes(plan: PartitionPlan, expected: Estimate, bytes_retired: int) -> int | None:
+    if expected.expected_bytes_out is None:
+        return None
+    return plan.size_bytes - expected.expected_bytes_out + bytes_retired

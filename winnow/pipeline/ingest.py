@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError
 from winnow.files import storage
-from winnow.log.ledger import write_ledger
+from winnow.log.ledger import digests_seen, write_ledger
 from winnow.log.topic_log import COMMIT_TRIES, Change, Head, TopicLog
-from winnow.model import IngestLedger, PartitionState, TopicState
+from winnow.model import Append, IngestLedger, PartitionState, TopicState
 from winnow.pipeline.appending import PartitionAppender, Prepared, by_partition
 from winnow.pipeline.context import Context
-from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_keyless, visible_rows
+from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_keyless
 from winnow.pipeline.overlap import check_overlap
 from winnow.pipeline.spool import Arrivals, Spool, SpooledFile
 from winnow.sources.parquet import extra_columns
@@ -42,7 +42,11 @@ class PartitionIngest:
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What one call did. ``snapshot_id`` None: nothing new was there."""
+    """What one call did. ``snapshot_id`` None: nothing new was there.
+
+    Records that were all there already, in a file never seen before, make a snapshot without files: it remembers the
+    file, so that it is still known when a compaction has removed its records.
+    """
 
     topic: str
     snapshot_id: int | None
@@ -124,7 +128,7 @@ class _Call:
         taken = self._taken()
         arrivals = self.spool.arrivals([file.number for file in taken])
         if self.config.compacts and not self.quarantines:
-            refuse_keyless(self.log.topic, self.spool, taken)
+            refuse_keyless(self.log.topic, self.spool, taken, self.head.state)
         if self.quarantines:
             check_order(self.spool, taken)
         self._check_overlaps(arrivals, taken)
@@ -133,6 +137,7 @@ class _Call:
         except BaseException:
             self._discard()
             raise
+        self._recognise(taken)
         if self.prepared.is_empty:
             return self._report(None)
         try:
@@ -185,14 +190,14 @@ class _Call:
         if not overlapping:
             return
         segments = self.log.segments(self.head)
-        quarantined = visible_rows(self.ctx.log.quarantine(self.log.topic), self.head.state)
+        quarantine = self.ctx.log.quarantine(self.log.topic)
         for arrival in overlapping:
             check_overlap(
                 self.spool,
                 self.head,
                 arrival.partition,
                 segments.get(arrival.partition, ()),
-                quarantined,
+                quarantine,
                 [file.number for file in taken],
                 trust_compacted=self.trust_compacted,
             )
@@ -233,6 +238,27 @@ class _Call:
             as_of_ms=self.as_of_ms,
         )
 
+    def _recognise(self, taken: Sequence[SpooledFile]) -> None:
+        """Note slices that add nothing and are not known yet.
+
+        Once a compaction has removed their records, only the ledger can tell that they were there. A slice is noted
+        once, so repeating the call commits nothing.
+        """
+        state = self.head.state
+        noted = {p: {entry.digest for entry in entries} for p, entries in self.prepared.slices.items()}
+        for partition in sorted(self.prepared.base):
+            digests = {file.slices[partition] for file in taken if partition in file.slices and not file.lacks_offsets}
+            unknown = digests - noted.get(partition, set())
+            unknown -= {entry.digest for entry in state.partitions[partition].appends}
+            if unknown:
+                unknown -= digests_seen(state, partition)
+            if unknown:
+                # An empty range: the ledger names the slice, and no offset is said to have come with it.
+                end = state.partitions[partition].log_end_offset
+                self.prepared.recognised[partition] = [
+                    Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
+                ]
+
     # -------------------------------------------------------------- commit
 
     def _change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
@@ -246,10 +272,15 @@ class _Call:
                 raise _LogMovedError
         if self._known_now(head, taken):
             raise _LogMovedError
+        if not self.prepared.adds_records and head.state.ingests != self.head.state.ingests:
+            raise _LogMovedError  # the other call may have brought the same file
         ledger = IngestLedger(
             ingest_id=self.prepared.ingest_id,
             topic=self.log.topic,
-            slices={p: tuple(entries) for p, entries in self.prepared.slices.items()},
+            slices={
+                p: (*self.prepared.slices.get(p, ()), *self.prepared.recognised.get(p, ()))
+                for p in sorted({*self.prepared.slices, *self.prepared.recognised})
+            },
         )
         reference = write_ledger(head.location, ledger, self.as_of_ms)
         lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
@@ -288,7 +319,7 @@ class _Call:
             current = state.partitions[partition]
             if log_end == current.log_end_offset:
                 continue
-            starts_here = current.log_end_offset == 0 and current.first_dirty_offset is None
+            starts_here = current.log_end_offset == 0
             lowest = self.prepared.lowest.get(partition, 0)
             changed[partition] = replace(
                 current,

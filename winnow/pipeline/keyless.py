@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from winnow.errors import BadInputError
 from winnow.files import duck
-from winnow.log.quarantine import ARROW, Quarantine
+from winnow.files.quarantine import QUARANTINE_SCHEMA
+from winnow.log.quarantine import Quarantine
 from winnow.model import TopicState
 from winnow.pipeline.appending import LAST_OFFSET, Prepared, microseconds, no_room, wrong_order
 from winnow.pipeline.spool import Spool, SpooledFile, in_files
@@ -18,13 +19,17 @@ ROWS_PER_APPEND = 50_000
 _KEYLESS = "key IS NULL"
 
 
-def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
-    """Refuse the call when it holds a record without a key.
+def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state: TopicState) -> None:
+    """Refuse the call when it holds a new record without a key.
+
+    One below the log end is not new: it is still in the log or has been moved to the quarantine, from the time before
+    the topic was compacted, and is compared like any other record.
 
     Raises:
         BadInputError: with file, row, partition and offset of the first, and how many there are.
     """
-    found = spool.first_keyless([file.number for file in taken])
+    log_ends = {number: partition.log_end_offset for number, partition in state.partitions.items()}
+    found = spool.first_keyless([file.number for file in taken], log_ends)
     if found is None:
         return
     file, row, partition, offset, count = found
@@ -104,10 +109,10 @@ class KeylessRecords:
             if fresh.num_rows:
                 rows.append(self._rows(fresh))
             if sum(part.num_rows for part in rows) >= ROWS_PER_APPEND:
-                quarantine.append(pa.Table.from_batches(rows, ARROW))
+                quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA))
                 rows = []
         if rows:
-            quarantine.append(pa.Table.from_batches(rows, ARROW))
+            quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA))
 
     def _is_new(self, batch: pa.RecordBatch) -> list[bool]:
         """Which records of ``batch`` are new: those below the log end were compared and are there already."""
@@ -130,13 +135,13 @@ class KeylessRecords:
                 batch.column("timestampType"),
                 batch.column("key"),
                 batch.column("value"),
-                batch.column("headers").cast(ARROW.field("headers").type),
+                batch.column("headers").cast(QUARANTINE_SCHEMA.field("headers").type),
             ],
-            schema=ARROW,
+            schema=QUARANTINE_SCHEMA,
         )
 
 
 def visible_rows(quarantine: Quarantine, state: TopicState) -> pa.Table:
     """The quarantined rows that the log's state names."""
-    batches = [batch.cast(ARROW) for batch in quarantine.read(state.quarantine_ingests) if batch.num_rows]
-    return pa.Table.from_batches(batches, ARROW)
+    batches = [batch.cast(QUARANTINE_SCHEMA) for batch in quarantine.read(state.quarantine_ingests) if batch.num_rows]
+    return pa.Table.from_batches(batches, QUARANTINE_SCHEMA)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from winnow import eligibility
 from winnow.errors import BadInputError
 from winnow.files import duck
+from winnow.files.quarantine import QUARANTINE_SCHEMA
 from winnow.log.ledger import digests_seen
+from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import Head
 from winnow.model import PartitionState, Segment
 from winnow.pipeline.spool import Spool, in_files
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _FIELDS = ("timestamp", "timestampType", "key", "value", "headers")
+_EXISTING = '"offset", epoch_ms("timestamp") AS "timestamp", "timestampType", key, value, headers'
 
 
 def check_overlap(
@@ -30,12 +31,12 @@ def check_overlap(
     head: Head,
     partition: int,
     segments: Sequence[Segment],
-    quarantined: pa.Table,
+    quarantine: Quarantine,
     taken: Sequence[int],
     *,
     trust_compacted: bool,
 ) -> None:
-    """Check every arriving record of ``partition`` whose offset is below the log end.
+    """Check every arriving record of ``partition`` whose offset is below the log end, against log and quarantine.
 
     Raises:
         BadInputError: one is neither there nor accounted for, with file, row, partition and offset.
@@ -48,7 +49,8 @@ def check_overlap(
     reached = [s for s in segments if s.first_offset <= last and first <= s.last_offset]
     connection = spool.connect([segment.path for segment in reached])
     try:
-        _create_existing(connection, partition, reached, quarantined)
+        _keep_quarantined(connection, quarantine, head, partition, below)
+        _create_existing(connection, reached)
         _create_compared(connection, partition, state.log_end_offset, taken)
         _refuse_different(spool, connection, partition)
         _refuse_absent(spool, connection, head, partition, trust_compacted)
@@ -67,18 +69,23 @@ def _below(spool: Spool, partition: int, log_end_offset: int, taken: Sequence[in
     return None if row is None or row[0] is None else (row[0], row[1])
 
 
-def _create_existing(
-    connection: duckdb.DuckDBPyConnection, partition: int, segments: Sequence[Segment], quarantined: pa.Table
+def _keep_quarantined(
+    connection: duckdb.DuckDBPyConnection, quarantine: Quarantine, head: Head, partition: int, offsets: tuple[int, int]
 ) -> None:
-    columns = '"offset", epoch_ms("timestamp") AS "timestamp", "timestampType", key, value, headers'
-    connection.register("quarantined", quarantined)
-    log = (
-        f"SELECT {columns} FROM read_parquet({duck.file_list(s.path for s in segments)}) UNION ALL " if segments else ""
-    )
-    connection.execute(
-        f"CREATE VIEW existing AS {log} SELECT {columns} FROM quarantined "
-        f'WHERE partition = {partition} AND "offset" IS NOT NULL'
-    )
+    """Table ``quarantined``: the visible rows of the partition within ``offsets``; it spills, they may be many."""
+    connection.register("rows", QUARANTINE_SCHEMA.empty_table())
+    connection.execute(f"CREATE TEMP TABLE quarantined AS SELECT {_EXISTING} FROM rows")
+    connection.unregister("rows")
+    for batch in quarantine.read(head.state.quarantine_ingests, partition=partition, offsets=offsets):
+        connection.register("rows", batch)
+        connection.execute(f"INSERT INTO quarantined SELECT {_EXISTING} FROM rows")
+        connection.unregister("rows")
+
+
+def _create_existing(connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment]) -> None:
+    files = duck.file_list(segment.path for segment in segments)
+    log = f"SELECT {_EXISTING} FROM read_parquet({files}) UNION ALL " if segments else ""
+    connection.execute(f"CREATE VIEW existing AS {log} SELECT * FROM quarantined")
 
 
 def _create_compared(

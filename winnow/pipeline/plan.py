@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from winnow import __version__, planning
 from winnow.config.topic import TopicConfig
 from winnow.engine import staging
+from winnow.estimates import EARLIER_RUNS, Earlier, estimate
 from winnow.files import storage
 from winnow.model import Assessment, Plan, Strategy
 from winnow.pipeline.assess import TopicView, assess_view, view_topic
@@ -20,12 +22,21 @@ BATCH_BYTES = 64 << 30
 def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, as_of_ms: int) -> Plan | None:
     """The plan for the eligible partitions of ``view``; None when there are none. Writes nothing."""
     by_partition = {partition.partition: partition for partition in view.partitions}
-    cleaning_time_ms = ctx.cleaning_time_ms(as_of_ms)
-    partitions = [
-        plan_partition(by_partition[a.partition], view.rules, a, cleaning_time_ms=cleaning_time_ms)
-        for a in assessments
-        if a.eligible
-    ]
+    now_ms = ctx.now_ms()
+    earlier = Earlier.of(ctx.store.receipts(view.log.topic, limit=EARLIER_RUNS))
+    partitions = []
+    for found in assessments:
+        if found.eligible:
+            log = by_partition[found.partition]
+            planned = plan_partition(log, view.rules, found, as_of_ms=as_of_ms, now_ms=now_ms)
+            expected = estimate(planned, log.state.history, earlier)
+            partitions.append(
+                replace(
+                    planned,
+                    expected_records_kept=expected.expected_records_kept,
+                    expected_bytes_out=expected.expected_bytes_out,
+                )
+            )
     if not partitions:
         return None
     facts = TopicFacts(
@@ -34,6 +45,8 @@ def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, 
         data_location=storage.join(view.head.location, "data"),
         delete_retention_ms=tombstone_retention_ms(view.config),
         winnow_version=__version__,
+        partition_count=len(view.partitions) if view.head.state.partitions_added else None,
+        quarantine_location=ctx.log.quarantine(view.log.topic).location,
     )
     return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
 

@@ -15,6 +15,7 @@ from winnow.model import (
     PartitionReceipt,
     PartitionState,
     Plan,
+    Reason,
     Receipt,
     RetiredFile,
     Segment,
@@ -24,6 +25,7 @@ from winnow.model import (
     total_order,
 )
 from winnow.pipeline.context import Context
+from winnow.pipeline.keyless_move import move_keyless
 from winnow.report.alerts import Alert, raise_alert, recovered
 from winnow.store import RunState
 
@@ -83,10 +85,12 @@ def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt) -> Receipt:
 
 
 def _commit(ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, data_docs: str | None) -> Receipt:
+    moved = move_keyless(ctx, plan, manifest)
+
     def build(head: Head) -> Change:
         if any(reference.plan_id == plan.plan_id for reference in head.state.receipts):
             raise _AlreadyPublishedError
-        return change_for(log, head, plan, manifest, now_ms=ctx.now_ms(), data_docs=data_docs)
+        return change_for(log, head, plan, manifest, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved)
 
     try:
         committed = log.commit(build)
@@ -99,9 +103,16 @@ def _commit(ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, 
 
 
 def change_for(
-    log: TopicLog, head: Head, plan: Plan, manifest: StagingManifest, *, now_ms: int, data_docs: str | None
+    log: TopicLog,
+    head: Head,
+    plan: Plan,
+    manifest: StagingManifest,
+    *,
+    now_ms: int,
+    data_docs: str | None,
+    moved: str | None = None,
 ) -> Change:
-    """What publishing ``manifest`` does to ``head``.
+    """What publishing ``manifest`` does to ``head``. ``moved``: the ingest id of keyless records now in quarantine.
 
     Raises:
         PlanVoidError: what lies below the plan's end offsets is not exactly what was planned.
@@ -124,12 +135,16 @@ def change_for(
         part = staged[partition.partition]
         gone = {path for rewrite in part.rewrites for path in rewrite.inputs}
         outputs = [segment for rewrite in part.rewrites for segment in rewrite.outputs]
+        removed.extend(partition.retired)
         removed.extend(segment for segment in partition.segments if segment.path in gone)
         added.extend(outputs)
+        planned = {segment.path for segment in (*partition.retired, *partition.segments)}
         after = [segment for segment in partition.segments if segment.path not in gone] + outputs
-        states[partition.partition] = _cleaned(
-            states[partition.partition], partition, plan, after, cleaning_time_ms=cleaning_time_ms
-        )
+        after += [segment for segment in live.get(partition.partition, ()) if segment.path not in planned]
+        state = _retired(states[partition.partition], partition, after)
+        if partition.compacts:
+            state = _cleaned(state, partition, plan, after, cleaning_time_ms=cleaning_time_ms)
+        states[partition.partition] = state
         receipts.append(_partition_receipt(partition, part))
     retired = tuple(RetiredFile(s.path, s.size_bytes, now_ms, plan.plan_id) for s in removed)
     template = Receipt(
@@ -145,7 +160,12 @@ def change_for(
         data_docs=data_docs,
     )
     return Change(
-        state=replace(head.state, partitions=states, retired=(*head.state.retired, *retired)),
+        state=replace(
+            head.state,
+            partitions=states,
+            retired=(*head.state.retired, *retired),
+            quarantine_ingests=(*head.state.quarantine_ingests, *([moved] if moved is not None else [])),
+        ),
         add=added,
         remove=[segment.path for segment in removed],
         summary={
@@ -161,16 +181,41 @@ def change_for(
 
 
 def _check_unmoved(plan: Plan, partition: PartitionPlan, live: tuple[Segment, ...], state: PartitionState) -> None:
-    planned = [segment.path for segment in partition.segments]
-    there = [segment.path for segment in live if segment.last_offset < partition.next_first_dirty_offset]
-    straddling = [s for s in live if s.first_offset < partition.next_first_dirty_offset <= s.last_offset]
-    moved = state.log_start_offset != partition.log_start_offset
+    name = f"{plan.topic}-{partition.partition}"
+    if state.paused_since_ms is not None:
+        raise PlanVoidError(
+            f"{name} was paused while plan {plan.plan_id} was carried out; the plan is void and nothing was published. "
+            f"The next run takes the other partitions. To go on: winnow partitions resume {plan.topic} "
+            f"--partition {partition.partition}"
+        )
+    planned = [segment.path for segment in (*partition.retired, *partition.segments)]
+    if partition.compacts:
+        end = partition.next_first_dirty_offset
+        there = [segment.path for segment in live if segment.last_offset < end]
+        straddling = any(s.first_offset < end <= s.last_offset for s in live)
+    else:
+        there, straddling = [segment.path for segment in live[: len(planned)]], False
+    before = partition.previous_log_start_offset
+    moved = state.log_start_offset != (partition.log_start_offset if before is None else before)
     if planned != there or straddling or moved:
         raise PlanVoidError(
-            f"The log of {plan.topic}-{partition.partition} below offset {partition.next_first_dirty_offset} is no "
-            f"longer what plan {plan.plan_id} was made for; the plan is void and nothing was published. Run it again: "
-            "the next plan starts from the log as it is."
+            f"The log of {name} below offset {partition.next_first_dirty_offset} is no longer what plan "
+            f"{plan.plan_id} was made for; the plan is void and nothing was published. Run it again: the next plan "
+            "starts from the log as it is."
         )
+
+
+def _retired(state: PartitionState, partition: PartitionPlan, after: list[Segment]) -> PartitionState:
+    """The partition's state behind retention: the log start, and nothing that is only about what lies below it."""
+    start = partition.log_start_offset
+    checkpoint = state.first_dirty_offset
+    return replace(
+        state,
+        log_start_offset=start,
+        first_dirty_offset=None if checkpoint is None else max(checkpoint, start),
+        history=_without_needless(state.history, after),
+        appends=tuple(entry for entry in state.appends if entry.last_offset >= start),
+    )
 
 
 def _cleaned(
@@ -207,10 +252,16 @@ def _history(history: tuple[Cleaning, ...], stamped: Cleaning, after: list[Segme
         start = entry.end_offset
     if not known or known[-1].end_offset < stamped.end_offset:
         known.append(stamped)
+    return _without_needless(tuple(known), after)
+
+
+def _without_needless(history: tuple[Cleaning, ...], after: list[Segment]) -> tuple[Cleaning, ...]:
+    """Without leading entries below whose end no tombstone remains; the last entry stays."""
     tombstones_from = min((s.first_offset for s in after if s.tombstones), default=None)
-    while len(known) > 1 and (tombstones_from is None or known[0].end_offset <= tombstones_from):
-        known.pop(0)
-    return tuple(known)
+    needless = 0
+    while needless < len(history) - 1 and (tombstones_from is None or history[needless].end_offset <= tombstones_from):
+        needless += 1
+    return history[needless:]
 
 
 def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> PartitionReceipt:
@@ -224,13 +275,31 @@ def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> Par
         records_superseded=facts.records_superseded,
         tombstones_expired=facts.tombstones_expired,
         records_keyless=facts.records_keyless,
-        records_retired=0,
+        records_retired=sum(segment.records for segment in partition.retired),
         bytes_in=facts.bytes_in,
         bytes_out=facts.bytes_out,
+        bytes_retired=sum(segment.size_bytes for segment in partition.retired),
+        reason=partition.reason,
+        headers_missing=facts.headers_missing,
+        headers_malformed=facts.headers_malformed,
+        malformed_offsets=facts.malformed_offsets,
+        keys_elsewhere=facts.keys_elsewhere,
+        expected_records_kept=partition.expected_records_kept,
+        expected_bytes_out=partition.expected_bytes_out,
+        seconds=staged.seconds,
     )
 
 
 def _message(topic: str, receipts: list[PartitionReceipt]) -> str:
     records_in = sum(r.records_in for r in receipts)
     kept = sum(r.records_kept for r in receipts)
-    return f"Compacted {len(receipts)} partition(s) of {topic}: kept {kept} of {records_in} records."
+    retired = sum(r.records_retired for r in receipts)
+    compacted = [r for r in receipts if r.reason is not Reason.RETENTION or r.records_in]
+    told = [f"Compacted {len(compacted)} partition(s) of {topic}: kept {kept} of {records_in} records."] * bool(
+        compacted
+    )
+    if retired:
+        told.append(
+            f"Retention removed {retired} records of {sum(r.records_retired > 0 for r in receipts)} partition(s)."
+        )
+    return " ".join(told) or f"Nothing of {topic} had to be rewritten."

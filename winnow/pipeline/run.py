@@ -9,7 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from winnow.engine.events import PlanFailure
 from winnow.errors import (
+    CommitConflictError,
     CommitUnknownError,
     PlanVoidError,
     TopicBusyError,
@@ -23,6 +25,7 @@ from winnow.pipeline.leases import holding
 from winnow.pipeline.plan import batches, plan_topic
 from winnow.pipeline.publish import publish
 from winnow.pipeline.settle import settle
+from winnow.pipeline.uncleanable import condemn
 from winnow.pipeline.validate import validate
 from winnow.planning import PlanReference
 from winnow.quality import warm_up
@@ -43,7 +46,7 @@ class TopicError:
 
 @dataclass
 class CompactionOutcome:
-    """What became of each topic, in the order they were asked for."""
+    """What became of each topic, in the order they were asked for: one receipt each, and an error where one failed."""
 
     receipts: list[Receipt] = field(default_factory=list)
     errors: list[TopicError] = field(default_factory=list)
@@ -53,6 +56,11 @@ class CompactionOutcome:
         """1 before all, else the highest that occurred."""
         codes = [error.exit_code for error in self.errors]
         return 1 if 1 in codes else max(codes, default=0)
+
+    def add_failure(self, ended: Receipt, exit_code: int) -> None:
+        """One topic's failure: its entry, and the same sentence as an error."""
+        self.receipts.append(ended)
+        self.errors.append(TopicError(ended.topic, ended.message, exit_code))
 
 
 def compact_topics(
@@ -72,7 +80,7 @@ def compact_topics(
             except TopicBusyError as problem:
                 outcome.receipts.append(_nothing(ctx, topic, as_of_ms, str(problem)))
             except Exception as problem:  # one topic's failure, foreseen or not, never stops another
-                outcome.errors.append(_error(topic, problem))
+                _fail(ctx, outcome, (topic, None, None), as_of_ms, problem, Status.REFUSED)
             else:
                 if plan is not None:
                     plans.append(plan)
@@ -99,67 +107,90 @@ def _run_batch(
     outcome: CompactionOutcome,
     progress: Progress | None,
 ) -> None:
-    plans = [plan for plan in plans if _started(ctx, plan, attempt, outcome)]
+    plans = [plan for plan in plans if _started(ctx, plan, attempt, as_of_ms, outcome)]
     if not plans:
         return
     warm_up()  # importing Great Expectations takes seconds; Spark is at work meanwhile
     try:
-        result = submit(ctx, plans, attempt, progress)
-    except WinnowError as problem:
-        for plan in plans:
-            _void(ctx, plan, str(problem), problem.exit_code, outcome)
-        return
+        failures = submit(ctx, plans, attempt, progress).failures
+    except Exception as problem:  # what keeps Spark from starting is told of every plan
+        found = _told("the batch", problem)
+        failures = {plan.plan_id: PlanFailure(str(found), found.exit_code) for plan in plans}
     for plan in plans:
-        if plan.plan_id in result.errors:
-            message, code = result.errors[plan.plan_id]
-            _void(ctx, plan, message, code, outcome)
+        key = (plan.topic, plan.plan_id, attempt)
+        try:
+            if plan.plan_id in failures:
+                _fail_plan(ctx, plan, attempt, as_of_ms, failures[plan.plan_id], outcome)
+                continue
+            ctx.store.set_run_state(plan.plan_id, RunState.STAGED, ctx.now_ms(), attempt=attempt)
+            validate(ctx, plan.plan_id, attempt)
+        except Exception as problem:  # as above
+            _fail(ctx, outcome, key, as_of_ms, problem, Status.REFUSED)
             continue
-        ctx.store.set_run_state(plan.plan_id, RunState.STAGED, ctx.now_ms(), attempt=attempt)
-        _finish(ctx, plan, attempt, as_of_ms, outcome)
+        try:
+            outcome.receipts.append(publish(ctx, plan.plan_id, attempt))
+        except Exception as problem:  # as above; it may have happened after the commit
+            _fail(ctx, outcome, key, as_of_ms, problem, Status.UNKNOWN)
 
 
-def _started(ctx: Context, plan: PlanReference, attempt: str, outcome: CompactionOutcome) -> bool:
+def _started(ctx: Context, plan: PlanReference, attempt: str, as_of_ms: int, outcome: CompactionOutcome) -> bool:
     try:
         ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
     except Exception as problem:  # as above
-        outcome.errors.append(_error(plan.topic, problem))
+        _fail(ctx, outcome, (plan.topic, plan.plan_id, attempt), as_of_ms, problem, Status.REFUSED)
         return False
     return True
 
 
-def _void(ctx: Context, plan: PlanReference, message: str, code: int, outcome: CompactionOutcome) -> None:
-    text = f"Topic {plan.topic} was not compacted: {message}. Nothing was published; run it again."
-    ctx.store.set_run_state(plan.plan_id, RunState.VOID, ctx.now_ms(), message=text)
-    outcome.errors.append(TopicError(plan.topic, text, code))
+def _fail_plan(
+    ctx: Context,
+    plan: PlanReference,
+    attempt: str,
+    as_of_ms: int,
+    failure: PlanFailure,
+    outcome: CompactionOutcome,
+) -> None:
+    """Spark left no staging manifest: the partitions at fault are marked, or the plan is void."""
+    condemned = condemn(ctx, plan, failure, attempt)
+    if condemned is not None:
+        message, status = str(condemned), Status.INVALID
+    else:
+        message = f"Topic {plan.topic} was not compacted: {failure.error.rstrip('.')}. Nothing was published; "
+        message, status = f"{message}run it again.", Status.REFUSED
+        ctx.store.set_run_state(plan.plan_id, RunState.VOID, ctx.now_ms(), message=message)
+    outcome.add_failure(_ended(ctx, plan.topic, plan.plan_id, status, as_of_ms, message, attempt), failure.exit_code)
 
 
-def _finish(ctx: Context, plan: PlanReference, attempt: str, as_of_ms: int, outcome: CompactionOutcome) -> None:
-    try:
-        validate(ctx, plan.plan_id, attempt)
-        outcome.receipts.append(publish(ctx, plan.plan_id, attempt))
-    except Exception as problem:  # as above
-        found = _status_of(problem)
-        outcome.errors.append(_error(plan.topic, problem))
-        if found is not None:
-            outcome.receipts.append(_ended(ctx, plan.topic, plan.plan_id, found, as_of_ms, str(problem), attempt))
+def _fail(
+    ctx: Context,
+    outcome: CompactionOutcome,
+    key: tuple[str, str | None, str | None],
+    as_of_ms: int,
+    problem: Exception,
+    otherwise: Status,
+) -> None:
+    """Note the failure of a topic, its plan and attempt (``key``); ``otherwise`` where ``problem`` says no status."""
+    topic, plan_id, attempt = key
+    found = _told(f"topic {topic}", problem)
+    status = _status_of(problem) or otherwise
+    outcome.add_failure(_ended(ctx, topic, plan_id, status, as_of_ms, str(found), attempt), found.exit_code)
 
 
-def _error(topic: str, problem: Exception) -> TopicError:
+def _told(what: str, problem: Exception) -> WinnowError:
     if isinstance(problem, WinnowError):
-        return TopicError(topic, str(problem), problem.exit_code)
-    log.debug("Topic %s", topic, exc_info=problem)
+        return problem
+    log.debug("%s", what, exc_info=problem)
     # A library's own words may quote data, so only the kind of the exception is told.
-    text = (
-        f"Topic {topic}: unexpected {type(problem).__name__}. Nothing more was done for this topic; what was published "
-        "stays. Run it again, with WINNOW_DEBUG=1 for the traceback."
+    return WinnowError(
+        f"{what[:1].upper()}{what[1:]}: unexpected {type(problem).__name__}. Nothing more was done for it; what was "
+        "published stays. Run it again, with WINNOW_DEBUG=1 for the traceback."
     )
-    return TopicError(topic, text, WinnowError.exit_code)
 
 
 def _status_of(problem: Exception) -> Status | None:
     if isinstance(problem, ValidationFailedError):
         return Status.INVALID
-    if isinstance(problem, PlanVoidError):
+    if isinstance(problem, PlanVoidError | CommitConflictError):
         return Status.REFUSED
     return Status.UNKNOWN if isinstance(problem, CommitUnknownError) else None
 

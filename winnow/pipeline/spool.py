@@ -6,7 +6,7 @@ The log may move while an ingest prepares its segments; then they are made again
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -144,15 +144,29 @@ class Spool:
             "partition have one. Give every record of a partition an offset, or none. Nothing of this call landed."
         )
 
-    def first_keyless(self, taken: Sequence[int]) -> tuple[SpooledFile, int, int | None, int | None, int] | None:
-        """File, row, partition and offset of the first keyless record, and how many there are; None when none."""
-        keyless = f"key IS NULL AND file IN {in_files(taken)}"
-        count = duck.one_row(self.connection, f"SELECT count(*) FROM spool WHERE {keyless}")
+    def first_keyless(
+        self, taken: Sequence[int], log_ends: Mapping[int, int]
+    ) -> tuple[SpooledFile, int, int | None, int | None, int] | None:
+        """File, row, partition and offset of the first keyless record that is not below the log end of its partition.
+
+        And how many there are; None when none.
+        """
+        ends = pa.table(
+            {
+                "partition": pa.array(list(log_ends), pa.int32()),
+                "log_end": pa.array(list(log_ends.values()), pa.int64()),
+            }
+        )
+        self.connection.register("log_ends", ends)
+        new = (
+            f"FROM spool LEFT JOIN log_ends USING (partition) WHERE key IS NULL AND file IN {in_files(taken)} "
+            'AND ("offset" IS NULL OR log_end IS NULL OR "offset" >= log_end)'
+        )
+        count = duck.one_row(self.connection, f"SELECT count(*) {new}")
         if count is None or count[0] == 0:
             return None
         row = duck.one_row(
-            self.connection,
-            f'SELECT file, row, partition, "offset" FROM spool WHERE {keyless} ORDER BY "sequence" LIMIT 1',
+            self.connection, f'SELECT file, row, spool.partition, "offset" {new} ORDER BY "sequence" LIMIT 1'
         )
         assert row is not None
         return self.files[row[0]], int(row[1]), row[2], row[3], int(count[0])

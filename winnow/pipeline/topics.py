@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from winnow.clock import format_ms
 from winnow.config.names import collides
-from winnow.config.topic import ConfigEntry, TopicConfig, entries, is_topic_key, not_built, unknown_key
+from winnow.config.topic import ConfigEntry, entries, is_topic_key, unknown_key
 from winnow.errors import ConfigurationError
 from winnow.log.topic_log import overrides_of
-from winnow.model import PartitionState
+from winnow.model import PartitionsAdded, PartitionState
+from winnow.pipeline.assess import partition_logs
+from winnow.pipeline.consequences import consequences
 from winnow.pipeline.context import Context
+from winnow.pipeline.uncleanable import release_marks
 
 
 @dataclass(frozen=True)
@@ -49,24 +53,42 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
     head = log.head()
     config = log.config(head)
     segments = log.segments(head)
-    refusal = not_built(config)
     return TopicDescription(
         name=name,
         partitions=log.partitions(head),
         location=head.location,
         config=tuple(entries(config)),
-        notices=(*notices, *([refusal] if refusal else [])),
+        notices=(*notices, *(_grown(name, added) for added in head.state.partitions_added)),
         states=dict(head.state.partitions),
         bytes={p: sum(s.size_bytes for s in found) for p, found in segments.items()},
         records={p: sum(s.records for s in found) for p, found in segments.items()},
     )
 
 
-def alter_topic(ctx: Context, name: str, changes: Mapping[str, str], deletions: Sequence[str]) -> TopicDescription:
-    """Change topic configuration. The result as a whole is checked before anything is written.
+def _grown(name: str, added: PartitionsAdded) -> str:
+    return (
+        f"{name} grew from {added.before} to {added.after} partitions at {format_ms(added.at_ms)}. Old keys may sit in "
+        "two partitions since: compaction never merges across partitions, so both keep a latest record. Receipts count "
+        "the keys that Kafka's default partitioner would put elsewhere now (keys_elsewhere)."
+    )
+
+
+def alter_topic(
+    ctx: Context,
+    name: str,
+    changes: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    partitions: int | None = None,
+) -> TopicDescription:
+    """Change topic configuration, and let the topic have more ``partitions``; what that will do is in the notices.
+
+    The result as a whole is checked before anything is written. A changed configuration releases uncleanable
+    partitions: what made them fail may be gone with it.
 
     Raises:
-        ConfigurationError: a key or value is not valid, or a key is both set and deleted.
+        ConfigurationError: a key or value is not valid, a key is both set and deleted, or the topic has as many
+            partitions already.
     """
     both = sorted(set(changes) & set(deletions))
     if both:
@@ -75,8 +97,31 @@ def alter_topic(ctx: Context, name: str, changes: Mapping[str, str], deletions: 
         if not is_topic_key(key):
             raise unknown_key(key)
     log = ctx.log.open(name)
-    current = overrides_of(dict(log.head().table.properties))
+    head = log.head()
+    current = overrides_of(dict(head.table.properties))
     wanted = {key: value for key, value in {**current, **changes}.items() if key not in deletions}
-    TopicConfig.parse(wanted)
-    log.set_config(dict(changes), list(deletions))
-    return describe_topic(ctx, name)
+    after = log.parse(wanted)
+    try:
+        before = log.config(head)
+    except ConfigurationError:
+        before = None  # a default of the installation contradicts the topic; this call mends it
+    if partitions is not None:
+        ctx.store.record_states(
+            name, log.add_partitions(partitions, now_ms=ctx.now_ms()).state.partitions, ctx.now_ms()
+        )
+    notices: tuple[str, ...] = ()
+    if changes or deletions:
+        log.set_config(dict(changes), list(deletions))
+        logs = partition_logs(log, log.head())
+        notices = consequences(logs, before or after, after, now_ms=ctx.now_ms())
+    if after != before:
+        notices += _released(ctx, name)
+    return describe_topic(ctx, name, notices=notices)
+
+
+def _released(ctx: Context, name: str) -> tuple[str, ...]:
+    released = release_marks(ctx, name, why="its configuration changed")
+    if not released:
+        return ()
+    numbers = ", ".join(map(str, released))
+    return (f"Uncleanable partition(s) {numbers} of {name} are released: the next run takes them again.",)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from winnow.engine import staging
 from winnow.errors import CommitConflictError, ValidationBrokenError, ValidationFailedError, WinnowError
-from winnow.log.topic_log import Change, Head
-from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
+from winnow.model import Failure, Plan, Severity, StagingManifest, Verdict
 from winnow.pipeline.context import Context
+from winnow.pipeline.uncleanable import mark_uncleanable
 from winnow.quality.content import judge_content
 from winnow.quality.facts import fact_table
 from winnow.quality.judge import judge
@@ -17,8 +17,6 @@ from winnow.store import RunState
 
 SHOWN = 3
 FACT_WORKERS = 2
-BACK_OFF_FIRST_MS = 15 * 60_000
-BACK_OFF_CAP_MS = 24 * 3_600_000
 
 
 def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
@@ -117,7 +115,7 @@ def _failed(ctx: Context, plan: Plan, verdict: Verdict) -> Verdict:
     partitions = verdict.failing_partitions or tuple(p.partition for p in plan.partitions)
     reason = describe(verdict.failures, plan.topic)
     try:
-        mark_uncleanable(ctx, plan, partitions, reason)
+        mark_uncleanable(ctx, plan.topic, plan.plan_id, dict.fromkeys(partitions, reason))
     except CommitConflictError:
         reason += " (the mark itself could not be committed; the next run may try these partitions again)"
     message = (
@@ -128,35 +126,3 @@ def _failed(ctx: Context, plan: Plan, verdict: Verdict) -> Verdict:
     ctx.store.set_run_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=verdict.attempt)
     raise_alert(ctx.settings, ctx.store, Alert("validation_failed", plan.topic, partitions, message, ctx.now_ms()))
     raise ValidationFailedError(message)
-
-
-def mark_uncleanable(ctx: Context, plan: Plan, partitions: tuple[int, ...], reason: str) -> None:
-    """Mark partitions in the carried state (a snapshot without files) and in the metadata store.
-
-    Each further failure doubles the time to the next attempt, from 15 minutes to a day. Marking again for the same
-    plan within that time changes nothing; after it, a backfill's next attempt at the same plan has failed too.
-    """
-    now_ms = ctx.now_ms()
-
-    def change(head: Head) -> Change:
-        states = dict(head.state.partitions)
-        for number in partitions:
-            before = states[number].uncleanable
-            if before is not None and before.plan_id == plan.plan_id and now_ms < (before.next_attempt_ms or 0):
-                continue
-            attempts = before.attempts + 1 if before is not None else 1
-            wait_ms = min(BACK_OFF_FIRST_MS * 2 ** (attempts - 1), BACK_OFF_CAP_MS)
-            states[number] = replace(
-                states[number],
-                uncleanable=Uncleanable(
-                    reason=reason,
-                    since_ms=before.since_ms if before is not None else now_ms,
-                    plan_id=plan.plan_id,
-                    attempts=attempts,
-                    next_attempt_ms=now_ms + wait_ms,
-                ),
-            )
-        return Change(state=replace(head.state, partitions=states), summary={"winnow.operation": "mark-uncleanable"})
-
-    committed = ctx.log.open(plan.topic).commit(change)
-    ctx.store.record_states(plan.topic, committed.state.partitions, now_ms)

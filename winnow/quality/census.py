@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import OffsetRange
+from winnow.quality.versions import KEY_AND_OFFSET
 
 if TYPE_CHECKING:
     import duckdb
 
-KEY_AND_OFFSET = ("key", "offset")
 HASHED = "hash(key)"
 EXACT = "key"
-_SCHEMA = pa.schema([pa.field(name, ARROW_SCHEMA.field(name).type) for name in KEY_AND_OFFSET])
+_FIELDS = [pa.field(name, ARROW_SCHEMA.field(name).type) for name in KEY_AND_OFFSET]
+_VERSION = [pa.field("present", pa.bool_()), pa.field("version", pa.int64())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Census:
     """Keys of one topic partition inside the compacted range. Records without key are left out.
 
     ``duplicate_keys``: surviving records beyond the first of their key. ``stale_winners``: survivors whose key has a
-    record at a higher offset among the inputs.
+    greater record among the inputs: at a higher offset or, where versions decide, of a higher version.
     """
 
     keys_in: int
@@ -45,50 +46,60 @@ class Census:
 class KeyCensus:
     """Survivors first (:meth:`add_survivors`), then the inputs that were rewritten (:meth:`count`).
 
-    ``identity`` is :data:`HASHED` or :data:`EXACT`. Use as a context manager: leaving it drops its tables.
+    ``identity`` is :data:`HASHED` or :data:`EXACT`. Batches have the columns ``key`` and ``offset``; ``by_version``:
+    ``present`` and ``version``, too, which decide before the offset. Use as a context manager: leaving it drops its
+    tables.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, inside: OffsetRange, identity: str) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, inside: OffsetRange, identity: str, *, by_version: bool = False
+    ) -> None:
         self._connection = connection
+        self._schema = pa.schema([*_FIELDS, *_VERSION] if by_version else _FIELDS)
+        place = (
+            'struct_pack(present := present, version := version, "offset" := "offset")' if by_version else '"offset"'
+        )
         self._chosen = (
-            f'SELECT {identity} AS identity, "offset" FROM feed '
+            f"SELECT {identity} AS identity, {place} AS place FROM feed "
             f'WHERE key IS NOT NULL AND "offset" >= {inside.start} AND "offset" < {inside.end}'
         )
         kind = "UBIGINT" if identity == HASHED else "BLOB"
+        places = 'STRUCT(present BOOLEAN, version BIGINT, "offset" BIGINT)' if by_version else "BIGINT"
         connection.execute(
-            f'CREATE OR REPLACE TEMP TABLE survivors (identity {kind}, "offset" BIGINT, by_reference BOOLEAN)'
+            f"CREATE OR REPLACE TEMP TABLE survivors (identity {kind}, place {places}, by_reference BOOLEAN)"
         )
 
     def __enter__(self) -> KeyCensus:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        for table in ("survivors", "newest"):
+        for table in ("survivors", "greatest"):
             self._connection.execute(f"DROP TABLE IF EXISTS {table}")
 
     def add_survivors(self, batch: pa.RecordBatch, *, by_reference: bool) -> None:
         """Take in records that stay in the log: rewritten ones, or those of segments kept by reference."""
-        self._connection.register("feed", batch.select(KEY_AND_OFFSET))
+        self._connection.register("feed", batch.select(self._schema.names))
         try:
             self._connection.execute(f"INSERT INTO survivors SELECT *, {by_reference} FROM ({self._chosen})")
         finally:
             self._connection.unregister("feed")
 
     def count(self, rewritten: Iterable[pa.RecordBatch]) -> Census:
-        """The census, given the records (columns ``key`` and ``offset``) of the inputs that were rewritten."""
+        """The census, given the records of the inputs that were rewritten."""
         _stream(
             self._connection,
+            self._schema,
             rewritten,
             f"""
-            CREATE OR REPLACE TEMP TABLE newest AS SELECT identity, max("offset") AS "offset"
-            FROM ({self._chosen} UNION ALL SELECT identity, "offset" FROM survivors WHERE by_reference)
+            CREATE OR REPLACE TEMP TABLE greatest AS SELECT identity, max(place) AS place
+            FROM ({self._chosen} UNION ALL SELECT identity, place FROM survivors WHERE by_reference)
             GROUP BY identity
             """,
         )
         records, keys_kept = self._row("SELECT count(*), count(DISTINCT identity) FROM survivors")
-        (keys_in,) = self._row("SELECT count(*) FROM newest")
+        (keys_in,) = self._row("SELECT count(*) FROM greatest")
         (stale,) = self._row(
-            'SELECT count(*) FROM survivors JOIN newest USING (identity) WHERE survivors."offset" < newest."offset"'
+            "SELECT count(*) FROM survivors JOIN greatest USING (identity) WHERE survivors.place < greatest.place"
         )
         return Census(keys_in=keys_in, keys_kept=keys_kept, duplicate_keys=records - keys_kept, stale_winners=stale)
 
@@ -97,7 +108,9 @@ class KeyCensus:
         return tuple(int(value) for value in row)
 
 
-def _stream(connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], statement: str) -> None:
+def _stream(
+    connection: duckdb.DuckDBPyConnection, schema: pa.Schema, batches: Iterable[pa.RecordBatch], statement: str
+) -> None:
     """Run ``statement`` over the view ``feed`` of ``batches``; an exception of the stream is raised as it was."""
     problems: list[Exception] = []
 
@@ -108,7 +121,7 @@ def _stream(connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBa
         except Exception as problem:
             problems.append(problem)
 
-    connection.register("feed", pa.RecordBatchReader.from_batches(_SCHEMA, guarded()))
+    connection.register("feed", pa.RecordBatchReader.from_batches(schema, guarded()))
     try:
         connection.execute(statement)
     finally:

@@ -27,11 +27,14 @@ BOTH = (
     "bytes_out",
     "winners_fingerprint",
     "content_fingerprint",
+    "headers_missing",
+    "headers_malformed",
 )
 """Figures of both computations: ``rewrite_<name>`` and ``recomputed_<name>``."""
 
 FOUND = (
     "keyless_kept",
+    "keyless_not_aside",
     "duplicate_keys",
     "stale_winners",
     "offset_order_violations",
@@ -103,7 +106,9 @@ def fact_table(
             for number in share:
                 partition = planned.get(number, _nothing_planned(number))
                 result = staged.get(number, _nothing_staged(number))
-                independent = recompute_on(connection, plan, partition, result, threads=threads)
+                independent = recompute_on(
+                    connection, plan, partition, result, attempt=manifest.attempt, threads=threads
+                )
                 row = fact_row(plan, partition, result, independent) | {"times_staged": times_staged[number]}
                 rows.append((number, row))
         return rows

@@ -21,20 +21,25 @@ _PROBE_BYTES = 8 << 20
 
 
 def batches(
-    uri: str, columns: Sequence[str] | None = None, *, max_rows: int = BATCH_ROWS, threads: int = 1
+    uri: str,
+    columns: Sequence[str] | None = None,
+    *,
+    max_rows: int = BATCH_ROWS,
+    threads: int = 1,
+    schema: pa.Schema = ARROW_SCHEMA,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a segment in file order; ``columns`` None reads all.
+    """The records of a segment (or a file of another ``schema``) in file order; ``columns`` None reads all.
 
     Raises:
-        BadInputError: the file is missing, truncated, damaged, or has other columns than a segment.
+        BadInputError: the file is missing, truncated, damaged, or has other columns than it should.
         ServiceError: the object store cannot be reached.
     """
-    wanted = list(ARROW_SCHEMA.names if columns is None else columns)
+    wanted = list(schema.names if columns is None else columns)
     try:
         filesystem, path = storage.filesystem_for(uri)
         with filesystem.open_input_file(path) as stream:
             source = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
-            _check_columns(source.schema_arrow, wanted)
+            _check_columns(source.schema_arrow, wanted, schema)
             rows = _rows_per_batch(source.metadata, max_rows)
             for batch in source.iter_batches(rows, columns=wanted, use_threads=threads > 1):
                 yield batch.select(wanted)
@@ -88,9 +93,9 @@ def unreachable(uri: str, problem: OSError) -> ServiceError:
     )
 
 
-def _check_columns(found: pa.Schema, wanted: Sequence[str]) -> None:
+def _check_columns(found: pa.Schema, wanted: Sequence[str], schema: pa.Schema) -> None:
     for name in wanted:
-        expected = ARROW_SCHEMA.field(name).type
+        expected = schema.field(name).type
         if name not in found.names or not found.field(name).type.equals(expected):
             raise BadInputError(f"The segment file has no column {name} of type {expected}.")
 

@@ -1,7 +1,7 @@
 """The independent recomputation: what one staged topic partition is, found by other code than wrote it.
 
 The rewrite reads with DuckDB and counts as it goes; here the new files are read back with Arrow, page checksums
-verified, beside the key and offset columns of segments kept by reference and of the inputs. DuckDB only groups and
+verified, beside the key and ordering columns of segments kept by reference and of the inputs. DuckDB only groups and
 hashes. Memory is bounded: batches of a few MiB, one input segment's offsets, and tables that spill.
 """
 
@@ -19,11 +19,14 @@ import pyarrow as pa
 from winnow.errors import BadInputError, ValidationBrokenError
 from winnow.files import duck
 from winnow.files.fingerprint import CONTENT_FINGERPRINT, WINNERS_FINGERPRINT
-from winnow.model import OffsetRange, PartitionPlan, Plan, Segment, StagedPartition, Strategy
+from winnow.files.quarantine import moved_id
+from winnow.model import OffsetRange, PartitionPlan, Plan, Segment, StagedPartition
 from winnow.quality import reading
-from winnow.quality.census import EXACT, HASHED, KEY_AND_OFFSET, Census, KeyCensus
+from winnow.quality.aside import keyless_not_aside
+from winnow.quality.census import EXACT, HASHED, Census, KeyCensus
 from winnow.quality.membership import InputOffsets
 from winnow.quality.staged_files import Offsets, StagedFigures, offsets_of, read_staged
+from winnow.quality.versions import KEY_AND_OFFSET, HeaderCount, Ordering
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,7 +37,8 @@ class IndependentFacts:
     """What the recomputation found for one topic partition over [log start, next first dirty offset).
 
     Fingerprints are as in :class:`winnow.model.PartitionFacts`. ``most_tombstones_expired`` is an upper bound: the
-    null values of planned segments that meet an expired range. All from ``keyless_kept`` on is zero in a sound result.
+    null values of planned segments that meet an expired range. ``headers_missing`` and ``headers_malformed`` are 0 but
+    under strategy header. All from ``keyless_kept`` on is zero in a sound result.
     """
 
     records_in: int
@@ -47,7 +51,10 @@ class IndependentFacts:
     winners_fingerprint: str
     content_fingerprint: str
     most_tombstones_expired: int
+    headers_missing: int
+    headers_malformed: int
     keyless_kept: int
+    keyless_not_aside: int
     duplicate_keys: int
     stale_winners: int
     offset_order_violations: int
@@ -65,11 +72,12 @@ def recompute(
     partition: PartitionPlan,
     staged: StagedPartition,
     *,
+    attempt: str,
     memory_limit_bytes: int,
     threads: int,
     spill_folder: str,
 ) -> IndependentFacts:
-    """Recompute the facts of one staged partition from the files. Reads only; running it again gives the same.
+    """Recompute the facts of what ``attempt`` staged, from the files. Reads only; running it again gives the same.
 
     A file that is missing, truncated or damaged is a fact, not an exception.
 
@@ -78,7 +86,7 @@ def recompute(
         ValidationBrokenError: the recomputation itself failed (out of memory and of spill space).
     """
     with connected(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder) as connection:
-        return recompute_on(connection, plan, partition, staged, threads=threads)
+        return recompute_on(connection, plan, partition, staged, attempt=attempt, threads=threads)
 
 
 @contextmanager
@@ -97,13 +105,14 @@ def recompute_on(
     partition: PartitionPlan,
     staged: StagedPartition,
     *,
+    attempt: str,
     threads: int,
 ) -> IndependentFacts:
     """:func:`recompute` on a connection that is there already and is left as it was."""
     import duckdb
 
     try:
-        return _Recomputation(plan, partition, staged, connection, threads).facts()
+        return _Recomputation(plan, partition, staged, attempt, connection, threads).facts()
     except duckdb.Error as problem:
         # DuckDB's text may quote data; its kind is enough to act on.
         raise ValidationBrokenError(
@@ -121,10 +130,14 @@ class _Recomputation:
         plan: Plan,
         partition: PartitionPlan,
         staged: StagedPartition,
+        attempt: str,
         connection: duckdb.DuckDBPyConnection,
         threads: int,
     ) -> None:
         self._plan = plan
+        self._ingest_id = moved_id(plan.plan_id, attempt)
+        self._ordering = Ordering(plan)
+        self._headers = HeaderCount()
         self._partition = partition
         self._staged = staged
         self._connection = connection
@@ -148,10 +161,13 @@ class _Recomputation:
         self._foreign = 0
 
     def facts(self) -> IndependentFacts:
-        with KeyCensus(self._connection, self._inside, HASHED) as census:
+        with self._census(HASHED) as census:
             figures = self._read_new_files(census)
             spans = figures.spans + self._read_kept_segments(census)
-            keys = census.count(self._input_batches(self._rewritten, KEY_AND_OFFSET))
+            keys = census.count(
+                self._ranked(batch, count=True)
+                for batch in self._input_batches(self._rewritten, self._ordering.columns)
+            )
         if not keys.is_clean(self._staged.facts.tombstones_expired):
             keys = self._exact_census()
         counts = [self._inside_counts(segment) for segment in self._partition.segments]
@@ -166,9 +182,12 @@ class _Recomputation:
             winners_fingerprint=self._winners,
             content_fingerprint=self._content,
             most_tombstones_expired=self._most_tombstones_expired(),
+            headers_missing=self._headers.missing,
+            headers_malformed=self._headers.malformed,
             keyless_kept=self._keyless_kept,
+            keyless_not_aside=self._keyless_not_aside(),
             duplicate_keys=keys.duplicate_keys,
-            stale_winners=keys.stale_winners if self._plan.strategy is Strategy.OFFSET else 0,
+            stale_winners=keys.stale_winners,
             offset_order_violations=figures.order_violations + _overlaps(spans),
             offsets_not_in_input=self._foreign,
             touched_above_end=self._touched,
@@ -194,7 +213,7 @@ class _Recomputation:
             ) -> None:
                 self._content = combine(self._content, self._fingerprint(batch, CONTENT_FINGERPRINT))
                 self._count_survivors(batch, offsets)
-                census.add_survivors(batch, by_reference=False)
+                census.add_survivors(self._ranked(batch), by_reference=False)
                 self._foreign += known.foreign(offsets)
                 above.append(offsets[offsets >= self._inside.end])
 
@@ -206,23 +225,49 @@ class _Recomputation:
     def _read_kept_segments(self, census: KeyCensus) -> list[tuple[int, int]]:
         for segment in self._kept:
             records = 0
-            for batch in self._input_batches([segment], KEY_AND_OFFSET):
+            for batch in self._input_batches([segment], self._ordering.columns):
                 records += batch.num_rows
                 self._count_survivors(batch, offsets_of(batch))
-                census.add_survivors(batch, by_reference=True)
+                census.add_survivors(self._ranked(batch, count=True), by_reference=True)
             if records != segment.records:
                 self._unreadable_inputs.add(segment.path)
         return [(segment.first_offset, segment.last_offset) for segment in self._kept]
 
     def _exact_census(self) -> Census:
         new_files = [segment for _, outputs in self._groups for segment in outputs]
-        with KeyCensus(self._connection, self._inside, EXACT) as census:
+        columns = self._ordering.columns
+        with self._census(EXACT) as census:
             # What cannot be read is already counted.
-            for batch in _readable(new_files, KEY_AND_OFFSET, self._threads, set()):
-                census.add_survivors(batch, by_reference=False)
-            for batch in self._input_batches(self._kept, KEY_AND_OFFSET):
-                census.add_survivors(batch, by_reference=True)
-            return census.count(self._input_batches(self._rewritten, KEY_AND_OFFSET))
+            for batch in _readable(new_files, columns, self._threads, set()):
+                census.add_survivors(self._ranked(batch), by_reference=False)
+            for batch in self._input_batches(self._kept, columns):
+                census.add_survivors(self._ranked(batch), by_reference=True)
+            return census.count(self._ranked(batch) for batch in self._input_batches(self._rewritten, columns))
+
+    def _census(self, identity: str) -> KeyCensus:
+        return KeyCensus(self._connection, self._inside, identity, by_version=self._ordering.by_version)
+
+    def _ranked(self, batch: pa.RecordBatch, *, count: bool = False) -> pa.RecordBatch:
+        """What the census asks of ``batch``. ``count``: these are inputs, whose version headers are counted, once."""
+        if not count:
+            return self._ordering.ranked(batch)
+        offsets = offsets_of(batch)
+        inside = (offsets >= self._inside.start) & (offsets < self._inside.end)
+        keyed = batch.column("key").is_valid().to_numpy(zero_copy_only=False)
+        return self._ordering.ranked(batch, (self._headers, inside & keyed))
+
+    def _keyless_not_aside(self) -> int:
+        segments = [segment for segment in self._partition.segments if segment.keyless]
+        if not segments and not self._staged.keyless_files:
+            return 0
+        return keyless_not_aside(
+            self._connection,
+            segments,
+            self._inside,
+            self._staged.keyless_files,
+            self._ingest_id,
+            threads=self._threads,
+        )
 
     def _count_survivors(self, batch: pa.RecordBatch, offsets: Offsets) -> None:
         mask = (offsets >= self._inside.start) & (offsets < self._inside.end)

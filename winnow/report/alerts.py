@@ -18,7 +18,11 @@ WEBHOOK_TIMEOUT_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert. ``kind`` is fixed vocabulary: validation_failed, validation_broken, commit_unknown, recovered."""
+    """One alert.
+
+    ``kind`` is fixed vocabulary: validation_failed, validation_broken, uncleanable_partition, commit_unknown,
+    recovered.
+    """
 
     kind: str
     topic: str
@@ -55,7 +59,7 @@ def raise_alert(settings: Settings, memory: AlertMemory, alert: Alert) -> bool:
 
 def recovered(settings: Settings, memory: AlertMemory, topic: str, partitions: Sequence[int], now_ms: int) -> bool:
     """After a publish: forget what was alerted about these partitions and say so. Returns whether anything was."""
-    kinds = ("validation_failed", "validation_broken", "commit_unknown")
+    kinds = ("validation_failed", "validation_broken", "uncleanable_partition", "commit_unknown")
     keys = [f"{kind}:{topic}" for kind in kinds] + [
         f"{kind}:{TopicPartition(topic, p)}" for kind in kinds for p in partitions
     ]

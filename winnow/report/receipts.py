@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from winnow.clock import format_ms
-from winnow.model import Receipt, Status
+from winnow.model import PartitionReceipt, Reason, Receipt, Status
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
+
+MOST_PLACES = 5
+"""Coordinates of odd records that a paragraph names; receipts have more."""
 
 
 def human_bytes(size_bytes: float) -> str:
@@ -18,27 +24,130 @@ def human_bytes(size_bytes: float) -> str:
     return f"{size_bytes:.0f} B" if number == 0 else f"{size_bytes:.1f} {_UNITS[number]}"
 
 
+@dataclass(frozen=True, slots=True)
+class PlanAgainstActual:
+    """What the plan expected and what came of it, over the partitions whose plan expected anything.
+
+    None where no partition's plan did. Deviations are percentages of what was expected, positive when more came out.
+    """
+
+    expected_records_kept: int | None
+    records_kept: int | None
+    records_kept_deviation_percent: float | None
+    expected_bytes_out: int | None
+    bytes_out: int | None
+    bytes_out_deviation_percent: float | None
+
+
+def plan_against_actual(receipt: Receipt) -> PlanAgainstActual:
+    """Compare ``receipt`` with the estimates in its plan."""
+    records = [(p.expected_records_kept, p.records_kept) for p in receipt.partitions]
+    sizes = [(p.expected_bytes_out, p.bytes_out) for p in receipt.partitions]
+    return PlanAgainstActual(*_against(records), *_against(sizes))
+
+
+def _against(pairs: Iterable[tuple[int | None, int]]) -> tuple[int | None, int | None, float | None]:
+    known = [(expected, actual) for expected, actual in pairs if expected is not None]
+    if not known:
+        return None, None, None
+    expected, actual = sum(pair[0] for pair in known), sum(pair[1] for pair in known)
+    return expected, actual, round(100 * (actual - expected) / expected, 1) if expected else None
+
+
 def paragraph(receipt: Receipt) -> str:
     """One paragraph: range, records and bytes in and out, what was removed and by which rule, where the evidence is."""
     if receipt.status is not Status.PUBLISHED:
         return receipt.message
-    parts = receipt.partitions
+    sentences = [*_cleaned(receipt), *_retired(receipt), *_noticed(receipt), *_expected(receipt)]
+    sentences.append(f"Published as snapshot {receipt.snapshot_id} of plan {receipt.plan_id}.")
+    if receipt.data_docs:
+        sentences.append(f"Quality: {receipt.data_docs}")
+    return " ".join(sentences)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _cleaned(receipt: Receipt) -> list[str]:
+    parts = [p for p in receipt.partitions if not _is_retention_alone(p)]
+    if not parts:
+        return [f"{receipt.topic} as of {format_ms(receipt.as_of_ms)}: nothing was compacted."]
     records_in, kept = sum(p.records_in for p in parts), sum(p.records_kept for p in parts)
-    superseded = sum(p.records_superseded for p in parts)
-    expired, keyless = sum(p.tombstones_expired for p in parts), sum(p.records_keyless for p in parts)
+    superseded, expired = sum(p.records_superseded for p in parts), sum(p.tombstones_expired for p in parts)
+    keyless = sum(p.records_keyless for p in parts)
     bytes_in, bytes_out = sum(p.bytes_in for p in parts), sum(p.bytes_out for p in parts)
     saved = 100 * (bytes_in - bytes_out) / bytes_in if bytes_in else 0.0
     newly_cleaned = sum(max(0, p.next_first_dirty_offset - p.first_dirty_offset) for p in parts)
-    partitions = f"{len(parts)} partition{'s' if len(parts) != 1 else ''}"
-    text = (
-        f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {partitions}, "
-        f"{newly_cleaned:,} offsets newly cleaned. Of {records_in:,} records {kept:,} were kept: "
-        f"{superseded:,} were superseded by a later record of their key, {expired:,} tombstones had passed their "
-        "delete horizon"
-    )
-    text += f", {keyless:,} had no key. " if keyless else ". "
-    text += (
-        f"{human_bytes(bytes_in)} became {human_bytes(bytes_out)} ({saved:.1f} % less to read; the old files go after "
-        f"their grace). Published as snapshot {receipt.snapshot_id} of plan {receipt.plan_id}."
-    )
-    return text + (f" Quality: {receipt.data_docs}" if receipt.data_docs else "")
+    found = [
+        (
+            f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {_count(len(parts), 'partition')}, "
+            f"{newly_cleaned:,} offsets newly cleaned."
+        ),
+        (
+            f"Of {records_in:,} records {kept:,} were kept: {superseded:,} were superseded by the record of their key "
+            f"that stays, {expired:,} tombstones had passed their delete horizon"
+            f"{f', {keyless:,} had no key and moved to the quarantine' if keyless else ''}."
+        ),
+        (
+            f"{human_bytes(bytes_in)} became {human_bytes(bytes_out)} ({saved:.1f} % less to read; the old files go "
+            "after their grace)."
+        ),
+    ]
+    if any(p.reason is Reason.STRATEGY_CHANGED for p in parts):
+        found.append(
+            "The strategy had changed, so the whole log was cleaned anew; records that were removed under the old one "
+            "cannot return."
+        )
+    return found
+
+
+def _is_retention_alone(part: PartitionReceipt) -> bool:
+    return part.reason is Reason.RETENTION and not part.records_in
+
+
+def _retired(receipt: Receipt) -> list[str]:
+    records = sum(p.records_retired for p in receipt.partitions)
+    size_bytes = sum(p.bytes_retired for p in receipt.partitions)
+    if not records and not size_bytes:
+        return []
+    return [f"Retention took {_count(records, 'record')} ({human_bytes(size_bytes)}) out of the log."]
+
+
+def _noticed(receipt: Receipt) -> list[str]:
+    """What somebody should look at: where, and never what it says."""
+    parts = receipt.partitions
+    missing, malformed = sum(p.headers_missing for p in parts), sum(p.headers_malformed for p in parts)
+    elsewhere = sum(p.keys_elsewhere for p in parts)
+    found = []
+    if missing:
+        found.append(f"{_count(missing, 'record')} came without the version header, which loses against every version.")
+    if malformed:
+        places = [f"{receipt.topic}-{p.partition} at {offset:,}" for p in parts for offset in p.malformed_offsets]
+        listed = ", ".join(places[:MOST_PLACES])
+        more = malformed - len(places[:MOST_PLACES])
+        found.append(
+            f"{_count(malformed, 'record')} came with a version header that is no 8-byte long and counts as missing"
+            f"{f': {listed}' if listed else ''}{f' and {more:,} more' if listed and more else ''}."
+        )
+    if elsewhere:
+        found.append(
+            f"{_count(elsewhere, 'key')} would go to another partition since partitions were added: an older record of "
+            "such a key may stay where it is, beside a newer one there."
+        )
+    return found
+
+
+def _expected(receipt: Receipt) -> list[str]:
+    found = plan_against_actual(receipt)
+    if found.expected_records_kept is None or found.records_kept is None:
+        return []
+    text = f"The plan expected {found.expected_records_kept:,} records to be kept"
+    text += _off(found.records_kept_deviation_percent)
+    if found.expected_bytes_out is not None:
+        text += f" and {human_bytes(found.expected_bytes_out)} to remain{_off(found.bytes_out_deviation_percent)}"
+    return [f"{text}."]
+
+
+def _off(deviation_percent: float | None) -> str:
+    return "" if deviation_percent is None else f" (it was {deviation_percent:+.1f} %)"

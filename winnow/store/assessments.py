@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, func, or_, select
 
 from winnow.model import Assessment, Reason
 from winnow.store import bulk, tables
@@ -53,6 +53,12 @@ class Assessments(Room):
             statement = statement.where(row.topic.in_(topics))
         with self._database.reading() as session:
             return [_assessment(found) for found in session.scalars(statement)]
+
+    def last_assessed_ms(self, topic: str) -> int | None:
+        """When ``topic`` was assessed last, whatever came of it; None: never."""
+        latest = tables.LatestAssessment
+        with self._database.reading() as session:
+            return session.scalar(select(func.max(latest.recorded_at_ms)).where(latest.topic == topic))
 
 
 def _assessment(row: tables.Assessment) -> Assessment:

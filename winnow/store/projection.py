@@ -13,7 +13,7 @@ from winnow.model import PartitionState, Receipt, RetiredFile, TopicPartition, U
 from winnow.store import bulk, tables
 from winnow.store.database import Room
 from winnow.store.retired import add_retired
-from winnow.store.states import read_checkpoints, read_marks, read_paused, write_states
+from winnow.store.states import read_checkpoints, read_marks, read_paused, read_paused_by, write_states
 from winnow.store.values import CheckpointRow
 
 
@@ -100,6 +100,11 @@ class Projection(Room):
         """Uncleanable partitions of ``topics`` (none = all)."""
         with self._database.reading() as session:
             return read_marks(session, topics)
+
+    def paused_by(self, topic: str) -> dict[int, tuple[str, ...]]:
+        """Who paused the partitions of ``topic``, in the order in which they did."""
+        with self._database.reading() as session:
+            return read_paused_by(session, topic)
 
     def paused(self, topics: Sequence[str] = ()) -> dict[TopicPartition, int]:
         """Paused partitions of ``topics`` (none = all), and since when (ms)."""

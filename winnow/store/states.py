@@ -69,9 +69,19 @@ def read_paused(session: Session, topics: Sequence[str]) -> dict[TopicPartition,
     return {TopicPartition(found.topic, found.partition): found.since_ms for found in session.scalars(statement)}
 
 
+def read_paused_by(session: Session, topic: str) -> dict[int, tuple[str, ...]]:
+    """Who paused the partitions of ``topic``, in the order in which they did."""
+    row = tables.PausedBy
+    names: dict[int, list[str]] = defaultdict(list)
+    for found in session.scalars(select(row).where(row.topic == topic).order_by(row.partition, row.number)):
+        names[found.partition].append(found.name)
+    return {number: tuple(listed) for number, listed in names.items()}
+
+
 def read_states(session: Session, topic: str) -> dict[int, PartitionState]:
     """The states of ``topic`` as far as they are projected: without appends."""
     marks, paused = read_marks(session, [topic]), read_paused(session, [topic])
+    paused_by = read_paused_by(session, topic)
     return {
         found.partition: PartitionState(
             log_start_offset=found.log_start_offset,
@@ -81,6 +91,7 @@ def read_states(session: Session, topic: str) -> dict[int, PartitionState]:
             history=found.history,
             uncleanable=marks.get(TopicPartition(topic, found.partition)),
             paused_since_ms=paused.get(TopicPartition(topic, found.partition)),
+            paused_by=paused_by.get(found.partition, ()),
         )
         for found in read_checkpoints(session, [topic])
     }
@@ -138,5 +149,14 @@ def _insert(session: Session, topic: str, states: Mapping[int, PartitionState], 
             {**of[number], "since_ms": state.paused_since_ms}
             for number, state in states.items()
             if state.paused_since_ms is not None
+        ],
+    )
+    bulk.insert(
+        session,
+        tables.PausedBy,
+        [
+            {**of[number], "number": place, "name": name}
+            for number, state in states.items()
+            for place, name in enumerate(state.paused_by)
         ],
     )

@@ -183,6 +183,18 @@ class Paused(Base):
     since_ms: Mapped[int]
 
 
+class PausedBy(Base):
+    """Projection: the names under which a topic partition is paused, in the order in which they paused it."""
+
+    __tablename__ = "winnow_paused_by"
+    __table_args__ = (_of_checkpoint(),)
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    name: Mapped[str]
+
+
 class RetiredFile(Base):
     """The ledger of files that left the table. Rows of deleted files stay: they say what was freed and when."""
 

@@ -36,10 +36,14 @@ def assign_partitions(keys: Any, named: Any, partitions: int) -> Any:
     if not len(rows):
         return named
     result = named.fill_null(0).to_numpy(zero_copy_only=False).copy()
-    hashes = murmur2_column(keys.take(pa.array(rows)))
-    result[rows] = ((hashes & _POSITIVE) % np.uint32(partitions)).astype(np.int32)
+    result[rows] = partitions_for_keys(keys.take(pa.array(rows)), partitions)
     known = named.is_valid().to_numpy(zero_copy_only=False) | wanted
     return pa.array(result, pa.int32(), mask=~known)
+
+
+def partitions_for_keys(keys: Any, partitions: int) -> npt.NDArray[np.int32]:
+    """The partition, from 0, that Kafka's producer takes for every key of a binary array without nulls."""
+    return ((murmur2_column(keys) & _POSITIVE) % np.uint32(partitions)).astype(np.int32)
 
 
 def murmur2_column(keys: Any) -> Words:

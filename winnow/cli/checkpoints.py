@@ -1,0 +1,186 @@
+"""``winnow checkpoints``: how far each topic partition is clean, and Kafka's checkpoint files in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from winnow.cli.failures import each_topic, finish, guarded
+from winnow.cli.options import Json, OneTopic, Topics
+from winnow.cli.output import count, say, tell, write_json
+from winnow.cli.tables import MOST_ROWS, short_time, show
+from winnow.cli.world import named_or_all, world
+from winnow.model import Cleaning
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context
+
+SHOW = "show"
+"""The command behind ``winnow checkpoints [TOPIC]``; it is never typed."""
+
+HELP = """Print how far each topic partition is clean, and since when.
+
+A tombstone goes in the first run after the delete horizon of the stretch it lies in. --json prints one document.
+
+Example: winnow checkpoints orders
+
+A topic named like a command is shown by: winnow checkpoints -- import
+"""
+
+CheckpointFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A cleaner-offset-checkpoint file; a path or a URI.", show_default=False)
+]
+
+
+class CheckpointsGroup(TyperGroup):
+    """Commands beside ``winnow checkpoints [TOPIC] [--json]``: whatever does not begin with one of them is that."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command in that is never typed, unless one is named or help is asked for."""
+        visible = {name for name, command in self.commands.items() if not command.hidden}
+        if not args or args[0] not in visible | set(ctx.help_option_names):
+            args = [SHOW, *args]
+        return super().parse_args(ctx, args)
+
+
+def show_checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
+    """Print how far each topic partition is clean, and since when.
+
+    A tombstone goes in the first run after the delete horizon of the stretch it lies in.
+
+    Example: winnow checkpoints orders
+    """
+    with world() as ctx:
+        chosen = named_or_all(ctx, [topic] if topic else None)
+        outcome = each_topic(chosen, lambda name: checkpoints_of(ctx, name))
+    found = [row for per_topic in outcome.results for row in per_topic]
+    if as_json:
+        if not outcome.all_failed:
+            write_json(found)
+    elif found:
+        _show_checkpoints(found)
+    finish(outcome.exit_code)
+
+
+def checkpoints_of(ctx: Context, topic: str) -> list[dict[str, Any]]:
+    """One document per topic partition: the checkpoint from the metadata store, the log's ends from the log itself.
+
+    The store learns of a partition when it is first cleaned, and of the log's ends only then.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    stored = {row.partition: row for row in ctx.store.checkpoints([topic])}
+    found = []
+    for number, state in sorted(ctx.log.open(topic).head().state.partitions.items()):
+        row = stored.get(number)
+        history: tuple[Cleaning, ...] = row.history if row is not None else ()
+        found.append(
+            {
+                "topic": topic,
+                "partition": number,
+                "first_dirty_offset": row.first_dirty_offset if row is not None else None,
+                "log_start_offset": state.log_start_offset,
+                "log_end_offset": state.log_end_offset,
+                "strategy": row.strategy if row is not None else None,
+                "cleanings": [asdict(entry) for entry in history],
+            }
+        )
+    return found
+
+
+def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
+    rows = []
+    for row in found[:MOST_ROWS]:
+        last = row["cleanings"][-1] if row["cleanings"] else {}
+        rows.append(
+            [
+                f"{row['topic']}-{row['partition']}",
+                "never cleaned" if row["first_dirty_offset"] is None else f"{row['first_dirty_offset']:,}",
+                f"{row['log_start_offset']:,}",
+                f"{row['log_end_offset']:,}",
+                row["strategy"] or "",
+                short_time(last.get("cleaning_time_ms")),
+                short_time(last.get("delete_horizon_ms")),
+            ]
+        )
+    header = ["partition", "first dirty", "log start", "log end", "strategy", "last cleaning", "delete horizon"]
+    show(header, rows, right=(1, 2, 3))
+    if len(found) > len(rows):
+        tell(f"{count(len(found) - len(rows), 'more partition')}; --json lists all")
+
+
+def import_file(file: CheckpointFile, as_json: Json = False) -> None:
+    """Take over the cleaner checkpoints of a Kafka broker.
+
+    FILE is the cleaner-offset-checkpoint of a broker's log directory (version 0). A checkpoint of Winnow's own cleaning
+    is never overwritten, an imported one never lowered; importing again changes nothing. When the broker cleaned is not
+    known, so the tombstones below count as not yet covered: the first run starts their time.
+
+    Example: winnow checkpoints import /var/lib/kafka/data/cleaner-offset-checkpoint
+    """
+    with world() as ctx:
+        from winnow.pipeline.checkpoints import by_topic, import_checkpoints
+        from winnow.sources.checkpoint_file import read_checkpoint_file
+
+        entries = by_topic(read_checkpoint_file(file))
+        outcome = each_topic(list(entries), lambda topic: import_checkpoints(ctx, topic, entries[topic]))
+    found = [row for per_topic in outcome.results for row in per_topic]
+    if as_json:
+        if not outcome.all_failed:
+            write_json([asdict(row) for row in found])
+        finish(outcome.exit_code)
+        return
+    if found:
+        rows = [
+            [f"{row.topic}-{row.partition}", f"{row.offset:,}", row.outcome.replace("_", " "), row.message]
+            for row in found[:MOST_ROWS]
+        ]
+        show(["partition", "offset", "outcome", "which means"], rows, right=(1,), sentences=(3,))
+        if len(found) > len(rows):
+            tell(f"{count(len(found) - len(rows), 'more line')}; --json lists all")
+    elif not outcome.codes:
+        tell(f"{file} holds no entries; nothing was changed.")
+    finish(outcome.exit_code)
+
+
+def export_file(file: CheckpointFile, topics: Topics = None) -> None:
+    """Write the checkpoints as a broker's cleaner-offset-checkpoint file.
+
+    The file (version 0) is replaced as a whole or not at all. Partitions without a checkpoint are left out. Importing
+    it again changes nothing.
+
+    Example: winnow checkpoints export cleaner-offset-checkpoint orders
+    """
+    with world() as ctx:
+        from winnow.pipeline.checkpoints import checkpoint_entries
+        from winnow.sources.checkpoint_file import write_checkpoint_file
+
+        outcome = each_topic(named_or_all(ctx, topics), lambda topic: checkpoint_entries(ctx, topic))
+        entries = [entry for per_topic in outcome.results for entry in per_topic]
+        if outcome.exit_code:
+            say(f"{file} was not written, since it would not be whole.")
+        else:
+            write_checkpoint_file(file, entries)
+    if not outcome.exit_code:
+        tell(f"Wrote {count(len(entries), 'checkpoint')} to {file}.")
+    finish(outcome.exit_code)
+
+
+def group() -> typer.Typer:
+    """``winnow checkpoints`` with its commands."""
+    made = typer.Typer(
+        name="checkpoints",
+        cls=CheckpointsGroup,
+        help=HELP,
+        rich_markup_mode=None,
+        subcommand_metavar="[TOPIC] | import FILE | export FILE [TOPIC]...",
+    )
+    made.command(SHOW, hidden=True)(guarded(show_checkpoints))
+    made.command("import")(guarded(import_file))
+    made.command("export")(guarded(export_file))
+    return made

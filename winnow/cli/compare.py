@@ -1,0 +1,176 @@
+"""``winnow compare``: what another compaction strategy would choose; publishes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
+from winnow.cli.output import count, human_bytes, tell, write_json
+from winnow.cli.progress import Bar
+from winnow.cli.tables import heading, short_time, show
+from winnow.cli.world import world
+from winnow.model import Strategy
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from winnow.pipeline.compare import Comparison, DifferingKey, Side
+
+MOST_SAMPLES = 10_000
+
+
+def compare(
+    topic: Topic,
+    strategy: Annotated[Strategy, typer.Option("--strategy", help="The strategy to try.", show_default=False)],
+    header: Annotated[
+        str | None,
+        typer.Option(
+            "--header",
+            metavar="NAME",
+            help="The header with the version, for strategy header; the topic's own when left out.",
+            show_default=False,
+        ),
+    ] = None,
+    as_of: AsOf = None,
+    sample: Annotated[
+        int,
+        typer.Option(
+            "--sample", metavar="N", min=0, max=MOST_SAMPLES, help="How many differing keys to show by coordinates."
+        ),
+    ] = 10,
+    as_json: Json = False,
+) -> None:
+    """Say how many keys would have another winner under another strategy.
+
+    Chooses twice with Spark over what a compaction would cover, idle partitions too. Publishes nothing: no table, no
+    checkpoint and no configuration is changed. Keys and values are never shown, only coordinates.
+
+    Example: winnow compare orders --strategy timestamp
+    """
+    with world() as ctx:
+        from winnow.pipeline.compare import compare as compare_topic
+
+        as_of_ms = resolve_as_of(ctx, as_of)
+        with _Progress() as progress:
+            found = compare_topic(
+                ctx, topic, strategy=strategy, header=header, as_of_ms=as_of_ms, sample=sample, progress=progress
+            )
+    if as_json:
+        write_json(document(found))
+    else:
+        _show(found)
+
+
+def document(found: Comparison) -> dict[str, Any]:
+    """The comparison as ``--json`` shows it; a sampled key is one flat object."""
+    return asdict(found) | {"sample": [flat(key) for key in found.sample]}
+
+
+def flat(key: DifferingKey) -> dict[str, Any]:
+    """A differing key as one row."""
+    return {
+        "partition": key.partition,
+        "present_offset": key.present.offset,
+        "present_timestamp_ms": key.present.timestamp_ms,
+        "present_version": key.present.version,
+        "present_tombstone": key.present.tombstone,
+        "other_offset": key.other.offset,
+        "other_timestamp_ms": key.other.timestamp_ms,
+        "other_version": key.other.version,
+        "other_tombstone": key.other.tombstone,
+    }
+
+
+def _show(found: Comparison) -> None:
+    tell(found.sentence)
+    if found.partitions:
+        _show_sides(found)
+    if found.headers_missing or found.headers_malformed:
+        missing, malformed = count(found.headers_missing or 0, "record"), count(found.headers_malformed or 0, "record")
+        tell(f"{missing} without the header and {malformed} whose value is no 8-byte long lose to every version.")
+    if found.sample:
+        heading(
+            f"{len(found.sample):,} of {count(found.keys_differing, 'key')} with another winner, lowest offset first"
+        )
+        _show_sample(found)
+    for notice in found.notices:
+        tell(notice)
+    tell("Nothing was changed.")
+
+
+def _show_sides(found: Comparison) -> None:
+    def row(label: str, side: Side) -> list[str]:
+        return [
+            label,
+            side.strategy.value,
+            f"{side.records_kept:,}",
+            human_bytes(side.estimated_bytes),
+            f"{side.tombstones_expired:,}",
+            f"{side.differing_tombstones:,}",
+            side.order,
+        ]
+
+    show(
+        ["", "strategy", "kept", "bytes, estimated", "tombstones gone", "differing and tombstone", "who wins"],
+        [row("now", found.present), row("instead", found.other)],
+        right=(2, 3, 4, 5),
+        sentences=(6,),
+    )
+
+
+def _show_sample(found: Comparison) -> None:
+    rows = [
+        [
+            f"{found.topic}-{key.partition}",
+            f"{key.present.offset:,}",
+            short_time(key.present.timestamp_ms),
+            "" if key.present.version is None else f"{key.present.version}",
+            "tombstone" if key.present.tombstone else "",
+            f"{key.other.offset:,}",
+            short_time(key.other.timestamp_ms),
+            "" if key.other.version is None else f"{key.other.version}",
+            "tombstone" if key.other.tombstone else "",
+        ]
+        for key in found.sample
+    ]
+    now = ["wins now", "timestamp", "version", ""]
+    show(["partition", *now, "instead", *now[1:]], rows, right=(1, 3, 5, 7))
+
+
+class _Progress:
+    """Shows the events of a comparison: a bar over bytes on a terminal, a line per partition elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar = Bar("Comparing")
+        self._total_bytes = self._done_bytes = 0
+
+    def __enter__(self) -> _Progress:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Take in one event."""
+        if event.get("event") == "started":
+            self._total_bytes = int(event["bytes"])
+            self._line(f"Comparing {count(int(event['partitions']), 'partition')}, {human_bytes(self._total_bytes)}")
+        elif event.get("event") == "partition":
+            self._done_bytes += int(event.get("bytes_in", 0))
+            name = f"{event['topic']}-{event['partition']}"
+            if "error" in event:
+                self._line(f"{name}: failed: {event['error']}")
+            else:
+                differing = count(int(event["keys_differing"]), "key")
+                self._line(f"{name}: {event['records']:,} records, {differing} with another winner")
+        self._bar.move(min(self._done_bytes, self._total_bytes), self._total_bytes or None)
+
+    def _line(self, text: str) -> None:
+        if not self._bar.is_shown:
+            typer.echo(text, err=True)

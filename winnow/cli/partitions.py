@@ -1,0 +1,143 @@
+"""``winnow partitions``: what keeps topic partitions from being compacted, and how to let them go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from winnow.cli.options import Json, Topic
+from winnow.cli.output import count, tell, write_json
+from winnow.cli.tables import MOST_ROWS, short_time, show
+from winnow.cli.world import world
+
+if TYPE_CHECKING:
+    from winnow.pipeline.partitions import PartitionRow
+
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition", metavar="P", min=0, help="A partition; may be repeated; all when left out.", show_default=False
+    ),
+]
+
+By = Annotated[
+    str | None,
+    typer.Option(
+        "--by", metavar="NAME", help="Who pauses; the user of the operating system when left out.", show_default=False
+    ),
+]
+
+
+def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) -> None:
+    """List the partitions of a topic with what keeps them from being compacted.
+
+    in_progress: a run holds the topic. aborted: paused while a run holds it, so that run will not publish. paused: by
+    whom. uncleanable: a failure; it is tried again at the next attempt, or after a release. none: nothing does.
+
+    Example: winnow partitions list orders
+    """
+    with world() as ctx:
+        from winnow.pipeline.partitions import list_partitions
+
+        found = list_partitions(ctx, topic, partition)
+    if as_json:
+        write_json([_document(row) for row in found])
+    else:
+        _show(found)
+
+
+def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Json = False) -> None:
+    """Pause the compaction of partitions.
+
+    A run at work on them publishes nothing. Everybody who paused a partition has to resume it; pausing twice under one
+    name is pausing once. Reading and ingesting go on.
+
+    Example: winnow partitions pause orders --partition 3 --by restore-42
+    """
+    with world() as ctx:
+        from winnow.pipeline.partitions import pause as pause_partitions
+        from winnow.pipeline.partitions import who
+
+        found = pause_partitions(ctx, topic, partition, by=who() if by is None else by)
+    _answer(
+        found, as_json, f"Next: winnow partitions resume {topic}", done="Paused", idle="that name pauses them already"
+    )
+
+
+def resume(
+    topic: Topic,
+    partition: Partitions = None,
+    by: By = None,
+    everybody: Annotated[bool, typer.Option("--all", help="Take back the pauses of everybody.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take a pause back.
+
+    A partition goes on when the last who paused it has resumed it.
+
+    Example: winnow partitions resume orders --partition 3 --by restore-42
+    """
+    with world() as ctx:
+        from winnow.pipeline.partitions import resume as resume_partitions
+        from winnow.pipeline.partitions import who
+
+        found = resume_partitions(ctx, topic, partition, by=who() if by is None else by, everybody=everybody)
+    _answer(found, as_json, f"Next: winnow assess {topic}", done="Resumed", idle="that name pauses none of them")
+
+
+def release(topic: Topic, partition: Partitions = None, as_json: Json = False) -> None:
+    """Release uncleanable partitions: the next run takes them.
+
+    For when the cause is mended, a damaged segment restored from a backup, say. A partition that fails again waits 15
+    minutes, as after its first failure.
+
+    Example: winnow partitions release orders --partition 3
+    """
+    with world() as ctx:
+        from winnow.pipeline.partitions import list_partitions, who
+        from winnow.pipeline.uncleanable import release_marks
+
+        released = release_marks(ctx, topic, partition, why=f"released by {who()}")
+        found = list_partitions(ctx, topic, partition)
+    if as_json:
+        write_json([_document(row) | {"changed": row.partition in released} for row in found])
+        return
+    names = ", ".join(f"{topic}-{number}" for number in released)
+    tell(f"Released: {names}.\nNext: winnow compact {topic}" if released else "Nothing was marked uncleanable.")
+
+
+def _document(row: PartitionRow) -> dict[str, Any]:
+    return {**asdict(row), "paused_by": list(row.paused_by)}
+
+
+def _answer(found: Sequence[PartitionRow], as_json: bool, hint: str, *, done: str, idle: str) -> None:
+    if as_json:
+        write_json([_document(row) for row in found])
+        return
+    changed = [f"{row.topic}-{row.partition}" for row in found if row.changed]
+    tell(f"{done}: {', '.join(changed)}." if changed else f"Nothing was changed: {idle}.")
+    _show([row for row in found if row.paused_by])
+    tell(hint)
+
+
+def _show(found: Sequence[PartitionRow]) -> None:
+    rows = [
+        [
+            f"{row.topic}-{row.partition}",
+            row.state.replace("_", " "),
+            short_time(row.since_ms),
+            str(row.attempts) if row.attempts else "",
+            short_time(row.next_attempt_ms),
+            ", ".join(row.paused_by),
+            row.reason or "",
+        ]
+        for row in found[:MOST_ROWS]
+    ]
+    if rows:
+        header = ["partition", "state", "since", "failures", "next attempt", "paused by", "reason"]
+        show(header, rows, right=(3,), sentences=(6,))
+    if len(found) > len(rows):
+        tell(f"{count(len(found) - len(rows), 'more partition')}; --json lists all")

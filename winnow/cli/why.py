@@ -1,0 +1,149 @@
+"""``winnow why``: is this record here, and if not, why."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from winnow.cli.options import Json, Topic
+from winnow.cli.output import count, tell, write_json
+from winnow.cli.progress import Bar
+from winnow.cli.tables import MOST_ROWS, heading, short_time, show
+from winnow.cli.world import world
+from winnow.errors import UsageError
+
+if TYPE_CHECKING:
+    from winnow.pipeline.why_answer import Answer
+
+
+def why(
+    topic: Topic,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="BASE64", help="The key of the records to look for.", show_default=False),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", metavar="P", min=0, help="Only this partition.", show_default=False)
+    ] = None,
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            "--offset", metavar="O", min=0, help="The offset to explain, with --partition.", show_default=False
+        ),
+    ] = None,
+    everywhere: Annotated[
+        bool, typer.Option("--everywhere", help="Look through the other partitions also where the key was found.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say whether a record is here, and if not, why.
+
+    By key: which records readers see, which of them won, by which rule and in which run. By offset: what becomes of the
+    record there, or what became of it. Keys and values are never shown, only coordinates.
+
+    Example: winnow why orders --key b3JkZXItMTI=
+
+    Example: winnow why orders --partition 0 --offset 12
+    """
+    decoded = _decoded(key, partition, offset, everywhere=everywhere)
+    with world() as ctx, Bar("Looking through segments") as bar:
+        from winnow.pipeline.why import why_key, why_offset
+
+        as_of_ms = ctx.now_ms()
+        if decoded is not None:
+            found = why_key(
+                ctx,
+                topic,
+                decoded,
+                partition=partition,
+                everywhere=everywhere,
+                as_of_ms=as_of_ms,
+                progress=bar.move,
+            )
+        else:
+            assert partition is not None
+            assert offset is not None
+            found = why_offset(ctx, topic, partition, offset, as_of_ms=as_of_ms, progress=bar.move)
+    if as_json:
+        write_json(asdict(found))
+    else:
+        _show(found)
+
+
+def _decoded(key: str | None, partition: int | None, offset: int | None, *, everywhere: bool) -> bytes | None:
+    """The key's bytes; None when the question is about an offset.
+
+    Raises:
+        UsageError: neither or both are asked about, or the key is no base64. The key is not repeated.
+    """
+    if (key is None) == (offset is None):
+        raise UsageError(
+            "Ask about a key (--key BASE64) or about an offset (--partition P --offset O), one of the two."
+        )
+    if key is None:
+        if partition is None:
+            raise UsageError("--offset needs --partition: every partition has offsets of its own.")
+        if everywhere:
+            raise UsageError("--everywhere goes with --key: an offset is one partition's.")
+        return None
+    if partition is not None and everywhere:
+        raise UsageError("--partition and --everywhere contradict one another. Leave one out.")
+    try:
+        return base64.b64decode(key, validate=True)
+    except (binascii.Error, ValueError):
+        raise UsageError(
+            "The value of --key is not base64. Write it as winnow read shows it; from text: printf %s TEXT | base64"
+        ) from None
+
+
+def _show(found: Answer) -> None:
+    tell(found.sentence)
+    if len(found.records) > 1:
+        _show_records(found)
+    if found.runs:
+        _show_runs(found)
+
+
+def _show_records(found: Answer) -> None:
+    listed = found.records[-MOST_ROWS:]
+    more = f", the last {len(listed)} of {found.records_total:,}" if len(listed) < found.records_total else ""
+    heading(f"Records of this key that readers see{more}")
+    rows = [
+        [
+            f"{found.topic}-{record.partition}",
+            f"{record.offset:,}",
+            short_time(record.timestamp_ms),
+            "" if record.version is None else str(record.version),
+            "tombstone" if record.tombstone else "value",
+            record.section.value.replace("_", " "),
+            "wins" if found.next_winner is not None and record.offset == found.next_winner.offset else "",
+        ]
+        for record in listed
+    ]
+    show(["partition", "offset", "timestamp", "version", "", "section", "next run"], rows, right=(1, 3))
+
+
+def _show_runs(found: Answer) -> None:
+    heading("Runs that covered it" if found.present else "Runs that may have removed it")
+    rows = [
+        [
+            short_time(run.finished_at_ms),
+            short_time(run.as_of_ms),
+            (run.plan_id or "")[:12],
+            str(run.snapshot_id),
+            f"{run.next_first_dirty_offset:,}",
+            f"{run.records_superseded:,}",
+            f"{run.tombstones_expired:,}",
+            f"{run.records_keyless:,}",
+            f"{run.records_retired:,}",
+        ]
+        for run in found.runs[-MOST_ROWS:]
+    ]
+    header = ["finished", "as of", "plan", "snapshot", "up to", "superseded", "tombstones", "keyless", "retired"]
+    show(header, rows, right=(4, 5, 6, 7, 8))
+    if len(found.runs) > len(rows):
+        tell(f"{count(len(found.runs) - len(rows), 'older run')}; --json lists all")

@@ -1,0 +1,228 @@
+"""The configuration reference, written from the tables that the program itself reads.
+
+python -m winnow.config.reference > docs/configuration.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING, BYTES_PER_SECOND, BrokerDefinition
+from winnow.config.definitions import DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, LONG_MAX, BrokerName, Definition
+from winnow.config.layers import MAPS, NAMES, default_layer, variable_of
+from winnow.config.values import Kind, OneOf, Range, Rate, SuiteName, Validator
+
+SETTINGS: dict[str, str] = {
+    "home": "Folder of everything embedded: catalog, warehouse, staging area, metadata store, Airflow's home.",
+    "warehouse": "Where the tables live: a path, or a URI like `s3://bucket/folder`.",
+    "staging": "Where plans and staging manifests live: a path or a URI.",
+    "store_url": "The metadata store, as SQLAlchemy's URL.",
+    "spark.master": "The master that spark-submit is given.",
+    "engine.memory_bytes": "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.",
+    "engine.threads": "Threads of one task's engine.",
+    "engine.spill_folder": "Where a task spills.",
+    "engine.tasks": "How many partitions one Spark application compacts at once, at most; without it Spark's cores "
+    "decide.",
+    "engine.bytes_per_second": "What all tasks of one Spark application read and write per second, together and on "
+    "average: a number of at least 1, or a size like `50MB`.",
+    "expectations": "Folder with content suites of your own.",
+    "alert.webhook": "Who receives a JSON document for each alert: an http or https URL.",
+    "lease_ms": "How long a run holds a topic without renewing, in ms.",
+    "catalog": "PyIceberg's catalog properties, `catalog.uri` for one.",
+    "spark.conf": "Spark's properties, `spark.executor.memory` for one.",
+    "kafka": "A broker's names: [above](#broker-names).",
+}
+
+_INTRODUCTION = """\
+# Configuration
+
+Written by `python -m winnow.config.reference` from the tables that Winnow itself reads; do not edit.
+
+| what | who it is for | where it is set |
+|---|---|---|
+| [topic keys](#topic-keys) | one topic | `winnow topics create` and `alter`, with `--config KEY=VALUE` |
+| [broker names](#broker-names) | every topic that does not set the key itself, and the engine | table `[kafka]` of \
+`winnow.toml`, or the environment |
+| [settings](#settings) | the installation | `winnow.toml`, or the environment |
+
+`winnow topics describe TOPIC` shows what is in force for a topic, `winnow settings` for the installation, both with \
+the place it comes from.
+"""
+
+_TOPIC = """
+## Topic keys
+
+Names, ranges and error messages are Kafka's; keys that begin with `winnow.` are Winnow's own. A topic's own value \
+comes first, then the first of the broker names that is set, then the default. Where the default is not Kafka's, \
+Kafka's stands beside it. Together, these are refused on one topic, whether a value is the topic's own or a default: \
+`min.compaction.lag.ms` above `max.compaction.lag.ms`; `remote.storage.enable=true` with `compact` in the policy; \
+`compaction.strategy=header` without `compaction.strategy.header`.
+"""
+
+_KAFKA_ONLY = """
+Topic keys of Kafka that mean nothing to an archive, refused with a sentence: {}.
+"""
+
+_BROKER = """
+## Broker names
+
+What a broker's `server.properties` says about its logs can be said in the same words, quoted, in `winnow.toml`:
+
+```toml
+[kafka]
+"log.cleaner.min.cleanable.ratio" = 0.3
+"log.retention.hours" = 720
+"log.cleaner.threads" = 2
+"winnow.keyless" = "quarantine"
+```
+
+or in the environment, upper case and with `_` for `.`, as Kafka's container images have it: \
+`WINNOW_KAFKA__LOG_RETENTION_HOURS=720`. The environment wins over the file, name by name. Where a key has several \
+broker names, the first in the table above wins, wherever it is set. Broker names of hours and minutes are turned into \
+the key's unit; a negative retention time is no limit, 0 is refused. Winnow's own topic keys are their own broker \
+names. A bad value is refused when settings are read, in Kafka's words and with the place it comes from; so is an \
+unknown name.
+
+These have no topic key:
+"""
+
+_BROKER_ONLY = """
+The rate counts as Kafka does: whole segments once for the winners and once for the rewrite, and what is written. Each \
+of an application's tasks gets an equal share, and with a rate there are no more tasks than cores; a task that ends \
+early leaves its share unused, so the average stays at or below the rate. Speculative tasks of Spark would come on \
+top, and the check that follows a rewrite reads outside of the rate. Without one nothing waits.
+
+Keys of brokers that mean nothing to an archive, refused with a sentence: {}.
+"""
+
+_SETTINGS = """
+## Settings
+
+In `winnow.toml` under these names, a dot being a table; in the environment under the variable, which wins. An unknown \
+name in the file is refused; an unknown variable that begins with `WINNOW_` is noticed. `WINNOW_CONFIG` names another \
+file than `winnow.toml` in the current folder.
+"""
+
+
+def render() -> str:
+    """The reference as Markdown, ending with a newline."""
+    topic_rows = [
+        (_code(each.name), _names(each.broker_names), _default(each), _valid(each.kind, each.validator), each.sentence)
+        for each in DEFINITIONS
+    ]
+    broker_rows = [
+        (_code(each.name), _broker_default(each), _valid(each.kind, each.validator), each.sentence, each.effect)
+        for each in BROKER_DEFINITIONS
+    ]
+    return "".join(
+        (
+            _INTRODUCTION,
+            _TOPIC,
+            _table(("key", "broker names, the first wins", "default", "valid", "what it does"), topic_rows),
+            _KAFKA_ONLY.format(_listed(KAFKA_KEYS_WITHOUT_MEANING)),
+            _BROKER,
+            _table(("broker name", "Kafka's default", "valid", "what it does in Kafka", "in Winnow"), broker_rows),
+            _BROKER_ONLY.format(_listed(BROKER_KEYS_WITHOUT_MEANING)),
+            _SETTINGS,
+            _table(("setting", "environment", "default", "what it is"), _setting_rows()),
+        )
+    )
+
+
+def _setting_rows() -> list[tuple[str, ...]]:
+    defaults = default_layer(Path("/HOME"), {}, "").values
+    shown = {key: _code(str(value).replace("/HOME", "<home>")) for key, value in defaults.items()}
+    shown |= {"home": "`.winnow` in the current folder", "engine.spill_folder": "the system's temporary folder"}
+    rows: list[tuple[str, ...]] = [
+        (_code(name), _code(variable_of(name)), shown.get(name, "none"), SETTINGS[name]) for name in NAMES
+    ]
+    for name in MAPS:
+        inner = [f"{_code(key)} is {text}" for key, text in shown.items() if key.startswith(f"{name}.")]
+        variable = _code(f"{variable_of(name)}__*")
+        rows.append((_code(f"{name}.*"), variable, ", ".join(inner) or "none", SETTINGS[name]))
+    return rows
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n" + "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(_code, sorted(names)))
+
+
+def _names(names: Iterable[BrokerName]) -> str:
+    units = {60_000: " (minutes)", 3_600_000: " (hours)"}
+    return ", ".join(f"{_code(each.name)}{units.get(each.factor, '')}" for each in names) or "none"
+
+
+def _default(definition: Definition) -> str:
+    ours = _value(definition.default, definition.unit)
+    if definition.kafka_default is None:
+        return ours
+    return f"{ours}; Kafka: {_value(definition.kafka_default, definition.unit)}"
+
+
+def _broker_default(definition: BrokerDefinition) -> str:
+    return "no limit" if definition.name == BYTES_PER_SECOND else _value(definition.default, definition.unit)
+
+
+def _value(text: str | None, unit: str) -> str:
+    if text is None:
+        return "none"
+    if text == "":
+        return "empty"
+    if text == str(LONG_MAX):
+        return "2^63 - 1 (never)"
+    return f"{_code(text)}{_gloss(int(text), unit) if unit else ''}"
+
+
+def _gloss(number: int, unit: str) -> str:
+    scales = {
+        "ms": (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)),
+        "bytes": (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)),
+    }
+    for word, size in scales[unit]:
+        if number > 0 and number % size == 0:
+            count = number // size
+            plural = "s" if unit == "ms" and count > 1 else ""
+            return f" ({count} {word}{plural})"
+    return ""
+
+
+def _valid(kind: Kind, validator: Validator | None) -> str:
+    match validator:
+        case OneOf(allowed):
+            words = ", ".join(map(_code, allowed))
+            return f"any of {words}, separated by commas" if kind is Kind.LIST else f"one of {words}"
+        case Range(minimum, None):
+            return f"{_KINDS[kind]}, at least {minimum}"
+        case Range(minimum, maximum):
+            return f"{_KINDS[kind]} from {minimum} to {maximum}"
+        case Rate():
+            return f"{_KINDS[kind]}, at least 1"
+        case SuiteName():
+            return "letters, digits, `_` and `-`"
+        case _:
+            return _KINDS[kind]
+
+
+_KINDS = {
+    Kind.BOOLEAN: "`true` or `false`",
+    Kind.STRING: "any text",
+    Kind.INT: "32-bit number",
+    Kind.LONG: "64-bit number",
+    Kind.DOUBLE: "number",
+    Kind.LIST: "any list",
+}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

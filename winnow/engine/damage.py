@@ -1,0 +1,118 @@
+"""Why a unit of work failed: a segment of the log that cannot be read, a service that does not answer, or a surprise.
+
+An engine's exception seldom says whether it choked on what it read or on what it wrote, and it may quote data. So its
+words are not believed: the planned segments are looked at again, by other code, and what is wrong with one is said.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from winnow.errors import BadInputError, DamagedSegmentError, ServiceError, WinnowError
+from winnow.files import storage
+from winnow.files.schema import ARROW_SCHEMA
+from winnow.model import PartitionPlan, Segment
+
+BATCH_ROWS = 4_096
+_PROBE_BYTES = 8 << 20
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_NOT_OF_THE_DATA = (MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptException)
+
+
+def explained(problem: Exception, topic: str, partition: PartitionPlan) -> WinnowError:
+    """``problem`` as the error to report for one partition: what it means, without a byte of user data.
+
+    Returns:
+        DamagedSegmentError (exit 4) naming the segment that is missing or cannot be read; ServiceError (exit 6) when
+        the disk is full or the object store does not answer; a Winnow error as it is; else a plain WinnowError
+        (exit 1) that names the kind of the exception.
+    """
+    if isinstance(problem, WinnowError) and not isinstance(problem, BadInputError):
+        return problem
+    if _is_full(problem):
+        return ServiceError("there is no space left where the engine spills or writes")
+    if not isinstance(problem, _NOT_OF_THE_DATA):
+        try:
+            found = _damage(partition)
+        except ServiceError as away:
+            return away
+        except Exception:  # the second look is no reason to lose what the first one met
+            found = None
+        if found is not None:
+            segment, wrong = found
+            return DamagedSegmentError(f"segment {segment.path} {wrong}")
+    if isinstance(problem, WinnowError):
+        return problem
+    is_remote = any(not storage.is_local(segment.path) for segment in partition.segments)
+    if is_remote and isinstance(problem, OSError | duckdb.IOException):
+        return ServiceError(f"the object store did not answer for a while ({type(problem).__name__})")
+    return WinnowError(f"unexpected {type(problem).__name__} while {topic}-{partition.partition} was rewritten")
+
+
+def _is_full(problem: Exception) -> bool:
+    if isinstance(problem, OSError):
+        return problem.errno in _FULL
+    return isinstance(problem, duckdb.IOException) and "No space left on device" in str(problem)
+
+
+def _damage(partition: PartitionPlan) -> tuple[Segment, str] | None:
+    """The first planned segment that is not what it was when it was written, and what is wrong with it.
+
+    Raises:
+        ServiceError: the object store does not answer.
+    """
+    for look in (_size, _content):  # sizes cost a request each, contents a whole read
+        for segment in partition.segments:
+            try:
+                wrong = look(segment)
+            except FileNotFoundError:
+                wrong = "is missing"
+            except OSError as problem:
+                wrong = _unreadable(segment, problem)
+            if wrong is not None:
+                return segment, wrong
+    return None
+
+
+def _size(segment: Segment) -> str | None:
+    found = storage.size_bytes(segment.path)
+    if found is None:
+        return "is missing"
+    return None if found == segment.size_bytes else f"has {found:,} bytes instead of {segment.size_bytes:,}"
+
+
+def _content(segment: Segment) -> str | None:
+    filesystem, path = storage.filesystem_for(segment.path)
+    records = 0
+    try:
+        with filesystem.open_input_file(path) as stream:
+            source = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
+            if source.schema_arrow.names != ARROW_SCHEMA.names:
+                return "has other columns than a segment"
+            for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
+                records += batch.num_rows
+    except pa.ArrowMemoryError:
+        raise  # nothing is known of the segment
+    except pa.ArrowException:
+        return "cannot be decoded"
+    return None if records == segment.records else f"holds {records:,} records instead of {segment.records:,}"
+
+
+def _unreadable(segment: Segment, problem: OSError) -> str:
+    """What an ``OSError`` means: Arrow reports a damaged page as one, too, and a store that does not answer."""
+    if storage.is_local(segment.path):
+        return "cannot be read"
+    try:
+        filesystem, path = storage.filesystem_for(segment.path)
+        with filesystem.open_input_stream(path) as stream:
+            while stream.read(_PROBE_BYTES):
+                continue
+    except FileNotFoundError:
+        return "is missing"
+    except OSError:
+        raise ServiceError(f"the object store does not give {segment.path} ({type(problem).__name__})") from None
+    return "cannot be decoded"

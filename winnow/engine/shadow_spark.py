@@ -1,0 +1,121 @@
+"""The Spark runner of a comparison: one task for some partitions, nothing collected but counts and coordinates."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkConf, SparkContext
+
+from winnow import documents
+from winnow.engine.damage import explained
+from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, worst
+from winnow.engine.rewrite import Budget
+from winnow.engine.shadow import (
+    PartitionShadow,
+    ShadowPartition,
+    ShadowRequest,
+    ShadowResult,
+    as_plan,
+    compare_partition,
+    read_request,
+    result_uri,
+)
+from winnow.engine.slices import Unit, slices
+from winnow.engine.spark import SHOWN, _Events, _print_events, check_versions
+from winnow.errors import WinnowError
+from winnow.files import storage
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+
+
+def run(request_uri: str, *, budget: Budget, app_name: str = "winnow compare") -> PlanOutcome:
+    """Carry out a comparison and write its result beside the request, nothing else. The budget is per task.
+
+    What became of it is told as of a plan: its id is the comparison's, its document the result.
+    """
+    request = read_request(request_uri)
+    context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
+    try:
+        check_versions(context)
+        context.setLogLevel("WARN")
+        total_bytes = sum(partition.size_bytes for partition in request.partitions)
+        emit({"event": "started", "partitions": len(request.partitions), "bytes": total_bytes})
+        results = _execute(context, request, budget)
+    finally:
+        context.stop()
+    failures = tuple(
+        PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))
+        for result in results
+        if "error" in result
+    )
+    if failures or len(results) != len(request.partitions):
+        told = "; ".join(f"{request.topic}-{each.partition}: {each.error}" for each in failures[:SHOWN])
+        code = worst([each.exit_code for each in failures]) if failures else WinnowError.exit_code
+        failure = PlanFailure(told or "a task returned no result", code, failures)
+        return PlanOutcome(request.topic, request.comparison_id, None, failure)
+    found = [documents.load_json(PartitionShadow, json.dumps(result["shadow"]).encode()) for result in results]
+    found.sort(key=lambda shadow: shadow.partition)
+    document = ShadowResult(request.comparison_id, request.topic, tuple(found))
+    storage.write_bytes(result_uri(request_uri), documents.dump_json(document))
+    return PlanOutcome(request.topic, request.comparison_id, result_uri(request_uri))
+
+
+def _execute(context: SparkContext, request: ShadowRequest, budget: Budget) -> list[dict[str, Any]]:
+    by_number = {partition.partition: partition for partition in request.partitions}
+    units = [Unit("", request.topic, partition.partition, partition.size_bytes) for partition in request.partitions]
+    tasks = [[by_number[unit.partition] for unit in task] for task in slices(units, context.defaultParallelism)]
+    if not tasks:
+        return []
+    common = replace(request, partitions=())  # a task gets its own partitions, not those of its siblings
+    events: Accumulator[list[dict[str, Any]]] = context.accumulator([], _Events())
+    stop = threading.Event()
+    printer = threading.Thread(target=_print_events, args=(events, stop), daemon=True)
+    printer.start()
+    try:
+        work = context.parallelize(tasks, len(tasks))
+        return work.mapPartitions(lambda task: _run_task(task, common, budget, events)).collect()
+    finally:
+        stop.set()
+        printer.join()
+
+
+def _run_task(
+    tasks: Iterable[Sequence[ShadowPartition]],
+    request: ShadowRequest,
+    budget: Budget,
+    events: Accumulator[list[dict[str, Any]]],
+) -> Iterator[dict[str, Any]]:
+    """Inside a Spark task: one partition after another; one that fails is reported, not raised."""
+    for task in tasks:
+        for partition in task:
+            result = _run_partition(request, partition, budget)
+            events.add([_progress(request, partition, result)])
+            yield result
+
+
+def _run_partition(request: ShadowRequest, partition: ShadowPartition, budget: Budget) -> dict[str, Any]:
+    result: dict[str, Any] = {"partition": partition.partition}
+    try:
+        result["shadow"] = documents.jsonable(compare_partition(request, partition, budget=budget))
+    except Exception as problem:  # one partition's failure must not hide what the others say
+        found = explained(problem, request.topic, as_plan(partition))
+        result |= {"error": str(found).rstrip("."), "exit_code": found.exit_code}
+    return result
+
+
+def _progress(request: ShadowRequest, partition: ShadowPartition, result: dict[str, Any]) -> dict[str, Any]:
+    event: dict[str, Any] = {"event": "partition", "topic": request.topic, "partition": partition.partition}
+    if "shadow" not in result:
+        return event | {"error": result["error"]}
+    shadow = result["shadow"]
+    return event | {
+        "records": shadow["records"],
+        "keys_differing": shadow["keys_differing"],
+        "bytes_in": shadow["bytes_read"],
+        "seconds": round(shadow["seconds"], 3),
+    }

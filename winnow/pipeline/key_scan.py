@@ -1,0 +1,167 @@
+"""The records of one key in one topic partition: found by the exact bytes, told by coordinates.
+
+Reads the key and the ordering columns of the partition's segments, a few files at a time; ``value`` only to tell the
+tombstones among the handful that are shown. A key with millions of records spills to disk, as a compaction does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from winnow.eligibility import PartitionLog
+from winnow.engine.damage import explained
+from winnow.engine.rewrite import Budget
+from winnow.engine.shadow import Coordinates, Order, ShadowPartition, as_plan, locate
+from winnow.engine.winners import greatest_offset
+from winnow.files import duck
+from winnow.files.duck import file_list, literal
+from winnow.model import Segment
+
+if TYPE_CHECKING:
+    import duckdb
+
+CHUNK_BYTES = 256 << 20
+"""Segments are read in chunks of about so many bytes, so that progress shows."""
+
+Progress = Callable[[int], None]
+"""Told how many further bytes of segments were looked through."""
+
+
+class KeyScan:
+    """A look through one partition for one key. ``headers`` names those that decide under the orders asked for.
+
+    Use as a context manager. Records below the log start are not seen.
+    """
+
+    def __init__(self, log: PartitionLog, headers: Iterable[str], budget: Budget) -> None:
+        self._log = log
+        self._segments = [s for s in log.segments if s.last_offset >= log.state.log_start_offset]
+        self._headers = sorted(set(headers))
+        self._connection: duckdb.DuckDBPyConnection = duck.connect(
+            memory_limit_bytes=budget.memory_limit_bytes,
+            threads=budget.threads,
+            spill_folder=budget.spill_folder,
+            uris=[segment.path for segment in self._segments],
+        )
+        self._connection.execute(
+            'CREATE TEMP TABLE found ("offset" BIGINT, "timestamp" TIMESTAMPTZ, '
+            "headers STRUCT(key VARCHAR, value BLOB)[])"
+        )
+
+    def __enter__(self) -> KeyScan:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments that :meth:`find` looks through."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def find(self, key: bytes, progress: Progress) -> int:
+        """Find the records of ``key``; returns how many there are.
+
+        Raises:
+            DamagedSegmentError: a segment is missing or cannot be read.
+            ServiceError: the object store does not answer.
+        """
+        headers = "NULL"
+        if self._headers:
+            names = ", ".join(literal(name) for name in self._headers)
+            headers = f"list_filter(headers, lambda h: h.key IN ({names}))"
+        for chunk in _chunks(self._segments):
+            files = file_list(segment.path for segment in chunk)
+            with _told(self._log, chunk):
+                self._connection.execute(
+                    f'INSERT INTO found SELECT "offset", "timestamp", {headers} FROM read_parquet({files}) '
+                    f'WHERE key = $key AND "offset" >= {self._log.state.log_start_offset}',
+                    {"key": key},
+                )
+            progress(sum(segment.size_bytes for segment in chunk))
+        return self.count()
+
+    def key_at(self, offset: int) -> bytes | None:
+        """The key of the record at ``offset``; None where it has none. It must be there."""
+        segment = segment_at(self._segments, offset)
+        assert segment is not None
+        with _told(self._log, [segment]):
+            (key,) = self._row(f'SELECT key FROM read_parquet({file_list([segment.path])}) WHERE "offset" = {offset}')
+        return None if key is None else bytes(key)
+
+    def count(self, start: int = 0, end: int | None = None) -> int:
+        """How many records of the key were found in [``start``, ``end``); ``end`` None: all the rest."""
+        return int(self._row(f"SELECT count(*) FROM found WHERE {_between(start, end)}")[0])
+
+    def winner(self, order: Order, end: int) -> int | None:
+        """The offset that wins among the records found below ``end``; None where there are none."""
+        greatest = greatest_offset(order.strategy, order.header)
+        offset = self._row(f"SELECT {greatest} FROM found WHERE {_between(0, end)}")[0]
+        return None if offset is None else int(offset)
+
+    def newest(self, most: int) -> list[int]:
+        """The highest offsets found, at most ``most``, rising."""
+        rows = self._connection.execute(f'SELECT "offset" FROM found ORDER BY "offset" DESC LIMIT {most}').fetchall()
+        return sorted(offset for (offset,) in rows)
+
+    def coordinates(self, offsets: Iterable[int], header: str | None) -> Mapping[int, Coordinates]:
+        """Coordinates by offset; offsets without a record are left out."""
+        with _told(self._log, self._segments):
+            return locate(self._connection, self._segments, set(offsets), header)
+
+    def at_or_after(self, offset: int) -> int | None:
+        """The offset of the first record of any key at or above ``offset``; None at the log end."""
+        for segment in self._segments:
+            if segment.last_offset < offset:
+                continue
+            first = max(offset, self._log.state.log_start_offset)
+            with _told(self._log, [segment]):
+                files = file_list([segment.path])
+                (found,) = self._row(f'SELECT min("offset") FROM read_parquet({files}) WHERE "offset" >= {first}')
+            return int(found)
+        return None
+
+    def _row(self, query: str) -> tuple[Any, ...]:
+        row = duck.one_row(self._connection, query)
+        assert row is not None
+        return row
+
+
+def segment_at(segments: Sequence[Segment], offset: int) -> Segment | None:
+    """The segment whose range holds ``offset``; None between two of them."""
+    return next((s for s in segments if s.first_offset <= offset <= s.last_offset), None)
+
+
+def _chunks(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    chunk: list[Segment] = []
+    for segment in segments:
+        chunk.append(segment)
+        if sum(each.size_bytes for each in chunk) >= CHUNK_BYTES:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _between(start: int, end: int | None) -> str:
+    return f'"offset" >= {start}' + (f' AND "offset" < {end}' if end is not None else "")
+
+
+@contextlib.contextmanager
+def _told(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
+    """Say which segment cannot be read, and no byte of what is in it."""
+    try:
+        yield
+    except Exception as problem:
+        state = log.state
+        looked = ShadowPartition(log.partition, state.log_start_offset, state.log_end_offset, tuple(segments))
+        found = explained(problem, log.topic, as_plan(looked))
+        raise type(found)(
+            f"{log.topic}-{log.partition} could not be looked through: {str(found).rstrip('.')}. Nothing was changed. "
+            "Ask again; if that repeats, look at the segment."
+        ) from None

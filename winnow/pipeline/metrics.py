@@ -1,0 +1,116 @@
+"""Metrics and forecast of topics, from manifests, state, receipts and runs. Reads no data file and starts no Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from winnow.config.settings import Settings
+from winnow.model import Receipt
+from winnow.pipeline.assess import TopicView, assess_view, view_topic
+from winnow.pipeline.context import Context
+from winnow.report.forecast import Prospect, Work, forecast, pace
+from winnow.report.metrics import Measurement, measure
+
+RECENT_RUNS = 10
+"""So many receipts of a topic, the newest, tell its pace and its last run; some of them may be retention alone."""
+
+
+def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
+    """What holds of ``topic`` at ``as_of_ms``. Records nothing.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    view = view_topic(ctx, topic)
+    return measure(
+        view.head.state,
+        assess_view(ctx, view, as_of_ms=as_of_ms),
+        ctx.store.receipts(topic, limit=RECENT_RUNS),
+        compacts=view.rules.compacts,
+        last_run_ms=ctx.store.last_assessed_ms(topic),
+        as_of_ms=as_of_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """What one topic brings into the forecast: its work, and the receipts that tell the pace."""
+
+    work: tuple[Work, ...]
+    receipts: tuple[Receipt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The outlook of all deadlines. ``bytes_per_second``: of one task; None: no run has told it."""
+
+    as_of_ms: int
+    bytes_per_second: float | None
+    parallelism: int
+    prospects: tuple[Prospect, ...]
+
+
+def deadlines_of(ctx: Context, topic: str, *, as_of_ms: int) -> Deadlines:
+    """The deadlines of ``topic``; none where max.compaction.lag.ms is not set or the policy does not compact."""
+    view = view_topic(ctx, topic)
+    return Deadlines(_work(ctx, view, as_of_ms), tuple(ctx.store.receipts(topic, limit=RECENT_RUNS)))
+
+
+def _work(ctx: Context, view: TopicView, as_of_ms: int) -> tuple[Work, ...]:
+    if not view.rules.compacts:
+        return ()
+    logs = {log.partition: log for log in view.partitions}
+    return tuple(
+        Work(
+            topic=a.topic,
+            partition=a.partition,
+            deadline_ms=a.deadline_ms,
+            # By its deadline the active segment has been closed by the clock, so a run reads the whole partition.
+            size_bytes=sum(segment.size_bytes for segment in logs[a.partition].segments),
+            blocked=_is_blocked(view, a.partition),
+        )
+        for a in assess_view(ctx, view, as_of_ms=as_of_ms)
+        if a.deadline_ms is not None
+    )
+
+
+def _is_blocked(view: TopicView, partition: int) -> bool:
+    state = view.head.state.partitions[partition]
+    return state.uncleanable is not None or state.paused_since_ms is not None
+
+
+def forecast_of(ctx: Context, topics: Sequence[Deadlines], *, as_of_ms: int) -> Forecast:
+    """The outlook of all deadlines of ``topics`` together: they share the engine."""
+    bytes_per_second = pace(receipt for each in topics for receipt in each.receipts)
+    tasks = parallelism(ctx.settings)
+    work = [w for each in topics for w in each.work]
+    prospects = forecast(work, bytes_per_second=bytes_per_second, parallelism=tasks, as_of_ms=as_of_ms)
+    return Forecast(as_of_ms, bytes_per_second, tasks, tuple(prospects))
+
+
+_LOCAL = re.compile(r"local\[(\*|[0-9]+)(?:,[0-9]+)?\]")
+
+
+def parallelism(settings: Settings) -> int:
+    """Tasks that the Spark application runs at a time, as far as the settings tell; 1 where they do not.
+
+    ``local[N]``: N; a cluster: ``spark.cores.max``, else ``spark.executor.instances`` x ``spark.executor.cores``; each
+    divided by ``spark.task.cpus``, and never more than the engine's own setting ``tasks``.
+    """
+    conf = settings.spark.conf
+    local = _LOCAL.fullmatch(settings.spark.master)
+    if local:
+        cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1])
+    elif "spark.cores.max" in conf:
+        cores = _whole(conf["spark.cores.max"])
+    else:
+        cores = _whole(conf.get("spark.executor.instances")) * _whole(conf.get("spark.executor.cores"))
+    tasks = max(1, cores // _whole(conf.get("spark.task.cpus")))
+    return tasks if settings.engine.tasks is None else min(tasks, settings.engine.tasks)
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and int(text) > 0 else 1

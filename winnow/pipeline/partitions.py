@@ -1,0 +1,179 @@
+"""What keeps topic partitions from being compacted: pauses by people, failures, a run at work. Marks and a listing."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from winnow.clock import format_ms
+from winnow.errors import UsageError
+from winnow.model import PartitionState, TopicState
+from winnow.pipeline.cleaning_state import CleaningState, Event, Kind, after, is_legal, state_of
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import held_by_another
+from winnow.pipeline.state_change import change_states
+from winnow.pipeline.uncleanable import chosen_partitions
+
+UNCLEANABLE = "uncleanable"
+MAX_NAME_LENGTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition as ``winnow partitions`` shows it.
+
+    ``state``: none, in_progress, aborted (paused while a run holds the topic), uncleanable or paused; where several
+    hold, the first as eligibility looks at them. ``since_ms`` and ``reason`` belong to that state. ``attempts`` and
+    ``next_attempt_ms`` belong to the uncleanable mark, ``paused_by`` and ``paused_since_ms`` to the pause.
+    """
+
+    topic: str
+    partition: int
+    state: str
+    reason: str | None
+    since_ms: int | None
+    attempts: int
+    next_attempt_ms: int | None
+    paused_by: tuple[str, ...]
+    paused_since_ms: int | None
+    changed: bool = False
+
+
+def who() -> str:
+    """The name of the operating system's user; its number where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+def cleaning_state(state: PartitionState, *, held: bool) -> CleaningState:
+    """The state machine's state of one partition. A pause without a name counts as one."""
+    paused = state.paused_since_ms is not None
+    return state_of(held=held, pauses=max(len(state.paused_by), 1) if paused else 0)
+
+
+def list_partitions(ctx: Context, topic: str, partitions: Collection[int] | None = None) -> list[PartitionRow]:
+    """Every partition (or those named) with its state.
+
+    Raises:
+        UsageError: the topic has no such partition.
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    return _rows(ctx, ctx.log.open(topic).head().state, partitions)
+
+
+def pause(ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str) -> list[PartitionRow]:
+    """Pause partitions (None = all) under the name ``by``. Pausing twice under one name changes nothing.
+
+    A run that is at work on a paused partition publishes nothing of its topic.
+
+    Raises:
+        UsageError: no such partition, or no name.
+        CommitConflictError, CommitUnknownError, ServiceError: see :func:`change_states`.
+    """
+    name = _checked_name(by)
+    now_ms = ctx.now_ms()
+    changed: list[int] = []
+
+    def change(state: TopicState) -> dict[int, PartitionState]:
+        known = {number: state.partitions[number] for number in chosen_partitions(topic, state, partitions)}
+        fresh = {number: each for number, each in known.items() if name not in each.paused_by}
+        changed[:] = fresh
+        return {
+            number: replace(
+                each,
+                paused_since_ms=now_ms if each.paused_since_ms is None else each.paused_since_ms,
+                paused_by=(*each.paused_by, name),
+            )
+            for number, each in fresh.items()
+        }
+
+    state, _ = change_states(ctx, topic, change, operation="pause", summary={"winnow.by": name})
+    return _rows(ctx, state, partitions, changed)
+
+
+def resume(
+    ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str, everybody: bool = False
+) -> list[PartitionRow]:
+    """Take back the pause of ``by``, or of ``everybody``. A partition goes on when nobody pauses it any more.
+
+    What is not paused, or not by that name, stays as it is. A pause without a name is taken back by anyone.
+
+    Raises:
+        UsageError: no such partition, or no name.
+        CommitConflictError, CommitUnknownError, ServiceError: see :func:`change_states`.
+    """
+    name = _checked_name(by)
+    changed: list[int] = []
+
+    def change(state: TopicState) -> dict[int, PartitionState]:
+        known = {number: state.partitions[number] for number in chosen_partitions(topic, state, partitions)}
+        resumed = {
+            number: each
+            for number, each in known.items()
+            if is_legal(cleaning_state(each, held=False), Event.RESUME)
+            and (everybody or name in each.paused_by or not each.paused_by)
+        }
+        changed[:] = resumed
+        return {number: _resumed(each, name, everybody=everybody) for number, each in resumed.items()}
+
+    state, _ = change_states(ctx, topic, change, operation="resume", summary={"winnow.by": name})
+    return _rows(ctx, state, partitions, changed)
+
+
+def _resumed(state: PartitionState, name: str, *, everybody: bool) -> PartitionState:
+    if everybody or after(cleaning_state(state, held=False), Event.RESUME).kind is Kind.NONE:
+        return replace(state, paused_by=(), paused_since_ms=None)
+    return replace(state, paused_by=tuple(each for each in state.paused_by if each != name))
+
+
+def _checked_name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise UsageError(
+            f"A pause needs a name of 1 to {MAX_NAME_LENGTH} printable characters. Nothing was changed; give one with "
+            "--by NAME."
+        )
+    return name
+
+
+def _rows(
+    ctx: Context, state: TopicState, partitions: Collection[int] | None, changed: Collection[int] = ()
+) -> list[PartitionRow]:
+    topic = state.topic
+    held = held_by_another(ctx, topic)
+    lease = ctx.store.lease(topic) if held else None
+    holder = f"held by {lease.holder} until {format_ms(lease.expires_ms)}" if lease is not None else None
+    return [
+        _row(topic, number, state.partitions[number], holder if held else None, number in changed)
+        for number in chosen_partitions(topic, state, partitions)
+    ]
+
+
+def _row(topic: str, number: int, state: PartitionState, holder: str | None, changed: bool) -> PartitionRow:
+    found = cleaning_state(state, held=holder is not None)
+    mark = state.uncleanable
+    shown, reason, since_ms = found.kind.value, None, None
+    if holder is not None:
+        reason = holder
+        since_ms = state.paused_since_ms
+    elif mark is not None:
+        shown, reason, since_ms = UNCLEANABLE, mark.reason, mark.since_ms
+    elif found.pauses:
+        reason = f"paused by {', '.join(state.paused_by) or 'somebody'}"
+        since_ms = state.paused_since_ms
+    return PartitionRow(
+        topic=topic,
+        partition=number,
+        state=shown,
+        reason=reason,
+        since_ms=since_ms,
+        attempts=mark.attempts if mark is not None else 0,
+        next_attempt_ms=mark.next_attempt_ms if mark is not None else None,
+        paused_by=state.paused_by,
+        paused_since_ms=state.paused_since_ms,
+        changed=changed,
+    )

@@ -1,0 +1,179 @@
+"""Partitions that are not cleaned because something failed: marked, tried again later and later, released.
+
+Kafka keeps such marks in memory until the broker restarts; here they are carried with the log, with reason and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from winnow.clock import format_ms
+from winnow.engine.events import PartitionFailure, PlanFailure
+from winnow.errors import (
+    BadInputError,
+    DamagedSegmentError,
+    ServiceError,
+    UsageError,
+    ValidationFailedError,
+    WinnowError,
+)
+from winnow.model import PartitionState, TopicState, Uncleanable
+from winnow.pipeline.context import Context
+from winnow.pipeline.state_change import change_states
+from winnow.planning import PlanReference
+from winnow.report.alerts import Alert, raise_alert
+from winnow.store import RunState
+
+BACK_OFF_FIRST_MS = 15 * 60_000
+BACK_OFF_CAP_MS = 24 * 3_600_000
+SHOWN = 3
+
+MARKING = frozenset({WinnowError.exit_code, BadInputError.exit_code, ValidationFailedError.exit_code})
+"""Exit codes of a partition's failure that speak against the partition. A service that is away, a wrong setting or a
+log that moved on say nothing about it."""
+
+_ALERTS = ("uncleanable_partition", "validation_failed")
+
+
+def mark_uncleanable(ctx: Context, topic: str, plan_id: str, reasons: Mapping[int, str]) -> dict[int, Uncleanable]:
+    """Mark partitions in the carried state (a snapshot without files) and in the metadata store; the marks in force.
+
+    Each further failure doubles the time to the next attempt, from 15 minutes to a day. Marking again for the same
+    plan within that time changes nothing; after it, a backfill's next attempt at the same plan has failed too.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError: the mark may not be there.
+    """
+    now_ms = ctx.now_ms()
+
+    def change(state: TopicState) -> dict[int, PartitionState]:
+        return {
+            number: replace(
+                state.partitions[number],
+                uncleanable=_mark(state.partitions[number].uncleanable, plan_id, reason, now_ms),
+            )
+            for number, reason in reasons.items()
+            if number in state.partitions
+        }
+
+    state, _ = change_states(ctx, topic, change, operation="mark-uncleanable")
+    marks = {number: state.partitions[number].uncleanable for number in reasons if number in state.partitions}
+    return {number: mark for number, mark in marks.items() if mark is not None}
+
+
+def _mark(before: Uncleanable | None, plan_id: str, reason: str, now_ms: int) -> Uncleanable:
+    if before is not None and before.plan_id == plan_id and now_ms < (before.next_attempt_ms or 0):
+        return before
+    attempts = before.attempts + 1 if before is not None else 1
+    return Uncleanable(
+        reason=reason,
+        since_ms=before.since_ms if before is not None else now_ms,
+        plan_id=plan_id,
+        attempts=attempts,
+        next_attempt_ms=now_ms + back_off_ms(attempts),
+    )
+
+
+def back_off_ms(attempts: int) -> int:
+    """How long after failure number ``attempts`` (from 1) the next attempt waits: 15 minutes, doubling, up to a day."""
+    doublings = min(attempts - 1, (BACK_OFF_CAP_MS // BACK_OFF_FIRST_MS).bit_length())
+    return min(BACK_OFF_FIRST_MS << doublings, BACK_OFF_CAP_MS)
+
+
+def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None = None, *, why: str) -> list[int]:
+    """Clear the uncleanable marks of ``partitions`` (None = all): the next run takes them. Those that had one, sorted.
+
+    ``why`` goes into the snapshot's summary. Whoever was alerted is alerted again when such a partition fails again.
+
+    Raises:
+        UsageError: the topic has no such partition.
+        CommitConflictError, CommitUnknownError, ServiceError: see :func:`change_states`.
+    """
+    released: list[int] = []
+
+    def change(state: TopicState) -> dict[int, PartitionState]:
+        chosen = chosen_partitions(topic, state, partitions)
+        released[:] = [number for number in chosen if state.partitions[number].uncleanable is not None]
+        return {number: replace(state.partitions[number], uncleanable=None) for number in released}
+
+    change_states(ctx, topic, change, operation="release", summary={"winnow.release-reason": why})
+    for number in released:
+        for kind in _ALERTS:
+            ctx.store.forget_alert(Alert(kind, topic, (number,), "", 0).keys[0])
+    return released
+
+
+def chosen_partitions(topic: str, state: TopicState, partitions: Collection[int] | None) -> list[int]:
+    """``partitions`` (None or none = all of the topic), sorted.
+
+    Raises:
+        UsageError: the topic has no such partition.
+    """
+    unknown = sorted(set(partitions or ()) - set(state.partitions))
+    if unknown:
+        raise UsageError(
+            f"Topic {topic} has partitions 0 to {len(state.partitions) - 1}, not {', '.join(map(str, unknown))}. "
+            "Nothing was changed."
+        )
+    return sorted(set(partitions or state.partitions))
+
+
+def condemn(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> WinnowError | None:
+    """Mark the partitions that a failed Spark job speaks against, close the run as invalid, and alert.
+
+    Returns:
+        The error that tells what happened, of the kind of the worst failure; None when nothing speaks against a
+        partition, and nothing was done.
+    """
+    against = [each for each in failure.partitions if each.exit_code in MARKING]
+    if not against:
+        return None
+    reasons = {each.partition: _capitalized(each.error) for each in against}
+    try:
+        marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, reasons)
+        fate = _fate(plan.topic, marks)
+    except Exception as problem:  # the failure itself must be told whatever became of the mark
+        fate = (
+            f"The mark itself could not be committed ({type(problem).__name__}), so the next run may try these "
+            "partitions again."
+        )
+    message = (
+        f"Topic {plan.topic} was not compacted: {_named(plan.topic, failure.partitions)}. Nothing was published and "
+        f"nothing was lost; readers see the log as before. {fate}"
+    )
+    partitions = tuple(sorted(reasons))
+    ctx.store.set_run_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
+    raise_alert(ctx.settings, ctx.store, Alert("uncleanable_partition", plan.topic, partitions, message, ctx.now_ms()))
+    return _kind(failure.exit_code)(message)
+
+
+def _kind(exit_code: int) -> type[WinnowError]:
+    kinds: dict[int, type[WinnowError]] = {
+        ValidationFailedError.exit_code: DamagedSegmentError,
+        BadInputError.exit_code: BadInputError,
+        ServiceError.exit_code: ServiceError,
+    }
+    return kinds.get(exit_code, WinnowError)
+
+
+def _fate(topic: str, marks: Mapping[int, Uncleanable]) -> str:
+    names = ", ".join(f"{topic}-{number}" for number in sorted(marks))
+    next_ms = min((mark.next_attempt_ms for mark in marks.values() if mark.next_attempt_ms is not None), default=None)
+    when = f" until {format_ms(next_ms)}" if next_ms is not None else ""
+    chosen = " ".join(f"--partition {number}" for number in sorted(marks)[:SHOWN]) if len(marks) <= SHOWN else ""
+    command = f"winnow partitions release {topic} {chosen}".rstrip()
+    return (
+        f"Marked uncleanable{when}: {names}; the next run takes the others. "
+        f"Once mended, have it tried at once with: {command}"
+    )
+
+
+def _named(topic: str, failures: Sequence[PartitionFailure]) -> str:
+    parts = [f"{topic}-{each.partition}: {each.error}" for each in failures]
+    more = f"; and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+    return "; ".join(parts[:SHOWN]) + more
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,198 @@
+"""The sentences of ``winnow why``: from what is known to what a person reads. Pure."""
+
+from __future__ import annotations
+
+from winnow.clock import format_ms
+from winnow.pipeline.removals import Absence, Ingested, Run, Verdict
+from winnow.pipeline.why_answer import Answer, Found, SeenRecord
+
+MOST_RUNS = 3
+_RULES = {
+    Verdict.SUPERSEDED: "superseded by another record of its key",
+    Verdict.TOMBSTONE_EXPIRED: "a tombstone whose delete horizon had passed",
+    Verdict.KEYLESS: "a record without a key, which a compacted log cannot keep",
+}
+
+
+def key_found(answer: Answer, partitions: int) -> str:
+    """There are records of the key."""
+    said = [_winner(answer), *_next(answer), _tombstone(answer)]
+    if answer.elsewhere:
+        numbers = ", ".join(f"{answer.topic}-{other.partition} ({other.records:,})" for other in answer.elsewhere)
+        said.append(f"Records of this key are also in {numbers}; keys meet within one partition only.")
+    elif answer.partition != answer.default_partition:
+        said.append(f"Kafka's default partitioner would put this key into {answer.topic}-{answer.default_partition}.")
+    if answer.partitions_searched < partitions:
+        said.append(f"{_others(partitions - answer.partitions_searched)} not searched.")
+    return " ".join(filter(None, said))
+
+
+def key_absent(answer: Answer, likeliest: int) -> str:
+    """There is no record of the key."""
+    where = f"{answer.topic}-{answer.partition}" if answer.partition is not None else f"any partition of {answer.topic}"
+    never = f"No record of this key is in {where}: it was never there, or its last record was a tombstone that a run"
+    said = [f"{never} removed, or retention took it. With its last record goes all that was known of a key."]
+    expired = [run for run in answer.runs if run.tombstones_expired]
+    retired = [run for run in answer.runs if run.records_retired]
+    name = f"{answer.topic}-{likeliest}"
+    if expired:
+        total = sum(run.tombstones_expired for run in expired)
+        said.append(f"{total:,} tombstone(s) of {name} expired so far, last in {_run(expired[-1])}.")
+    if retired:
+        total = sum(run.records_retired for run in retired)
+        said.append(f"Retention took {total:,} record(s) of {name} so far, last in {_run(retired[-1])}.")
+    if not answer.runs:
+        said.append(f"No run has removed a tombstone of {name} so far, nor has retention taken a record.")
+    return " ".join(said)
+
+
+def offset_found(answer: Answer) -> str:
+    """There is a record at the offset."""
+    record, bounds = answer.record, answer.bounds
+    assert record is not None
+    assert bounds is not None
+    here = f"{_place(answer, record)} is there"
+    if answer.verdict == Found.KEYLESS:
+        return f"{here}. It has no key, so it leaves the log for the quarantine in the first compaction that covers it."
+    if answer.verdict == Found.NOT_YET_CLEANABLE:
+        above = f"It lies at or above the first uncleanable offset {bounds.first_uncleanable_offset}"
+        said = [f"{here}. {above}, so no run may judge it yet, and readers see it whatever its key."]
+    elif answer.verdict == Found.SUPERSEDED_NEXT:
+        assert answer.next_winner is not None
+        follower = f"{_coordinates(answer.next_winner)} of its key wins by {answer.next_rule}"
+        said = [f"{here}. The next run that compacts this partition removes it: {follower}."]
+    elif answer.verdict == Found.WINS_NEXT:
+        said = [f"{here}. In the next run that compacts this partition it wins its key by {answer.next_rule}."]
+    else:
+        said = [f"{here}, because it won its key by {answer.rule}{_in_run(answer)}."]
+    if answer.records_total > 1:
+        said.append(f"Readers see {answer.records_total:,} records of its key in this partition.")
+    return " ".join(filter(None, [*said, _tombstone(answer)]))
+
+
+def offset_gone(answer: Answer, why: Absence) -> str:
+    """There is no record at the offset."""
+    bounds = answer.bounds
+    assert bounds is not None
+    place = f"{answer.topic}-{answer.partition}, offset {answer.offset}"
+    if why.verdict is Verdict.NOT_WRITTEN:
+        return f"{place} is not written yet: the log ends at {bounds.log_end_offset}."
+    if why.verdict is Verdict.BELOW_LOG_START:
+        said = f"{place} lies below the log start {bounds.log_start_offset}: removed by retention or by delete-records."
+        if why.runs:
+            said += f" Retention took records in {_runs(why.runs)}."
+        else:
+            said += " No run of this partition has retired records, so it was delete-records."
+    elif why.verdict is Verdict.QUARANTINED:
+        said = f"{place} is in the quarantine, because its record has no key (winnow read --quarantined shows it)."
+    elif why.verdict is Verdict.NEVER_INGESTED:
+        said = f"{place} was never in this log: no ingest brought it, so it is a gap of the source."
+    else:
+        said = _removed(answer, why, place)
+    return f"{said} {_instead(answer)}"
+
+
+def _removed(answer: Answer, why: Absence, place: str) -> str:
+    covered = ""
+    if why.covered_by is not None and why.runs != (why.covered_by,):
+        covered = f" It was first covered by {_run(why.covered_by)}."
+    rules = [_RULES[cause] for cause in why.causes]
+    if len(rules) == 1 and len(why.runs) == 1:
+        said = f"{place} was removed by {_run(why.runs[0])}: {rules[0]}."
+    elif len(rules) == 1:
+        said = f"{place} was removed: {rules[0]}. It went in one of {_runs(why.runs)}."
+    else:
+        said = (
+            f"{place} was removed in one of {_runs(why.runs)}. Their counts leave open whether it was "
+            f"{', '.join(rules[:-1])} or {rules[-1]}."
+        )
+    if why.ingested is Ingested.PERHAPS and why.slice is not None:
+        entry = why.slice
+        said += (
+            " That it was ever there is likely, not certain: the ingest that spans it brought "
+            f"{entry.records:,} records for offsets {entry.first_offset} to {entry.last_offset}."
+        )
+    return said + covered
+
+
+def _instead(answer: Answer) -> str:
+    if answer.next_offset is None:
+        return "A reader that starts here gets what is appended next."
+    return f"A reader that starts here gets offset {answer.next_offset} next."
+
+
+def _winner(answer: Answer) -> str:
+    if answer.winner is not None:
+        return f"{_place(answer, answer.winner)} won this key by {answer.rule}{_in_run(answer)}."
+    return f"No run has judged this key in {answer.topic}-{answer.partition} yet: readers see all its records."
+
+
+def _next(answer: Answer) -> list[str]:
+    winner, follower, bounds = answer.winner, answer.next_winner, answer.bounds
+    assert bounds is not None
+    if winner is not None and answer.records_total == 1:
+        return ["It is the only record of the key that readers see."]
+    said = [f"Readers see {answer.records_total:,} record(s) of it."]
+    if follower is None:
+        said.append(f"All lie at or above the first uncleanable offset {bounds.first_uncleanable_offset}.")
+    elif winner is not None and follower.offset == winner.offset:
+        said.append(f"In the next run it wins again, by {answer.next_rule}.")
+    else:
+        said.append(f"In the next run {_coordinates(follower)} wins by {answer.next_rule}.")
+    return said
+
+
+def _tombstone(answer: Answer) -> str:
+    life = answer.tombstone
+    if life is None:
+        return ""
+    if not life.covered:
+        return (
+            "It is a tombstone that no run has covered at a known time: the first one that does starts its delete "
+            f"horizon, so it goes after {format_ms(life.earliest_removal_ms)} at the earliest."
+        )
+    said = f"It is a tombstone with delete horizon {format_ms(life.earliest_removal_ms)}"
+    if life.goes_at_next_run:
+        return f"{said}, which has passed: the next run drops it unless it is superseded."
+    if life.waiting_for_late_arrivals:
+        return (
+            f"{said}. delete.retention.ms has passed, but it waits for late arrivals (winnow.late.arrival.ms): it "
+            "goes in a run after the horizon that covers every record appended before it."
+        )
+    return f"{said}: no run before that drops it."
+
+
+def _in_run(answer: Answer) -> str:
+    if not answer.runs:
+        return ", before the oldest run that is known"
+    first, last = answer.runs[0], answer.runs[-1]
+    if first is last:
+        return f" in {_run(last)}"
+    return f", last in {_run(last)}; {_run(first)} covered it first"
+
+
+def _place(answer: Answer, record: SeenRecord) -> str:
+    return f"{answer.topic}-{record.partition}, {_coordinates(record)}"
+
+
+def _coordinates(record: SeenRecord) -> str:
+    details = [] if record.timestamp_ms is None else [f"timestamp {format_ms(record.timestamp_ms)}"]
+    details += [] if record.version is None else [f"version {record.version}"]
+    details += ["tombstone"] if record.tombstone else []
+    return f"offset {record.offset}" + (f" ({', '.join(details)})" if details else "")
+
+
+def _run(run: Run) -> str:
+    return (
+        f"run {(run.plan_id or '')[:12]} of {format_ms(run.finished_at_ms)} (as of {format_ms(run.as_of_ms)}, "
+        f"snapshot {run.snapshot_id})"
+    )
+
+
+def _runs(runs: tuple[Run, ...]) -> str:
+    named = "; ".join(_run(run) for run in runs[:MOST_RUNS])
+    return named + (f"; and {len(runs) - MOST_RUNS:,} more" if len(runs) > MOST_RUNS else "")
+
+
+def _others(number: int) -> str:
+    return f"{number:,} other partition{'' if number == 1 else 's'} of the topic {'was' if number == 1 else 'were'}"

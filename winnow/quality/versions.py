@@ -1,0 +1,91 @@
+"""The place of records in the total order of the strategies timestamp and header, read with Arrow and NumPy.
+
+The engine does the same in SQL; this is deliberately other code. A version is (present, value); the offset comes last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from winnow.model import Plan, Strategy
+
+KEY_AND_OFFSET = ("key", "offset")
+_LONG_BYTES = 8
+_MISSING_TIMESTAMP_MS = -1
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class HeaderCount:
+    """Keyed records without the version header, and those whose last occurrence of it is not exactly 8 bytes."""
+
+    missing: int = 0
+    malformed: int = 0
+
+
+class Ordering:
+    """The total order of a plan: the columns it looks at, and the version of each record."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._strategy = plan.strategy
+        self._header = plan.strategy_header or ""
+
+    @property
+    def by_version(self) -> bool:
+        """Whether more than the offset decides."""
+        return self._strategy is not Strategy.OFFSET
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read: key, offset, and what the version is in."""
+        more = {Strategy.OFFSET: (), Strategy.TIMESTAMP: ("timestamp",), Strategy.HEADER: ("headers",)}
+        return (*KEY_AND_OFFSET, *more[self._strategy])
+
+    def ranked(self, batch: pa.RecordBatch, counted: tuple[HeaderCount, Mask] | None = None) -> pa.RecordBatch:
+        """``key`` and ``offset`` of ``batch``, and, if a version decides, the columns ``present`` and ``version``.
+
+        ``counted``: where to count headers, and of which records.
+        """
+        found = batch.select(KEY_AND_OFFSET)
+        if self._strategy is Strategy.OFFSET:
+            return found
+        if self._strategy is Strategy.TIMESTAMP:
+            milliseconds = pc.divide(batch.column("timestamp").cast(pa.int64()), 1000)
+            version = milliseconds.fill_null(_MISSING_TIMESTAMP_MS)
+            present = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
+        else:
+            has, whole, longs = header_longs(batch.column("headers"), self._header)
+            if counted is not None:
+                count, chosen = counted
+                count.missing += int((chosen & ~has).sum())
+                count.malformed += int((chosen & has & ~whole).sum())
+            present, version = pa.array(whole), pa.array(longs)
+        return found.append_column("present", present).append_column("version", version)
+
+
+def header_longs(headers: pa.Array, name: str) -> tuple[Mask, Mask, npt.NDArray[np.int64]]:
+    """For each record: has it the header ``name``, is the last occurrence a long of 8 bytes, and which (else 0)."""
+    lengths = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False)
+    flat = headers.flatten()
+    rows = np.repeat(np.arange(len(headers)), lengths)
+    places = np.flatnonzero(
+        pc.equal(pc.struct_field(flat, "key"), name).fill_null(False).to_numpy(zero_copy_only=False)
+    )
+    last = np.append(rows[places][1:] != rows[places][:-1], True)[: len(places)]
+    places = places[last]
+    values = pc.struct_field(flat, "value").take(pa.array(places))
+    eight = pc.equal(pc.binary_length(values), _LONG_BYTES).fill_null(False)
+    has: Mask = np.zeros(len(headers), dtype=np.bool_)
+    has[rows[places]] = True
+    whole: Mask = np.zeros(len(headers), dtype=np.bool_)
+    holding = rows[places][eight.to_numpy(zero_copy_only=False)]
+    whole[holding] = True
+    longs = np.zeros(len(headers), dtype=np.int64)
+    longs[holding] = np.frombuffer(b"".join(values.filter(eight).to_pylist()), ">i8")
+    return has, whole, longs

@@ -1,0 +1,105 @@
+"""Which partitions will miss their deadline at the present pace (KIP-354). Pure.
+
+The forecast is the best case: from now on everything that has a deadline is compacted without a pause, the earliest
+deadline first, so the overdue before all. What misses its deadline even so needs more parallelism or another
+max.compaction.lag.ms, and no schedule helps.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from winnow.model import Receipt, Status
+
+
+class Outlook(StrEnum):
+    """What becomes of a deadline."""
+
+    OVERDUE = "overdue"
+    """It has passed."""
+    BLOCKED = "blocked"
+    """The partition is paused or uncleanable, so nothing works towards it."""
+    LATE = "late"
+    """It passes before the work is done, even in the best case."""
+    IN_TIME = "in_time"
+    UNKNOWN = "unknown"
+    """No run has told how fast work goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One partition that has a deadline, and the bytes that a compaction of it reads."""
+
+    topic: str
+    partition: int
+    deadline_ms: int
+    size_bytes: int
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """The outlook of one partition. ``done_at_ms``: when it is done at the earliest; None when blocked or unknown."""
+
+    topic: str
+    partition: int
+    outlook: Outlook
+    deadline_ms: int
+    size_bytes: int
+    done_at_ms: int | None
+
+    @property
+    def late_by_ms(self) -> int | None:
+        """How long after its deadline it is done; 0 when in time."""
+        return None if self.done_at_ms is None else max(0, self.done_at_ms - self.deadline_ms)
+
+
+def pace(receipts: Iterable[Receipt]) -> float | None:
+    """Bytes that one engine task reads per second, over all of ``receipts``; None when none tells its time."""
+    timed = [
+        part
+        for receipt in receipts
+        if receipt.status is Status.PUBLISHED
+        for part in receipt.partitions
+        if part.seconds > 0 and part.bytes_in > 0
+    ]
+    seconds = math.fsum(part.seconds for part in timed)
+    return sum(part.bytes_in for part in timed) / seconds if timed else None
+
+
+def forecast(
+    work: Sequence[Work], *, bytes_per_second: float | None, parallelism: int, as_of_ms: int
+) -> list[Prospect]:
+    """The outlook of every partition of ``work``, the earliest deadline first.
+
+    Args:
+        work: what has a deadline.
+        bytes_per_second: the :func:`pace` of one task; None: unknown.
+        parallelism: tasks at a time, at least 1. One partition is one task.
+        as_of_ms: when the work begins.
+    """
+    free_at_ms = [float(as_of_ms)] * max(1, parallelism)
+    prospects = []
+    for each in sorted(work, key=lambda w: (w.deadline_ms, -w.size_bytes, w.topic, w.partition)):
+        done_at_ms: int | None = None
+        if bytes_per_second and not each.blocked:
+            done = heapq.heappop(free_at_ms) + 1000 * each.size_bytes / bytes_per_second
+            heapq.heappush(free_at_ms, done)
+            done_at_ms = math.ceil(done)
+        outlook = _outlook(each, done_at_ms, as_of_ms)
+        prospects.append(Prospect(each.topic, each.partition, outlook, each.deadline_ms, each.size_bytes, done_at_ms))
+    return prospects
+
+
+def _outlook(work: Work, done_at_ms: int | None, as_of_ms: int) -> Outlook:
+    if work.deadline_ms < as_of_ms:
+        return Outlook.OVERDUE
+    if work.blocked:
+        return Outlook.BLOCKED
+    if done_at_ms is None:
+        return Outlook.UNKNOWN
+    return Outlook.LATE if done_at_ms > work.deadline_ms else Outlook.IN_TIME

@@ -1,0 +1,52 @@
+"""Metrics in Prometheus's text exposition format, version 0.0.4."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winnow.report.metrics import METRICS, Measurement, Value, total, values
+
+PER_TOPIC, ALL_TOPICS = "winnow_", "winnow_all_topics_"
+"""The total has names of its own: under the same name every sum over topics would count it a second time."""
+
+
+def exposition(measured: Sequence[Measurement]) -> str:
+    """A page for a scrape or a textfile collector: a gauge per metric, labelled by topic, then those of all topics.
+
+    What is not known is left out, name and all. Every line ends with a line feed.
+    """
+    per_topic = [(m.topic or "", values(m)) for m in measured]
+    together = values(total(measured))
+    lines: list[str] = []
+    for metric in METRICS:
+        lines += _family(
+            f"{PER_TOPIC}{metric.name}",
+            metric.meaning,
+            [(_label(topic), found[metric.name]) for topic, found in per_topic],
+        )
+    for metric in METRICS:
+        lines += _family(f"{ALL_TOPICS}{metric.name}", f"{metric.meaning}; all topics", [("", together[metric.name])])
+    return "".join(f"{line}\n" for line in lines)
+
+
+def prometheus_name(name: str) -> str:
+    """``max-dirty-percent`` as Prometheus spells it: ``max_dirty_percent``."""
+    return name.replace("-", "_")
+
+
+def _family(name: str, meaning: str, samples: Sequence[tuple[str, Value]]) -> list[str]:
+    known = [(label, value) for label, value in samples if value is not None]
+    if not known:
+        return []
+    name = prometheus_name(name)
+    described = meaning.replace("\\", r"\\").replace("\n", r"\n")
+    return [
+        f"# HELP {name} {described}",
+        f"# TYPE {name} gauge",
+        *(f"{name}{label} {value!r}" for label, value in known),
+    ]
+
+
+def _label(topic: str) -> str:
+    escaped = topic.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return f'{{topic="{escaped}"}}'
