@@ -123,6 +123,7 @@ def marked_state() -> PartitionState:
         log_end_offset=9,
         uncleanable=Uncleanable("unique_keys failed", NOW_MS, "plan-0", attempts=3, next_attempt_ms=NOW_MS + 900_000),
         paused_since_ms=NOW_MS - 1,
+        paused_by=("zoe", "ops"),
     )
 
 

@@ -43,7 +43,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.model import Append, Cleaning, PartitionState, Reason, TopicPartition
-from winnow.store import CheckpointRow, RetiredTotals, RunState, Store
+from winnow.store import CheckpointRow, Lease, RetiredTotals, RunState, Store
 from winnow.store.migration import MIGRATIONS, alembic_config
 from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
 from winnow.store.runs import TRANSITIONS
@@ -407,6 +407,28 @@ def test_of_threads_that_acquire_at_once_exactly_one_wins(store: Store, expired:
     assert store.lease("orders") == winners[0]
 
 
+def test_of_scheduler_backfill_and_shell_exactly_one_holds_a_topic_each_time(store_url: str) -> None:
+    """Twenty races over connections of their own; the loser is told who holds it."""
+    names = ["scheduler", "backfill", "shell"]
+    stores = {name: Store.open(store_url) for name in names}
+
+    def acquire(name: str) -> Callable[[], object]:
+        return lambda: stores[name].acquire_lease("orders", name, NOW_MS, TTL_MS)
+
+    tokens = []
+    for _ in range(20):
+        answers = in_threads([acquire(name) for name in names])
+        (winner,) = [answer for answer in answers if isinstance(answer, Lease)]
+        losers = [answer for answer in answers if isinstance(answer, TopicBusyError)]
+        assert len(losers) == 2
+        assert all(f"held by {winner.holder}" in str(loser) for loser in losers)
+        tokens.append(winner.token)
+        assert stores[winner.holder].release_lease(winner)
+    assert tokens == sorted(set(tokens))
+    for opened in stores.values():
+        opened.close()
+
+
 # ------------------------------------------------------------------------------------------------------ assessments
 
 
@@ -516,6 +538,7 @@ def reach(store: Store, state: RunState) -> None:
         store.set_run_state("plan-1", step, NOW_MS + 1)
 
 
+@pytest.mark.kafka("92")
 @pytest.mark.parametrize("state", RunState)
 def test_transitions_follow_the_table(store: Store, state: RunState) -> None:
     """Every state refuses exactly what the table does not list, and a refusal leaves the row as it was."""
@@ -644,7 +667,8 @@ def test_verdicts_are_listed_newest_first(store: Store) -> None:
 def projection(store: Store) -> list[Any]:
     """Everything that a rebuild restores."""
     ledger = [store.retired(topic) for topic in ("orders", "payments")]
-    return [store.checkpoints(), store.marks(), store.paused(), store.receipts(), ledger]
+    paused = [store.paused(), store.paused_by("orders"), store.paused_by("payments")]
+    return [store.checkpoints(), store.marks(), paused, store.receipts(), ledger]
 
 
 def test_a_publication_is_receipt_checkpoints_and_retired_files_together(store: Store) -> None:
@@ -658,6 +682,7 @@ def test_a_publication_is_receipt_checkpoints_and_retired_files_together(store: 
     ]
     assert store.marks() == {TopicPartition("orders", 1): marked_state().uncleanable}
     assert store.paused() == {TopicPartition("orders", 1): NOW_MS - 1}
+    assert store.paused_by("orders") == {1: ("zoe", "ops")}
     assert [(row.path, row.kind, row.plan_id) for row in store.retired("orders")] == [
         (retired_file("a").path, "data", "plan-1")
     ]
@@ -678,14 +703,14 @@ def test_a_publication_that_fails_halfway_leaves_nothing(store: Store) -> None:
     broken = replace(cleaned_state(), history=(Cleaning(5, None, None), Cleaning(5, 1, 2)))
     with pytest.raises(WinnowError, match="refused a statement"):
         store.record_publication(receipt(), {0: broken}, [retired_file("a")], NOW_MS)
-    assert projection(store) == [[], {}, {}, [], [[], []]]
+    assert projection(store) == [[], {}, [{}, {}, {}], [], [[], []]]
 
 
 def test_a_receipt_without_a_plan_is_refused(store: Store) -> None:
     """Nothing was published, so no checkpoint moves."""
     with pytest.raises(WinnowError, match="no plan id"):
         store.record_publication(receipt(None), {0: cleaned_state()}, [], NOW_MS)
-    assert projection(store) == [[], {}, {}, [], [[], []]]
+    assert projection(store) == [[], {}, [{}, {}, {}], [], [[], []]]
 
 
 def test_states_replace_checkpoint_history_and_marks_of_their_partitions_only(store: Store) -> None:
@@ -850,6 +875,7 @@ def test_a_rebuild_removes_what_the_table_does_not_know_and_keeps_history(store:
     assert store.verdicts() == [verdict()]
 
 
+@pytest.mark.kafka("45")
 def test_a_forgotten_topic_leaves_the_others_alone(store: Store) -> None:
     """Projection and history of one topic are gone, the rest is as it was."""
     fill(store)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from airflow.sdk import RetryAction
 
+from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
 from winnow.errors import (
     BadInputError,
     CommitConflictError,
     CommitUnknownError,
-    NotBuiltError,
+    DamagedSegmentError,
     PlanVoidError,
     ServiceError,
     TopicBusyError,
     UsageError,
     ValidationBrokenError,
     ValidationFailedError,
+    WinnowError,
 )
 from winnow.planning import PlanReference
-from winnow_airflow.operators import failure_of
+from winnow_airflow.operators import failure_of, failures_in
 from winnow_airflow.policy import RETRY_POLICY, combined
 from winnow_airflow.references import IngestRow, ingest_rows, label_of, shares
 
@@ -33,7 +37,7 @@ PLAN = PlanReference(
         ValidationFailedError("x"),
         ValidationBrokenError("x"),
         BadInputError("x"),
-        NotBuiltError("x"),
+        DamagedSegmentError("x"),
         PlanVoidError("x"),
     ],
     ids=lambda problem: type(problem).__name__,
@@ -79,6 +83,35 @@ def test_the_error_of_the_job_decides_whether_spark_is_tried_again() -> None:
     problem = failure_of(output, [PLAN])
     assert isinstance(problem, BadInputError)
     assert str(problem) == "Not all of orders was compacted: bad. Nothing of it was published."
+
+
+def test_failing_partitions_arrive_from_the_last_lines_of_the_job() -> None:
+    """The operator marks them; what it said of them stands for the job's own words."""
+    failure = PlanFailure("orders-1: segment s is missing", 4, (PartitionFailure(1, "segment s is missing", 4),))
+    stream = io.StringIO()
+    emit_outcomes([PlanOutcome("orders", "p1", None, failure)], stream)
+    output = f"Cannot execute: spark-submit. Error code is: 4.\nLast spark-submit output:\n{stream.getvalue()}"
+    assert failures_in(output) == {"p1": failure}
+    problem = failure_of(output, [PLAN], {"p1": "Topic orders was not compacted. Release it with X"})
+    assert isinstance(problem, ValidationFailedError)
+    assert str(problem) == "Topic orders was not compacted. Release it with X"
+    assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
+
+
+def test_surprise_beside_a_damaged_segment_is_tried_again() -> None:
+    """Exit code 1 comes before all, and another try may end otherwise."""
+    stream = io.StringIO()
+    outcomes = [
+        PlanOutcome("orders", "p1", None, PlanFailure("bad", 4)),
+        PlanOutcome("a", "p2", None, PlanFailure("odd", 1)),
+    ]
+    emit_outcomes(outcomes, stream)
+    problem = failure_of(stream.getvalue(), [PLAN], {"p1": "Topic orders was not compacted."})
+    assert type(problem) is WinnowError
+    assert str(problem).splitlines() == [
+        "Topic orders was not compacted.",
+        "Not all of orders was compacted: odd. Nothing of it was published.",
+    ]
 
 
 def test_a_spark_that_died_is_tried_again() -> None:

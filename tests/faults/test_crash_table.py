@@ -117,6 +117,7 @@ def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(world: 
 # ------------------------------------------------------------------------------------------------------- compaction
 
 
+@pytest.mark.kafka("76", "78")
 @pytest.mark.parametrize("moment", [*NO_MANIFEST, *STAGED])
 def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(world: World, moment: str) -> None:
     """Readers saw no change, and what was left behind goes with the sweep."""
@@ -138,6 +139,7 @@ def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(world: 
     assert set(world.listing(below="winnow/orders/data")) == live
 
 
+@pytest.mark.kafka("76")
 @pytest.mark.parametrize("moment", [*NO_MANIFEST, *STAGED])
 def test_the_same_decision_may_be_carried_out_again_at_the_same_instant(world: World, moment: str) -> None:
     """A backfill runs again with the same as-of: the plan has the same id, and its new attempt is published."""
@@ -148,6 +150,7 @@ def test_the_same_decision_may_be_carried_out_again_at_the_same_instant(world: W
     assert_clean(world)
 
 
+@pytest.mark.kafka("76")
 @pytest.mark.parametrize("moment", LANDED)
 def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt(world: World, moment: str) -> None:
     killed(world, moment)
@@ -196,6 +199,7 @@ def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(wo
 # ------------------------------------------------------------------------------------------------------------ sweep
 
 
+@pytest.mark.kafka("83")
 @pytest.mark.parametrize("moment", SWEEPS)
 def test_a_dead_sweep_is_finished_by_the_next_one(world: World, moment: str) -> None:
     """Exactly the recorded files go, and nothing that a reader can reach."""

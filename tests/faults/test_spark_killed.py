@@ -70,6 +70,7 @@ def start_and_wait_for_spark(world: World) -> tuple[subprocess.Popen[str], list[
     raise AssertionError(f"No Spark was started: {process.communicate()}")
 
 
+@pytest.mark.kafka("76", "78", "115")
 def test_a_killed_spark_application_voids_the_plan_and_the_next_run_ends_right(world: World) -> None:
     """The command survives it, says what is left and ends with 6; the log is as before."""
     process, application = start_and_wait_for_spark(world)
@@ -87,6 +88,7 @@ def test_a_killed_spark_application_voids_the_plan_and_the_next_run_ends_right(w
     assert world.read() == survivors(RECORDS)
 
 
+@pytest.mark.kafka("76", "115")
 def test_a_killed_command_leaves_a_topic_that_the_next_run_takes_over_at_once(world: World) -> None:
     """Killed while its Spark application works; whatever that zombie still writes, nobody names."""
     process, application = start_and_wait_for_spark(world)

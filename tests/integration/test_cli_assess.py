@@ -72,10 +72,9 @@ def test_table_says_why_and_what_to_type_next(tmp_path: Path) -> None:
 def test_one_topic_that_cannot_be_assessed_stops_no_other(tmp_path: Path) -> None:
     """The others are printed, the one is said, and the exit code is its own."""
     make_topic("orders", tmp_path / "orders.jsonl")
-    winnow("topics", "create", "audit", "--partitions", 1, "--config", "cleanup.policy=delete")
-    answer = winnow("assess", "--json", code=2)
+    answer = winnow("assess", "missing", "orders", "--json", code=2)
     assert [each["topic"] for each in answer.document] == ["orders"]
-    assert answer.stderr.count("error: Topic audit") == 1
+    assert answer.stderr.count("error: There is no topic missing") == 1
 
 
 def test_unknown_topic_alone_leaves_standard_output_empty() -> None:
@@ -155,3 +154,27 @@ def test_explanation_for_people_ends_with_the_command_that_carries_it_out(tmp_pa
     assert winnow("explain", "orders").stdout.endswith("Next: winnow compact orders\n")
     quiet = winnow("explain", "orders", "--as-of", NOW_MS).stdout
     assert quiet.endswith("Nothing of orders is eligible; a compaction would do nothing.\n")
+
+
+def test_explanation_for_people_says_unknown_before_the_first_run_and_what_will_leave(tmp_path: Path) -> None:
+    """Bounds, keys and memory are known at once; tombstones and retention have their words."""
+    make_topic("orders", tmp_path / "orders.jsonl", config=["segment.ms=1000"])
+    text = winnow("explain", "orders").stdout
+    estimate = [line for line in text.splitlines() if line.startswith("orders-0")][1]
+    assert estimate.split()[:7] == ["orders-0", "6", "1", "to", "6", "unknown", "unknown"]
+    assert "768 B of" in estimate
+    assert estimate.endswith("fits")
+    winnow("topics", "alter", "orders", "--config", "cleanup.policy=compact,delete", "--config", "retention.ms=1")
+    assert "Retention takes 1 segment with 6 records" in winnow("explain", "orders").stdout
+
+
+def test_explanation_keeps_its_first_keys_and_adds_estimates(tmp_path: Path) -> None:
+    """Scripts that read the old ones go on."""
+    make_topic("orders", tmp_path / "orders.jsonl", config=["segment.ms=1000"])
+    part = winnow("explain", "orders", "--json").document["partitions"][0]
+    assert list(part)[:10] == [
+        "partition", "eligible", "reason", "segments", "records", "bytes_to_read", "at_most_bytes_to_write",
+        "tombstones_in_expired_ranges", "next_first_dirty_offset", "deadline_slack_ms",
+    ]  # fmt: skip
+    assert (part["expected_records_kept"], part["basis"], part["memory"]) == (None, "unknown", "fits")
+    assert (part["at_least_records_kept"], part["at_most_records_kept"]) == (1, 6)

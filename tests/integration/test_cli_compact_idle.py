@@ -40,12 +40,16 @@ def test_installation_without_topics_compacts_to_an_empty_list() -> None:
 
 
 def test_unknown_topic_ends_with_two_and_the_others_are_seen_to(tmp_path: Path) -> None:
-    """The unknown one appears on standard error only; alone it leaves standard output empty."""
+    """Every topic asked for has one entry, the unknown one too; why is said on standard error as well."""
     make_topic("orders", tmp_path / "orders.jsonl")
     both = winnow("compact", "missing", "orders", "--as-of", NOW_MS, "--json", code=2)
-    assert [entry["topic"] for entry in both.document] == ["orders"]
-    assert "error: There is no topic missing" in both.stderr
-    assert winnow("compact", "missing", "--json", code=2).stdout == ""
+    assert [(entry["topic"], entry["status"]) for entry in both.document] == [
+        ("missing", "refused"),
+        ("orders", "nothing_to_do"),
+    ]
+    assert f"error: {both.document[0]['message']}\n" in both.stderr
+    alone = winnow("compact", "missing", code=2)
+    assert (alone.stdout, alone.stderr.count("There is no topic missing")) == ("", 1)
 
 
 def test_as_of_ahead_of_the_present_is_called_simulated_first(tmp_path: Path) -> None:

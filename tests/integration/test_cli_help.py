@@ -21,6 +21,13 @@ COMMANDS = [
     ("read",),
     ("receipts",),
     ("checkpoints",),
+    ("checkpoints", "import"),
+    ("checkpoints", "export"),
+    ("partitions", "list"),
+    ("partitions", "pause"),
+    ("partitions", "resume"),
+    ("partitions", "release"),
+    ("metrics",),
     ("sweep",),
     ("store", "rebuild"),
     ("settings",),
@@ -55,7 +62,10 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
     places = [text.index(f"winnow {step}") for step in steps]
     assert places == sorted(places)
     listed = [line.split()[0] for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
-    assert " ".join(listed) == ("topics ingest assess explain compact read receipts checkpoints sweep store settings")
+    assert " ".join(listed) == (
+        "topics ingest assess explain compare compact read why receipts checkpoints partitions metrics sweep store "
+        "settings"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -21,6 +21,12 @@ PARTITION_KEYS = [
     "tombstones_expired", "records_keyless", "records_retired", "bytes_in", "bytes_out",
 ]  # fmt: skip
 
+FURTHER_KEYS = ["as_of_ms", "finished_at_ms", "attempt", "data_docs", "plan_against_actual"]
+FURTHER_PARTITION_KEYS = [
+    "bytes_retired", "reason", "headers_missing", "headers_malformed", "malformed_offsets", "keys_elsewhere",
+    "expected_records_kept", "expected_bytes_out", "seconds",
+]  # fmt: skip
+
 RECEIPT = Receipt(
     topic="orders",
     plan_id="plan-1",
@@ -104,8 +110,8 @@ def test_receipts_have_the_keys_of_compact_first_and_the_newest_on_top(tmp_path:
         ("plan-2", "invalid"),
         ("plan-1", "published"),
     ]
-    assert list(found[0]) == [*COMPACT_KEYS, "as_of_ms", "finished_at_ms", "attempt", "data_docs"]
-    assert [list(part) for part in found[2]["partitions"]] == [PARTITION_KEYS]
+    assert list(found[0]) == [*COMPACT_KEYS, *FURTHER_KEYS]
+    assert [list(part) for part in found[2]["partitions"]] == [[*PARTITION_KEYS, *FURTHER_PARTITION_KEYS]]
     assert (found[2]["snapshot_id"], found[2]["as_of_ms"], found[2]["attempt"]) == (42, NOW_MS, "a-1")
     assert found[1]["message"] == "Validation of plan plan-2 failed."
 
@@ -145,6 +151,27 @@ def test_receipts_for_people_are_a_table(tmp_path: Path) -> None:
     published = next(line for line in text.splitlines() if "published" in line)
     assert published.split()[1:] == ["orders", "published", "6", "3", "2.0", "KiB", "1.0", "KiB", "plan-1"]
     assert "Validation of plan plan-2 failed." in text
+
+
+def test_receipts_set_the_plan_against_what_came_of_it(tmp_path: Path) -> None:
+    """Expected and actual, with the deviation; null where the plan expected nothing."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    record_publication()
+    nothing = winnow("receipts", "orders", "--json").document[0]["plan_against_actual"]
+    assert set(nothing.values()) == {None}
+    part = replace(RECEIPT.partitions[0], expected_records_kept=4, expected_bytes_out=512)
+    with open_context() as ctx:
+        ctx.store.record_publication(replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1)
+    assert winnow("receipts", "orders", "--json").document[0]["plan_against_actual"] == {
+        "expected_records_kept": 4,
+        "records_kept": 3,
+        "records_kept_deviation_percent": -25.0,
+        "expected_bytes_out": 512,
+        "bytes_out": 1024,
+        "bytes_out_deviation_percent": 100.0,
+    }
+    published = next(line for line in winnow("receipts").stdout.splitlines() if "published" in line)
+    assert published.split()[3:8] == ["6", "3", "4", "(-25.0", "%)"]
 
 
 @pytest.mark.parametrize("command", ["receipts", "checkpoints"])

@@ -75,24 +75,75 @@ def test_altered_configuration_is_in_force_and_can_be_taken_back() -> None:
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-def test_policy_that_deletes_is_stored_with_a_notice_and_not_assessed(policy: str) -> None:
-    """What this version has no rule for it says at once and refuses to act on later."""
-    created = winnow("topics", "create", "orders", "--partitions", 1, "--config", f"cleanup.policy={policy}")
-    assert "neither assessed nor compacted" in created.stderr
+def test_policy_that_deletes_is_stored_and_assessed(policy: str) -> None:
+    """A value that creates a topic is in force from its first day."""
+    winnow("topics", "create", "orders", "--partitions", 1, "--config", f"cleanup.policy={policy}")
     described = winnow("topics", "describe", "orders", "--json")
     assert {"cleanup.policy": policy}.items() <= {e["name"]: e["value"] for e in described.document["config"]}.items()
-    assert len(described.document["notices"]) == 1
-    refused = winnow("assess", "orders", "--json", code=2)
-    assert refused.stdout == ""
-    assert "neither assessed nor compacted" in refused.stderr
+    (assessed,) = winnow("assess", "orders", "--json").document
+    assert assessed["eligible"] is False
 
 
-def test_policy_that_deletes_is_noticed_when_it_is_set_later() -> None:
-    """alter gives the same notice as create, and none once the policy is compact again."""
+def test_policy_that_deletes_without_a_limit_is_noticed_when_it_is_set() -> None:
+    """Whoever expects Kafka's week hears that nothing will go; back at compact there is nothing to say."""
     winnow("topics", "create", "orders", "--partitions", 1)
     altered = winnow("topics", "alter", "orders", "--config", "cleanup.policy=delete")
-    assert "neither assessed nor compacted" in altered.stderr
+    assert "neither retention.ms nor retention.bytes sets a limit" in altered.stderr
     assert winnow("topics", "alter", "orders", "--delete-config", "cleanup.policy").stderr == ""
+
+
+def test_default_under_a_brokers_name_is_described_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Value, place and sentence, for people and as JSON; what the topic sets itself stays its own."""
+    (tmp_path / "winnow.toml").write_text('[kafka]\n"log.roll.hours" = 2\n"log.cleaner.min.cleanable.ratio" = 0.3\n')
+    monkeypatch.setenv("WINNOW_CONFIG", str(tmp_path / "winnow.toml"))
+    winnow("topics", "create", "orders", "--partitions", 1, "--config", "min.cleanable.dirty.ratio=0.9")
+    config = {e["name"]: e for e in winnow("topics", "describe", "orders", "--json").document["config"]}
+    place = f"default ({tmp_path}/winnow.toml: log.roll.hours)"
+    assert (config["segment.ms"]["value"], config["segment.ms"]["source"]) == ("7200000", place)
+    assert config["segment.ms"]["sentence"] == "A segment whose oldest record is older than this is closed."
+    assert (config["min.cleanable.dirty.ratio"]["value"], config["min.cleanable.dirty.ratio"]["source"]) == (
+        "0.9",
+        "topic",
+    )
+    assert place in winnow("topics", "describe", "orders").stdout
+
+
+def test_default_under_a_brokers_name_decides_what_is_compacted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same log is idle under one default and eligible under another; the topic sets nothing."""
+    make_topic("orders", tmp_path / "orders.jsonl", config=["segment.ms=1"])
+    monkeypatch.setenv("WINNOW_KAFKA__LOG_CLEANER_MIN_CLEANABLE_RATIO", "1")
+    assert [each["reason"] for each in winnow("assess", "orders", "--json").document] == ["not_dirty_enough"]
+    monkeypatch.setenv("WINNOW_KAFKA__LOG_CLEANER_MIN_CLEANABLE_RATIO", "0.3")
+    assert [each["reason"] for each in winnow("assess", "orders", "--json").document] == ["dirty_ratio"]
+
+
+def test_topic_that_contradicts_a_default_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's sentence, both values, and where they came from."""
+    monkeypatch.setenv("WINNOW_KAFKA__LOG_CLEANER_MAX_COMPACTION_LAG_MS", "10")
+    flags = ["--config", "min.compaction.lag.ms=11"]
+    answer = winnow("topics", "create", "orders", "--partitions", 1, *flags, code=2)
+    assert "conflict topic config setting min.compaction.lag.ms (11) > max.compaction.lag.ms (10)" in answer.stderr
+    assert "WINNOW_KAFKA__LOG_CLEANER_MAX_COMPACTION_LAG_MS: log.cleaner.max.compaction.lag.ms" in answer.stderr
+    assert winnow("topics", "list", "--json").document == []
+
+
+def test_topic_that_a_new_default_contradicts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A default may come later than the topic; the sentence says which topic it does not fit."""
+    flags = ["--config", "min.compaction.lag.ms=11"]
+    winnow("topics", "create", "orders", "--partitions", 1, *flags)
+    monkeypatch.setenv("WINNOW_KAFKA__LOG_CLEANER_MAX_COMPACTION_LAG_MS", "10")
+    assert "Topic orders: conflict topic config setting" in winnow("assess", "orders", "--json", code=2).stderr
+
+
+def test_unknown_topic_key_is_refused_with_the_nearest_name_beside_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defaults under broker names make no topic keys of them."""
+    monkeypatch.setenv("WINNOW_KAFKA__LOG_ROLL_MS", "5")
+    answer = winnow("topics", "create", "orders", "--partitions", 1, "--config", "log.roll.ms=5", code=2)
+    assert "Unknown topic config name: log.roll.ms. That is a broker's name; a topic's is segment.ms." in answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -116,7 +167,10 @@ def test_bad_configuration_ends_with_two_and_creates_nothing(flags: list[str], s
 def test_alter_without_a_change_is_wrong_usage() -> None:
     """Whoever forgot the flag hears of it."""
     winnow("topics", "create", "orders", "--partitions", 1)
-    assert "Give --config KEY=VALUE or --delete-config KEY" in winnow("topics", "alter", "orders", code=2).stderr
+    assert (
+        "Nothing to change in topic orders. Give --config KEY=VALUE"
+        in winnow("topics", "alter", "orders", code=2).stderr
+    )
 
 
 def test_unknown_topic_ends_with_two_and_says_how_to_create_it() -> None:
@@ -159,7 +213,27 @@ def test_setting_that_is_not_valid_ends_with_two(monkeypatch: pytest.MonkeyPatch
     assert "engine.threads" in answer.stderr
 
 
+def test_bad_default_under_a_brokers_name_ends_with_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's sentence, the broker's name and the variable, whatever the command is."""
+    monkeypatch.setenv("WINNOW_KAFKA__LOG_CLEANER_MIN_CLEANABLE_RATIO", "1.5")
+    answer = winnow("topics", "list", "--json", code=2)
+    assert answer.stdout == ""
+    assert (
+        "Invalid value 1.5 for configuration log.cleaner.min.cleanable.ratio: Value must be no more than 1. "
+        "It comes from environment WINNOW_KAFKA__LOG_CLEANER_MIN_CLEANABLE_RATIO."
+    ) in answer.stderr
+
+
 def test_misspelt_setting_is_noticed_and_work_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable that looks like a setting and is none is said, not swallowed."""
     monkeypatch.setenv("WINNOW_WAREHOUSES", "s3://elsewhere")
     assert "WINNOW_WAREHOUSES" in winnow("topics", "list").stderr
+
+
+def test_alter_mends_a_topic_that_a_later_default_contradicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the new default made wrong must not refuse the very call that mends it."""
+    winnow("topics", "create", "orders", "--partitions", 1, "--config", "max.compaction.lag.ms=1000")
+    monkeypatch.setenv("WINNOW_KAFKA__LOG_CLEANER_MIN_COMPACTION_LAG_MS", "5000")
+    assert "conflict topic config setting" in winnow("assess", "orders", code=2).stderr
+    winnow("topics", "alter", "orders", "--config", "max.compaction.lag.ms=9000")
+    winnow("assess", "orders")

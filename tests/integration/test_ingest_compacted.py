@@ -80,9 +80,45 @@ def test_trust_does_not_take_other_bytes_at_an_offset_that_survived(world: World
         ingest(world, tmp_path / "wrong.jsonl", wrong, trust=True)
 
 
-def test_a_file_that_only_overlaps_the_survivors_is_skipped(world: World, tmp_path: Path) -> None:
+def test_a_file_that_only_overlaps_the_survivors_is_remembered_by_one_snapshot_without_files(
+    world: World, tmp_path: Path
+) -> None:
+    segments = world.segments()
     report = ingest(world, tmp_path / "tail.jsonl", OLD[-3:])
-    assert (report.records_appended, report.records_skipped, report.snapshot_id) == (0, 3, None)
+    assert (report.records_appended, report.records_skipped) == (0, 3)
+    assert report.snapshot_id == world.head().snapshot_id
+    assert world.segments() == segments
+    before = world.listing()
+    for _ in range(2):
+        again = ingest(world, tmp_path / "tail.jsonl", OLD[-3:])
+        assert (again.records_skipped, again.snapshot_id) == (3, None)
+    assert world.listing() == before
+
+
+def test_a_file_that_added_nothing_is_known_after_a_compaction_took_its_records_away(
+    world: World, tmp_path: Path
+) -> None:
+    """Cut differently from the file that brought the records, so only its own digest can tell."""
+    ingest(world, tmp_path / "tail.jsonl", OLD[-3:])
+    world.ingest([replace(each, offset=each.offset + 12) for each in OLD])
+    world.compact()
+    assert {each.offset for each in world.read()} == {21, 22, 23}
+    again = ingest(world, tmp_path / "tail.jsonl", OLD[-3:])
+    assert (again.records_skipped, again.snapshot_id) == (3, None)
+
+
+def test_a_file_that_was_trusted_once_needs_no_trust_again(world: World, tmp_path: Path) -> None:
+    """Whoever vouched for a file vouched for its content."""
+    assert ingest(world, tmp_path / "other.jsonl", OLD[3:], trust=True).records_skipped == 9
+    again = ingest(world, tmp_path / "other.jsonl", OLD[3:])
+    assert (again.records_skipped, again.snapshot_id) == (9, None)
+
+
+def test_the_digest_of_a_file_that_added_nothing_is_no_append(world: World, tmp_path: Path) -> None:
+    """What is dirty, and since when, is decided by what was appended."""
+    appends = world.state().appends
+    ingest(world, tmp_path / "tail.jsonl", OLD[-3:])
+    assert world.state().appends == appends
 
 
 def test_the_same_content_for_another_partition_is_not_known_there(world: World, tmp_path: Path) -> None:

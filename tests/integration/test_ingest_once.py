@@ -192,6 +192,9 @@ def test_what_was_read_makes_the_same_log_elsewhere_and_changes_nothing_here(wor
     world.create(1, topic="copy")
     ingest_files(world.ctx, "copy", [str(exported)], as_of_ms=world.clock())
     assert world.read(topic="copy") == world.read()
+    read, segments = world.read(), world.segments()
+    assert ingest(world, str(exported)).records_appended == 0
+    assert (world.read(), world.segments()) == (read, segments)
     before = world.listing()
     assert ingest(world, str(exported)).snapshot_id is None
     assert world.listing() == before

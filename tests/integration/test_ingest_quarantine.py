@@ -45,6 +45,7 @@ def quarantined(world: World) -> Counter[tuple[int | None, int | None, bytes]]:
     return Counter((row["partition"], row["offset"], row["value"]) for row in rows)
 
 
+@pytest.mark.kafka("113")
 def test_keyless_records_go_aside_and_the_others_land(world: World, tmp_path: Path) -> None:
     report = ingest(world, tmp_path / "a.jsonl", MIXED)
     assert (report.records_appended, report.records_quarantined, report.records_skipped) == (4, 2, 0)
@@ -148,6 +149,7 @@ def test_rows_of_a_call_that_died_before_its_commit_are_seen_by_nobody(world: Wo
     assert quarantined(world) == Counter({(0, 2, b"lost-1"): 1, (0, 5, b"lost-2"): 1})
 
 
+@pytest.mark.kafka("113")
 def test_a_topic_that_does_not_quarantine_refuses_with_coordinates(world: World, tmp_path: Path) -> None:
     world.create(1, topic="strict")
     path = write_jsonl(tmp_path / "a.jsonl", MIXED)

@@ -75,6 +75,7 @@ def test_a_foreign_commit_in_the_middle_of_a_run_stops_its_publish(world: World)
     assert len(world.ctx.store.receipts(TOPIC)) == 0
 
 
+@pytest.mark.kafka("5")
 def test_a_state_file_that_is_gone_is_named_and_nothing_is_guessed(world: World) -> None:
     path = _state_path(world)
     storage.local_path(path).unlink()

@@ -106,6 +106,7 @@ def test_the_receipt_adds_up_and_says_what_the_oracle_says(world: World) -> None
         assert (part.first_dirty_offset, part.next_first_dirty_offset) == (0, len(mine))
 
 
+@pytest.mark.kafka("92")
 def test_publishing_twice_gives_the_same_receipt_and_one_snapshot(world: World) -> None:
     plan = prepared(world)
     first = publish(world.ctx, plan.plan_id, "a1")
@@ -144,6 +145,7 @@ def test_two_publishes_of_one_plan_at_once_make_one_snapshot(world: World) -> No
     assert world.read() == survivors(ALL)
 
 
+@pytest.mark.kafka("92")
 def test_what_has_not_passed_validation_is_not_published(world: World) -> None:
     plan = world.plan(world.clock())
     assert plan is not None
@@ -154,6 +156,7 @@ def test_what_has_not_passed_validation_is_not_published(world: World) -> None:
     assert world.snapshot_ids() == before
 
 
+@pytest.mark.kafka("77")
 def test_a_plan_is_void_when_another_compaction_published_first(world: World) -> None:
     first = prepared(world)
     second = prepared(world, world.clock() + 1)
@@ -179,6 +182,7 @@ def test_a_plan_is_void_when_the_other_compaction_comes_between_look_and_commit(
     assert snapshots_of(world, second) == []
 
 
+@pytest.mark.kafka("77")
 def test_a_plan_is_void_when_a_planned_file_was_kept_by_reference_and_is_gone(world: World) -> None:
     """Nothing of the plan removes that file, so only the comparison of the log with the plan can see it."""
     world.compact()
@@ -198,6 +202,7 @@ def remove_by_commit(world: World, path: str) -> None:
     world.ctx.log.open(TOPIC).commit(lambda head: Change(state=head.state, remove=[path]))
 
 
+@pytest.mark.kafka("77")
 def test_a_plan_is_void_when_the_log_start_moved(world: World) -> None:
     def advance(head: Head) -> Change:
         moved = replace(head.state.partitions[0], log_start_offset=5)

@@ -21,7 +21,8 @@ from winnow.pipeline.assess import assess
 from winnow.pipeline.leases import holding
 from winnow.pipeline.publish import publish
 from winnow.pipeline.settle import settle
-from winnow.pipeline.validate import BACK_OFF_FIRST_MS, validate
+from winnow.pipeline.uncleanable import BACK_OFF_FIRST_MS
+from winnow.pipeline.validate import validate
 from winnow.planning import PlanReference
 from winnow.quality.facts import fact_table
 from winnow.store import RunState

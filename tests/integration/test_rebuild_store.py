@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from tests.integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions
-from winnow.engine import staging
-from winnow.model import Plan, TopicPartition
+from winnow.model import TopicPartition
 from winnow.pipeline.rebuild import rebuild_store
 from winnow.pipeline.sweep import sweep
-from winnow.pipeline.validate import mark_uncleanable
+from winnow.pipeline.uncleanable import mark_uncleanable
+from winnow.planning import PlanReference
 from winnow.store import CheckpointRow, Store
 
 RECORDS = [*versions(0, 12), record(12, b"gone", None), *versions(0, 6, partition=1)]
 
 
-def marked_plan(world: World) -> Plan:
+def planned(world: World) -> PlanReference:
     reference = world.plan(world.clock())
     assert reference is not None
-    return staging.read_plan(reference.uri)
+    return reference
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def lost(tmp_path: Path) -> Iterator[tuple[World, World]]:
         before.ingest(versions(13, 5))
         before.compact()
         before.ingest(versions(6, 3, partition=1))
-        mark_uncleanable(before.ctx, marked_plan(before), (1,), "the check said so")
+        mark_uncleanable(before.ctx, TOPIC, planned(before).plan_id, {1: "the check said so"})
         path = Path(before.ctx.settings.store_url.removeprefix("sqlite:///"))
         copy = path.with_name("before.db")
         before.ctx.store.close()
@@ -53,6 +53,7 @@ def told(rows: list[CheckpointRow]) -> list[CheckpointRow]:
     return [replace(row, updated_at_ms=0) for row in rows]
 
 
+@pytest.mark.kafka("91")
 def test_a_new_store_knows_nothing_and_a_rebuilt_one_everything(lost: tuple[World, World]) -> None:
     before, after = lost
     assert (after.ctx.store.checkpoints(), after.ctx.store.receipts(), after.ctx.store.marks()) == ([], [], {})

@@ -55,6 +55,7 @@ def live_files(world: World) -> set[str]:
     return {segment.path.split("/data/")[1] for segment in world.segments()}
 
 
+@pytest.mark.kafka("83")
 def test_nothing_goes_before_the_grace_and_all_that_was_retired_goes_after_it(world: World) -> None:
     retired = {file.path.split("/data/")[1] for file in world.head().state.retired}
     before, read = data_files(world), world.read()
@@ -207,6 +208,7 @@ def attempt_files(world: World, plan: PlanReference) -> set[str]:
     return {name for name in data_files(world) if name.startswith(f"{plan.plan_id}/")}
 
 
+@pytest.mark.kafka("83")
 def test_files_of_a_void_run_go_after_the_grace_since_it_was_closed(world: World) -> None:
     world.ingest(versions(12, 6))
     plan = staged(world, world.clock())

@@ -17,22 +17,22 @@ PARTITION_KEYS = [
 def test_compaction_is_one_document_and_readers_receipts_and_checkpoints_agree(tmp_path: Path) -> None:
     """A topic that cannot be compacted beside it gives the exit code and stops nothing."""
     make_topic("orders", tmp_path / "orders.jsonl", partitions=2, config=["segment.ms=1000"])
-    winnow("topics", "create", "audit", "--partitions", 1, "--config", "cleanup.policy=delete")
 
-    answer = winnow_process("compact", "--json")
+    answer = winnow_process("compact", "orders", "missing", "--json")
 
     assert answer.exit_code == 2, answer.stderr
-    (entry,) = json.loads(answer.stdout)
+    entry, other = json.loads(answer.stdout)
+    assert (other["topic"], other["status"]) == ("missing", "refused")
     assert list(entry)[:6] == KEYS
     assert (entry["topic"], entry["status"]) == ("orders", "published")
-    assert [list(part) for part in entry["partitions"]] == [PARTITION_KEYS] * 2
+    assert [list(part)[: len(PARTITION_KEYS)] for part in entry["partitions"]] == [PARTITION_KEYS] * 2
     for part in entry["partitions"]:
         assert (part["first_dirty_offset"], part["next_first_dirty_offset"]) == (0, 6)
         assert (part["records_in"], part["records_kept"], part["records_superseded"]) == (6, 3, 3)
     said = answer.stderr.splitlines()
     assert [line for line in said if line.startswith("orders-0: 6 records in, 3 kept, 3 superseded")]
     assert [line for line in said if line.startswith("orders-1: 6 records in, 3 kept, 3 superseded")]
-    assert [line for line in said if line.startswith("error: Topic audit: cleanup.policy=delete")]
+    assert [line for line in said if line.startswith("error: There is no topic missing")]
     assert "Traceback" not in answer.stderr
 
     read = [json.loads(line) for line in winnow("read", "orders", "--partition", 1).stdout.splitlines()]

@@ -64,8 +64,9 @@ def winnow(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_standard_output_is_one_document_with_an_entry_for_each_topic_that_ended(batch: Batch) -> None:
-    assert {topic: receipt["status"] for topic, receipt in batch.receipts.items() if topic != "broken"} == {
+def test_standard_output_is_one_document_with_an_entry_for_each_topic(batch: Batch) -> None:
+    assert {topic: receipt["status"] for topic, receipt in batch.receipts.items()} == {
+        "broken": "invalid",
         "orders": "published",
         "users": "published",
         "idle": "nothing_to_do",
@@ -85,6 +86,7 @@ def test_every_partition_of_a_receipt_adds_up_and_says_what_the_oracle_says(batc
 
 
 @pytest.mark.parametrize(("topic", "records"), [("orders", ORDERS), ("users", USERS)])
+@pytest.mark.kafka("46")
 def test_read_gives_the_oracles_records_byte_for_byte(batch: Batch, topic: str, records: list[Record]) -> None:
     read = winnow(batch.world, "read", topic)
     assert read.returncode == 0
@@ -103,12 +105,18 @@ def test_progress_names_every_partition_on_standard_error_and_no_user_byte(batch
 
 
 def test_one_topic_that_failed_stops_no_other_and_the_exit_code_says_so(batch: Batch) -> None:
-    """The missing file is named; the topic is left as it was."""
-    assert batch.exit_code == 1
-    assert "Topic broken was not compacted" in batch.stderr
-    assert "Nothing was published; run it again." in batch.stderr
+    """The missing file is named, its partition marked; the records are as they were."""
+    assert batch.exit_code == 4
+    message = batch.receipts["broken"]["message"]
+    assert batch.stderr.count(message) == 1
+    assert "Topic broken was not compacted: broken-0: segment file://" in message
+    assert "is missing. Nothing was published" in message
+    assert "winnow partitions release broken --partition 0" in message
     (run,) = batch.world.ctx.store.runs("broken")
-    assert run.status is RunState.VOID
+    assert (run.status, run.message) == (RunState.INVALID, message)
+    mark = batch.world.state(topic="broken").uncleanable
+    assert mark is not None
+    assert (mark.plan_id, mark.attempts) == (run.plan_id, 1)
     assert batch.world.head("broken").state.receipts == ()
     assert batch.world.state(topic="broken").first_dirty_offset is None
 

@@ -1,0 +1,46 @@
+"""``compact_topics`` with everything but Spark itself: the same units, the same lines of output, in this process."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import pytest
+
+from winnow.engine import staging
+from winnow.engine.events import emit_outcomes, failure_in, parse_event
+from winnow.engine.spark import finish, run_unit, units_of
+from winnow.pipeline import run
+from winnow.pipeline.compact import JobResult, Progress
+from winnow.pipeline.context import Context
+from winnow.planning import PlanReference
+
+
+def job_output(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> str:
+    """Carry out ``plans`` and give the last lines that the job would print."""
+    documents = {plan.uri: staging.read_plan(plan.uri) for plan in plans}
+    stream = io.StringIO()
+    outcomes = [
+        finish(uri, plan, attempt, [run_unit(unit, f"{attempt}-t0", ctx.budget) for unit in units_of(uri, plan)])
+        for uri, plan in documents.items()
+    ]
+    emit_outcomes(outcomes, stream)
+    return stream.getvalue()
+
+
+def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobResult:
+    """Stands where spark-submit is started."""
+    failures = {}
+    for line in job_output(ctx, plans, attempt).splitlines():
+        event = parse_event(line)
+        assert event is not None
+        failure = failure_in(event)
+        if failure is not None:
+            failures[event["plan_id"]] = failure
+    return JobResult(1 if failures else 0, failures)
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``compact_topics`` starts no JVM."""
+    monkeypatch.setattr(run, "submit", submit)

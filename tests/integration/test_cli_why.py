@@ -1,0 +1,100 @@
+"""``winnow why`` and ``winnow compare`` as they are typed: usage, documents, and what people read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_runner import NOW_MS, b64, make_topic, winnow
+
+WHY_KEYS = ["topic", "partition", "offset", "present", "verdict", "sentence"]
+
+
+def test_key_is_answered_in_one_document_that_does_not_repeat_it(tmp_path: Path) -> None:
+    """Coordinates only, in the answer and in the sentences."""
+    make_topic("orders", tmp_path / "orders.jsonl", partitions=1)
+    key = b64("key-1")
+
+    found = winnow("why", "orders", "--key", key, "--json").document
+
+    assert list(found)[:6] == WHY_KEYS
+    assert (found["topic"], found["partition"], found["present"], found["verdict"]) == ("orders", 0, True, "undecided")
+    assert [(each["offset"], each["section"]) for each in found["records"]] == [(1, "dirty"), (4, "dirty")]
+    assert found["next_winner"]["offset"] == 4
+    told = winnow("why", "orders", "--key", key)
+    assert "offset 4" in told.stdout
+    for text in (str(found), told.stdout, told.stderr):
+        assert "key-1" not in text
+        assert str(key) not in text
+
+
+def test_offset_is_answered_whether_it_is_there_or_not(tmp_path: Path) -> None:
+    """A question that can be answered ends with 0."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    there = winnow("why", "orders", "--partition", 0, "--offset", 2, "--json").document
+    assert (there["offset"], there["present"], there["record"]["timestamp_ms"]) == (2, True, NOW_MS)
+    missing = winnow("why", "orders", "--partition", 0, "--offset", 6, "--json").document
+    assert (missing["present"], missing["verdict"], missing["runs"]) == (False, "not_written", [])
+    assert winnow("why", "orders", "--partition", 0, "--offset", 6).stdout == (
+        "orders-0, offset 6 is not written yet: the log ends at 6.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--key", "c2VjcmV0!"], "is not base64"),
+        (["--key", "a"], "is not base64"),
+        ([], "Ask about a key (--key BASE64) or about an offset"),
+        (["--key", "YQ==", "--offset", "1", "--partition", "0"], "one of the two"),
+        (["--offset", "1"], "--offset needs --partition"),
+        (["--key", "YQ==", "--partition", "7"], "there is no partition 7"),
+        (["--offset", "1", "--partition", "7"], "there is no partition 7"),
+        (["--key", "YQ==", "--partition", "0", "--everywhere"], "contradict one another"),
+    ],
+)
+def test_question_that_makes_no_sense_ends_with_two(tmp_path: Path, arguments: list[str], said: str) -> None:
+    """One sentence on standard error, nothing on standard output, and the key is not repeated."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    answer = winnow("why", "orders", *arguments, "--json", code=2)
+    assert answer.stdout == ""
+    assert said in answer.stderr
+    assert "c2VjcmV0" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["why", "missing", "--key", "YQ=="], ["compare", "missing", "--strategy", "timestamp"]],
+    ids=["why", "compare"],
+)
+def test_unknown_topic_ends_with_two(arguments: list[str]) -> None:
+    """It is named, with how to create it."""
+    answer = winnow(*arguments, code=2)
+    assert answer.stdout == ""
+    assert "There is no topic missing" in answer.stderr
+
+
+def test_topic_without_records_is_compared_to_nothing_without_spark() -> None:
+    """One document with zeros."""
+    winnow("topics", "create", "orders", "--partitions", 1)
+    found = winnow("compare", "orders", "--strategy", "timestamp", "--json").document
+    assert (found["keys"], found["keys_differing"], found["sample"], found["partitions"]) == (0, 0, [], [])
+    assert (found["present"]["strategy"], found["other"]["strategy"]) == ("offset", "timestamp")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--strategy", "newest"], "Invalid value for '--strategy'"),
+        ([], "Missing option '--strategy'"),
+        (["--strategy", "header"], "compaction.strategy.header must be specified"),
+        (["--strategy", "offset", "--header", "v"], "--header goes with --strategy header"),
+    ],
+)
+def test_strategy_that_cannot_be_tried_ends_with_two(arguments: list[str], said: str) -> None:
+    """Nothing is compared."""
+    winnow("topics", "create", "orders", "--partitions", 1)
+    answer = winnow("compare", "orders", *arguments, code=2)
+    assert answer.stdout == ""
+    assert said in answer.stderr

@@ -1,0 +1,340 @@
+"""``winnow compare`` against the oracle: both choices over random logs, what is covered, and what is never written."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.integration.world import NOW_MS, TOPIC, World, open_world, record
+from winnow import semantics
+from winnow.engine.rewrite import Budget
+from winnow.engine.shadow import (
+    Order,
+    ShadowPartition,
+    ShadowRequest,
+    ShadowResult,
+    ShadowSide,
+    compare_partition,
+)
+from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
+from winnow.files.schema import ARROW_SCHEMA
+from winnow.files.segments import SegmentWriter
+from winnow.model import Headers, OffsetRange, Record, Segment, Strategy
+from winnow.pipeline.compact import Progress
+from winnow.pipeline.compare import Comparison, compare
+from winnow.pipeline.context import Context
+from winnow.semantics import Outcome
+
+HEADER = "it's v"
+DAY_MS = 86_400_000
+Row = tuple[int, bytes | None, bytes | None, int | None, Headers | None]
+
+_longs = st.sampled_from([-(2**63), -1, 0, 5, 2**56, 2**63 - 1]).map(lambda n: n.to_bytes(8, "big", signed=True))
+_values = st.none() | st.sampled_from([b"", b"\x01", b"nine byte"]) | _longs
+_headers = st.none() | st.lists(st.tuples(st.sampled_from([HEADER, HEADER.upper(), "x"]), _values), max_size=3).map(
+    tuple
+)
+_rows = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.none() | st.sampled_from([b"", b"a", b"b", b"c"]),
+        st.none() | st.just(b"x"),
+        st.none() | st.integers(0, 3),
+        _headers,
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def in_process(ctx: Context, request: ShadowRequest, progress: Progress | None) -> ShadowResult:
+    """The engine without Spark."""
+    found = [compare_partition(request, partition, budget=ctx.budget) for partition in request.partitions]
+    return ShadowResult(request.comparison_id, request.topic, tuple(found))
+
+
+def shadow(world: World, strategy: Strategy, **options: object) -> Comparison:
+    defaults: dict[str, object] = {"header": None, "as_of_ms": world.clock(), "sample": 10, "run": in_process}
+    return compare(world.ctx, TOPIC, strategy=strategy, **(defaults | options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path) as opened:
+        yield opened
+
+
+def _records(rows: Sequence[Row]) -> list[Record]:
+    offset = -1
+    records = []
+    for gap, key, value, timestamp_ms, headers in rows:
+        offset += gap
+        records.append(Record(offset, key, value, timestamp_ms, headers))
+    return records
+
+
+def _segment(folder: str, number: int, records: Sequence[Record]) -> Segment:
+    rows = [
+        {
+            "partition": r.partition,
+            "offset": r.offset,
+            "timestamp": None if r.timestamp_ms is None else r.timestamp_ms * 1000,
+            "timestampType": r.timestamp_type,
+            "key": r.key,
+            "value": r.value,
+            "headers": None if r.headers is None else [{"key": k, "value": v} for k, v in r.headers],
+        }
+        for r in records
+    ]
+    with SegmentWriter(partition=0, segment_bytes=1 << 30, name=lambda _: f"{folder}/in-{number}.parquet") as writer:
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=ARROW_SCHEMA))
+    return writer.finish()[0]
+
+
+def _oracle(records: Sequence[Record], order: Order, end: int, expired_below: int) -> Outcome:
+    return semantics.survivors(
+        records,
+        next_first_dirty_offset=end,
+        strategy=order.strategy,
+        header=order.header,
+        expired=lambda offset: offset < expired_below,
+    )
+
+
+def _winners(records: Sequence[Record], order: Order) -> dict[bytes, Record]:
+    """Whoever survives when no tombstone may go."""
+    end = records[-1].offset + 1 if records else 0
+    kept = _oracle(records, order, end, 0).kept
+    return {each.key: each for each in kept if each.key is not None}
+
+
+def _check_side(side: ShadowSide, outcome: Outcome, segments: Sequence[Segment]) -> None:
+    assert (side.records_kept, side.tombstones_expired) == (len(outcome.kept), len(outcome.tombstones_expired))
+    kept = [sum(s.first_offset <= each.offset <= s.last_offset for each in outcome.kept) for s in segments]
+    assert side.estimated_bytes == sum(s.size_bytes * n // s.records for s, n in zip(segments, kept, strict=True))
+
+
+_orders = st.sampled_from([Order(Strategy.OFFSET), Order(Strategy.TIMESTAMP), Order(Strategy.HEADER, HEADER)])
+
+
+@given(
+    rows=_rows,
+    cuts=st.sets(st.integers(1, 19), max_size=3),
+    orders=st.tuples(_orders, _orders),
+    expired=st.tuples(st.integers(0, 30), st.integers(0, 30)),
+    bounds=st.tuples(st.integers(0, 10), st.integers(0, 60)),
+)
+def test_both_choices_over_random_logs_are_the_oracles(
+    rows: list[Row],
+    cuts: set[int],
+    orders: tuple[Order, Order],
+    expired: tuple[int, int],
+    bounds: tuple[int, int],
+) -> None:
+    """Winners, survivors, expired tombstones, anomalies and estimated bytes, for any log start and any end."""
+    everything = _records(rows)
+    start, end = bounds[0], bounds[0] + bounds[1]
+    records = [each for each in everything if start <= each.offset < end]
+    edges = [0, *sorted(cut for cut in cuts if cut < len(everything)), len(everything)]
+    with tempfile.TemporaryDirectory() as folder:
+        segments = [
+            _segment(folder, number, everything[first:last])
+            for number, (first, last) in enumerate(itertools.pairwise(edges))
+        ]
+        ranges = [(OffsetRange(0, below),) if below else () for below in expired]
+        partition = ShadowPartition(0, start, end, tuple(segments), *ranges)
+        request = ShadowRequest("c", "t", 0, *orders, 100, (partition,))
+        found = compare_partition(request, partition, budget=Budget(1 << 28, 1, str(Path(folder) / "spill")))
+
+    mine, theirs = (_winners(records, order) for order in orders)
+    differing = sorted((mine[key].offset, theirs[key].offset) for key in mine if mine[key] != theirs[key])
+    assert (found.records, found.keys, found.keys_differing) == (len(records), len(mine), len(differing))
+    assert found.records_keyless == sum(each.key is None for each in records)
+    assert [(key.present.offset, key.other.offset) for key in found.sample] == differing
+    by_offset = {each.offset: each for each in records}
+    for key in found.sample:
+        for told in (key.present, key.other):
+            true = by_offset[told.offset]
+            assert (told.timestamp_ms, told.tombstone) == (true.timestamp_ms, true.value is None)
+            assert told.version == semantics.header_version(true, request.header)
+    for side, winners, place in ((found.present, mine, 0), (found.other, theirs, 1)):
+        tombstones = sum(mine[key] != theirs[key] and winners[key].value is None for key in winners)
+        assert side.differing_tombstones == tombstones
+        _check_side(side, _oracle(records, orders[place], end, expired[place]), segments)
+    keyed = [each for each in records if each.key is not None] if request.header else []
+    without = [each for each in keyed if semantics.header_version(each, request.header) is None]
+    missing = [each for each in without if request.header not in [name for name, _ in each.headers or ()]]
+    assert (found.headers_missing, found.headers_malformed) == (len(missing), len(without) - len(missing))
+
+
+def _late(offset: int, timestamp_ms: int, **more: object) -> Record:
+    return record(offset, b"secret-key", f"secret-value-{offset}".encode(), timestamp_ms, **more)
+
+
+def test_idle_partition_is_compared_up_to_the_first_uncleanable_offset(world: World) -> None:
+    """Never compacted because it is not dirty enough; what is too young stays out of the choice."""
+    world.create(1, min_cleanable_dirty_ratio="1", segment_bytes="14", min_compaction_lag_ms=str(DAY_MS))
+    old_ms = NOW_MS - 3 * DAY_MS
+    world.ingest([_late(0, old_ms + 50), _late(1, old_ms + 10)])
+    world.ingest([_late(2, NOW_MS)])
+
+    found = shadow(world, Strategy.TIMESTAMP)
+
+    assert world.compact() is None
+    assert (found.records, found.keys, found.keys_differing) == (2, 1, 1)
+    (partition,) = found.partitions
+    assert (partition.log_start_offset, partition.first_uncleanable_offset) == (0, 2)
+    (key,) = found.sample
+    assert (key.present.offset, key.other.offset) == (1, 0)
+    assert (key.present.timestamp_ms, key.other.timestamp_ms) == (old_ms + 10, old_ms + 50)
+    assert found.sentence == (
+        "Under strategy timestamp instead of strategy offset, 1 of 1 keys of orders would have another winner."
+    )
+
+
+def test_what_retention_takes_in_the_same_run_takes_no_part(world: World) -> None:
+    """A compaction retires the oldest segments first; the choice is between the others."""
+    world.create(1, cleanup_policy="compact,delete", segment_ms="1", retention_ms=str(DAY_MS))
+    world.ingest([_late(0, NOW_MS - 3 * DAY_MS)])
+    world.ingest([_late(1, NOW_MS - 10), _late(2, NOW_MS - 20)])
+
+    found = shadow(world, Strategy.TIMESTAMP)
+
+    (partition,) = found.partitions
+    assert (partition.log_start_offset, partition.records, partition.keys_differing) == (1, 2, 1)
+
+
+def test_comparison_writes_nothing_and_tells_no_user_byte(world: World) -> None:
+    """The same files, the same snapshots, and nothing of keys and values in what comes back."""
+    world.create(2, segment_ms="1")
+    world.ingest([_late(0, 50), _late(1, 10), record(0, b"secret-key", None, 10, partition=1)])
+    before, snapshots = world.listing(), world.snapshot_ids()
+
+    found = shadow(world, Strategy.TIMESTAMP)
+
+    assert (world.listing(), world.snapshot_ids()) == (before, snapshots)
+    assert found.keys == 2
+    assert "secret" not in repr(found)
+
+
+def test_sample_is_the_lowest_offsets_of_the_present_winners(world: World) -> None:
+    """Over all partitions, and the same each time."""
+    world.create(2, segment_ms="1")
+    records = [
+        record(2 * n + place, f"key-{n}".encode(), b"x", 100 - place, partition=partition)
+        for partition in (0, 1)
+        for n in range(4)
+        for place in (0, 1)
+    ]
+    world.ingest(records)
+
+    found = shadow(world, Strategy.TIMESTAMP, sample=3)
+
+    assert [(key.partition, key.present.offset) for key in found.sample] == [(0, 1), (1, 1), (0, 3)]
+    assert shadow(world, Strategy.TIMESTAMP, sample=3) == found
+    assert found.keys_differing == 8
+    assert shadow(world, Strategy.TIMESTAMP, sample=0).sample == ()
+
+
+def test_tombstone_among_the_differing_winners_is_counted_on_its_side(world: World) -> None:
+    """By offset the late value wins, by timestamp the deletion."""
+    world.create(1, segment_ms="1")
+    world.ingest([record(0, b"a", None, 90), record(1, b"a", b"late", 10)])
+
+    found = shadow(world, Strategy.TIMESTAMP)
+
+    assert (found.present.differing_tombstones, found.other.differing_tombstones) == (0, 1)
+    (key,) = found.sample
+    assert (key.present.tombstone, key.other.tombstone) == (False, True)
+
+
+def test_header_anomalies_are_counted_apart(world: World) -> None:
+    """Two records without the header, one with a value that is no 8-byte long; both kinds lose to a version."""
+    world.create(1, segment_ms="1")
+    version = (7).to_bytes(8, "big")
+    world.ingest(
+        [
+            record(0, b"a", b"x", headers=(("v", version),)),
+            record(1, b"a", b"x"),
+            record(2, b"a", b"x", headers=(("V", version),)),
+            record(3, b"a", b"x", headers=(("v", version), ("v", b"7"))),
+        ]
+    )
+
+    found = shadow(world, Strategy.HEADER, header="v")
+
+    assert (found.headers_missing, found.headers_malformed) == (2, 1)
+    (key,) = found.sample
+    assert (key.present.offset, key.present.version, key.other.offset, key.other.version) == (3, None, 0, 7)
+
+
+def test_cleaned_partitions_are_named_because_removed_records_cannot_take_part(world: World) -> None:
+    """After a compaction by offset no strategy brings the loser back, and the comparison says so."""
+    world.create(1, segment_ms="1")
+    world.ingest([_late(0, 50), _late(1, 10)])
+    assert shadow(world, Strategy.TIMESTAMP).notices == ()
+    world.compact()
+
+    found = shadow(world, Strategy.TIMESTAMP)
+
+    assert (found.keys_differing, found.partitions_cleaned_before) == (0, 1)
+    (notice,) = found.notices
+    assert "cleaned before: records that earlier compactions removed cannot take part" in notice
+
+
+def test_empty_topic_has_nothing_to_compare_and_asks_no_engine(world: World) -> None:
+    """No Spark application is started for nothing."""
+    world.create(1)
+
+    def never(ctx: Context, request: ShadowRequest, progress: Progress | None) -> ShadowResult:
+        raise AssertionError
+
+    found = shadow(world, Strategy.TIMESTAMP, run=never)
+
+    assert (found.keys, found.partitions) == (0, ())
+    assert "nothing to compare" in found.sentence
+
+
+def test_header_strategy_takes_the_topics_own_header_or_asks_for_one(world: World) -> None:
+    """Named on the command line, else configured, else refused with KIP-280's sentence."""
+    world.create(1)
+    with pytest.raises(ConfigurationError, match=r"^compaction\.strategy\.header must be specified\."):
+        shadow(world, Strategy.HEADER)
+    world.ctx.log.open(TOPIC).set_config({"compaction.strategy.header": "own"}, [])
+    assert shadow(world, Strategy.HEADER).other.header == "own"
+    assert shadow(world, Strategy.HEADER, header="given").other.header == "given"
+
+
+def test_header_beside_another_strategy_and_unknown_topics_are_refused(world: World) -> None:
+    """Nothing is compared."""
+    world.create(1)
+    with pytest.raises(UsageError, match="--header goes with --strategy header"):
+        shadow(world, Strategy.TIMESTAMP, header="v")
+    with pytest.raises(UnknownTopicError):
+        compare(world.ctx, "missing", strategy=Strategy.TIMESTAMP, header=None, as_of_ms=0, sample=1, run=in_process)
+
+
+def test_comparison_predicts_what_the_other_strategy_keeps(world: World) -> None:
+    """The winners told for timestamp are the survivors of a compaction after the switch."""
+    world.create(1, segment_ms="1")
+    rows = [record(n, f"key-{n % 5}".encode(), b"x", (n * 7) % 11) for n in range(40)]
+    world.ingest(rows)
+    found = shadow(world, Strategy.TIMESTAMP)
+    world.ctx.log.open(TOPIC).set_config({"compaction.strategy": "timestamp"}, [])
+
+    receipt = world.compact()
+
+    assert receipt is not None
+    kept = {each.offset for each in world.read()}
+    assert len(kept) == found.other.records_kept == receipt.partitions[0].records_kept
+    assert found.keys_differing > 0
+    for key in found.sample:
+        assert key.other.offset in kept
+        assert key.present.offset not in kept

@@ -1,0 +1,375 @@
+"""Everything that can happen to a topic, in any order, through the real log and through the oracle.
+
+After each step readers see the oracle's records, every partition is assessed as the oracle says, and the guarantees
+that need no oracle hold: records never change or come back, offsets are for ever, keys are unique in the clean section.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.integration.world import TOPIC, FakeClock, World, open_world, write_jsonl
+from winnow import eligibility, semantics
+from winnow.model import Record, Strategy
+from winnow.pipeline.assess import assess_view, view_topic
+from winnow.pipeline.checkpoints import import_checkpoints
+from winnow.pipeline.delete_records import delete_records
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.keyless import visible_rows
+from winnow.pipeline.leases import holding
+from winnow.pipeline.partitions import pause, resume
+from winnow.pipeline.publish import publish
+from winnow.pipeline.settle import settle
+from winnow.pipeline.sweep import sweep
+from winnow.pipeline.topics import alter_topic
+from winnow.pipeline.uncleanable import mark_uncleanable
+from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
+from winnow.sources.checkpoint_file import read_checkpoint_file
+from winnow.store import RunState, Store
+
+HOUR_MS = 3_600_000
+LATER_MS = 4_102_444_800_000
+"""The year 2100: after the real time that snapshots carry, so that sweep has something to expire."""
+PARTITIONS = 2
+
+_keys = st.sampled_from([b"", b"a", b"b", b"ab", b"\xff\x00", None])
+_values = st.none() | st.sampled_from([b"", b"null", b"x", b"y" * 200])
+_versions = st.sampled_from([-1, 0, 1, 2, 3, 2**63 - 1, -(2**63)])
+_headers = st.one_of(
+    st.none(),
+    st.just(()),
+    st.just((("v", None),)),
+    st.just((("v", b"\x00\x01"), ("V", bytes(8)))),
+    _versions.map(lambda number: (("v", number.to_bytes(8, "big", signed=True)),)),
+    _versions.map(lambda number: (("v", bytes(8)), ("v", number.to_bytes(8, "big", signed=True)))),
+)
+_rows = st.lists(
+    st.tuples(st.integers(1, 3), _keys, _values, st.none() | st.integers(-HOUR_MS, 5 * HOUR_MS), _headers),
+    min_size=1,
+    max_size=8,
+)
+_partition = st.integers(0, PARTITIONS - 1)
+_settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "cleanup.policy": st.sampled_from(["compact", "compact", "compact,delete", "delete", ""]),
+        "compaction.strategy": st.sampled_from(["offset", "timestamp", "header"]),
+        "min.cleanable.dirty.ratio": st.sampled_from(["0", "0.3", "0.5", "1"]),
+        "min.compaction.lag.ms": st.sampled_from(["0", str(HOUR_MS)]),
+        "max.compaction.lag.ms": st.sampled_from([str(2 * HOUR_MS), str(NO_MAX_LAG_MS)]),
+        "delete.retention.ms": st.sampled_from(["0", str(3 * HOUR_MS)]),
+        "winnow.late.arrival.ms": st.sampled_from(["0", str(2 * HOUR_MS), str(6 * HOUR_MS)]),
+        "segment.ms": st.sampled_from(["1", str(4 * HOUR_MS)]),
+        "segment.bytes": st.sampled_from(["14", "3000", str(1 << 30)]),
+        "retention.ms": st.sampled_from(["-1", str(HOUR_MS), str(8 * HOUR_MS)]),
+        "retention.bytes": st.sampled_from(["-1", "3000", "9000"]),
+        "winnow.retention.protect.latest": st.sampled_from(["false", "true"]),
+        "winnow.retired.grace.ms": st.sampled_from(["0", str(HOUR_MS)]),
+    },
+)
+_DEFAULTS = {"cleanup.policy": "compact", "compaction.strategy.header": "v", "segment.ms": "1", "segment.bytes": "3000"}
+
+
+def model_config(config: dict[str, str]) -> ModelConfig:
+    """The oracle's view of a topic configuration."""
+    policy = config.get("cleanup.policy", "compact").split(",")
+    whole = {
+        name: int(config[key])
+        for name, key in (
+            ("min_compaction_lag_ms", "min.compaction.lag.ms"),
+            ("max_compaction_lag_ms", "max.compaction.lag.ms"),
+            ("segment_bytes", "segment.bytes"),
+            ("segment_ms", "segment.ms"),
+            ("delete_retention_ms", "delete.retention.ms"),
+            ("late_arrival_ms", "winnow.late.arrival.ms"),
+            ("retention_ms", "retention.ms"),
+            ("retention_bytes", "retention.bytes"),
+        )
+        if key in config
+    }
+    return replace(
+        ModelConfig(
+            compacts="compact" in policy,
+            deletes="delete" in policy,
+            strategy=Strategy(config.get("compaction.strategy", "offset")),
+            header="v",
+            min_cleanable_dirty_ratio=float(config.get("min.cleanable.dirty.ratio", "0.5")),
+            protects_latest=config.get("winnow.retention.protect.latest") == "true",
+        ),
+        **whole,  # type: ignore[arg-type]
+    )
+
+
+class CrashError(Exception):
+    """The process died here."""
+
+
+class LogMachine(RuleBasedStateMachine):
+    """One topic of two partitions, its oracle, and everything ever written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        self.clock = FakeClock(LATER_MS)
+        self.world: World = self.stack.enter_context(open_world(folder, self.clock))
+        self.models = [LogModel() for _ in range(PARTITIONS)]
+        self.written: list[dict[int, Record]] = [{} for _ in range(PARTITIONS)]
+        self.aside: list[set[int]] = [set() for _ in range(PARTITIONS)]
+        self.backs_off_until_ms: dict[int, int] = {}
+        self.attempts: dict[int, int] = {}
+        self.config: dict[str, str] = {}
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    @initialize(config=_settings)
+    def create(self, config: dict[str, str]) -> None:
+        self.config = {**_DEFAULTS, **config}
+        self.world.create(PARTITIONS, **{name.replace(".", "_"): value for name, value in self.config.items()})
+
+    # ------------------------------------------------------------------ what happens
+
+    @rule(partition=_partition, rows=_rows)
+    def append(self, partition: int, rows: list[tuple[int, bytes | None, bytes | None, int | None, object]]) -> None:
+        model = self.models[partition]
+        offset = model.log_end_offset - 1
+        records = []
+        for gap, key, value, age_ms, headers in rows:
+            offset += gap
+            keyed = b"a" if key is None and "compact" in self.config["cleanup.policy"] else key
+            timestamp_ms = None if age_ms is None else self.clock() - age_ms
+            records.append(Record(offset, keyed, value, timestamp_ms, headers, partition=partition))  # type: ignore[arg-type]
+        path = write_jsonl(self.world.path(), records)
+        for times in (1, 2):
+            report = ingest_files(self.world.ctx, TOPIC, [path], as_of_ms=self.clock())
+            assert report.records_appended == (len(records) if times == 1 else 0)
+        if not model.files and model.log_end_offset == 0:
+            model.log_start_offset = records[0].offset
+        model.append(records, self.clock(), size_bytes=self.world.segments(partition)[-1].size_bytes)
+        self.written[partition] |= {each.offset: each for each in records}
+
+    @rule(hours=st.integers(0, 30))
+    def tick(self, hours: int) -> None:
+        self.clock.now_ms += hours * HOUR_MS
+
+    @rule(changes=_settings)
+    def configure(self, changes: dict[str, str]) -> None:
+        alter_topic(self.world.ctx, TOPIC, changes, [])
+        before, self.config = self.config, {**self.config, **changes}
+        if before != self.config:
+            self.backs_off_until_ms.clear()
+            self.attempts.clear()
+
+    @rule(hours=st.integers(-2, 30))
+    def compact(self, hours: int) -> None:
+        as_of_ms = self.clock() + hours * HOUR_MS
+        outcomes = self._expect(as_of_ms)
+        receipt = self.world.compact(as_of_ms)
+        assert (receipt is None) == (not outcomes)
+        if receipt is not None:
+            assert {part.partition for part in receipt.partitions} == outcomes.keys()
+        for part in receipt.partitions if receipt is not None else ():
+            outcome = outcomes[part.partition]
+            below = part.next_first_dirty_offset
+            assert (
+                part.records_superseded,
+                part.tombstones_expired,
+                part.records_keyless,
+                part.records_retired,
+            ) == (
+                len(outcome.superseded),
+                len(outcome.tombstones_expired),
+                len(outcome.keyless),
+                len(outcome.retired),
+            )
+            assert part.records_in == (
+                part.records_kept + part.records_superseded + part.tombstones_expired + part.records_keyless
+            )
+            retention_only = part.reason == "retention" and not part.records_in
+            assert retention_only or part.records_kept == sum(each.offset < below for each in outcome.kept)
+
+    @rule(hours=st.integers(-2, 30), partition=_partition)
+    def fail_validation(self, hours: int, partition: int) -> None:
+        """What was staged is judged bad: nothing is published, one partition is marked."""
+        with holding(self.world.ctx, TOPIC):
+            settle(self.world.ctx, TOPIC)
+            plan = self.world.plan(self.clock() + hours * HOUR_MS)
+            if plan is None:
+                return
+            self.world.stage(plan)
+            mark = mark_uncleanable(self.world.ctx, TOPIC, plan.plan_id, {partition: "does not add up"})[partition]
+            self.world.ctx.store.set_run_state(plan.plan_id, RunState.INVALID, self.clock())
+        assert mark.next_attempt_ms is not None
+        self.backs_off_until_ms[partition] = mark.next_attempt_ms
+
+    @rule(hours=st.integers(-2, 30), staged=st.booleans())
+    def crash_before_publishing(self, hours: int, staged: bool) -> None:
+        """The process dies with a plan, or with staged files; nobody sees anything of it."""
+        with holding(self.world.ctx, TOPIC):
+            settle(self.world.ctx, TOPIC)
+            plan = self.world.plan(self.clock() + hours * HOUR_MS)
+            if plan is not None and staged:
+                self.world.stage(plan)
+
+    @rule(hours=st.integers(-2, 30))
+    def crash_before_the_checkpoint(self, hours: int) -> None:
+        """The commit lands and the process dies before the metadata store hears of it."""
+        as_of_ms = self.clock() + hours * HOUR_MS
+        with pytest.MonkeyPatch.context() as patch:
+
+            def die(*_: object, **__: object) -> None:
+                raise CrashError
+
+            with holding(self.world.ctx, TOPIC):
+                settle(self.world.ctx, TOPIC)
+                plan = self.world.plan(as_of_ms)
+                outcomes = self._expect(as_of_ms)
+                assert (plan is None) == (not outcomes)
+                if plan is None:
+                    return
+                self.world.stage(plan)
+                self.world.accept(plan)
+                patch.setattr(Store, "record_publication", die)
+                with pytest.raises(CrashError):
+                    publish(self.world.ctx, plan.plan_id, "a1")
+
+    @rule(partition=_partition, offset=st.integers(0, 20))
+    def import_a_checkpoint(self, partition: int, offset: int) -> None:
+        path = self.world.folder / "cleaner-offset-checkpoint"
+        path.write_text(f"0\n1\n{TOPIC} {partition} {offset}\n")
+        import_checkpoints(self.world.ctx, TOPIC, read_checkpoint_file(str(path)))
+        self.models[partition].import_checkpoint(offset)
+
+    @precondition(lambda self: "delete" in self.config["cleanup.policy"])
+    @rule(partition=_partition, back=st.integers(0, 6))
+    def delete_oldest(self, partition: int, back: int) -> None:
+        offset = max(0, self.models[partition].log_end_offset - back)
+        delete_records(self.world.ctx, TOPIC, {partition: offset})
+        self.models[partition].delete_records_before(offset)
+
+    @rule(partition=_partition)
+    def pause(self, partition: int) -> None:
+        pause(self.world.ctx, TOPIC, [partition], by="ann")
+        self.models[partition].paused = True
+
+    @rule()
+    def resume(self) -> None:
+        resume(self.world.ctx, TOPIC, by="ann")
+        for model in self.models:
+            model.paused = False
+
+    @rule()
+    def sweep(self) -> None:
+        sweep(self.world.ctx, [TOPIC])
+
+    def _expect(self, as_of_ms: int) -> dict[int, semantics.Outcome]:
+        """Let the oracle run, and give its files the shape of the real ones: byte sums stay comparable."""
+        self._mark_models()
+        found = {}
+        config = model_config(self.config)
+        for number, model in enumerate(self.models):
+            outcome = model.compact(config, as_of_ms, self.clock())
+            if outcome is not None:
+                found[number] = outcome
+                self.aside[number] |= set(outcome.keyless)
+                if model.cleaned_with == config.order:
+                    self.backs_off_until_ms.pop(number, None)
+        return found
+
+    def _mark_models(self) -> None:
+        for number, model in enumerate(self.models):
+            model.uncleanable = self.clock() < self.backs_off_until_ms.get(number, 0)
+
+    def _mirror(self) -> None:
+        for number, model in enumerate(self.models):
+            records = {each.offset: each for file in model.files for each in file.records}
+            as_of_ms = {each.offset: file.as_of_ms for file in model.files for each in file.records}
+            files = []
+            for segment in self.world.segments(number):
+                inside = tuple(records[o] for o in sorted(records) if segment.first_offset <= o <= segment.last_offset)
+                assert inside, f"partition {number}: nothing of the oracle's is in a real segment"
+                files.append(semantics.ModelFile(inside, segment.size_bytes, as_of_ms[inside[0].offset]))
+            model.files = files
+
+    # ------------------------------------------------------------------ what always holds
+
+    @invariant()
+    def readers_see_what_the_oracle_says(self) -> None:
+        if not self.config:
+            return
+        self._mirror()
+        for number, model in enumerate(self.models):
+            assert self.world.read(number) == model.read()
+            assert self.world.state(number).log_end_offset == model.log_end_offset
+            assert self.world.state(number).log_start_offset == model.log_start_offset
+
+    @invariant()
+    def every_partition_is_assessed_as_the_oracle_says(self) -> None:
+        if not self.config:
+            return
+        self._mark_models()
+        ctx = self.world.ctx
+        config = model_config(self.config)
+        for found in assess_view(ctx, view_topic(ctx, TOPIC), as_of_ms=self.clock()):
+            expected = self.models[found.partition].assess(config, self.clock(), self.clock())
+            assert (
+                found.reason,
+                found.first_dirty_offset,
+                found.first_uncleanable_offset,
+                found.dirty_ratio,
+                found.max_compaction_delay_ms,
+                found.deadline_ms,
+            ) == (
+                expected.reason,
+                expected.first_dirty_offset,
+                expected.first_uncleanable_offset,
+                expected.dirty_ratio,
+                expected.max_compaction_delay_ms,
+                expected.deadline_ms,
+            )
+
+    @invariant()
+    def records_never_change_and_offsets_are_for_ever(self) -> None:
+        """G2, G3, G4: what is read was written so; from any offset one reads on at the next record that is there."""
+        for number, written in enumerate(self.written):
+            seen = self.world.read(number) if written else []
+            assert all(written[each.offset] == each for each in seen)
+            assert [each.offset for each in seen] == sorted({each.offset for each in seen})
+            middle = self.models[number].log_end_offset // 2
+            if written:
+                assert self.world.read(number, from_offset=middle) == [each for each in seen if each.offset >= middle]
+
+    @invariant()
+    def no_key_is_twice_in_what_was_cleaned(self) -> None:
+        """G6, G24: below the end of the last cleaning, exactly one record per key."""
+        for number, model in enumerate(self.models):
+            if not self.config or model.cleaned_with is None:
+                continue
+            end = eligibility.first_dirty_offset(self.world.state(number))
+            keys = [each.key for each in self.world.read(number) if each.offset < end]
+            assert len(keys) == len(set(keys))
+
+    @invariant()
+    def keyless_records_are_never_dropped(self) -> None:
+        """What compaction could not keep in the log is in the quarantine, every record of it, once."""
+        if not any(self.aside):
+            return
+        ctx = self.world.ctx
+        rows = visible_rows(ctx.log.quarantine(TOPIC), self.world.head().state)
+        found = sorted(zip(rows.column("partition").to_pylist(), rows.column("offset").to_pylist(), strict=True))
+        assert found == sorted((number, offset) for number, offsets in enumerate(self.aside) for offset in offsets)
+
+
+LogMachine.TestCase.settings = settings(
+    max_examples=settings().max_examples if settings().max_examples > 50 else 25, stateful_step_count=12
+)
+TestAnythingInAnyOrderLeavesTheLogAsTheOracleSays = LogMachine.TestCase

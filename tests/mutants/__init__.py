@@ -1,0 +1,1 @@
+"""Deliberate breakages of the rules, each with the test that catches it."""

@@ -1,0 +1,259 @@
+"""The list: what is broken, where, and the test that must notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Breakage:
+    """One breakage: ``old`` occurs exactly once in ``path`` and becomes ``new``; ``test`` must fail then."""
+
+    name: str
+    sentence: str
+    path: str
+    old: str
+    new: str
+    test: str
+
+    def broken(self, sound: str) -> str:
+        """The file's text with the breakage.
+
+        Raises:
+            ValueError: the code has changed and the list has not.
+        """
+        if sound.count(self.old) != 1:
+            raise ValueError(f"{self.name}: {self.path} has {sound.count(self.old)} places like {self.old!r}, not one")
+        return sound.replace(self.old, self.new)
+
+
+_ELIGIBILITY = "winnow/eligibility.py"
+_WINNERS = "winnow/engine/winners.py"
+_REWRITE = "winnow/engine/rewrite.py"
+_PUBLISH = "winnow/pipeline/publish.py"
+_PLANNING = "winnow/planning.py"
+_SELECTION = "tests/catalogue/test_selection.py"
+_STRATEGIES = "tests/catalogue/test_strategies.py"
+_CORE = "tests/catalogue/test_core_retention.py"
+_BEYOND = "tests/catalogue/test_beyond_kafka.py"
+_RETENTION = "tests/integration/test_retention.py"
+
+BREAKAGES: tuple[Breakage, ...] = (
+    Breakage(
+        "ratio-not-strict",
+        "a dirty ratio equal to the threshold is enough",
+        _ELIGIBILITY,
+        "look.dirty_ratio > rules.min_cleanable_dirty_ratio",
+        "look.dirty_ratio >= rules.min_cleanable_dirty_ratio",
+        f"{_SELECTION}::RATIO",
+    ),
+    Breakage(
+        "min-lag-not-strict",
+        "a record exactly as old as min.compaction.lag.ms is not cleanable",
+        _ELIGIBILITY,
+        "youngest_ms > as_of_ms - rules.min_compaction_lag_ms",
+        "youngest_ms >= as_of_ms - rules.min_compaction_lag_ms",
+        f"{_SELECTION}::MINLAG",
+    ),
+    Breakage(
+        "min-lag-by-oldest",
+        "the oldest record of a segment decides min.compaction.lag.ms, not the youngest",
+        _ELIGIBILITY,
+        "youngest_ms = _youngest_ms(segment, appends)\n            if",
+        "youngest_ms = _oldest_ms(segment, appends)\n            if",
+        f"{_SELECTION}::MINLAG2",
+    ),
+    Breakage(
+        "max-lag-on-appends-only",
+        "the clock does not close the active segment, so an idle partition misses its deadline",
+        _ELIGIBILITY,
+        "aged = oldest_ms is not None and as_of_ms - oldest_ms > rules.max_segment_ms",
+        "aged = False",
+        f"{_BEYOND}::test_on_a_quiet_partition_data_older_than_the_maximum_lag_is_compacted",
+    ),
+    Breakage(
+        "active-segment-compacted",
+        "the active segment is cleanable",
+        _ELIGIBILITY,
+        "    upper = active\n",
+        "    upper = log.state.log_end_offset\n",
+        f"{_SELECTION}::ACTIVE",
+    ),
+    Breakage(
+        "overdue-not-first",
+        "a dirtier partition goes before one past its deadline",
+        _PLANNING,
+        "return (0 if overdue else 1,",
+        "return (1,",
+        f"{_BEYOND}::test_a_partition_past_its_maximum_lag_comes_before_a_dirtier_one",
+    ),
+    Breakage(
+        "horizon-from-as-of",
+        "a backfill starts a tombstone's horizon in the past",
+        _PUBLISH,
+        "cleaning_time_ms = max(plan.as_of_ms, now_ms)",
+        "cleaning_time_ms = plan.as_of_ms",
+        "BACKFILLHORIZON",
+    ),
+    Breakage(
+        "horizon-moves",
+        "every run starts the horizon of every tombstone anew",
+        _PUBLISH,
+        "covered_now = entry.delete_horizon_ms is None and start < stamped.end_offset",
+        "covered_now = start < stamped.end_offset",
+        f"{_BEYOND}::test_a_changed_retention_moves_no_horizon_that_has_started",
+    ),
+    Breakage(
+        "tombstone-dropped-in-one-run",
+        "the run that first covers a tombstone drops it",
+        _PLANNING,
+        "expired=expired_ranges(log.state.history, max(as_of_ms, now_ms), late_bound_ms(left, rules, end))",
+        "expired=(OffsetRange(0, end),)",
+        f"{_BEYOND}::test_a_retention_of_zero_needs_two_runs",
+    ),
+    Breakage(
+        "tombstone-a-moment-late",
+        "a tombstone does not go at its horizon but after it",
+        _ELIGIBILITY,
+        "entry.delete_horizon_ms > cleaning_time_ms",
+        "entry.delete_horizon_ms >= cleaning_time_ms",
+        f"{_BEYOND}::test_on_a_quiet_partition_tombstones_go_when_their_horizon_has_passed",
+    ),
+    Breakage(
+        "quiet-tombstones-stay",
+        "expired tombstones of a quiet partition are no reason to run",
+        _ELIGIBILITY,
+        "        (look.tombstones_due, Reason.TOMBSTONES_EXPIRED),\n",
+        "",
+        f"{_BEYOND}::test_on_a_quiet_partition_tombstones_go_when_their_horizon_has_passed",
+    ),
+    Breakage(
+        "late-arrivals-forgotten",
+        "a tombstone goes although an older record that it outranks is not covered yet",
+        _ELIGIBILITY,
+        "    return late_ms is None or late_ms >= entry.delete_horizon_ms",
+        "    return True",
+        f"{_BEYOND}::test_a_late_lower_version_does_not_bring_a_deleted_key_back",
+    ),
+    Breakage(
+        "tail-not-compared",
+        "winners are picked among dirty records only",
+        _WINNERS,
+        """WHERE "offset" >= {plan.log_start_offset}'\n    version""",
+        """WHERE "offset" >= {plan.first_dirty_offset}'\n    version""",
+        f"{_STRATEGIES}::TAIL",
+    ),
+    Breakage(
+        "first-header-wins",
+        "the first occurrence of the version header counts, not the last",
+        _WINNERS,
+        "h.key = {literal(header)})[-1]",
+        "h.key = {literal(header)})[1]",
+        f"{_STRATEGIES}::LASTHEADER",
+    ),
+    Breakage(
+        "short-header-counts",
+        "a header value of another length than 8 bytes is a version",
+        _WINNERS,
+        "CASE WHEN octet_length({value}) = {_LONG_BYTES} THEN",
+        "CASE WHEN octet_length({value}) > 0 THEN",
+        f"{_STRATEGIES}::ENCODINGS",
+    ),
+    Breakage(
+        "missing-timestamp-wins",
+        "a record without timestamp is the newest of its key",
+        _WINNERS,
+        """coalesce(epoch_ms("timestamp"), -1)""",
+        """coalesce(epoch_ms("timestamp"), 9223372036854775807)""",
+        f"{_STRATEGIES}::MISSINGTS",
+    ),
+    Breakage(
+        "lower-offset-wins-ties",
+        "of equal versions the lower offset survives",
+        _WINNERS,
+        """(max({version} * {_OFFSETS} + "offset") & {_OFFSETS - 1})""",
+        """(max({version} * {_OFFSETS} + {_OFFSETS - 1} - "offset") & {_OFFSETS - 1} ^ {_OFFSETS - 1})""",
+        f"{_STRATEGIES}::TIES",
+    ),
+    Breakage(
+        "strategy-change-unnoticed",
+        "a changed strategy leaves the clean section clean",
+        _ELIGIBILITY,
+        "    return log.state.strategy is not None and log.state.strategy != rules.order",
+        "    return False",
+        "STRATEGYCHANGED",
+    ),
+    Breakage(
+        "empty-value-is-a-tombstone",
+        "an empty value deletes",
+        _WINNERS,
+        "WHERE value IS NULL AND ({inside})",
+        "WHERE (value IS NULL OR octet_length(value) = 0) AND ({inside})",
+        "EMPTYVALUE",
+    ),
+    Breakage(
+        "retention-not-strict",
+        "a segment exactly as old as retention.ms goes",
+        _ELIGIBILITY,
+        "youngest_ms < oldest_kept_ms",
+        "youngest_ms <= oldest_kept_ms",
+        f"{_RETENTION}::test_a_segment_exactly_as_old_as_retention_stays",
+    ),
+    Breakage(
+        "retention-in-the-future",
+        "a simulated future removes records of today",
+        _ELIGIBILITY,
+        "oldest_kept_ms = min(as_of_ms, now_ms) - rules.retention_ms",
+        "oldest_kept_ms = as_of_ms - rules.retention_ms",
+        f"{_RETENTION}::test_a_simulated_future_removes_nothing",
+    ),
+    Breakage(
+        "retention-skips-the-young",
+        "retention goes on behind a segment that stays",
+        _ELIGIBILITY,
+        "return tuple(takewhile(qualifies, segments))",
+        "return tuple(filter(qualifies, segments))",
+        f"{_RETENTION}::test_a_young_segment_keeps_the_older_ones_behind_it",
+    ),
+    Breakage(
+        "log-start-stays",
+        "retention does not move the log start",
+        _PUBLISH,
+        "    start = partition.log_start_offset\n",
+        "    start = state.log_start_offset\n",
+        f"{_RETENTION}::test_with_policy_delete_the_oldest_segments_go_by_age_and_the_log_start_follows",
+    ),
+    Breakage(
+        "retention-takes-living-tombstones",
+        "under timestamp and header retention takes a tombstone that may not go yet",
+        _ELIGIBILITY,
+        "        return segment.last_offset < span.first_dirty_offset and outlived",
+        "        return segment.last_offset < span.first_dirty_offset",
+        f"{_RETENTION}::test_under_timestamp_and_header_retention_takes_no_dirty_segment_and_no_living_tombstone",
+    ),
+    Breakage(
+        "keyless-dropped",
+        "keyless records leave the log and are not visible in the quarantine",
+        _PUBLISH,
+        "*([moved] if moved is not None else [])",
+        "",
+        "tests/catalogue/test_retention_policies.py::"
+        "test_after_a_switch_to_compact_keyless_records_are_moved_aside_and_counted",
+    ),
+    Breakage(
+        "paused-published",
+        "a partition that was paused during the run is published all the same",
+        _PUBLISH,
+        "    if state.paused_since_ms is not None:\n",
+        "    if False:\n",
+        "PAUSED",
+    ),
+    Breakage(
+        "stale-plan-published",
+        "a plan is published although records were deleted meanwhile",
+        _PUBLISH,
+        "if planned != there or straddling or moved:",
+        "if planned != there or straddling:",
+        f"{_RETENTION}::test_a_plan_made_before_records_were_deleted_is_void",
+    ),
+)
