@@ -7,6 +7,11 @@
 PYTHON ?=
 # Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone".
 ARGS ?=
+# Mutants for `make mutants`; all when left out.
+NAMES ?=
+# What `make test-long` runs: everything that Hypothesis drives.
+LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
+  tests/integration/test_state_machine.py
 # Where the demo, the embedded services and Airflow keep their data.
 WINNOW_HOME ?= $(CURDIR)/.winnow
 
@@ -35,7 +40,7 @@ unexport UV_PYTHON
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test lint format lock clean clean-data
+.PHONY: help setup demo ui test test-long mutants docs lint format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -60,6 +65,16 @@ setup: $(INSTALLED) ## the environment in .venv, from requirements.lock; a secon
 
 test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
 	@$(BIN)/python -m pytest -q --durations=15 $(ARGS)
+
+test-long: setup ## the properties and the state machine with 2,000 examples each
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q --timeout=0 $(LONG)
+
+mutants: setup ## break the rules one by one; the named test must notice; NAMES="..." for some
+	@$(BIN)/python -m tests.mutants $(NAMES)
+
+docs: setup ## write the generated pages of docs/ anew
+	@$(BIN)/python -m winnow.config.reference > docs/configuration.md
+	@$(BIN)/python -m tests.catalogue.parity > docs/kafka-parity.md
 
 lint: setup ## ruff, mypy and the import contracts; changes nothing
 	@$(BIN)/ruff check $(CODE)
