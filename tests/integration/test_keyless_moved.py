@@ -12,6 +12,7 @@ import pytest
 from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, record, versions, write_jsonl
 from winnow.engine import rewrite, staging
 from winnow.errors import BadInputError
+from winnow.files import storage
 from winnow.model import Plan, Record, StagingManifest, Verdict
 from winnow.pipeline.ingest import IngestReport, ingest_files
 from winnow.pipeline.keyless import visible_rows
@@ -181,16 +182,20 @@ def test_an_engine_that_drops_keyless_records_silently_does_not_pass(world: Worl
     assert not verdict.passed
 
 
-def test_a_sweep_leaves_moved_records_and_unadopted_files_of_a_closed_run_can_be_told(world: World) -> None:
+def test_a_sweep_leaves_moved_records_and_removes_unadopted_files_of_closed_runs(world: World) -> None:
+    """They hold user bytes, and nobody will ever see them; the attempt that was published keeps its own."""
     abandoned_plan, abandoned = staged(world, "a1")
     plan, manifest = compacted(world, "a2")
-    world.clock.now_ms += 30 * 86_400_000
-    sweep(world.ctx, [TOPIC])
-    assert aside(world) == KEYLESS
     assert abandoned_plan.plan_id == plan.plan_id
     left = world.ctx.log.quarantine(TOPIC).unadopted(plan.plan_id)
     assert [entry.uri for entry in left] == list(abandoned.partitions[0].keyless_files)
     assert left[0].uri not in manifest.partitions[0].keyless_files
+    sweep(world.ctx, [TOPIC])
+    assert storage.exists(left[0].uri)
+    world.clock.now_ms += 30 * 86_400_000
+    sweep(world.ctx, [TOPIC])
+    assert not storage.exists(left[0].uri)
+    assert aside(world) == KEYLESS
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["still in the log", "in the quarantine"])

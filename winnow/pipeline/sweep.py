@@ -122,7 +122,8 @@ def _delete_attempts(
         due_ms = run.updated_at_ms + config.retired_grace_ms
         if run.status not in _CLOSED or due_ms > now_ms or swept_at_ms.get(run.plan_id, -1) >= due_ms:
             continue
-        for entry in attempt_files(head.location, run.plan_id):
+        aside = ctx.log.quarantine(log.topic).unadopted(run.plan_id)
+        for entry in (*attempt_files(head.location, run.plan_id), *aside):
             if entry.uri in referenced or entry.uri in still_retired:
                 continue
             storage.delete(entry.uri)
