@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from winnow.errors import FormatVersionError, WinnowError
 
 T = TypeVar("T")
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """The newest document format this version reads and writes."""
 
 

@@ -43,6 +43,7 @@ class Rules:
     deletes: bool = False
     retention_ms: int = -1
     retention_bytes: int = -1
+    late_arrival_ms: int = 0
     protects_latest: bool = False
     """Whether retention leaves the latest record of each key (winnow.retention.protect.latest)."""
 
@@ -204,36 +205,56 @@ def covering_entries(first_offset: int, last_offset: int, history: Sequence[Clea
     return entries
 
 
-def late_bound_ms(log: PartitionLog, rules: Rules, end_offset: int) -> int | None:
-    """The oldest append a run up to ``end_offset`` leaves uncovered; tombstones stay whose horizon is after it.
+@dataclass(frozen=True, slots=True)
+class Outliving:
+    """What decides in a run whether a tombstone has outlived all that it deletes.
 
-    Under timestamp and header a late record of a lower version may lie above the first uncleanable offset: appended
-    before the tombstone's horizon, it must still meet the tombstone that outranks it. Under offset it outranks the
-    tombstone itself, so there is no bound (None), as where nothing is left uncovered.
+    Under timestamp and header a late record of a lower version may still come, or lie above the first uncleanable
+    offset: the tombstone stays for winnow.late.arrival.ms after the run that first covered it, also when another
+    strategy was in force then, and until a run covers every record that was appended before its horizon. Under offset
+    a late record outranks the tombstone, so neither counts.
+
+    Args:
+        cleaning_time_ms: the run's.
+        late_arrival_ms: at least so long after its first cleaning a tombstone stays; 0 under offset.
+        uncovered_since_ms: the oldest append that the run leaves uncovered; None under offset, and where there is none.
     """
+
+    cleaning_time_ms: int
+    late_arrival_ms: int = 0
+    uncovered_since_ms: int | None = None
+
+    def horizon_ms(self, entry: Cleaning | None) -> int | None:
+        """The delete horizon of tombstones that ``entry`` covers; None where no run covered them at a known time."""
+        if entry is None or entry.delete_horizon_ms is None or entry.cleaning_time_ms is None:
+            return None
+        return max(entry.delete_horizon_ms, entry.cleaning_time_ms + self.late_arrival_ms)
+
+    def may_go(self, entry: Cleaning | None) -> bool:
+        """Whether the tombstones that ``entry`` covers may go: Kafka 2.8.2 row 9 (``currentTime >= horizon``)."""
+        horizon_ms = self.horizon_ms(entry)
+        if horizon_ms is None or horizon_ms > self.cleaning_time_ms:
+            return False
+        return self.uncovered_since_ms is None or self.uncovered_since_ms >= horizon_ms
+
+
+def outliving(log: PartitionLog, rules: Rules, end_offset: int, cleaning_time_ms: int) -> Outliving:
+    """What decides about tombstones in a run that covers ``log`` up to ``end_offset`` at ``cleaning_time_ms``."""
     if rules.strategy is Strategy.OFFSET:
-        return None
-    return min((a.as_of_ms for a in log.state.appends if a.last_offset >= end_offset), default=None)
+        return Outliving(cleaning_time_ms)
+    uncovered = (a.appended_ms for a in log.state.appends if a.last_offset >= end_offset)
+    return Outliving(cleaning_time_ms, rules.late_arrival_ms, min(uncovered, default=None))
 
 
-def _may_go(entry: Cleaning | None, cleaning_time_ms: int, late_ms: int | None) -> bool:
-    """Whether the tombstones that ``entry`` covers may go: Kafka 2.8.2 row 9 (``currentTime >= horizon``)."""
-    if entry is None or entry.delete_horizon_ms is None or entry.delete_horizon_ms > cleaning_time_ms:
-        return False
-    return late_ms is None or late_ms >= entry.delete_horizon_ms
-
-
-def expired_ranges(
-    history: Sequence[Cleaning], cleaning_time_ms: int, late_ms: int | None = None
-) -> tuple[OffsetRange, ...]:
+def expired_ranges(history: Sequence[Cleaning], going: Outliving) -> tuple[OffsetRange, ...]:
     """The offset ranges whose tombstones may go: covered by a run whose delete horizon has passed.
 
-    Neighbouring ranges are joined. ``late_ms``: see :func:`late_bound_ms`.
+    Neighbouring ranges are joined.
     """
     ranges: list[OffsetRange] = []
     start = 0
     for entry in history:
-        if _may_go(entry, cleaning_time_ms, late_ms):
+        if going.may_go(entry):
             if ranges and ranges[-1].end == start:
                 ranges[-1] = OffsetRange(ranges[-1].start, entry.end_offset)
             else:
@@ -242,18 +263,13 @@ def expired_ranges(
     return tuple(ranges)
 
 
-def _tombstones_may_go(
-    segment: Segment, history: Sequence[Cleaning], cleaning_time_ms: int, late_ms: int | None
-) -> bool:
-    return all(
-        _may_go(entry, cleaning_time_ms, late_ms)
-        for entry in covering_entries(segment.first_offset, segment.last_offset, history)
-    )
+def _tombstones_may_go(segment: Segment, history: Sequence[Cleaning], going: Outliving) -> bool:
+    return all(going.may_go(entry) for entry in covering_entries(segment.first_offset, segment.last_offset, history))
 
 
-def _tombstones_due(log: PartitionLog, first_dirty: int, cleaning_time_ms: int, late_ms: int | None) -> bool:
+def _tombstones_due(log: PartitionLog, first_dirty: int, going: Outliving) -> bool:
     return any(
-        _tombstones_may_go(segment, log.state.history, cleaning_time_ms, late_ms)
+        _tombstones_may_go(segment, log.state.history, going)
         for segment in log.segments
         if segment.tombstones and segment.last_offset < first_dirty
     )
@@ -331,10 +347,11 @@ def _free_to_go(log: PartitionLog, rules: Rules, as_of_ms: int, cleaning_time_ms
     if not rules.compacts or rules.strategy is Strategy.OFFSET or rules.protects_latest:
         return lambda _: True
     span = cleanable_range(log, rules, as_of_ms, whole_log_dirty=whole_log_dirty(log, rules))
-    late_ms = late_bound_ms(log, rules, span.first_uncleanable_offset)
+    # What is dirty has not met the tombstone yet, and retention goes before the compaction, or alone.
+    going = outliving(log, rules, span.first_dirty_offset, cleaning_time_ms)
 
     def free(segment: Segment) -> bool:
-        outlived = not segment.tombstones or _tombstones_may_go(segment, log.state.history, cleaning_time_ms, late_ms)
+        outlived = not segment.tombstones or _tombstones_may_go(segment, log.state.history, going)
         return segment.last_offset < span.first_dirty_offset and outlived
 
     return free
@@ -421,7 +438,7 @@ def _look_at(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning_time_ms
     cleanable_bytes = sum(s.size_bytes for s in cleanable)
     total_bytes = clean_bytes + cleanable_bytes
     deadline_ms, delay_ms = _deadline(log, dirty, span, rules, as_of_ms)
-    late_ms = late_bound_ms(log, rules, span.first_uncleanable_offset)
+    going = outliving(log, rules, span.first_uncleanable_offset, cleaning_time_ms)
     return _Look(
         span=span,
         dirty=dirty,
@@ -431,7 +448,7 @@ def _look_at(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning_time_ms
         dirty_ratio=cleanable_bytes / total_bytes if total_bytes else 0.0,
         delay_ms=delay_ms,
         deadline_ms=deadline_ms,
-        tombstones_due=_tombstones_due(log, span.first_dirty_offset, cleaning_time_ms, late_ms)
+        tombstones_due=_tombstones_due(log, span.first_dirty_offset, going)
         or uncovered_tombstones(log, span.first_dirty_offset),
     )
 

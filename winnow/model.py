@@ -151,7 +151,8 @@ class Cleaning:
 class Append:
     """What one ingest call added to one partition from one file: the slice's digest and its offsets.
 
-    ``as_of_ms`` stands in where records carry no timestamp.
+    ``as_of_ms`` stands in where records carry no timestamp. ``arrived_ms``: the wall clock's time where the as-of lay
+    ahead of it, else None.
     """
 
     digest: str
@@ -159,6 +160,12 @@ class Append:
     last_offset: int
     records: int
     as_of_ms: int
+    arrived_ms: int | None = None
+
+    @property
+    def appended_ms(self) -> int:
+        """The earlier of as-of and arrival: nobody can say that these records came later."""
+        return self.as_of_ms if self.arrived_ms is None else min(self.as_of_ms, self.arrived_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +263,7 @@ class TopicState:
     file_digests: dict[str, int] = field(default_factory=dict)
     """Digest of every file ingested without offsets -> as-of of its last ingest (ms)."""
     partitions_added: tuple[PartitionsAdded, ...] = ()
-    format_version: int = 1
+    format_version: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +324,8 @@ class Plan:
     """The immutable decision for one topic. ``plan_id`` is a digest of everything else in it.
 
     ``partition_count``: how many partitions the topic has now, None unless some were added: then the engine counts
-    the keys that sit elsewhere. ``quarantine_location``: folder of the quarantine's table, for keyless records.
+    the keys that sit elsewhere. ``configuration``: digest of the rules it was made under; under others it is void.
+    ``quarantine_location``: folder of the quarantine's table, for keyless records.
     """
 
     plan_id: str
@@ -331,9 +339,10 @@ class Plan:
     segment_bytes: int
     partitions: tuple[PartitionPlan, ...]
     winnow_version: str
-    format_version: int = 1
+    format_version: int = 2
     partition_count: int | None = None
     quarantine_location: str | None = None
+    configuration: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +454,7 @@ class PartitionReceipt:
     records_retired: int
     bytes_in: int
     bytes_out: int
+    log_start_offset: int | None = None
     bytes_retired: int = 0
     reason: Reason | None = None
     headers_missing: int = 0

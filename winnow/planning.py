@@ -14,10 +14,10 @@ from winnow.eligibility import (
     after_retention,
     backing_off,
     expired_ranges,
-    late_bound_ms,
+    outliving,
     retention,
 )
-from winnow.model import Assessment, PartitionPlan, Plan, Reason, Strategy
+from winnow.model import Assessment, PartitionPlan, Plan, Reason, Segment, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class TopicFacts:
     """How many partitions the topic has, where some were added."""
     quarantine_location: str | None = None
     """Folder of the quarantine's table, for keyless records that leave the log."""
+    configuration: str | None = None
+    """Digest of the rules the plan is made under."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,13 @@ def plan_partition(
 ) -> PartitionPlan:
     """What a run does to one eligible partition: the segments that retention takes, and what a compaction reads.
 
-    A compaction reads every segment below the first uncleanable offset. Retention alone reads nothing.
+    A compaction reads every segment that ends below the first uncleanable offset, and ends where such a segment could
+    begin: segments are cleaned whole, also when a checkpoint lies inside one (Kafka 2.2, rounding). Retention alone
+    reads nothing.
     """
     taken = retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms)
     left = after_retention(log, taken)
-    end = assessment.first_uncleanable_offset
+    end = _rounded(left.segments, assessment.first_uncleanable_offset)
     compacts = assessment.reason is not Reason.RETENTION or _cleans_for_retention(left, taken, assessment, now_ms)
     return PartitionPlan(
         partition=log.partition,
@@ -81,7 +85,7 @@ def plan_partition(
         next_first_dirty_offset=end if compacts else assessment.first_dirty_offset,
         log_end_offset=assessment.log_end_offset,
         segments=tuple(segment for segment in left.segments if compacts and segment.last_offset < end),
-        expired=expired_ranges(log.state.history, max(as_of_ms, now_ms), late_bound_ms(left, rules, end))
+        expired=expired_ranges(log.state.history, outliving(left, rules, end, max(as_of_ms, now_ms)))
         if compacts
         else (),
         deadline_ms=assessment.deadline_ms,
@@ -89,6 +93,11 @@ def plan_partition(
         previous_log_start_offset=log.state.log_start_offset,
         compacts=compacts,
     )
+
+
+def _rounded(segments: Sequence[Segment], offset: int) -> int:
+    """``offset``, or the beginning of the segment that it lies inside."""
+    return next((s.first_offset for s in segments if s.first_offset < offset <= s.last_offset), offset)
 
 
 def _cleans_for_retention(left: PartitionLog, taken: Retention, assessment: Assessment, now_ms: int) -> bool:
@@ -128,6 +137,7 @@ def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPla
         winnow_version=facts.winnow_version,
         partition_count=facts.partition_count,
         quarantine_location=facts.quarantine_location,
+        configuration=facts.configuration,
     )
     return replace(plan, plan_id=_digest(plan))
 

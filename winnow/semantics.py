@@ -13,9 +13,10 @@ has been covered by a finished cleaning; everything at or above it is the dirty 
 
 *Cleanable.* A cleaning covers the log up to the first uncleanable offset, which is the lowest of: the beginning of the
 active segment; the beginning of the first closed dirty file with a record younger than min.compaction.lag.ms; the log
-end. What lies between the first dirty and the first uncleanable offset is cleanable. The dirty ratio is cleanable bytes
-over clean plus cleanable bytes, of whole files, so the file that holds the first dirty offset counts on both sides.
-A log is due when the ratio is strictly greater than min.cleanable.dirty.ratio, or when a closed dirty record is
+end. What lies between the first dirty and the first uncleanable offset is cleanable. Files are cleaned whole: where a
+checkpoint lies inside a file that is not cleanable, the cleaning ends before that file. The dirty ratio is cleanable
+bytes over clean plus cleanable bytes, of whole files, so the file that holds the first dirty offset counts on both
+sides. A log is due when the ratio is strictly greater than min.cleanable.dirty.ratio, or when a closed dirty record is
 strictly older than max.compaction.lag.ms and anything is cleanable (KIP-354): the minimum lag dominates the maximum.
 
 *Superseded.* Among the records of one key below the first uncleanable offset, over tail and head together, exactly one
@@ -47,9 +48,9 @@ Beyond Kafka
   or by the clock, so max.compaction.lag.ms holds on idle partitions.
 - The earliest dirty timestamp is the exact minimum; KIP-354's estimates serve only where a file has no timestamp.
 - A quiet partition is due when a clean file with null values has passed its horizons, or has an unknown one to start.
-- Under timestamp and header a tombstone also fends off late, lower versions: it lives for the longer of
-  delete.retention.ms and winnow.late.arrival.ms, and goes only in a cleaning that covers every record appended before
-  its horizon.
+- Under timestamp and header a tombstone also fends off late, lower versions: from the first cleaning that covered it on
+  it lives for the longer of delete.retention.ms (then) and winnow.late.arrival.ms (now), also where it was covered
+  under another strategy, and goes only in a cleaning that covers every record appended before its horizon.
 - A changed strategy makes the whole log dirty. Files that were clean stay closed: the active segment never reaches
   below the checkpoint.
 - Aborted transactions and control records never enter the log, and no map of bounded size stops a cleaning half way.
@@ -161,12 +162,15 @@ def survivors(
 # The cleaning history
 
 
+def entry_of(offset: int, history: Sequence[Cleaning]) -> Cleaning | None:
+    """The entry that covers ``offset``; None where no cleaning covered it."""
+    return next((entry for entry in history if offset < entry.end_offset), None)
+
+
 def horizon_of(offset: int, history: Sequence[Cleaning]) -> int | None:
     """The delete horizon (ms) of a tombstone at ``offset``; None where not covered, or covered at an unknown time."""
-    for entry in history:
-        if offset < entry.end_offset:
-            return entry.delete_horizon_ms
-    return None
+    entry = entry_of(offset, history)
+    return None if entry is None else entry.delete_horizon_ms
 
 
 def advance_history(
@@ -240,13 +244,6 @@ class ModelConfig:
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     @property
-    def tombstone_retention_ms(self) -> int:
-        """How long (ms) a tombstone stays after the first cleaning that covered it."""
-        if self.strategy is Strategy.OFFSET:
-            return self.delete_retention_ms
-        return max(self.delete_retention_ms, self.late_arrival_ms)
-
-    @property
     def order(self) -> tuple[Strategy, str | None]:
         """What must not change between cleanings without making the whole log dirty."""
         return (self.strategy, self.header if self.strategy is Strategy.HEADER else None)
@@ -281,6 +278,8 @@ class ModelFile:
     records: tuple[Record, ...]
     size_bytes: int
     as_of_ms: int | None
+    appended_ms: int | None = None
+    """When it was appended at the latest: the earlier of as-of and the present then; None like ``as_of_ms``."""
 
     @property
     def first_offset(self) -> int:
@@ -338,10 +337,13 @@ class LogModel:
         self.paused = False
         self._size_of = size_of
 
-    def append(self, records: Sequence[Record], as_of_ms: int, size_bytes: int | None = None) -> None:
+    def append(
+        self, records: Sequence[Record], as_of_ms: int, size_bytes: int | None = None, now_ms: int | None = None
+    ) -> None:
         """Add one file: at least one record, offsets rising from the log end or above."""
         size_bytes = self._size_of(records) if size_bytes is None else size_bytes
-        self.files.append(ModelFile(tuple(records), size_bytes, as_of_ms))
+        appended_ms = as_of_ms if now_ms is None else min(as_of_ms, now_ms)
+        self.files.append(ModelFile(tuple(records), size_bytes, as_of_ms, appended_ms))
         self.log_end_offset = records[-1].offset + 1
 
     def import_checkpoint(self, offset: int) -> None:
@@ -389,9 +391,10 @@ class LogModel:
     def _retirable(self, file: ModelFile, config: ModelConfig, as_of_ms: int, now_ms: int) -> bool:
         if not config.compacts or config.strategy is Strategy.OFFSET or config.protects_latest:
             return True
-        first_dirty, first_uncleanable, _ = self._cleanable(config, as_of_ms)
+        first_dirty, _, _ = self._cleanable(config, as_of_ms)
+        # What is dirty has not met the tombstone yet.
         holds_tombstones = file.has_null_values and not self._all_passed(
-            file, config, first_uncleanable, max(as_of_ms, now_ms)
+            file, config, first_dirty, max(as_of_ms, now_ms)
         )
         return file.last_offset < first_dirty and not holds_tombstones
 
@@ -521,14 +524,15 @@ class LogModel:
             remaining = [record.offset for file in self.files for record in file.records if record.value is None]
             self.history = prune_history(self.history, remaining)
             return Outcome(self.read(), [], [], [], retired)
-        end_offset = assessment.first_uncleanable_offset
+        upper = assessment.first_uncleanable_offset
+        end_offset = min([upper, *(f.first_offset for f in self.files if f.first_offset < upper <= f.last_offset)])
         cleaning_time_ms = max(as_of_ms, now_ms)
         outcome = survivors(
             self.read(),
             next_first_dirty_offset=end_offset,
             strategy=config.strategy,
             header=config.header,
-            expired=lambda offset: self._passed(horizon_of(offset, self.history), config, end_offset, cleaning_time_ms),
+            expired=lambda offset: self._passed(offset, config, end_offset, cleaning_time_ms),
         )
         kept_offsets = {record.offset for record in outcome.kept}
         files: list[ModelFile] = []
@@ -537,16 +541,17 @@ class LogModel:
                 files.append(file)
                 continue
             kept = tuple(record for record in file.records if record.offset in kept_offsets)
-            as_of_ms_left = file.as_of_ms if file.last_offset >= end_offset else None
             if len(kept) == len(file.records):
-                files.append(replace(file, as_of_ms=as_of_ms_left))
+                files.append(replace(file, as_of_ms=None, appended_ms=None))
             elif kept:
-                files.append(ModelFile(kept, self._size_of(kept), as_of_ms_left))
+                files.append(ModelFile(kept, self._size_of(kept), None))
         self.files = files
-        self.first_dirty_offset = end_offset
+        self.first_dirty_offset = (
+            end_offset if self.cleaned_with != config.order else max(end_offset, self._checkpoint())
+        )
         self.cleaned_with = config.order
         tombstones = [record.offset for record in outcome.kept if record.value is None]
-        advanced = advance_history(self.history, end_offset, cleaning_time_ms, config.tombstone_retention_ms)
+        advanced = advance_history(self.history, end_offset, cleaning_time_ms, config.delete_retention_ms)
         self.history = prune_history(advanced, tombstones)
         return replace(outcome, retired=retired)
 
@@ -569,27 +574,30 @@ class LogModel:
                 open_files = []
         return open_files[0].first_offset if open_files else self.log_end_offset
 
-    def _passed(self, horizon_ms: int | None, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
-        if horizon_ms is None or clock_ms < horizon_ms:
+    def _passed(self, offset: int, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
+        """Whether a tombstone at ``offset`` may go in a cleaning up to ``end_offset`` at ``clock_ms``."""
+        entry = entry_of(offset, self.history)
+        if entry is None or entry.cleaning_time_ms is None or entry.delete_horizon_ms is None:
             return False
         if config.strategy is Strategy.OFFSET:
-            return True
-        uncovered = [file.as_of_ms for file in self.files if file.last_offset >= end_offset]
-        return all(as_of_ms is None or as_of_ms >= horizon_ms for as_of_ms in uncovered)
+            return clock_ms >= entry.delete_horizon_ms
+        horizon_ms = max(entry.delete_horizon_ms, entry.cleaning_time_ms + config.late_arrival_ms)
+        uncovered = [file.appended_ms for file in self.files if file.last_offset >= end_offset]
+        return clock_ms >= horizon_ms and all(appended is None or appended >= horizon_ms for appended in uncovered)
 
     def _tombstones_due(self, file: ModelFile, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
         if not file.has_null_values:
             return False
-        # A file may span millions of offsets, and the horizon changes only where an entry ends.
-        ends = [entry.end_offset for entry in self.history]
-        starts = [file.first_offset] + [end for end in ends if file.first_offset < end <= file.last_offset]
-        horizons = [horizon_of(offset, self.history) for offset in starts]
-        return None in horizons or self._all_passed(file, config, end_offset, clock_ms)
+        unknown = any(horizon_of(offset, self.history) is None for offset in self._starts(file))
+        return unknown or self._all_passed(file, config, end_offset, clock_ms)
 
     def _all_passed(self, file: ModelFile, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
-        ends = [entry.end_offset for entry in self.history if file.first_offset < entry.end_offset <= file.last_offset]
-        horizons = [horizon_of(offset, self.history) for offset in [file.first_offset, *ends]]
-        return all(self._passed(horizon, config, end_offset, clock_ms) for horizon in horizons)
+        return all(self._passed(offset, config, end_offset, clock_ms) for offset in self._starts(file))
+
+    def _starts(self, file: ModelFile) -> list[int]:
+        """One offset for every entry that covers some of ``file``: it may span millions of offsets."""
+        ends = [entry.end_offset for entry in self.history]
+        return [file.first_offset] + [end for end in ends if file.first_offset < end <= file.last_offset]
 
 
 def _earliest_ms(files: Sequence[ModelFile], config: ModelConfig) -> int | None:

@@ -21,7 +21,12 @@ def job_output(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> st
     documents = {plan.uri: staging.read_plan(plan.uri) for plan in plans}
     stream = io.StringIO()
     outcomes = [
-        finish(uri, plan, attempt, [run_unit(unit, f"{attempt}-t0", ctx.budget) for unit in units_of(uri, plan)])
+        finish(
+            uri,
+            plan,
+            attempt,
+            [run_unit(unit, attempt, ctx.budget, folder=f"{attempt}-t0") for unit in units_of(uri, plan)],
+        )
         for uri, plan in documents.items()
     ]
     emit_outcomes(outcomes, stream)

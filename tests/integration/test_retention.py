@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import NOW_MS, TOPIC, World, open_world, record
+from tests.integration.world import NOW_MS, TOPIC, World, between_head_and_commit, open_world, record
 from winnow.clock import wall_clock_ms
 from winnow.errors import PlanVoidError, UsageError
 from winnow.model import Reason, Record
@@ -312,3 +312,85 @@ def test_with_an_empty_policy_only_what_lies_below_the_log_start_goes(world: Wor
     assert receipt is not None
     assert receipt.partitions[0].records_retired == 2
     assert _reason(world) is Reason.POLICY_DELETE_ONLY
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"compaction.strategy": "offset"}, {"compaction.strategy": "timestamp"}),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "1000"}, {"retention.ms": "-1"}),
+        ({"cleanup.policy": "compact"}, {"cleanup.policy": "delete"}),
+        ({"delete.retention.ms": "0"}, {"delete.retention.ms": "1000"}),
+    ],
+)
+def test_a_plan_is_void_when_the_configuration_changed_after_it_was_made(
+    world: World, before: dict[str, str], after: dict[str, str]
+) -> None:
+    """What it removes was right under other rules; the next plan follows those in force."""
+    world.create(segment_bytes="14", min_cleanable_dirty_ratio="0")
+    alter_topic(world.ctx, TOPIC, before, [])
+    _days(world, 5, 4, keys="a")
+    plan = world.plan(world.clock())
+    assert plan is not None
+    world.stage(plan)
+    world.accept(plan)
+    alter_topic(world.ctx, TOPIC, after, [])
+    with pytest.raises(PlanVoidError, match="configuration of topic orders changed"):
+        publish(world.ctx, plan.plan_id, "a1")
+    assert _offsets(world) == [0, 1, 2, 3]
+
+
+def test_a_configuration_that_changes_while_a_publish_commits_voids_the_plan(world: World) -> None:
+    """Looked at before, committed after: altering is a commit, so the publish begins again and looks again."""
+    world.create(segment_bytes="14", min_cleanable_dirty_ratio="0")
+    _days(world, 5, 4, keys="a")
+    plan = world.plan(world.clock())
+    assert plan is not None
+    world.stage(plan)
+    world.accept(plan)
+    with (
+        between_head_and_commit(lambda: alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp"}, [])),
+        pytest.raises(PlanVoidError),
+    ):
+        publish(world.ctx, plan.plan_id, "a1")
+    assert _offsets(world) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("strategy", ["timestamp", "header"])
+def test_retention_leaves_a_tombstone_whose_late_older_value_is_not_compacted_yet(world: World, strategy: str) -> None:
+    """Both past their horizon: the value arrived before it, and nothing but the tombstone outranks it."""
+    world.create(
+        cleanup_policy="compact,delete",
+        compaction_strategy=strategy,
+        compaction_strategy_header="v",
+        retention_ms=str(20 * DAY_MS),
+        segment_bytes="14",
+        min_cleanable_dirty_ratio="1",
+        max_compaction_lag_ms=str(100 * DAY_MS),
+        delete_retention_ms="0",
+        winnow_late_arrival_ms=str(DAY_MS),
+    )
+    newer, older = ((("v", number.to_bytes(8, "big")),) for number in (9, 7))
+    world.ingest([record(0, b"k", None, NOW_MS, headers=newer)])
+    alter_topic(world.ctx, TOPIC, {"min.cleanable.dirty.ratio": "0"}, [])
+    assert world.compact() is not None
+    alter_topic(world.ctx, TOPIC, {"min.cleanable.dirty.ratio": "1"}, [])
+    world.ingest([record(1, b"k", b"late", NOW_MS - DAY_MS, headers=older)])
+    world.clock.now_ms += 50 * DAY_MS
+    while world.compact() is not None:
+        assert b"late" not in [each.value for each in world.read()] or len(world.read()) == 2
+    alter_topic(world.ctx, TOPIC, {"min.cleanable.dirty.ratio": "0", "retention.ms": "-1"}, [])
+    while world.compact() is not None:
+        pass
+    assert b"late" not in [each.value for each in world.read()]
+
+
+def test_file_that_meets_a_raised_log_start_on_a_log_never_cleaned_is_skipped(world: World) -> None:
+    """Nothing was ever compacted, so nothing is known of cleanings; below the log start nothing comes back."""
+    world.create(cleanup_policy="delete", segment_bytes="14")
+    records = [record(n, b"k", b"v", world.clock()) for n in range(4)]
+    world.ingest(records)
+    delete_records(world.ctx, TOPIC, {0: 4})
+    assert world.compact() is not None
+    report = world.ingest(records)
+    assert (report.records_appended, report.records_skipped) == (0, 4)

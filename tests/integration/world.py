@@ -126,7 +126,7 @@ class World:
         document = staging.read_plan(plan.uri)
         self.ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, self.clock(), attempt=attempt)
         parts = tuple(
-            compact_partition(document, partition, attempt=attempt, budget=self.ctx.budget)
+            compact_partition(document, partition, attempt=attempt, budget=self.ctx.budget, folder=f"{attempt}-t0")
             for partition in sorted(document.partitions, key=lambda p: p.partition)
         )
         manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)

@@ -31,11 +31,13 @@ _ELIGIBILITY = "winnow/eligibility.py"
 _WINNERS = "winnow/engine/winners.py"
 _REWRITE = "winnow/engine/rewrite.py"
 _PUBLISH = "winnow/pipeline/publish.py"
+_STATES = "winnow/pipeline/partition_states.py"
 _PLANNING = "winnow/planning.py"
 _SELECTION = "tests/catalogue/test_selection.py"
 _STRATEGIES = "tests/catalogue/test_strategies.py"
 _CORE = "tests/catalogue/test_core_retention.py"
 _BEYOND = "tests/catalogue/test_beyond_kafka.py"
+_LIFETIMES = "tests/integration/test_lifetimes.py"
 _RETENTION = "tests/integration/test_retention.py"
 
 BREAKAGES: tuple[Breakage, ...] = (
@@ -45,7 +47,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _ELIGIBILITY,
         "look.dirty_ratio > rules.min_cleanable_dirty_ratio",
         "look.dirty_ratio >= rules.min_cleanable_dirty_ratio",
-        f"{_SELECTION}::RATIO",
+        f"{_SELECTION}::test_the_dirtiest_partition_is_selected_before_any_less_dirty_one",
     ),
     Breakage(
         "min-lag-not-strict",
@@ -53,7 +55,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _ELIGIBILITY,
         "youngest_ms > as_of_ms - rules.min_compaction_lag_ms",
         "youngest_ms >= as_of_ms - rules.min_compaction_lag_ms",
-        f"{_SELECTION}::MINLAG",
+        f"{_SELECTION}::test_the_range_ends_at_the_first_segment_younger_than_the_minimum_lag",
     ),
     Breakage(
         "min-lag-by-oldest",
@@ -61,7 +63,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _ELIGIBILITY,
         "youngest_ms = _youngest_ms(segment, appends)\n            if",
         "youngest_ms = _oldest_ms(segment, appends)\n            if",
-        f"{_SELECTION}::MINLAG2",
+        f"{_LIFETIMES}::test_the_youngest_record_of_a_segment_decides_its_minimum_lag",
     ),
     Breakage(
         "max-lag-on-appends-only",
@@ -77,7 +79,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _ELIGIBILITY,
         "    upper = active\n",
         "    upper = log.state.log_end_offset\n",
-        f"{_SELECTION}::ACTIVE",
+        f"{_SELECTION}::test_the_range_ends_where_the_active_segment_begins",
     ),
     Breakage(
         "overdue-not-first",
@@ -93,21 +95,21 @@ BREAKAGES: tuple[Breakage, ...] = (
         _PUBLISH,
         "cleaning_time_ms = max(plan.as_of_ms, now_ms)",
         "cleaning_time_ms = plan.as_of_ms",
-        "BACKFILLHORIZON",
+        f"{_LIFETIMES}::test_a_backfill_starts_a_tombstones_horizon_now_and_not_at_its_as_of",
     ),
     Breakage(
         "horizon-moves",
         "every run starts the horizon of every tombstone anew",
-        _PUBLISH,
+        _STATES,
         "covered_now = entry.delete_horizon_ms is None and start < stamped.end_offset",
         "covered_now = start < stamped.end_offset",
-        f"{_BEYOND}::test_a_changed_retention_moves_no_horizon_that_has_started",
+        f"{_LIFETIMES}::test_a_later_run_leaves_a_horizon_that_has_started_where_it_is",
     ),
     Breakage(
         "tombstone-dropped-in-one-run",
         "the run that first covers a tombstone drops it",
         _PLANNING,
-        "expired=expired_ranges(log.state.history, max(as_of_ms, now_ms), late_bound_ms(left, rules, end))",
+        "expired=expired_ranges(log.state.history, outliving(left, rules, end, max(as_of_ms, now_ms)))",
         "expired=(OffsetRange(0, end),)",
         f"{_BEYOND}::test_a_retention_of_zero_needs_two_runs",
     ),
@@ -115,8 +117,8 @@ BREAKAGES: tuple[Breakage, ...] = (
         "tombstone-a-moment-late",
         "a tombstone does not go at its horizon but after it",
         _ELIGIBILITY,
-        "entry.delete_horizon_ms > cleaning_time_ms",
-        "entry.delete_horizon_ms >= cleaning_time_ms",
+        "horizon_ms is None or horizon_ms > self.cleaning_time_ms",
+        "horizon_ms is None or horizon_ms >= self.cleaning_time_ms",
         f"{_BEYOND}::test_on_a_quiet_partition_tombstones_go_when_their_horizon_has_passed",
     ),
     Breakage(
@@ -131,8 +133,8 @@ BREAKAGES: tuple[Breakage, ...] = (
         "late-arrivals-forgotten",
         "a tombstone goes although an older record that it outranks is not covered yet",
         _ELIGIBILITY,
-        "    return late_ms is None or late_ms >= entry.delete_horizon_ms",
-        "    return True",
+        "        return self.uncovered_since_ms is None or self.uncovered_since_ms >= horizon_ms",
+        "        return True",
         f"{_BEYOND}::test_a_late_lower_version_does_not_bring_a_deleted_key_back",
     ),
     Breakage(
@@ -141,7 +143,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _WINNERS,
         """WHERE "offset" >= {plan.log_start_offset}'\n    version""",
         """WHERE "offset" >= {plan.first_dirty_offset}'\n    version""",
-        f"{_STRATEGIES}::TAIL",
+        f"{_STRATEGIES}::test_exactly_one_of_a_tail_and_a_head_record_survives",
     ),
     Breakage(
         "first-header-wins",
@@ -149,7 +151,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _WINNERS,
         "h.key = {literal(header)})[-1]",
         "h.key = {literal(header)})[1]",
-        f"{_STRATEGIES}::LASTHEADER",
+        f"{_STRATEGIES}::test_a_version_is_the_last_eight_byte_value_of_the_exact_name",
     ),
     Breakage(
         "short-header-counts",
@@ -157,7 +159,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _WINNERS,
         "CASE WHEN octet_length({value}) = {_LONG_BYTES} THEN",
         "CASE WHEN octet_length({value}) > 0 THEN",
-        f"{_STRATEGIES}::ENCODINGS",
+        f"{_STRATEGIES}::test_a_version_is_the_last_eight_byte_value_of_the_exact_name",
     ),
     Breakage(
         "missing-timestamp-wins",
@@ -165,7 +167,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _WINNERS,
         """coalesce(epoch_ms("timestamp"), -1)""",
         """coalesce(epoch_ms("timestamp"), 9223372036854775807)""",
-        f"{_STRATEGIES}::MISSINGTS",
+        f"{_STRATEGIES}::test_exactly_one_of_a_tail_and_a_head_record_survives",
     ),
     Breakage(
         "lower-offset-wins-ties",
@@ -173,7 +175,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _WINNERS,
         """(max({version} * {_OFFSETS} + "offset") & {_OFFSETS - 1})""",
         """(max({version} * {_OFFSETS} + {_OFFSETS - 1} - "offset") & {_OFFSETS - 1} ^ {_OFFSETS - 1})""",
-        f"{_STRATEGIES}::TIES",
+        f"{_STRATEGIES}::test_exactly_one_of_a_tail_and_a_head_record_survives",
     ),
     Breakage(
         "strategy-change-unnoticed",
@@ -181,7 +183,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _ELIGIBILITY,
         "    return log.state.strategy is not None and log.state.strategy != rules.order",
         "    return False",
-        "STRATEGYCHANGED",
+        f"{_STRATEGIES}::test_one_strategy_leaves_nothing_behind_that_another_could_see",
     ),
     Breakage(
         "empty-value-is-a-tombstone",
@@ -189,7 +191,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _WINNERS,
         "WHERE value IS NULL AND ({inside})",
         "WHERE (value IS NULL OR octet_length(value) = 0) AND ({inside})",
-        "EMPTYVALUE",
+        f"{_LIFETIMES}::test_only_a_null_value_expires",
     ),
     Breakage(
         "retention-not-strict",
@@ -218,7 +220,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     Breakage(
         "log-start-stays",
         "retention does not move the log start",
-        _PUBLISH,
+        _STATES,
         "    start = partition.log_start_offset\n",
         "    start = state.log_start_offset\n",
         f"{_RETENTION}::test_with_policy_delete_the_oldest_segments_go_by_age_and_the_log_start_follows",
@@ -246,7 +248,7 @@ BREAKAGES: tuple[Breakage, ...] = (
         _PUBLISH,
         "    if state.paused_since_ms is not None:\n",
         "    if False:\n",
-        "PAUSED",
+        "tests/integration/test_partitions.py::test_run_whose_partition_was_paused_meanwhile_publishes_nothing",
     ),
     Breakage(
         "stale-plan-published",
@@ -255,5 +257,38 @@ BREAKAGES: tuple[Breakage, ...] = (
         "if planned != there or straddling or moved:",
         "if planned != there or straddling:",
         f"{_RETENTION}::test_a_plan_made_before_records_were_deleted_is_void",
+    ),
+    Breakage(
+        "configuration-ignored-at-publish",
+        "a plan is published under rules it was not made under",
+        _PUBLISH,
+        "if plan.configuration not in {None, configuration_digest(log.config(head))}:",
+        "if False:",
+        f"{_RETENTION}::test_a_plan_is_void_when_the_configuration_changed_after_it_was_made",
+    ),
+    Breakage(
+        "retention-before-the-late",
+        "retention takes a tombstone that a late, lower version has not met yet",
+        _ELIGIBILITY,
+        "going = outliving(log, rules, span.first_dirty_offset, cleaning_time_ms)",
+        "going = outliving(log, rules, span.first_uncleanable_offset, cleaning_time_ms)",
+        f"{_RETENTION}::test_retention_leaves_a_tombstone_whose_late_older_value_is_not_compacted_yet",
+    ),
+    Breakage(
+        "late-arrival-only-as-stamped",
+        "a tombstone that was covered under offset does not wait for late versions under timestamp",
+        _ELIGIBILITY,
+        "return max(entry.delete_horizon_ms, entry.cleaning_time_ms + self.late_arrival_ms)",
+        "return entry.delete_horizon_ms",
+        "tests/integration/test_late_arrivals.py::"
+        "test_a_strategy_that_changed_after_the_tombstone_was_covered_still_fends_off_late_versions",
+    ),
+    Breakage(
+        "future-appends-believed",
+        "an append with a future as-of counts as late as that",
+        "winnow/model.py",
+        "return self.as_of_ms if self.arrived_ms is None else min(self.as_of_ms, self.arrived_ms)",
+        "return self.as_of_ms",
+        "tests/integration/test_late_arrivals.py::test_an_append_with_a_future_as_of_counts_as_of_its_arrival",
     ),
 )

@@ -45,7 +45,7 @@ def _fill(model: LogModel, files: list[tuple[list[tuple[int, bytes, bytes | None
         for gap, key, value, timestamp_ms in rows:
             offset += gap
             records.append(Record(offset - 1, key, value, timestamp_ms))
-        model.append(records, as_of_ms, size_bytes)
+        model.append(records, as_of_ms, size_bytes, now_ms=as_of_ms - 300)
 
 
 def _log(model: LogModel) -> PartitionLog:
@@ -65,7 +65,7 @@ def _log(model: LogModel) -> PartitionLog:
         for number, file in enumerate(model.files)
     )
     appends = tuple(
-        Append(f"d{number}", file.first_offset, file.last_offset, len(file.records), file.as_of_ms)
+        Append(f"d{number}", file.first_offset, file.last_offset, len(file.records), file.as_of_ms, file.appended_ms)
         for number, file in enumerate(model.files)
         if file.as_of_ms is not None
     )
@@ -95,6 +95,7 @@ def _rules(config: ModelConfig) -> Rules:
         deletes=config.deletes,
         retention_ms=config.retention_ms,
         retention_bytes=config.retention_bytes,
+        late_arrival_ms=config.late_arrival_ms,
         protects_latest=config.protects_latest,
     )
 

@@ -55,7 +55,8 @@ def read(
         ),
     ] = None,
     quarantined: Annotated[
-        bool, typer.Option("--quarantined", help="Records that ingest put aside because they have no key.")
+        bool,
+        typer.Option("--quarantined", help="Records that ingest or a compaction put aside because they have no key."),
     ] = False,
 ) -> None:
     """Print the published records of a topic.

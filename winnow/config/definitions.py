@@ -256,8 +256,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         Kind.LONG,
         str(_WEEK_MS),
         Range(0),
-        "With compaction.strategy timestamp or header: how long a tombstone outlives its horizon at least, so that "
-        "a late record with a lower version still loses to it.",
+        "With compaction.strategy timestamp or header: how long a tombstone stays at least after the first compaction "
+        "that covered it, so that a late record with a lower version still loses to it.",
         "ms",
     ),
     Definition(

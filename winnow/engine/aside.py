@@ -29,12 +29,15 @@ def copy_keyless(
     plan: Plan,
     partition: PartitionPlan,
     attempt: str,
+    folder: str,
     *,
     written: Callable[[int], None] = lambda _: None,
 ) -> tuple[str, ...]:
     """Copy the readable keyless records of the planned segments; the URIs of the files, none when there were none.
 
-    Only segments whose manifest entry counts keyless records are read. ``written`` is told the bytes of each batch.
+    The rows bear the attempt, which the staging manifest names; the files rest in ``folder``, since a retried task of
+    the same attempt writes its own. Only segments whose manifest entry counts keyless records are read. ``written`` is
+    told the bytes of each batch.
 
     Raises:
         WinnowError: there are keyless records and the plan names no place for them.
@@ -58,7 +61,7 @@ def copy_keyless(
     )
 
     def name(number: int) -> str:
-        return moved_file(location, plan.plan_id, attempt, partition.partition, number)
+        return moved_file(location, plan.plan_id, folder, partition.partition, number)
 
     with QuarantineWriter(file_bytes=plan.segment_bytes, name=name) as writer:
         for batch in relation.to_arrow_reader(BATCH_ROWS):

@@ -63,17 +63,25 @@ class ContentFingerprint:
 
 
 def compact_partition(
-    plan: Plan, partition: PartitionPlan, *, attempt: str, budget: Budget, throttle: Throttle | None = None
+    plan: Plan,
+    partition: PartitionPlan,
+    *,
+    attempt: str,
+    budget: Budget,
+    throttle: Throttle | None = None,
+    folder: str | None = None,
 ) -> StagedPartition:
-    """Compact one partition of ``plan`` into new files below ``<data>/<plan id>/<attempt>/``.
+    """Compact one partition of ``plan`` into new files below ``<data>/<plan id>/<folder>/``.
 
-    Keyless records go into files of the quarantine. A partition without segments (retention only) has zero facts.
+    ``folder`` is ``attempt`` when left out; tasks that may meet in one attempt have a folder each. Keyless records go
+    into files of the quarantine. A partition without segments (retention only) has zero facts.
     Nothing is visible to a reader: the files are listed in the staging manifest, which is written last. Running it
     twice under two attempts writes two sets of files, of which one is used.
 
     ``throttle`` waits wherever bytes are read or written; one with the budget's rate when left out.
     """
     started = time.monotonic()
+    folder = folder or attempt
     throttle = throttle or Throttle(budget.bytes_per_second)
     uris = [segment.path for segment in partition.segments]
     connection = duck.connect(
@@ -88,7 +96,7 @@ def compact_partition(
         keyless_files: tuple[str, ...] = ()
         if counts.records_keyless:
             throttle.take(sum(segment.size_bytes for segment in partition.segments if segment.keyless))
-            keyless_files = copy_keyless(connection, plan, partition, attempt, written=throttle.take)
+            keyless_files = copy_keyless(connection, plan, partition, attempt, folder, written=throttle.take)
         elsewhere = 0
         if plan.partition_count is not None:
             throttle.take(partition.size_bytes)
@@ -98,7 +106,7 @@ def compact_partition(
         ]
         content = ContentFingerprint()
         rewrites = [
-            _rewrite(connection, group, number, plan, partition.partition, attempt, content, throttle=throttle)
+            _rewrite(connection, group, number, plan, partition.partition, folder, content, throttle=throttle)
             for number, group in enumerate(groups(surviving, plan.segment_bytes))
         ]
     finally:
@@ -135,7 +143,7 @@ def _rewrite(
     number: int,
     plan: Plan,
     partition: int,
-    attempt: str,
+    folder: str,
     content: ContentFingerprint,
     *,
     throttle: Throttle,
@@ -143,7 +151,7 @@ def _rewrite(
     inputs = tuple(member.segment.path for member in group)
     if not any(member.records for member in group):
         return Rewrite(inputs, ())
-    outputs = _copy_survivors(connection, group, number, plan, partition, attempt, content, throttle=throttle)
+    outputs = _copy_survivors(connection, group, number, plan, partition, folder, content, throttle=throttle)
     return Rewrite(inputs, outputs)
 
 
@@ -153,7 +161,7 @@ def _copy_survivors(
     number: int,
     plan: Plan,
     partition: int,
-    attempt: str,
+    folder: str,
     content: ContentFingerprint,
     *,
     throttle: Throttle,
@@ -177,7 +185,7 @@ def _copy_survivors(
 
     def name(part: int) -> str:
         return storage.join(
-            plan.data_location, plan.plan_id, attempt, f"{partition:05d}-{first:020d}-{number:05d}-{part:03d}.parquet"
+            plan.data_location, plan.plan_id, folder, f"{partition:05d}-{first:020d}-{number:05d}-{part:03d}.parquet"
         )
 
     read_bytes = sum(member.segment.size_bytes for member in read)

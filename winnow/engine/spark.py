@@ -140,18 +140,19 @@ def _run_task(
     folder = f"{attempt}-t{context.taskAttemptId() if context is not None else 0}"
     for task in tasks:
         for unit in task:
-            result = run_unit(unit, folder, budget)
+            result = run_unit(unit, attempt, budget, folder=folder)
             events.add([_progress(unit, result)])
             yield result
 
 
-def run_unit(unit: Unit, attempt: str, budget: Budget) -> dict[str, Any]:
-    """Compact one unit: the staged partition, or the error that it ended with; never raises."""
+def run_unit(unit: Unit, attempt: str, budget: Budget, *, folder: str) -> dict[str, Any]:
+    """Compact one unit into ``folder``: the staged partition, or the error that it ended with; never raises."""
     result: dict[str, Any] = {"plan": unit.plan_uri, "partition": unit.partition}
     assert unit.plan is not None
     (partition,) = unit.plan.partitions
     try:
-        result["staged"] = documents.jsonable(compact_partition(unit.plan, partition, attempt=attempt, budget=budget))
+        staged = compact_partition(unit.plan, partition, attempt=attempt, budget=budget, folder=folder)
+        result["staged"] = documents.jsonable(staged)
     except Exception as problem:  # one partition's failure must not end the others in this application
         found = explained(problem, unit.topic, partition)
         result |= {"error": str(found).rstrip("."), "exit_code": found.exit_code}

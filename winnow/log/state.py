@@ -9,7 +9,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winnow import documents
 from winnow.errors import ForeignTableError, WinnowError
@@ -57,7 +57,7 @@ def empty_state(topic: str, partitions: int) -> TopicState:
 
 def write_state(table_location: str, state: TopicState) -> StateReference:
     """Write ``state`` to a new file below the table; nothing refers to it yet."""
-    data = documents.dump_json(state)
+    data = documents.dump_json(replace(state, format_version=documents.FORMAT_VERSION))
     path = storage.join(table_location, "winnow", "state", f"{uuid.uuid4().hex}.json")
     storage.write_bytes(path, data)
     return StateReference(path, hashlib.sha256(data).hexdigest())

@@ -79,6 +79,7 @@ class Change:
     remove: Sequence[str] = ()
     summary: dict[str, str] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
+    dropped_properties: tuple[str, ...] = ()
     receipt: Callable[[int], Receipt] | None = None
 
 
@@ -239,22 +240,25 @@ class TopicLog:
 
         return self.commit(change)
 
-    def set_config(self, changes: dict[str, str], deletions: Sequence[str]) -> None:
-        """Change topic configuration: table properties, one commit, begun again on conflict."""
-        for attempt in range(COMMIT_TRIES):
-            table = self._load()
-            try:
-                with catalog_errors(f"The configuration of topic {self.topic} was not changed"):
-                    transaction = table.transaction()
-                    transaction.set_properties(changes)
-                    present = [key for key in deletions if key in table.properties]
-                    if present:
-                        transaction.remove_properties(*present)
-                    transaction.commit_transaction()
-                return
-            except CommitFailedException:
-                back_off(attempt)
-        raise self.conflict()
+    def set_config(self, changes: dict[str, str], deletions: Sequence[str]) -> Committed:
+        """Change topic configuration: table properties, in a snapshot without files.
+
+        A snapshot, so that a publish that looked at the configuration before it meets a conflict and looks again.
+        """
+
+        def change(head: Head) -> Change:
+            current = overrides_of(dict(head.table.properties))
+            # Another change may have come in between; both together must be valid too.
+            self.parse({key: text for key, text in {**current, **changes}.items() if key not in deletions})
+            present = tuple(key for key in deletions if key in head.table.properties)
+            return Change(
+                state=head.state,
+                summary={"winnow.operation": "alter"},
+                properties=dict(changes),
+                dropped_properties=present,
+            )
+
+        return self.commit(change)
 
     def commit(self, build: Callable[[Head], Change]) -> Committed:
         """Commit what ``build`` makes of the head; ``build`` is asked again after each conflict.
@@ -287,6 +291,8 @@ class TopicLog:
             transaction = table.transaction()
             if change.properties:
                 transaction.set_properties(change.properties)
+            if change.dropped_properties:
+                transaction.remove_properties(*change.dropped_properties)
             update = transaction.update_snapshot()
             producer = update.overwrite() if change.remove else update.fast_append()
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None

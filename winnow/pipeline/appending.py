@@ -63,12 +63,14 @@ class PartitionAppender:
         location: str,
         segment_bytes: int,
         as_of_ms: int,
+        now_ms: int,
     ) -> None:
         self.partition = partition
         self._state = state
         self._files = files
         self._prepared = prepared
         self._as_of_ms = as_of_ms
+        self._arrived_ms = now_ms if now_ms < as_of_ms else None
         self._next = self._state.log_end_offset
         self._last_arrived = -1
         self._slices: dict[int, tuple[int, int, int]] = {}
@@ -152,6 +154,7 @@ class PartitionAppender:
                 last_offset=last,
                 records=count,
                 as_of_ms=self._as_of_ms,
+                arrived_ms=self._arrived_ms,
             )
             for number, (first, last, count) in sorted(self._slices.items())
         ]

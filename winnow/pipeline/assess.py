@@ -23,6 +23,8 @@ class TopicView:
     config: TopicConfig
     rules: Rules
     partitions: tuple[PartitionLog, ...]
+    now_ms: int
+    """The present, taken once, so that assessing and planning decide by the same instant."""
 
 
 def rules_of(config: TopicConfig) -> Rules:
@@ -39,6 +41,7 @@ def rules_of(config: TopicConfig) -> Rules:
         deletes=config.deletes,
         retention_ms=config.retention_ms,
         retention_bytes=config.retention_bytes,
+        late_arrival_ms=config.late_arrival_ms,
         protects_latest=config.retention_protect_latest,
     )
 
@@ -52,7 +55,7 @@ def view_topic(ctx: Context, topic: str) -> TopicView:
     log = ctx.log.open(topic)
     head = log.head()
     config = log.config(head)
-    return TopicView(log, head, config, rules_of(config), partition_logs(log, head))
+    return TopicView(log, head, config, rules_of(config), partition_logs(log, head), ctx.now_ms())
 
 
 def partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
@@ -67,15 +70,13 @@ def partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
 def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessment]:
     """Assess every partition of ``view``."""
     busy = held_by_another(ctx, view.log.topic)
-    cleaning_time_ms = ctx.cleaning_time_ms(as_of_ms)
-    now_ms = ctx.now_ms()
     return [
         eligibility.assess(
             partition,
             view.rules,
             as_of_ms=as_of_ms,
-            cleaning_time_ms=cleaning_time_ms,
-            now_ms=now_ms,
+            cleaning_time_ms=max(as_of_ms, view.now_ms),
+            now_ms=view.now_ms,
             in_progress=busy,
         )
         for partition in view.partitions

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from winnow import documents
 from winnow.bundle import bundled
 from winnow.config.topic import TopicConfig
-from winnow.eligibility import PartitionLog, Rules, after_retention, expired_ranges, late_bound_ms, retention
+from winnow.eligibility import PartitionLog, Rules, after_retention, expired_ranges, outliving, retention
 from winnow.engine import shadow
 from winnow.engine.events import PlanFailure
 from winnow.engine.shadow import Coordinates, Order, ShadowPartition, ShadowRequest, ShadowResult, ShadowSide
@@ -188,8 +188,8 @@ def _covered(
         start_offset=start,
         end_offset=end,
         segments=tuple(s for s in left.segments if s.first_offset < end and s.last_offset >= start),
-        expired_present=expired_ranges(left.state.history, clock_ms, late_bound_ms(left, rules, end)),
-        expired_other=expired_ranges(left.state.history, clock_ms, late_bound_ms(left, others, end)),
+        expired_present=expired_ranges(left.state.history, outliving(left, rules, end, clock_ms)),
+        expired_other=expired_ranges(left.state.history, outliving(left, others, end, clock_ms)),
     )
 
 

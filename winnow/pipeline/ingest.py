@@ -236,6 +236,7 @@ class _Call:
             location=self.head.location,
             segment_bytes=self.config.segment_bytes,
             as_of_ms=self.as_of_ms,
+            now_ms=self.ctx.now_ms(),
         )
 
     def _recognise(self, taken: Sequence[SpooledFile]) -> None:

@@ -119,10 +119,10 @@ def _refuse_absent(
     spool: Spool, connection: duckdb.DuckDBPyConnection, head: Head, partition: int, trust_compacted: bool
 ) -> None:
     state = head.state.partitions[partition]
-    first_dirty = eligibility.first_dirty_offset(state)
+    cleaned = _cleaned_offset(state)
     row = duck.one_row(
         connection,
-        f'SELECT file, row, "offset" FROM compared WHERE NOT present AND "offset" >= {first_dirty} '
+        f'SELECT file, row, "offset" FROM compared WHERE NOT present AND "offset" >= {cleaned} '
         'ORDER BY "sequence" LIMIT 1',
     )
     if row is not None:
@@ -145,6 +145,15 @@ def _refuse_absent(
                 f"{_hole(spool, row, partition, state)} If these records were compacted away in the source, say "
                 "--trust-compacted."
             )
+
+
+def _cleaned_offset(state: PartitionState) -> int:
+    """The offset below which records may have been compacted away.
+
+    A run that covers part of a log under another strategy lowers the checkpoint; what was removed stays removed.
+    """
+    ends = [entry.end_offset for entry in state.history if entry.cleaning_time_ms is not None]
+    return max([eligibility.first_dirty_offset(state), *ends[-1:]])
 
 
 def _hole(spool: Spool, row: tuple[int, int, int], partition: int, state: PartitionState) -> str:

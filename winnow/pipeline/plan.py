@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from winnow import __version__, planning
+from winnow import __version__, documents, planning
 from winnow.config.topic import TopicConfig
 from winnow.engine import staging
 from winnow.estimates import EARLIER_RUNS, Earlier, estimate
 from winnow.files import storage
-from winnow.model import Assessment, Plan, Strategy
-from winnow.pipeline.assess import TopicView, assess_view, view_topic
+from winnow.model import Assessment, Plan
+from winnow.pipeline.assess import TopicView, assess_view, rules_of, view_topic
 from winnow.pipeline.context import Context
 from winnow.planning import Batch, PlanReference, TopicFacts, make_plan, plan_partition
 
@@ -22,13 +22,12 @@ BATCH_BYTES = 64 << 30
 def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, as_of_ms: int) -> Plan | None:
     """The plan for the eligible partitions of ``view``; None when there are none. Writes nothing."""
     by_partition = {partition.partition: partition for partition in view.partitions}
-    now_ms = ctx.now_ms()
     earlier = Earlier.of(ctx.store.receipts(view.log.topic, limit=EARLIER_RUNS))
     partitions = []
     for found in assessments:
         if found.eligible:
             log = by_partition[found.partition]
-            planned = plan_partition(log, view.rules, found, as_of_ms=as_of_ms, now_ms=now_ms)
+            planned = plan_partition(log, view.rules, found, as_of_ms=as_of_ms, now_ms=view.now_ms)
             expected = estimate(planned, log.state.history, earlier)
             partitions.append(
                 replace(
@@ -43,19 +42,18 @@ def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, 
         topic=view.log.topic,
         table_uuid=view.head.table_uuid,
         data_location=storage.join(view.head.location, "data"),
-        delete_retention_ms=tombstone_retention_ms(view.config),
+        delete_retention_ms=view.config.delete_retention_ms,
         winnow_version=__version__,
         partition_count=len(view.partitions) if view.head.state.partitions_added else None,
         quarantine_location=ctx.log.quarantine(view.log.topic).location,
+        configuration=configuration_digest(view.config),
     )
     return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
 
 
-def tombstone_retention_ms(config: TopicConfig) -> int:
-    """How long a tombstone stays: under timestamp and header also as long as a late, lower version may arrive."""
-    if config.compaction_strategy is Strategy.OFFSET:
-        return config.delete_retention_ms
-    return max(config.delete_retention_ms, config.late_arrival_ms)
+def configuration_digest(config: TopicConfig) -> str:
+    """A digest of everything in ``config`` that decides what a plan removes, and how long tombstones stay."""
+    return documents.digest((rules_of(config), config.delete_retention_ms))
 
 
 def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") -> PlanReference | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from winnow.eligibility import first_dirty_offset
 from winnow.engine import staging
 from winnow.errors import CommitUnknownError, PlanVoidError, ValidationFailedError, WinnowError
 from winnow.log.state import PLAN_PROPERTY
 from winnow.log.topic_log import Change, Head, TopicLog
 from winnow.model import (
-    Cleaning,
     PartitionPlan,
     PartitionReceipt,
     PartitionState,
@@ -22,10 +20,11 @@ from winnow.model import (
     StagedPartition,
     StagingManifest,
     Status,
-    total_order,
 )
 from winnow.pipeline.context import Context
 from winnow.pipeline.keyless_move import move_keyless
+from winnow.pipeline.partition_states import after_cleaning, behind_retention
+from winnow.pipeline.plan import configuration_digest
 from winnow.report.alerts import Alert, raise_alert, recovered
 from winnow.store import RunState
 
@@ -85,6 +84,9 @@ def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt) -> Receipt:
 
 
 def _commit(ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, data_docs: str | None) -> Receipt:
+    if any(part.keyless_files for part in manifest.partitions):
+        # A void plan must not leave rows in the quarantine that no state will ever name.
+        change_for(log, log.head(), plan, manifest, now_ms=ctx.now_ms(), data_docs=data_docs)
     moved = move_keyless(ctx, plan, manifest)
 
     def build(head: Head) -> Change:
@@ -122,6 +124,7 @@ def change_for(
             f"Topic {plan.topic} was dropped and created again since plan {plan.plan_id}; the plan is void and nothing "
             "was published. Run it again."
         )
+    _check_configuration(log, head, plan)
     live = log.segments(head)
     staged = {part.partition: part for part in manifest.partitions}
     # Readers of today may hold what this run removes, so a tombstone's life begins no earlier than now.
@@ -141,9 +144,9 @@ def change_for(
         planned = {segment.path for segment in (*partition.retired, *partition.segments)}
         after = [segment for segment in partition.segments if segment.path not in gone] + outputs
         after += [segment for segment in live.get(partition.partition, ()) if segment.path not in planned]
-        state = _retired(states[partition.partition], partition, after)
+        state = behind_retention(states[partition.partition], partition, after)
         if partition.compacts:
-            state = _cleaned(state, partition, plan, after, cleaning_time_ms=cleaning_time_ms)
+            state = after_cleaning(state, partition, plan, after, cleaning_time_ms=cleaning_time_ms)
         states[partition.partition] = state
         receipts.append(_partition_receipt(partition, part))
     retired = tuple(RetiredFile(s.path, s.size_bytes, now_ms, plan.plan_id) for s in removed)
@@ -180,6 +183,15 @@ def change_for(
     )
 
 
+def _check_configuration(log: TopicLog, head: Head, plan: Plan) -> None:
+    """What a plan removes is right under the rules it was made under; altering a topic makes another snapshot."""
+    if plan.configuration not in {None, configuration_digest(log.config(head))}:
+        raise PlanVoidError(
+            f"The configuration of topic {plan.topic} changed since plan {plan.plan_id} was made; the plan is void and "
+            "nothing was published. Run it again: the next plan follows the configuration as it is."
+        )
+
+
 def _check_unmoved(plan: Plan, partition: PartitionPlan, live: tuple[Segment, ...], state: PartitionState) -> None:
     name = f"{plan.topic}-{partition.partition}"
     if state.paused_since_ms is not None:
@@ -205,65 +217,6 @@ def _check_unmoved(plan: Plan, partition: PartitionPlan, live: tuple[Segment, ..
         )
 
 
-def _retired(state: PartitionState, partition: PartitionPlan, after: list[Segment]) -> PartitionState:
-    """The partition's state behind retention: the log start, and nothing that is only about what lies below it."""
-    start = partition.log_start_offset
-    checkpoint = state.first_dirty_offset
-    return replace(
-        state,
-        log_start_offset=start,
-        first_dirty_offset=None if checkpoint is None else max(checkpoint, start),
-        history=_without_needless(state.history, after),
-        appends=tuple(entry for entry in state.appends if entry.last_offset >= start),
-    )
-
-
-def _cleaned(
-    state: PartitionState, partition: PartitionPlan, plan: Plan, after: list[Segment], *, cleaning_time_ms: int
-) -> PartitionState:
-    """The partition's state after its cleaning: checkpoint, history, and appends that are still dirty."""
-    end = partition.next_first_dirty_offset
-    order = total_order(plan.strategy, plan.strategy_header)
-    stamped = Cleaning(end, cleaning_time_ms, cleaning_time_ms + plan.delete_retention_ms)
-    return replace(
-        state,
-        first_dirty_offset=max(end, first_dirty_offset(state) if state.strategy == order else end),
-        strategy=order,
-        history=_history(state.history, stamped, after),
-        appends=tuple(entry for entry in state.appends if entry.last_offset >= end),
-        uncleanable=None,
-    )
-
-
-def _history(history: tuple[Cleaning, ...], stamped: Cleaning, after: list[Segment]) -> tuple[Cleaning, ...]:
-    """Stamp what no earlier run covered, then drop leading entries below whose end no tombstone remains.
-
-    An entry with unknown time (an imported checkpoint) counts as not covered: this run covers it. The last entry stays,
-    so that the time of the last cleaning is known.
-    """
-    known: list[Cleaning] = []
-    start = 0
-    for entry in history:
-        covered_now = entry.delete_horizon_ms is None and start < stamped.end_offset
-        if covered_now:
-            known.append(replace(stamped, end_offset=min(entry.end_offset, stamped.end_offset)))
-        if not covered_now or entry.end_offset > stamped.end_offset:
-            known.append(entry)
-        start = entry.end_offset
-    if not known or known[-1].end_offset < stamped.end_offset:
-        known.append(stamped)
-    return _without_needless(tuple(known), after)
-
-
-def _without_needless(history: tuple[Cleaning, ...], after: list[Segment]) -> tuple[Cleaning, ...]:
-    """Without leading entries below whose end no tombstone remains; the last entry stays."""
-    tombstones_from = min((s.first_offset for s in after if s.tombstones), default=None)
-    needless = 0
-    while needless < len(history) - 1 and (tombstones_from is None or history[needless].end_offset <= tombstones_from):
-        needless += 1
-    return history[needless:]
-
-
 def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> PartitionReceipt:
     facts = staged.facts
     return PartitionReceipt(
@@ -278,6 +231,7 @@ def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> Par
         records_retired=sum(segment.records for segment in partition.retired),
         bytes_in=facts.bytes_in,
         bytes_out=facts.bytes_out,
+        log_start_offset=partition.log_start_offset,
         bytes_retired=sum(segment.size_bytes for segment in partition.retired),
         reason=partition.reason,
         headers_missing=facts.headers_missing,

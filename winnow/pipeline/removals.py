@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from winnow import documents
 from winnow.log.state import read_checked
@@ -54,6 +55,7 @@ class Run:
     tombstones_expired: int
     records_keyless: int
     records_retired: int
+    log_start_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def runs_of(ctx: Context, view: TopicView, partition: int) -> list[Run]:
                 tombstones_expired=part.tombstones_expired,
                 records_keyless=part.records_keyless,
                 records_retired=part.records_retired,
+                log_start_offset=part.log_start_offset,
             )
             for part in receipt.partitions
             if part.partition == partition
@@ -106,6 +109,12 @@ def runs_of(ctx: Context, view: TopicView, partition: int) -> list[Run]:
 def covering(runs: Sequence[Run], offset: int) -> list[Run]:
     """The runs that judged the record at ``offset``: a run that read nothing (retention alone) judged nothing."""
     return [run for run in runs if run.records_in > 0 and run.next_first_dirty_offset > offset]
+
+
+def _retiring(runs: Sequence[Run], offset: int) -> tuple[Run, ...]:
+    """The first run that retired records and left the log start above ``offset``; none when another hand raised it."""
+    found = (run for run in runs if run.records_retired and (run.log_start_offset or 0) > offset)
+    return tuple(islice(found, 1))
 
 
 def absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absence:
@@ -123,8 +132,7 @@ def absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absen
     ingested = _ingested(entry)
     runs = runs_of(ctx, view, partition)
     if ingested is not Ingested.NO and offset < state.log_start_offset:
-        retiring = tuple(run for run in runs if run.records_retired)
-        return Absence(Verdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=retiring)
+        return Absence(Verdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=_retiring(runs, offset))
     judged = covering(runs, offset) if ingested is not Ingested.NO else []
     causes = _causes(judged)
     if not causes:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from winnow.eligibility import PartitionLog, covering_entries, expired_ranges, first_dirty_offset, late_bound_ms
+from winnow.eligibility import PartitionLog, covering_entries, first_dirty_offset, outliving
 from winnow.engine.shadow import Coordinates, Order
 from winnow.errors import UsageError
 from winnow.model import Strategy
@@ -18,7 +18,6 @@ from winnow.pipeline import why_words
 from winnow.pipeline.assess import TopicView, assess_view, view_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.key_scan import KeyScan, segment_at
-from winnow.pipeline.plan import tombstone_retention_ms
 from winnow.pipeline.removals import Absence, absence, covering, runs_of
 from winnow.pipeline.why_answer import (
     Answer,
@@ -330,11 +329,12 @@ def _life(
     clock_ms = ctx.cleaning_time_ms(as_of_ms)
     history = judge.log.state.history
     entry = covering_entries(record.offset, record.offset, history)[0]
-    late_ms = late_bound_ms(judge.log, view.rules, judge.bounds.first_uncleanable_offset)
-    goes = any(record.offset in passed for passed in expired_ranges(history, clock_ms, late_ms))
-    if entry is None or entry.delete_horizon_ms is None or entry.cleaning_time_ms is None:
-        earliest_ms = clock_ms + tombstone_retention_ms(view.config)
+    going = outliving(judge.log, view.rules, judge.bounds.first_uncleanable_offset, clock_ms)
+    horizon_ms = going.horizon_ms(entry)
+    if entry is None or horizon_ms is None or entry.cleaning_time_ms is None:
+        earliest_ms = clock_ms + max(view.config.delete_retention_ms, going.late_arrival_ms)
         return TombstoneLife(record.offset, False, None, earliest_ms, False, False)
     retained_ms = entry.cleaning_time_ms + view.config.delete_retention_ms
+    goes = going.may_go(entry)
     waits = view.rules.strategy is not Strategy.OFFSET and not goes and clock_ms >= retained_ms
-    return TombstoneLife(record.offset, True, entry.delete_horizon_ms, entry.delete_horizon_ms, waits, goes)
+    return TombstoneLife(record.offset, True, horizon_ms, horizon_ms, waits, goes)
