@@ -262,3 +262,20 @@ def test_topic_without_quarantine_reads_no_quarantined_records(tmp_path: Path) -
     """Nothing put aside, nothing printed."""
     make_topic("orders", tmp_path / "orders.jsonl")
     assert winnow("read", "orders", "--quarantined").stdout == ""
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_damaged_segment_is_named_and_not_taken_for_a_swept_one(
+    tmp_path: Path, winnow_home: Path, missing: bool
+) -> None:
+    """Running it again would say the same for ever, so it says what to restore."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    (segment,) = (winnow_home / "warehouse" / "winnow" / "orders" / "data").rglob("*.parquet")
+    if missing:
+        segment.unlink()
+    else:
+        segment.write_bytes(segment.read_bytes()[:100])
+    answer = winnow("read", "orders", code=4)
+    assert f"A segment of orders-0 {'is missing' if missing else 'cannot be read'}" in answer.stderr
+    assert segment.name in answer.stderr
+    assert "Restore that file" in answer.stderr

@@ -237,3 +237,38 @@ def test_alter_mends_a_topic_that_a_later_default_contradicts(monkeypatch: pytes
     assert "conflict topic config setting" in winnow("assess", "orders", code=2).stderr
     winnow("topics", "alter", "orders", "--config", "max.compaction.lag.ms=9000")
     winnow("assess", "orders")
+
+
+def test_records_are_deleted_before_an_offset_of_one_partition_or_of_all(tmp_path: Path) -> None:
+    """Told at once; under a strategy by version with a caution; a bad form changes nothing."""
+    config = ["cleanup.policy=compact,delete", "compaction.strategy=timestamp"]
+    make_topic("orders", tmp_path / "orders.jsonl", partitions=2, config=config)
+    answer = winnow("topics", "delete-records", "orders", "--before-offset", "1:2", "--json")
+    assert answer.document == [
+        {
+            "topic": "orders",
+            "partition": 1,
+            "log_start_offset": 2,
+            "previous_log_start_offset": 0,
+            "at_most_records": 6,
+        }
+    ]
+    assert "deleted records may have outranked" in answer.stderr
+    winnow("topics", "delete-records", "orders", "--before-offset", "-1", "--partition", 0)
+    starts = [row["log_start_offset"] for row in winnow("topics", "describe", "orders", "--json").document["log"]]
+    assert starts == [6, 2]
+    assert "PARTITION:OFFSET" in winnow("topics", "delete-records", "orders", "--before-offset", "x:1", code=2).stderr
+    assert (
+        "twice"
+        in winnow("topics", "delete-records", "orders", "--before-offset", "0:1", "--before-offset", "1", code=2).stderr
+    )
+
+
+def test_a_topic_grows_and_says_that_old_keys_may_sit_in_two_partitions(tmp_path: Path) -> None:
+    """Never fewer; the notice stays with the topic."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    assert "grew from 1 to 3 partitions" in winnow("topics", "alter", "orders", "--partitions", 3).stderr
+    described = winnow("topics", "describe", "orders", "--json").document
+    assert (described["partitions"], len(described["log"])) == (3, 3)
+    assert "two partitions" in described["notices"][0]
+    assert "currently has 3 partitions" in winnow("topics", "alter", "orders", "--partitions", 3, code=2).stderr

@@ -151,8 +151,8 @@ def import_file(file: CheckpointFile, as_json: Json = False) -> None:
 def export_file(file: CheckpointFile, topics: Topics = None) -> None:
     """Write the checkpoints as a broker's cleaner-offset-checkpoint file.
 
-    The file (version 0) is replaced as a whole or not at all. Partitions without a checkpoint are left out. Importing
-    it again changes nothing.
+    The file (version 0) is replaced as a whole or not at all: a broker that is given it cleans every other log of that
+    folder from its start. Partitions without a checkpoint are left out. Importing it again changes nothing.
 
     Example: winnow checkpoints export cleaner-offset-checkpoint orders
     """

@@ -149,10 +149,15 @@ def delete_records(
     Example: winnow topics delete-records clicks --before-offset 0:1500 --before-offset 1:2000
     """
     with world() as ctx:
+        from winnow.pipeline.delete_records import caution
         from winnow.pipeline.delete_records import delete_records as delete
 
-        before = _before(before_offset, partition, ctx.log.open(topic).partitions())
+        log = ctx.log.open(topic)
+        before = _before(before_offset, partition, log.partitions())
         found = delete(ctx, topic, before)
+        notice = caution(log.config())
+    if notice:
+        say(f"notice: {notice}")
     if as_json:
         write_json([{"topic": topic, **asdict(row)} for row in found])
         return

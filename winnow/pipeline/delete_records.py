@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from winnow.config.topic import TopicConfig
 from winnow.errors import UsageError
-from winnow.model import PartitionState, Segment, TopicState
+from winnow.model import PartitionState, Segment, Strategy, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.state_change import change_states
 from winnow.pipeline.uncleanable import chosen_partitions
@@ -60,6 +61,16 @@ def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple
 
     change_states(ctx, topic, change, operation="delete-records")
     return tuple(results[partition] for partition in sorted(results))
+
+
+def caution(config: TopicConfig) -> str | None:
+    """What deleting records by offset can bring forward under the topic's strategy; None under offset."""
+    if not config.compacts or config.compaction_strategy is Strategy.OFFSET:
+        return None
+    return (
+        f"Under compaction.strategy={config.compaction_strategy} the deleted records may have outranked later ones of "
+        "their keys: where such a one is not compacted yet, it is the latest now."
+    )
 
 
 def _start(name: str, state: PartitionState, offset: int) -> int:

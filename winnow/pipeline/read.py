@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from winnow.errors import UsageError
+from winnow.errors import DamagedSegmentError, UsageError
 from winnow.files import storage
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import conform
+from winnow.log.topic_log import TopicLog
 from winnow.model import Segment
 from winnow.pipeline.context import Context
 
@@ -33,6 +34,8 @@ def read_batches(
 
     Raises:
         UsageError: the topic has no such partition.
+        DamagedSegmentError: a segment is missing or cannot be read.
+        FileNotFoundError: a segment was swept meanwhile.
     """
     log = ctx.log.open(topic)
     head = log.head()
@@ -49,12 +52,32 @@ def read_batches(
     ]
     left = limit if limit is not None else -1
     for segment, start in wanted:
-        for batch in _read_segment(segment, start):
+        for batch in _checked(log, segment, start):
             if left == 0:
                 return
             part = batch if left < 0 else batch.slice(0, left)
             left -= part.num_rows if left > 0 else 0
             yield part
+
+
+def _checked(log: TopicLog, segment: Segment, start: int) -> Iterator[pa.RecordBatch]:
+    """The segment's records; that it is damaged is said, that it was swept meanwhile stays a FileNotFoundError."""
+    try:
+        yield from _read_segment(segment, start)
+    except FileNotFoundError as problem:
+        if segment in log.segments(log.head()).get(segment.partition, ()):
+            raise _damaged(log.topic, segment, "is missing") from problem
+        raise
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowTypeError, EOFError) as problem:
+        raise _damaged(log.topic, segment, f"cannot be read ({type(problem).__name__})") from problem
+
+
+def _damaged(topic: str, segment: Segment, wrong: str) -> DamagedSegmentError:
+    return DamagedSegmentError(
+        f"A segment of {topic}-{segment.partition} {wrong}: {segment.path}. What was written so far is incomplete; "
+        "nothing was changed. Restore that file from a backup or the object store's versions; other partitions are "
+        "read with --partition."
+    )
 
 
 def _read_segment(segment: Segment, start: int) -> Iterator[pa.RecordBatch]:
