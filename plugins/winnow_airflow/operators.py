@@ -67,19 +67,23 @@ class CompactOperator(SparkSubmitOperator):
                 self._submit(ctx, plans, attempt, context)
 
     def _submit(self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context) -> None:
-        from winnow.pipeline.compact import job_file, spark_arguments, spark_conf
+        from winnow.pipeline.compact import job_file, spark_arguments, spark_conf, stage_unread
         from winnow.store import RunState
 
-        self.application = job_file()
-        self.application_args = spark_arguments(ctx.settings, plans, attempt)
         self.conf = spark_conf(ctx.settings)
         self.name = f"winnow {attempt}"
         self.env_vars = _driver_environment(ctx.settings)
         for plan in plans:
             open_again(ctx, plan, attempt)
             ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
+        reading = stage_unread(ctx, plans, attempt)
+        self.application = job_file()
+        self.application_args = spark_arguments(ctx.settings, reading, attempt)
         try:
-            super().execute(context)
+            if reading:
+                super().execute(context)
+            else:
+                self.log.info("Retention alone: nothing is read, so Spark is not needed.")
         except AirflowException as problem:
             raise self._mark(ctx, str(problem), plans, attempt) from None
         finally:

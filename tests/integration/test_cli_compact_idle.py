@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.cli_runner import NOW_MS, make_topic, winnow
 
 KEYS = ["topic", "plan_id", "status", "snapshot_id", "partitions", "message"]
@@ -58,3 +60,15 @@ def test_as_of_ahead_of_the_present_is_called_simulated_first(tmp_path: Path) ->
     answer = winnow("compact", "orders", "--as-of", "2999-01-01T00:00:00Z", "--json")
     assert answer.stderr.startswith("simulated: everything is decided as of 2999-01-01T00:00:00.000Z")
     assert answer.document[0]["status"] == "nothing_to_do"
+
+
+def test_retention_alone_is_published_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads no segment, so spark-submit may be out of reach; Great Expectations judges it all the same."""
+    make_topic("orders", tmp_path / "orders.jsonl", config=["cleanup.policy=delete", "retention.ms=1"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (entry,) = winnow("compact", "orders", "--json").document
+    assert entry["status"] == "published"
+    (part,) = entry["partitions"]
+    assert (part["records_retired"], part["records_in"], part["next_first_dirty_offset"]) == (6, 0, 6)
+    assert winnow("read", "orders").stdout == ""
+    assert winnow("compact", "orders", "--json").document[0]["status"] == "nothing_to_do"

@@ -337,8 +337,17 @@ def test_hole_inside_an_ingested_slice_is_likely_and_not_certain(world: World) -
 
     answer = by_offset(world, 1)
 
-    assert (answer.verdict, answer.ingested) == ("superseded", "perhaps")
+    assert (answer.verdict, answer.ingested) == ("removed_or_never_written", "perhaps")
     assert "brought 3 records for offsets 0 to 4" in answer.sentence
+
+
+def test_record_of_a_topic_that_is_not_compacted_is_judged_by_no_run(world: World) -> None:
+    """Its policy deletes by age alone, so nothing supersedes it."""
+    world.create(1, segment_ms="1", cleanup_policy="delete")
+    world.ingest([record(0, b"a", b"x"), record(1, b"a", b"y")])
+    answer = by_offset(world, 0)
+    assert answer.verdict == "not_compacted"
+    assert "does not include compact" in answer.sentence
 
 
 def test_keyless_offset_is_found_in_the_quarantine(world: World) -> None:
@@ -472,7 +481,7 @@ def _check_offsets(world: World, brought: dict[int, Record], expired: set[int], 
         if offset in brought:
             true = "tombstone_expired" if offset in expired else "superseded"
             assert true in answer.causes
-            assert answer.verdict in {true, "removed"}
+            assert answer.verdict in {true, "removed", "removed_or_never_written"}
         else:
             assert answer.ingested in {"no", "perhaps"}
 

@@ -46,7 +46,8 @@ def compare(
     """Say how many keys would have another winner under another strategy.
 
     Chooses twice with Spark over what a compaction would cover, idle partitions too. Publishes nothing: no table, no
-    checkpoint and no configuration is changed. Keys and values are never shown, only coordinates.
+    checkpoint and no configuration is changed. Keys and values are never shown, only coordinates, timestamps and
+    versions.
 
     Example: winnow compare orders --strategy timestamp
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,9 +63,8 @@ def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Js
         from winnow.pipeline.partitions import who
 
         found = pause_partitions(ctx, topic, partition, by=who() if by is None else by)
-    _answer(
-        found, as_json, f"Next: winnow partitions resume {topic}", done="Paused", idle="that name pauses them already"
-    )
+    back = f"winnow partitions resume {topic}{_named(partition)}" + (f" --by {shlex.quote(by)}" if by else "")
+    _answer(found, as_json, f"Next: {back}", done="Paused", idle="that name pauses them already")
 
 
 def resume(
@@ -85,7 +85,15 @@ def resume(
         from winnow.pipeline.partitions import who
 
         found = resume_partitions(ctx, topic, partition, by=who() if by is None else by, everybody=everybody)
-    _answer(found, as_json, f"Next: winnow assess {topic}", done="Resumed", idle="that name pauses none of them")
+    held = sorted({name for row in found for name in row.paused_by})
+    hint = f"Next: winnow assess {topic}"
+    if held:
+        hint = f"Still paused by {', '.join(held)}; to take every pause back: winnow partitions resume {topic} --all"
+    _answer(found, as_json, hint, done="Resumed", idle="that name pauses none of them")
+
+
+def _named(partitions: Sequence[int] | None) -> str:
+    return "".join(f" --partition {number}" for number in partitions or ())
 
 
 def release(topic: Topic, partition: Partitions = None, as_json: Json = False) -> None:

@@ -43,7 +43,8 @@ def why(
     """Say whether a record is here, and if not, why.
 
     By key: which records readers see, which of them won, by which rule and in which run. By offset: what becomes of the
-    record there, or what became of it. Keys and values are never shown, only coordinates.
+    record there, or what became of it. Keys and values are never shown, only coordinates,
+    timestamps and versions.
 
     Example: winnow why orders --key b3JkZXItMTI=
 

@@ -9,11 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from winnow import __version__
 from winnow.bundle import bundled
 from winnow.config.settings import Settings
+from winnow.engine import staging
 from winnow.engine.events import PlanFailure, failure_in, parse_event
+from winnow.engine.rewrite import ENGINE, compact_partition
 from winnow.errors import ServiceError
 from winnow.java import check_spark_install, find_java, spark_environment
+from winnow.model import StagingManifest
 from winnow.pipeline.context import Context
 from winnow.planning import PlanReference
 
@@ -63,6 +67,23 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.log.level": "WARN",
         **settings.spark.conf,
     }
+
+
+def stage_unread(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> list[PlanReference]:
+    """Stage the plans of retention alone: they read no segment, so no Spark is started for them. Gives the others."""
+    left: list[PlanReference] = []
+    for reference in plans:
+        plan = staging.read_plan(reference.uri)
+        if any(partition.compacts for partition in plan.partitions):
+            left.append(reference)
+            continue
+        parts = tuple(
+            compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
+            for partition in sorted(plan.partitions, key=lambda each: each.partition)
+        )
+        manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)
+        staging.write_manifest(reference.uri, manifest)
+    return left
 
 
 def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobResult:

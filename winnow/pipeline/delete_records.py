@@ -75,7 +75,12 @@ def caution(config: TopicConfig) -> str | None:
 
 def _start(name: str, state: PartitionState, offset: int) -> int:
     wanted = state.log_end_offset if offset == LOG_END else offset
-    if not 0 <= wanted <= state.log_end_offset:
+    if wanted < 0:
+        raise UsageError(
+            f"{name}: {wanted} is no offset (Kafka answers OFFSET_OUT_OF_RANGE). Nothing was changed. Offsets are 0 or "
+            f"above; {LOG_END} stands for the log end."
+        )
+    if wanted > state.log_end_offset:
         raise UsageError(
             f"{name} ends at offset {state.log_end_offset}; records before {wanted} cannot be deleted (Kafka answers "
             "OFFSET_OUT_OF_RANGE). Nothing was changed."

@@ -197,8 +197,8 @@ def _check_unmoved(plan: Plan, partition: PartitionPlan, live: tuple[Segment, ..
     if state.paused_since_ms is not None:
         raise PlanVoidError(
             f"{name} was paused while plan {plan.plan_id} was carried out; the plan is void and nothing was published. "
-            f"The next run takes the other partitions. To go on: winnow partitions resume {plan.topic} "
-            f"--partition {partition.partition}"
+            f"The next run takes the other partitions. Paused by {', '.join(state.paused_by) or 'somebody'}; to go on: "
+            f"winnow partitions resume {plan.topic} --partition {partition.partition} --all"
         )
     planned = [segment.path for segment in (*partition.retired, *partition.segments)]
     if partition.compacts:
@@ -252,6 +252,9 @@ def _message(topic: str, receipts: list[PartitionReceipt]) -> str:
     told = [f"Compacted {len(compacted)} partition(s) of {topic}: kept {kept} of {records_in} records."] * bool(
         compacted
     )
+    keyless = sum(r.records_keyless for r in receipts)
+    if keyless:
+        told.append(f"{keyless} records without a key went to the quarantine (winnow read {topic} --quarantined).")
     if retired:
         told.append(
             f"Retention removed {retired} records of {sum(r.records_retired > 0 for r in receipts)} partition(s)."

@@ -30,6 +30,8 @@ class Verdict(StrEnum):
     KEYLESS = "keyless"
     REMOVED = "removed"
     """By a run, and its counts leave open by which rule."""
+    REMOVED_OR_NEVER_WRITTEN = "removed_or_never_written"
+    """The ingest that spans the offset had gaps, and this may be one of them."""
 
 
 class Ingested(StrEnum):
@@ -137,8 +139,9 @@ def absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absen
     causes = _causes(judged)
     if not causes:
         return Absence(Verdict.NEVER_INGESTED, ingested=Ingested.NO, slice=entry)
+    verdict = causes[0] if len(causes) == 1 else Verdict.REMOVED
     return Absence(
-        verdict=causes[0] if len(causes) == 1 else Verdict.REMOVED,
+        verdict=verdict if ingested is Ingested.YES else Verdict.REMOVED_OR_NEVER_WRITTEN,
         causes=causes,
         ingested=ingested,
         slice=entry,

@@ -19,7 +19,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.model import Receipt, Status
-from winnow.pipeline.compact import submit
+from winnow.pipeline.compact import stage_unread, submit
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import holding
 from winnow.pipeline.plan import batches, plan_topic
@@ -112,7 +112,8 @@ def _run_batch(
         return
     warm_up()  # importing Great Expectations takes seconds; Spark is at work meanwhile
     try:
-        failures = submit(ctx, plans, attempt, progress).failures
+        reading = stage_unread(ctx, plans, attempt)
+        failures = submit(ctx, reading, attempt, progress).failures if reading else {}
     except Exception as problem:  # what keeps Spark from starting is told of every plan
         found = _told("the batch", problem)
         failures = {plan.plan_id: PlanFailure(str(found), found.exit_code) for plan in plans}

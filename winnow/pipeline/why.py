@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from winnow.eligibility import PartitionLog, covering_entries, first_dirty_offset, outliving
+from winnow.eligibility import PartitionLog, Rules, covering_entries, first_dirty_offset, outliving
 from winnow.engine.shadow import Coordinates, Order
 from winnow.errors import UsageError
 from winnow.model import Strategy
@@ -241,7 +241,7 @@ def _at_offset(
     segment = segment_at(judge.log.segments, record.offset)
     assert segment is not None
     answer = replace(
-        _start(view, judge, _verdict(record, found), present=True),
+        _start(view, judge, _verdict(record, found, view.rules), present=True),
         offset=record.offset,
         record=record,
         runs=tuple(runs),
@@ -261,7 +261,9 @@ def _at_offset(
     return replace(answer, sentence=why_words.offset_found(answer))
 
 
-def _verdict(record: SeenRecord, found: KeyRecords | None) -> Found:
+def _verdict(record: SeenRecord, found: KeyRecords | None, rules: Rules) -> Found:
+    if not rules.compacts and record.section is not Section.CLEAN:
+        return Found.NOT_COMPACTED
     if found is None:
         return Found.KEYLESS
     if record.section is Section.NOT_YET_CLEANABLE:

@@ -25,6 +25,8 @@ class Found(StrEnum):
     WINS_NEXT = "wins_next"
     SUPERSEDED_NEXT = "superseded_next"
     NOT_YET_CLEANABLE = "not_yet_cleanable"
+    NOT_COMPACTED = "not_compacted"
+    """The topic's policy does not include compact."""
     KEYLESS = "keyless_present"
     UNDECIDED = "undecided"
     """By key: no run has covered any of its records."""

@@ -57,6 +57,8 @@ def offset_found(answer: Answer) -> str:
     if answer.verdict == Found.NOT_YET_CLEANABLE:
         above = f"It lies at or above the first uncleanable offset {bounds.first_uncleanable_offset}"
         said = [f"{here}. {above}, so no run may judge it yet, and readers see it whatever its key."]
+    elif answer.verdict == Found.NOT_COMPACTED:
+        return f"{here}. The topic's cleanup.policy does not include compact, so no run judges it by its key."
     elif answer.verdict == Found.SUPERSEDED_NEXT:
         assert answer.next_winner is not None
         follower = f"{_coordinates(answer.next_winner)} of its key wins by {answer.next_rule}"
@@ -97,7 +99,14 @@ def _removed(answer: Answer, why: Absence, place: str) -> str:
     if why.covered_by is not None and why.runs != (why.covered_by,):
         covered = f" It was first covered by {_run(why.covered_by)}."
     rules = [_RULES[cause] for cause in why.causes]
-    if len(rules) == 1 and len(why.runs) == 1:
+    if why.ingested is Ingested.PERHAPS and why.slice is not None:
+        entry = why.slice
+        said = (
+            f"{place} is not there: either it was never written, since the ingest that spans it brought "
+            f"{entry.records:,} records for offsets {entry.first_offset} to {entry.last_offset}, or "
+            f"{_runs(why.runs)} removed it: {' or '.join(rules)}."
+        )
+    elif len(rules) == 1 and len(why.runs) == 1:
         said = f"{place} was removed by {_run(why.runs[0])}: {rules[0]}."
     elif len(rules) == 1:
         said = f"{place} was removed: {rules[0]}. It went in one of {_runs(why.runs)}."
@@ -105,12 +114,6 @@ def _removed(answer: Answer, why: Absence, place: str) -> str:
         said = (
             f"{place} was removed in one of {_runs(why.runs)}. Their counts leave open whether it was "
             f"{', '.join(rules[:-1])} or {rules[-1]}."
-        )
-    if why.ingested is Ingested.PERHAPS and why.slice is not None:
-        entry = why.slice
-        said += (
-            " That it was ever there is likely, not certain: the ingest that spans it brought "
-            f"{entry.records:,} records for offsets {entry.first_offset} to {entry.last_offset}."
         )
     return said + covered
 
