@@ -907,6 +907,121 @@ SECTIONS: tuple[Section, ...] = (
             ),
         ),
     ),
+    Section(
+        "Guarantees",
+        (
+            _log(
+                "G1",
+                "Latest value kept",
+                "For each key whose latest record is a value, the compacted log holds that record.",
+                "Under every strategy the greatest by its order; retention can take it unless it is protected.",
+            ),
+            _log(
+                "G2", "Only removal", "What is read is a part of what was written: no record is made, changed or moved."
+            ),
+            _log("G3", "Offsets stay", "A surviving record keeps its offset."),
+            _log("G4", "Positions stay", "Reading from a removed offset gives the next surviving record."),
+            _log(
+                "G5",
+                "Log end stays",
+                "The log end offset is what it was, also after a compaction that removed the last record.",
+                "Kafka lost it until KAFKA-17076.",
+            ),
+            _log(
+                "G6",
+                "Unique tail",
+                "Below the end of a cleaning each key has one record.",
+                "Under timestamp and header too; keys are compared byte for byte.",
+            ),
+            _log("G7", "Head untouched", "Nothing at or above the first uncleanable offset is removed on key grounds."),
+            _log(
+                "G8",
+                "Active segment untouched",
+                "The active segment is the same bytes before and after.",
+                "It is logical, and closed by the clock as well as by appends.",
+            ),
+            _log("G9", "Minimum lag", "Nothing younger than the minimum lag is removed on key grounds."),
+            _log(
+                "G10",
+                "Maximum lag",
+                "A log with an older dirty record than the maximum lag is due, whatever its ratio.",
+                "Also where nothing is appended, and before all others.",
+            ),
+            _log(
+                "G11",
+                "Conflicting lags",
+                "A minimum lag above the maximum lag is refused.",
+                "Also when one of them is a default of the installation.",
+            ),
+            _log(
+                "G12", "Ratio not exceeded", "Without a maximum lag a ratio at or below the threshold compacts nothing."
+            ),
+            _log(
+                "G13",
+                "Tombstones seen",
+                "A reader who sees an old value and reads on within delete.retention.ms sees its tombstone.",
+                "The horizon starts when readers can first miss the old value, never at a backfill's as-of.",
+            ),
+            _log(
+                "G14",
+                "Deleted at once",
+                "A tombstone removes all earlier records of its key in the first cleaning that covers both.",
+            ),
+            _log(
+                "G15",
+                "Tombstones go",
+                "A tombstone leaves the log after its retention.",
+                "Also on a quiet partition, where Kafka never looks again.",
+            ),
+            _log("G16", "Only null deletes", "An empty value and the text null are values."),
+            _log("G17", "Final state", "A reader from the start ends with the final state of all keys."),
+            _log("G18", "Partitions apart", "Keys of two partitions never meet."),
+            _log(
+                "G19",
+                "Keys wanted",
+                "A compacted log holds no record without a key.",
+                "Those from before are moved to a quarantine, not deleted.",
+            ),
+            _log(
+                "G20",
+                "Reads not blocked",
+                "A reader sees the log before or after a publish, never between.",
+                "One commit for all partitions of a topic; Kafka's unit is a group of segments.",
+            ),
+            _log(
+                "G21",
+                "Crashes",
+                "Whatever dies, the log is the old or the new one, and the next run ends where it should have.",
+            ),
+            _log("G22", "Idempotence", "Compacting a log without new data changes nothing but expired tombstones."),
+            _log("G23", "Throttle", "The average rate is at or below the throttle."),
+            _log(
+                "G24",
+                "Greatest survives",
+                "Under timestamp and header the survivor is the greatest by version over tail and head.",
+                "Never released in Kafka.",
+            ),
+            _log("G25", "Equal versions", "Of equal versions the higher offset survives."),
+            _log("G26", "One version", "Of two records of which one has a version, that one survives."),
+            _log("G27", "Offset by default", "Without versions every strategy gives what offset gives."),
+            _log(
+                "G28",
+                "Import",
+                "After an import each first dirty offset is the file's, and no newer one is overwritten.",
+            ),
+            _log(
+                "G29",
+                "Cleaning time",
+                "The recorded cleaning time is not before the commit that made the result visible.",
+            ),
+            _log(
+                "G30",
+                "Delay",
+                "The compaction delay is the time past the deadline, and never negative.",
+                "Of now, over all partitions, without saturation.",
+            ),
+        ),
+    ),
 )
 
 CASES: dict[str, Case] = {case.number: case for section in SECTIONS for case in section.cases}

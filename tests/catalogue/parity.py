@@ -62,7 +62,7 @@ def document(covering: Covering) -> str:
         "",
         "What Apache Kafka's own tests say of log compaction, one row a case, and the tests that hold Winnow to it.",
         f"{covered} of {len(wanted)} cases that concern an archive are covered; {left_out} concern a broker alone, and",
-        "say why. The last section goes beyond Kafka's tests.",
+        "say why. The last but one section goes beyond Kafka's tests; the last lists what its documentation promises.",
         "",
         f"Generated from `tests/catalogue/cases.py` and the marks on tests; write it again with `{COMMAND}`.",
     ]

@@ -89,7 +89,7 @@ def test_a_changed_retention_moves_no_horizon_that_has_started(world: World, fir
     assert state_of_keys(world) == []
 
 
-@pytest.mark.kafka("136")
+@pytest.mark.kafka("136", "G15")
 def test_on_a_quiet_partition_tombstones_go_when_their_horizon_has_passed(world: World) -> None:
     """No new data, nothing dirty: the horizon is a reason of its own, once."""
     create(world, delete_retention_ms=str(HOUR_MS))
@@ -136,7 +136,7 @@ def test_a_late_lower_version_does_not_bring_a_deleted_key_back(world: World, st
 # ----------------------------------------------------------------------------------------------------------------- lags
 
 
-@pytest.mark.kafka("137")
+@pytest.mark.kafka("137", "G10")
 def test_on_a_quiet_partition_data_older_than_the_maximum_lag_is_compacted(world: World) -> None:
     """One append, all of it active, and then nothing but time."""
     world.create(1, min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms=str(6 * HOUR_MS))

@@ -46,7 +46,7 @@ def test_exactly_the_keys_with_a_later_record_vanish(world: World) -> None:
     assert receipt.partitions[0].bytes_out == sum(segment.size_bytes for segment in world.segments())
 
 
-@pytest.mark.kafka("38")
+@pytest.mark.kafka("38", "G14")
 def test_no_value_of_a_deleted_key_is_left_after_one_cleaning(world: World) -> None:
     """A hundred keys over ten files, then tombstones for the even ones."""
     for start in range(0, 100, 10):
@@ -218,7 +218,7 @@ def test_every_field_of_a_survivor_is_what_it_was(world: World) -> None:
     assert world.read() == [*fields, record(20, b"old", b"last")]
 
 
-@pytest.mark.kafka("55")
+@pytest.mark.kafka("55", "G13")
 def test_the_horizon_is_the_cleaning_time_plus_the_retention_and_no_timestamp_changes(world: World) -> None:
     """The file with the tombstone is rewritten, so its other records could have been touched."""
     world.create(1, topic="deletes", min_cleanable_dirty_ratio="0", delete_retention_ms="5000")

@@ -252,7 +252,7 @@ def test_by_size_segments_go_while_what_is_too_much_is_a_whole_one(
 # -------------------------------------------------------------------------------------------------------------- keyless
 
 
-@pytest.mark.kafka("40", "141")
+@pytest.mark.kafka("40", "141", "G19")
 def test_after_a_switch_to_compact_keyless_records_are_moved_aside_and_counted(world: World) -> None:
     """The receipt says how many left, and each can be read from the quarantine with its coordinates."""
     create(world, "delete")

@@ -42,7 +42,7 @@ def between(logs: list[PartitionLog], less: int, more: int) -> float:
 # ------------------------------------------------------------------------------------------------------ which partition
 
 
-@pytest.mark.kafka("1")
+@pytest.mark.kafka("1", "G12")
 def test_the_dirtiest_partition_is_selected_before_any_less_dirty_one() -> None:
     """Whatever the threshold, what is selected is the dirtiest, then the dirtiest two, then all."""
     logs = growing()
@@ -192,7 +192,7 @@ def test_the_range_ends_where_the_active_segment_begins() -> None:
     assert (span.first_uncleanable_offset, span.active_offset) == (30, 30)
 
 
-@pytest.mark.kafka("14")
+@pytest.mark.kafka("14", "G9")
 def test_the_range_ends_at_the_first_segment_younger_than_the_minimum_lag() -> None:
     """Exactly as old as the lag is old enough; one segment of the future blocks all after it."""
     lag_ms = HOUR_MS
@@ -282,7 +282,7 @@ def test_a_segment_that_holds_the_first_uncleanable_offset_keeps_its_duplicates(
 # ----------------------------------------------------------------------------------------------------------------- lags
 
 
-@pytest.mark.kafka("21")
+@pytest.mark.kafka("21", "G10")
 def test_each_block_is_compacted_when_its_maximum_lag_has_passed_and_not_before(tmp_path: Path) -> None:
     """The ratio never fires; the second block waits for its own six hours, and nothing has to arrive meanwhile."""
     with open_world(tmp_path) as world:

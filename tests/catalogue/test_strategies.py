@@ -133,7 +133,7 @@ def test_one_strategy_leaves_nothing_behind_that_another_could_see(world: World)
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("versions", ["absent", "rising", "equal"])
-@pytest.mark.kafka("131")
+@pytest.mark.kafka("131", "G27")
 def test_without_versions_or_with_rising_ones_every_strategy_gives_what_offset_gives(
     world: World, strategy: Strategy, versions: str
 ) -> None:
@@ -173,7 +173,7 @@ TAIL_AND_HEAD = [
 
 
 @pytest.mark.parametrize("strategy", ["timestamp", "header"])
-@pytest.mark.kafka("132")
+@pytest.mark.kafka("132", "G24", "G25", "G26")
 def test_exactly_one_of_a_tail_and_a_head_record_survives(world: World, strategy: str) -> None:
     """Every combination is a key of its own; a later, still lower version does not stay beside the winner either."""
     create(world, strategy)

@@ -117,7 +117,7 @@ def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(world: 
 # ------------------------------------------------------------------------------------------------------- compaction
 
 
-@pytest.mark.kafka("76", "78")
+@pytest.mark.kafka("76", "78", "G21")
 @pytest.mark.parametrize("moment", [*NO_MANIFEST, *STAGED])
 def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(world: World, moment: str) -> None:
     """Readers saw no change, and what was left behind goes with the sweep."""
@@ -150,7 +150,7 @@ def test_the_same_decision_may_be_carried_out_again_at_the_same_instant(world: W
     assert_clean(world)
 
 
-@pytest.mark.kafka("76")
+@pytest.mark.kafka("76", "G21")
 @pytest.mark.parametrize("moment", LANDED)
 def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt(world: World, moment: str) -> None:
     killed(world, moment)

@@ -95,7 +95,7 @@ def operations(world: World, topic: str = TOPIC) -> list[str]:
     ]
 
 
-@pytest.mark.kafka("87", "100b")
+@pytest.mark.kafka("87", "100b", "G28")
 def test_entry_of_the_old_file_becomes_the_partitions_checkpoint(world: World) -> None:
     """LogCleanerManagerTest.testUpdateCheckpointsShouldAddOffsetToPartition; PR 7175 testCheckpointDirUpgrade.
 

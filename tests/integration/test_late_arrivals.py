@@ -92,6 +92,7 @@ class _Witness:
 @pytest.mark.parametrize("strategy", ["timestamp", "header"])
 @settings(max_examples=max(8, settings().max_examples // 10))
 @given(steps=_steps, min_lag_hours=st.sampled_from([0, 3]), delete_retention_hours=st.sampled_from([0, 9]))
+@pytest.mark.kafka("142")
 def test_no_record_comes_back_that_arrived_in_time_to_lose(
     strategy: str, steps: list[tuple[str, object]], min_lag_hours: int, delete_retention_hours: int
 ) -> None:

@@ -24,6 +24,7 @@ def _offsets(world: World) -> list[int]:
     return [each.offset for each in world.read()]
 
 
+@pytest.mark.kafka("G13", "G29")
 def test_a_backfill_starts_a_tombstones_horizon_now_and_not_at_its_as_of(world: World) -> None:
     """A reader of today may have seen the value until this very run."""
     world.create(segment_ms="1", delete_retention_ms=str(2 * HOUR_MS), min_cleanable_dirty_ratio="0")
@@ -60,6 +61,7 @@ def test_the_youngest_record_of_a_segment_decides_its_minimum_lag(world: World) 
     assert _offsets(world) == [1]
 
 
+@pytest.mark.kafka("G16")
 def test_only_a_null_value_expires(world: World) -> None:
     """G16: an empty value and the text null are values, whatever horizon has passed over them."""
     world.create(segment_ms="1", delete_retention_ms="0", min_cleanable_dirty_ratio="0")

@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.integration.world import TOPIC, FakeClock, World, open_world, write_jsonl
 from winnow import semantics
@@ -37,6 +44,8 @@ from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.store import RunState, Store
 
 HOUR_MS = 3_600_000
+QUICK = 50
+"""Examples of the quick profile; half of them are enough here, since each does a dozen steps."""
 LATER_MS = 4_102_444_800_000
 """The year 2100: after the real time that snapshots carry, so that sweep has something to expire."""
 PARTITIONS = 2
@@ -324,11 +333,18 @@ class LogMachine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ what always holds
 
-    # Hypothesis calls invariants in the order in which they stand here; the first one reads for those after it.
     @invariant()
-    def readers_see_what_the_oracle_says(self) -> None:
+    def everything_holds(self) -> None:
         if not self.config:
             return
+        # In this order: the first one reads for those after it.
+        self.readers_see_what_the_oracle_says()
+        self.every_partition_is_assessed_as_the_oracle_says()
+        self.records_never_change_and_offsets_are_for_ever()
+        self.no_key_is_twice_in_what_was_cleaned()
+        self.keyless_records_are_never_dropped()
+
+    def readers_see_what_the_oracle_says(self) -> None:
         head = self.world.head()
         self._mirror(head)
         read = self.world.read()
@@ -338,10 +354,7 @@ class LogMachine(RuleBasedStateMachine):
             assert self.seen[number] == model.read()
             assert (state.log_start_offset, state.log_end_offset) == (model.log_start_offset, model.log_end_offset)
 
-    @invariant()
     def every_partition_is_assessed_as_the_oracle_says(self) -> None:
-        if not self.config:
-            return
         self._mark_models()
         ctx = self.world.ctx
         config = model_config(self.config)
@@ -363,7 +376,6 @@ class LogMachine(RuleBasedStateMachine):
                 expected.deadline_ms,
             )
 
-    @invariant()
     def records_never_change_and_offsets_are_for_ever(self) -> None:
         """G2, G3, G4: what is read was written so; from any offset one reads on at the next record that is there."""
         for written, seen in zip(self.written, self.seen, strict=True):
@@ -375,17 +387,15 @@ class LogMachine(RuleBasedStateMachine):
             later = [each for each in self.seen[number] if each.offset >= middle]
             assert self.world.read(number, from_offset=middle) == later
 
-    @invariant()
     def no_key_is_twice_in_what_was_cleaned(self) -> None:
         """G6, G24: below the end of the last cleaning, exactly one record per key."""
         for number, model in enumerate(self.models):
-            if not self.config or model.cleaned_with is None:
+            if model.cleaned_with is None:
                 continue
             end = model.first_dirty_offset or 0
             keys = [each.key for each in self.seen[number] if each.offset < end]
             assert len(keys) == len(set(keys))
 
-    @invariant()
     def keyless_records_are_never_dropped(self) -> None:
         """What compaction could not keep in the log is in the quarantine, every record of it, once."""
         if not any(self.aside):
@@ -396,7 +406,10 @@ class LogMachine(RuleBasedStateMachine):
         assert found == sorted((number, offset) for number, offsets in enumerate(self.aside) for offset in offsets)
 
 
-LogMachine.TestCase.settings = settings(
-    max_examples=settings().max_examples if settings().max_examples > 50 else 25, stateful_step_count=12
-)
-TestAnythingInAnyOrderLeavesTheLogAsTheOracleSays = LogMachine.TestCase
+@pytest.mark.kafka("46", "G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G17", "G18", "G19")
+def test_anything_in_any_order_leaves_the_log_as_the_oracle_says() -> None:
+    """Append, clock, configuration, runs that end well, badly or not at all, imports, pauses, deletions, sweeps."""
+    many = settings().max_examples
+    run_state_machine_as_test(
+        LogMachine, settings=settings(max_examples=many if many > QUICK else QUICK // 2, stateful_step_count=12)
+    )

@@ -66,6 +66,7 @@ def moved_bytes(world: World, staged: StagedPartition) -> int:
     return 2 * read_bytes + written_bytes
 
 
+@pytest.mark.kafka("G23")
 def test_average_rate_of_a_compaction_is_at_or_below_the_throttle(world: World) -> None:
     """Every byte read for the winners, read for the rewrite and written is paid for; nothing is paid for twice."""
     clock = Clock()

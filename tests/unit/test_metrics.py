@@ -78,6 +78,7 @@ def test_dirtiest_partition_is_one_that_could_be_cleaned(reason: Reason) -> None
     assert values(found)["max-dirty-percent"] == 30.0
 
 
+@pytest.mark.kafka("G30")
 def test_delay_is_the_most_of_all_partitions_and_does_not_saturate() -> None:
     """Also of those nobody selects: an idle or an uncleanable partition is as overdue as any other."""
     long_ms = 3_000_000_000_000  # 95 years, more than fits into 32 bits of milliseconds or of seconds * 1000

@@ -326,7 +326,7 @@ def test_policy_list_names_only_the_element_that_is_wrong() -> None:
     assert refusal(cleanup__policy="compact,") == shape.format("")
 
 
-@pytest.mark.kafka("23")
+@pytest.mark.kafka("23", "G11")
 def test_minimum_lag_above_maximum_lag_is_refused() -> None:
     """Kafka's cross-field sentence."""
     assert refusal(min__compaction__lag__ms="11", max__compaction__lag__ms="10") == (
