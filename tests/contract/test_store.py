@@ -43,7 +43,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.model import Append, Cleaning, PartitionState, Reason, TopicPartition
-from winnow.store import CheckpointRow, Lease, RetiredTotals, RunState, Store
+from winnow.store import CheckpointRow, Lease, RunState, Store
 from winnow.store.migration import MIGRATIONS, alembic_config
 from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
 from winnow.store.runs import TRANSITIONS
@@ -772,7 +772,7 @@ def test_receipts_are_listed_newest_first(store: Store) -> None:
 
 
 def test_retired_files_are_pending_until_they_are_deleted(store: Store) -> None:
-    """Totals follow; marking again changes nothing; a deleted file does not become pending again."""
+    """Marking again changes nothing; a deleted file does not become pending again."""
     files = [retired_file(name, retired_at_ms=NOW_MS - number) for number, name in enumerate("abc")]
     store.record_retired("orders", files, "manifest")
     assert [row.path for row in store.retired("orders")] == [file.path for file in reversed(files)]
@@ -782,8 +782,8 @@ def test_retired_files_are_pending_until_they_are_deleted(store: Store) -> None:
     assert {row.path for row in store.retired("orders")} == {files[1].path, files[2].path}
     everything = store.retired("orders", pending_only=False)
     assert [row.deleted_at_ms for row in everything] == [None, None, NOW_MS + 1]
-    assert store.retired_totals("orders") == RetiredTotals(2, 2000, 1, 1000)
-    assert store.retired_totals("payments") == RetiredTotals(0, 0, 0, 0)
+    assert [row.size_bytes for row in everything] == [1000, 1000, 1000]
+    assert store.retired("payments", pending_only=False) == []
 
 
 def test_a_kind_that_is_not_known_is_refused(store: Store) -> None:
@@ -798,7 +798,10 @@ def test_thousands_of_deleted_files_are_marked_in_chunks(store: Store) -> None:
     files = [retired_file(f"{number:05}") for number in range(1_700)]
     store.record_retired("orders", files, "data")
     store.mark_deleted("orders", [file.path for file in files], NOW_MS)
-    assert store.retired_totals("orders") == RetiredTotals(0, 0, 1_700, 1_700_000)
+    assert store.retired("orders") == []
+    deleted = store.retired("orders", pending_only=False)
+    assert (len(deleted), {row.deleted_at_ms for row in deleted}) == (1_700, {NOW_MS})
+    assert sum(row.size_bytes for row in deleted) == 1_700_000
 
 
 # ----------------------------------------------------------------------------------------------------------- alerts

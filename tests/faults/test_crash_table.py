@@ -219,7 +219,7 @@ def test_a_dead_sweep_is_finished_by_the_next_one(world: World, moment: str) -> 
     metadata = world.listing(below="winnow/orders/metadata")
     assert not [path for path in old if path.rsplit("/", 1)[1] in metadata]
     assert world.head().state.retired == ()
-    assert world.ctx.store.retired_totals(TOPIC).pending_files == 0
+    assert world.ctx.store.retired(TOPIC) == []
     world.ingest(versions(18, 6))
     world.compact()
     assert world.read() == survivors(versions(0, 24))

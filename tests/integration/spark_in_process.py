@@ -11,8 +11,8 @@ from winnow.engine import staging
 from winnow.engine.events import emit_outcomes, failure_in, parse_event
 from winnow.engine.spark import finish, run_unit, units_of
 from winnow.pipeline import run
-from winnow.pipeline.compact import JobResult, Progress
 from winnow.pipeline.context import Context
+from winnow.pipeline.spark_process import JobResult, Progress
 from winnow.planning import PlanReference
 
 

@@ -23,8 +23,8 @@ PARTITION_KEYS = [
 
 FURTHER_KEYS = ["as_of_ms", "finished_at_ms", "attempt", "data_docs", "plan_against_actual"]
 FURTHER_PARTITION_KEYS = [
-    "bytes_retired", "reason", "headers_missing", "headers_malformed", "malformed_offsets", "keys_elsewhere",
-    "expected_records_kept", "expected_bytes_out", "seconds",
+    "log_start_offset", "bytes_retired", "reason", "headers_missing", "headers_malformed", "malformed_offsets",
+    "keys_elsewhere", "expected_records_kept", "expected_bytes_out", "seconds",
 ]  # fmt: skip
 
 RECEIPT = Receipt(

@@ -27,9 +27,9 @@ from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import SegmentWriter
 from winnow.model import Headers, OffsetRange, Record, Segment, Strategy
-from winnow.pipeline.compact import Progress
 from winnow.pipeline.compare import Comparison, compare
 from winnow.pipeline.context import Context
+from winnow.pipeline.spark_process import Progress
 from winnow.semantics import Outcome
 
 HEADER = "it's v"
@@ -172,6 +172,16 @@ def test_both_choices_over_random_logs_are_the_oracles(
     without = [each for each in keyed if semantics.header_version(each, request.header) is None]
     missing = [each for each in without if request.header not in [name for name, _ in each.headers or ()]]
     assert (found.headers_missing, found.headers_malformed) == (len(missing), len(without) - len(missing))
+
+
+def test_comparison_with_a_rate_takes_as_long_as_its_bytes_need(tmp_path: Path) -> None:
+    """Whole segments count once, as a compaction counts its scan for winners."""
+    segment = _segment(str(tmp_path), 0, [record(n, b"%d" % n, b"value") for n in range(100)])
+    partition = ShadowPartition(0, 0, 100, (segment,))
+    request = ShadowRequest("c", "t", 0, Order(Strategy.OFFSET), Order(Strategy.TIMESTAMP), 1, (partition,))
+    rate = segment.size_bytes * 2.0
+    found = compare_partition(request, partition, budget=Budget(1 << 28, 1, str(tmp_path / "spill"), rate))
+    assert found.seconds >= segment.size_bytes / rate
 
 
 def _late(offset: int, timestamp_ms: int, **more: object) -> Record:

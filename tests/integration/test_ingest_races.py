@@ -17,13 +17,13 @@ from tests.integration.world import (
     record,
     survivors,
     versions,
+    visible_rows,
     write_jsonl,
 )
 from winnow.errors import BadInputError
 from winnow.log.topic_log import Change, Committed, Head, TopicLog
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest import IngestReport, ingest_files
-from winnow.pipeline.keyless import visible_rows
 
 
 @pytest.fixture

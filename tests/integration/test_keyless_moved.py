@@ -9,13 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, record, versions, write_jsonl
+from tests.integration.world import (
+    TOPIC,
+    World,
+    between_head_and_commit,
+    open_world,
+    record,
+    versions,
+    visible_rows,
+    write_jsonl,
+)
 from winnow.engine import rewrite, staging
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.model import Plan, Record, StagingManifest, Verdict
 from winnow.pipeline.ingest import IngestReport, ingest_files
-from winnow.pipeline.keyless import visible_rows
 from winnow.pipeline.keyless_move import move_keyless
 from winnow.pipeline.plan import reference_to
 from winnow.pipeline.publish import publish

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, write_jsonl
+from tests.integration.world import TOPIC, FakeClock, World, open_world, visible_rows, write_jsonl
 from winnow import semantics
 from winnow.log.topic_log import Head
 from winnow.model import Record, Strategy
@@ -31,7 +31,6 @@ from winnow.pipeline.assess import assess_view, view_topic
 from winnow.pipeline.checkpoints import import_checkpoints
 from winnow.pipeline.delete_records import delete_records
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.keyless import visible_rows
 from winnow.pipeline.leases import holding
 from winnow.pipeline.partitions import pause, resume
 from winnow.pipeline.publish import publish

@@ -68,7 +68,7 @@ def test_nothing_goes_before_the_grace_and_all_that_was_retired_goes_after_it(wo
     assert data_files(world) == before - retired == live_files(world)
     assert (late.files_waiting, late.bytes_waiting) == (0, 0)
     assert world.head().state.retired == ()
-    assert world.ctx.store.retired_totals(TOPIC).pending_files == 0
+    assert world.ctx.store.retired(TOPIC) == []
     assert world.read() == read == survivors(FIRST)
 
 
@@ -228,9 +228,9 @@ def test_files_of_an_attempt_that_was_not_the_published_one_go_and_the_published
     world.stage(plan, "a2")
     world.accept(plan, "a2")
     publish(world.ctx, plan.plan_id, "a2")
-    assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a1", "a2"}
+    assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a1-t0", "a2-t0"}
     after(world, 2 * GRACE_MS)
-    assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a2"}
+    assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a2-t0"}
     assert world.read() == survivors(versions(0, 18))
 
 

@@ -9,14 +9,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from winnow import __version__, semantics
 from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE, compact_partition
+from winnow.files.quarantine import QUARANTINE_SCHEMA
+from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import Change, Committed, Head, TopicLog
-from winnow.model import PartitionState, Receipt, Record, Segment, StagingManifest, Strategy, Verdict
+from winnow.model import PartitionState, Receipt, Record, Segment, StagingManifest, Strategy, TopicState, Verdict
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest import IngestReport, ingest_files
 from winnow.pipeline.leases import holding
@@ -190,6 +193,12 @@ def versions(first_offset: int, count: int, keys: int = 3, partition: int = 0) -
         record(n, f"key-{n % keys}".encode(), f"value-{partition}-{n}".encode(), partition=partition)
         for n in range(first_offset, first_offset + count)
     ]
+
+
+def visible_rows(quarantine: Quarantine, state: TopicState) -> pa.Table:
+    """The quarantined rows that the log's state names."""
+    batches = [batch.cast(QUARANTINE_SCHEMA) for batch in quarantine.read(state.quarantine_ingests) if batch.num_rows]
+    return pa.Table.from_batches(batches, QUARANTINE_SCHEMA)
 
 
 @contextmanager

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.engine.slices import Unit, slices
+from winnow.engine.rewrite import Budget
+from winnow.engine.slices import Unit, shared, slices
 from winnow.engine.throttle import BURST_SECONDS, Meter, Throttle
 
 
@@ -126,3 +127,18 @@ def test_units_are_packed_into_no_more_tasks_than_allowed(most: int | None, expe
     tasks = slices(units, 2, most)
     assert len(tasks) == expected
     assert sorted(unit.partition for task in tasks for unit in task) == list(range(10))
+
+
+@pytest.mark.parametrize(("most", "tasks"), [(None, 2), (1, 1), (5, 2)])
+def test_rate_is_divided_among_tasks_that_are_no_more_than_cores(most: int | None, tasks: int) -> None:
+    """All shares together are the rate of the application, for compactions and comparisons alike."""
+    units = [Unit("u", "t", number, 10) for number in range(10)]
+    packed, share = shared(units, 2, Budget(1, 1, "spill", 100.0), most)
+    assert (len(packed), share) == (tasks, Budget(1, 1, "spill", 100.0 / tasks))
+
+
+def test_without_a_rate_every_task_has_the_whole_budget() -> None:
+    """Then cores do not bound the number of tasks either."""
+    budget = Budget(1, 1, "spill")
+    packed, share = shared([Unit("u", "t", number, 10) for number in range(10)], 2, budget, None)
+    assert (len(packed), share) == (8, budget)
