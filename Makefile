@@ -11,7 +11,7 @@ ARGS ?=
 NAMES ?=
 # What `make test-long` runs: everything that Hypothesis drives.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
-  tests/integration/test_state_machine.py
+  tests/integration/test_late_arrivals.py tests/integration/test_state_machine.py
 # Where the demo, the embedded services and Airflow keep their data.
 WINNOW_HOME ?= $(CURDIR)/.winnow
 

@@ -67,7 +67,8 @@ class CompactOperator(SparkSubmitOperator):
                 self._submit(ctx, plans, attempt, context)
 
     def _submit(self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context) -> None:
-        from winnow.pipeline.compact import job_file, spark_arguments, spark_conf, stage_unread
+        from winnow.pipeline.compact import JOB, spark_arguments, stage_unread
+        from winnow.pipeline.spark_process import job_file, spark_conf
         from winnow.store import RunState
 
         self.conf = spark_conf(ctx.settings)
@@ -77,7 +78,7 @@ class CompactOperator(SparkSubmitOperator):
             open_again(ctx, plan, attempt)
             ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
         reading = stage_unread(ctx, plans, attempt)
-        self.application = job_file()
+        self.application = job_file(JOB)
         self.application_args = spark_arguments(ctx.settings, reading, attempt)
         try:
             if reading:

@@ -15,19 +15,14 @@ from hypothesis import strategies as st
 from tests.integration.world import NOW_MS, TOPIC, World, open_world, record
 from winnow import semantics
 from winnow.engine.rewrite import Budget
-from winnow.engine.shadow import (
-    Order,
-    ShadowPartition,
-    ShadowRequest,
-    ShadowResult,
-    ShadowSide,
-    compare_partition,
-)
+from winnow.engine.shadow import compare_partition
+from winnow.engine.shadow_request import Order, ShadowPartition, ShadowRequest, ShadowResult, ShadowSide
 from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import SegmentWriter
 from winnow.model import Headers, OffsetRange, Record, Segment, Strategy
-from winnow.pipeline.compare import Comparison, compare
+from winnow.pipeline.compare import compare
+from winnow.pipeline.comparison import Comparison
 from winnow.pipeline.context import Context
 from winnow.pipeline.spark_process import Progress
 from winnow.semantics import Outcome

@@ -17,7 +17,8 @@ from winnow.demo.flights import flights_file, read_flights
 from winnow.demo.records import AIRCRAFT, CARRIER_GROUPS, PARTITIONS
 from winnow.demo.topics import CONFIGURATION
 from winnow.model import Strategy
-from winnow.pipeline.compare import Comparison, compare
+from winnow.pipeline.compare import compare
+from winnow.pipeline.comparison import Comparison
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.topics import create_topic
 from winnow.pipeline.why import why_key

@@ -11,7 +11,8 @@ import pytest
 from tests.integration.world import TOPIC, World, open_world, survivors, versions, write_jsonl
 from winnow.errors import BadInputError
 from winnow.model import Record
-from winnow.pipeline.ingest import IngestReport, ingest_files
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest_report import IngestReport
 
 OLD = versions(0, 12)
 

@@ -15,7 +15,8 @@ import pytest
 from tests.integration.world import TOPIC, World, json_line, open_world, record, versions, write_jsonl
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import Record
-from winnow.pipeline.ingest import IngestReport, ingest_files
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest_report import IngestReport
 from winnow.pipeline.read import read_batches
 
 

@@ -22,7 +22,8 @@ from tests.integration.world import (
 )
 from winnow.errors import BadInputError
 from winnow.model import Record
-from winnow.pipeline.ingest import IngestReport, ingest_files
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest_report import IngestReport
 
 KEYLESS = [record(2, None, b"lost-1", timestamp_ms=None), record(5, None, b"lost-2", headers=(("h", None),))]
 MIXED = [*versions(0, 2), KEYLESS[0], *versions(3, 2), KEYLESS[1]]

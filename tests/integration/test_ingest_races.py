@@ -23,7 +23,8 @@ from tests.integration.world import (
 from winnow.errors import BadInputError
 from winnow.log.topic_log import Change, Committed, Head, TopicLog
 from winnow.pipeline.context import open_context
-from winnow.pipeline.ingest import IngestReport, ingest_files
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest_report import IngestReport
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from winnow.engine import rewrite, staging
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.model import Plan, Record, StagingManifest, Verdict
-from winnow.pipeline.ingest import IngestReport, ingest_files
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest_report import IngestReport
 from winnow.pipeline.keyless_move import move_keyless
 from winnow.pipeline.plan import reference_to
 from winnow.pipeline.publish import publish

@@ -21,7 +21,8 @@ from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import Change, Committed, Head, TopicLog
 from winnow.model import PartitionState, Receipt, Record, Segment, StagingManifest, Strategy, TopicState, Verdict
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.ingest import IngestReport, ingest_files
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest_report import IngestReport
 from winnow.pipeline.leases import holding
 from winnow.pipeline.plan import plan_topic
 from winnow.pipeline.publish import publish

@@ -9,15 +9,13 @@ import typer
 
 from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
 from winnow.cli.output import count, human_bytes, tell, write_json
-from winnow.cli.progress import Bar
+from winnow.cli.progress import JobProgress
 from winnow.cli.tables import heading, short_time, show
 from winnow.cli.world import world
 from winnow.model import Strategy
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from winnow.pipeline.compare import Comparison, DifferingKey, Side
+    from winnow.pipeline.comparison import Comparison, DifferingKey, Side
 
 MOST_SAMPLES = 10_000
 
@@ -141,21 +139,11 @@ def _show_sample(found: Comparison) -> None:
     show(["partition", *now, "instead", *now[1:]], rows, right=(1, 3, 5, 7))
 
 
-class _Progress:
+class _Progress(JobProgress):
     """Shows the events of a comparison: a bar over bytes on a terminal, a line per partition elsewhere."""
 
     def __init__(self) -> None:
-        self._bar = Bar("Comparing")
-        self._total_bytes = self._done_bytes = 0
-
-    def __enter__(self) -> _Progress:
-        self._bar.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.__exit__(kind, error, trace)
+        super().__init__("Comparing")
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Take in one event."""

@@ -14,7 +14,7 @@ from winnow.cli.tables import MOST_ROWS, show
 from winnow.cli.world import world
 
 if TYPE_CHECKING:
-    from winnow.pipeline.ingest import IngestReport
+    from winnow.pipeline.ingest_report import IngestReport
 
 
 def files(

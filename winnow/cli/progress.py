@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -63,15 +63,14 @@ class Bar:
             )
 
 
-class CompactionProgress:
-    """Shows the events of compactions: started, partition, plan. Several Spark applications add up."""
+class JobProgress:
+    """A bar over the bytes of Spark applications. What an event moves is said by whoever derives from this."""
 
-    def __init__(self) -> None:
-        self._bar = Bar("Deciding what is eligible")
+    def __init__(self, description: str) -> None:
+        self._bar = Bar(description)
         self._total_bytes = self._done_bytes = 0
-        self._partitions = self._finished = 0
 
-    def __enter__(self) -> CompactionProgress:
+    def __enter__(self) -> Self:
         self._bar.__enter__()
         return self
 
@@ -79,6 +78,14 @@ class CompactionProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.__exit__(kind, error, trace)
+
+
+class CompactionProgress(JobProgress):
+    """Shows the events of compactions: started, partition, plan. Several Spark applications add up."""
+
+    def __init__(self) -> None:
+        super().__init__("Deciding what is eligible")
+        self._partitions = self._finished = 0
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Take in one event."""

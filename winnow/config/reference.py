@@ -23,8 +23,8 @@ SETTINGS: dict[str, str] = {
     "engine.memory_bytes": "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.",
     "engine.threads": "Threads of one task's engine.",
     "engine.spill_folder": "Where a task spills.",
-    "engine.tasks": "How many partitions one Spark application compacts at once, at most; without it Spark's cores "
-    "decide.",
+    "engine.tasks": "How many partitions one Spark application compacts or compares at once, at most; without it "
+    "Spark's cores decide.",
     "engine.bytes_per_second": "What all tasks of one Spark application read and write per second, together and on "
     "average: a number of at least 1, or a size like `50MB`.",
     "expectations": "Folder with content suites of your own.",
@@ -92,7 +92,8 @@ _BROKER_ONLY = """
 The rate counts as Kafka does: whole segments once for the winners and once for the rewrite, and what is written. Each \
 of an application's tasks gets an equal share, and with a rate there are no more tasks than cores; a task that ends \
 early leaves its share unused, so the average stays at or below the rate. Speculative tasks of Spark would come on \
-top, and the check that follows a rewrite reads outside of the rate. Without one nothing waits.
+top, and the check that follows a rewrite reads outside of the rate. A comparison counts whole segments once. Without \
+a rate nothing waits.
 
 Keys of brokers that mean nothing to an archive, refused with a sentence: {}.
 """

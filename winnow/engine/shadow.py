@@ -9,176 +9,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from winnow import documents
 from winnow.engine.rewrite import Budget
-from winnow.engine.winners import greatest_offset
-from winnow.errors import WinnowError
-from winnow.files import duck, storage
+from winnow.engine.shadow_request import (
+    Coordinates,
+    DifferingKey,
+    PartitionShadow,
+    ShadowPartition,
+    ShadowRequest,
+    ShadowSide,
+)
+from winnow.engine.throttle import Throttle
+from winnow.engine.winners import count_per_segment, greatest_offset, offset_within
+from winnow.files import duck
 from winnow.files.duck import file_list, literal
-from winnow.model import OffsetRange, PartitionPlan, Reason, Segment, Strategy
+from winnow.model import OffsetRange, Segment
 
 if TYPE_CHECKING:
     import duckdb
 
 VERSION_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A total order over the records of a key (KIP-280). ``header`` names the version's header, None elsewhere."""
-
-    strategy: Strategy
-    header: str | None = None
-
-    @property
-    def words(self) -> str:
-        """The order for people."""
-        return {
-            Strategy.OFFSET: "highest offset",
-            Strategy.TIMESTAMP: "highest timestamp, then highest offset",
-            Strategy.HEADER: f"highest version in header {self.header!r}, a missing one below all, then highest offset",
-        }[self.strategy]
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowPartition:
-    """What is compared of one partition: the records in [``start_offset``, ``end_offset``) of ``segments``.
-
-    ``expired_present`` and ``expired_other``: where tombstones that won could go under either order.
-    """
-
-    partition: int
-    start_offset: int
-    end_offset: int
-    segments: tuple[Segment, ...]
-    expired_present: tuple[OffsetRange, ...] = ()
-    expired_other: tuple[OffsetRange, ...] = ()
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the segments."""
-        return sum(segment.size_bytes for segment in self.segments)
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowRequest:
-    """One comparison of one topic. ``sample``: at most so many differing keys are told with coordinates."""
-
-    comparison_id: str
-    topic: str
-    as_of_ms: int
-    present: Order
-    other: Order
-    sample: int
-    partitions: tuple[ShadowPartition, ...]
-    format_version: int = 1
-
-    @property
-    def header(self) -> str | None:
-        """The header whose anomalies are counted and whose versions are told: the other order's before the present's.
-
-        None when neither looks at one.
-        """
-        return self.other.header or self.present.header
-
-
-@dataclass(frozen=True, slots=True)
-class Coordinates:
-    """A record without its bytes. ``version``: under an order by header, None where it counts as missing."""
-
-    offset: int
-    timestamp_ms: int | None
-    version: int | None
-    tombstone: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DifferingKey:
-    """The two winners of one key."""
-
-    present: Coordinates
-    other: Coordinates
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowSide:
-    """What one order would leave: records, expired tombstones among its winners, bytes by each segment's share.
-
-    ``differing_tombstones``: of the winners that differ from the other side's, those that are tombstones.
-    """
-
-    records_kept: int
-    tombstones_expired: int
-    estimated_bytes: int
-    differing_tombstones: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionShadow:
-    """What was counted for one partition. ``sample``: the differing keys whose present winner comes first."""
-
-    partition: int
-    records: int
-    records_keyless: int
-    keys: int
-    keys_differing: int
-    present: ShadowSide
-    other: ShadowSide
-    headers_missing: int
-    headers_malformed: int
-    sample: tuple[DifferingKey, ...]
-    bytes_read: int
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowResult:
-    """All partitions of one comparison, in order."""
-
-    comparison_id: str
-    topic: str
-    partitions: tuple[PartitionShadow, ...]
-    format_version: int = 1
-
-
-def request_uri(staging: str, topic: str, comparison_id: str) -> str:
-    """Where the request of a comparison rests."""
-    return storage.join(staging, "compare", topic, f"{comparison_id}.json")
-
-
-def result_uri(request_document_uri: str) -> str:
-    """Where the result rests: beside its request."""
-    return f"{request_document_uri.removesuffix('.json')}.result.json"
-
-
-def read_request(uri: str) -> ShadowRequest:
-    """The request at ``uri``.
-
-    Raises:
-        WinnowError: there is none, or it is damaged.
-        FormatVersionError: a newer Winnow wrote it.
-    """
-    try:
-        return documents.load_json(ShadowRequest, storage.read_bytes(uri))
-    except FileNotFoundError as problem:
-        raise WinnowError(f"There is no comparison at {uri}. Nothing was changed; compare again.") from problem
-
-
-def as_plan(partition: ShadowPartition) -> PartitionPlan:
-    """What a compaction of the same records would be planned as."""
-    return PartitionPlan(
-        partition=partition.partition,
-        reason=Reason.DIRTY_RATIO,
-        log_start_offset=partition.start_offset,
-        first_dirty_offset=partition.start_offset,
-        next_first_dirty_offset=partition.end_offset,
-        log_end_offset=partition.end_offset,
-        segments=partition.segments,
-        expired=partition.expired_present,
-    )
 
 
 def compare_partition(request: ShadowRequest, partition: ShadowPartition, *, budget: Budget) -> PartitionShadow:
@@ -195,6 +46,8 @@ def compare_partition(request: ShadowRequest, partition: ShadowPartition, *, bud
         uris=[segment.path for segment in partition.segments],
     )
     try:
+        # As a compaction counts its winners' scan: whole segments, once.
+        Throttle(budget.bytes_per_second).take(partition.size_bytes)
         _choose(connection, request, partition)
         (records,) = _row(connection, f'SELECT count("offset") FROM {_readable(partition, partition.segments)}')
         keys, differing, records_keyed, missing, malformed = _row(connection, _TOTALS)
@@ -279,7 +132,7 @@ def _find_tombstones(connection: duckdb.DuckDBPyConnection, partition: ShadowPar
 def _side(
     connection: duckdb.DuckDBPyConnection, partition: ShadowPartition, side: str, expired: Sequence[OffsetRange]
 ) -> ShadowSide:
-    inside = " OR ".join(f'("offset" >= {r.start} AND "offset" < {r.end})' for r in expired) or "false"
+    inside = offset_within(expired)
     connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE kept AS
@@ -300,18 +153,8 @@ def _side(
 
 
 def _estimated_bytes(connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment]) -> int:
-    # Segments are disjoint and in offset order, so the last one that begins at or below an offset holds it.
-    connection.execute('CREATE OR REPLACE TEMP TABLE bounds (number INTEGER, "offset" BIGINT)')
-    if segments:
-        values = ", ".join(f"({number}, {segment.first_offset})" for number, segment in enumerate(segments))
-        connection.execute(f"INSERT INTO bounds VALUES {values}")
-    counted = connection.execute(
-        """
-        SELECT bounds.number, count(*) FROM kept ASOF JOIN bounds ON kept."offset" >= bounds."offset"
-        GROUP BY bounds.number
-        """
-    ).fetchall()
-    return sum(segments[number].size_bytes * kept // max(1, segments[number].records) for number, kept in counted)
+    counted = zip(segments, count_per_segment(connection, "kept", segments), strict=True)
+    return sum(segment.size_bytes * kept // max(1, segment.records) for segment, kept in counted)
 
 
 def _sample(

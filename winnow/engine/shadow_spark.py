@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 
@@ -14,28 +13,29 @@ from winnow import documents
 from winnow.engine.damage import explained
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, worst
 from winnow.engine.rewrite import Budget
-from winnow.engine.shadow import (
+from winnow.engine.shadow import compare_partition
+from winnow.engine.shadow_request import (
     PartitionShadow,
     ShadowPartition,
     ShadowRequest,
     ShadowResult,
     as_plan,
-    compare_partition,
     read_request,
     result_uri,
 )
-from winnow.engine.slices import Unit, slices
-from winnow.engine.spark import SHOWN, _Events, _print_events, check_versions
+from winnow.engine.slices import Unit, shared
+from winnow.engine.spark import SHOWN, check_versions
+from winnow.engine.task_events import Tell, carry_out
 from winnow.errors import WinnowError
 from winnow.files import storage
 
-if TYPE_CHECKING:
-    from pyspark import Accumulator
 
+def run(
+    request_uri: str, *, budget: Budget, most_tasks: int | None = None, app_name: str = "winnow compare"
+) -> PlanOutcome:
+    """Carry out a comparison and write its result beside the request, nothing else.
 
-def run(request_uri: str, *, budget: Budget, app_name: str = "winnow compare") -> PlanOutcome:
-    """Carry out a comparison and write its result beside the request, nothing else. The budget is per task.
-
+    Budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run`).
     What became of it is told as of a plan: its id is the comparison's, its document the result.
     """
     request = read_request(request_uri)
@@ -45,7 +45,7 @@ def run(request_uri: str, *, budget: Budget, app_name: str = "winnow compare") -
         context.setLogLevel("WARN")
         total_bytes = sum(partition.size_bytes for partition in request.partitions)
         emit({"event": "started", "partitions": len(request.partitions), "bytes": total_bytes})
-        results = _execute(context, request, budget)
+        results = _execute(context, request, budget, most_tasks)
     finally:
         context.stop()
     failures = tuple(
@@ -65,36 +65,28 @@ def run(request_uri: str, *, budget: Budget, app_name: str = "winnow compare") -
     return PlanOutcome(request.topic, request.comparison_id, result_uri(request_uri))
 
 
-def _execute(context: SparkContext, request: ShadowRequest, budget: Budget) -> list[dict[str, Any]]:
+def _execute(
+    context: SparkContext, request: ShadowRequest, budget: Budget, most_tasks: int | None
+) -> list[dict[str, Any]]:
     by_number = {partition.partition: partition for partition in request.partitions}
     units = [Unit("", request.topic, partition.partition, partition.size_bytes) for partition in request.partitions]
-    tasks = [[by_number[unit.partition] for unit in task] for task in slices(units, context.defaultParallelism)]
-    if not tasks:
-        return []
+    packed, share = shared(units, context.defaultParallelism, budget, most_tasks)
+    tasks = [[by_number[unit.partition] for unit in task] for task in packed]
     common = replace(request, partitions=())  # a task gets its own partitions, not those of its siblings
-    events: Accumulator[list[dict[str, Any]]] = context.accumulator([], _Events())
-    stop = threading.Event()
-    printer = threading.Thread(target=_print_events, args=(events, stop), daemon=True)
-    printer.start()
-    try:
-        work = context.parallelize(tasks, len(tasks))
-        return work.mapPartitions(lambda task: _run_task(task, common, budget, events)).collect()
-    finally:
-        stop.set()
-        printer.join()
+    return carry_out(context, tasks, lambda task, tell: _run_task(task, common, share, tell))
 
 
 def _run_task(
     tasks: Iterable[Sequence[ShadowPartition]],
     request: ShadowRequest,
     budget: Budget,
-    events: Accumulator[list[dict[str, Any]]],
+    tell: Tell,
 ) -> Iterator[dict[str, Any]]:
     """Inside a Spark task: one partition after another; one that fails is reported, not raised."""
     for task in tasks:
         for partition in task:
             result = _run_partition(request, partition, budget)
-            events.add([_progress(request, partition, result)])
+            tell(_progress(request, partition, result))
             yield result
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from winnow.model import Plan
+
+if TYPE_CHECKING:
+    from winnow.engine.rewrite import Budget
 
 TASKS_PER_CORE = 4
 """Enough tasks that a slow one does not leave cores idle, few enough that their start is not felt."""
@@ -39,3 +43,15 @@ def slices(units: Sequence[Unit], cores: int, most: int | None = None) -> list[l
         # A unit costs something even when it is empty.
         heapq.heappush(heap, (size_bytes + unit.size_bytes + 1, number))
     return sorted(packed, key=lambda task: -sum(unit.size_bytes for unit in task))
+
+
+def shared(
+    units: Sequence[Unit], cores: int, budget: Budget, most_tasks: int | None
+) -> tuple[list[list[Unit]], Budget]:
+    """Units into tasks, and what each task may use: the application's rate is divided, all else is per task."""
+    rate = budget.bytes_per_second
+    tasks = slices(units, cores, most_tasks if rate is None else min(cores, most_tasks or cores))
+    if rate is None or not tasks:
+        return tasks, budget
+    # An equal share each, and no more tasks than cores: they cannot exceed the rate, however many run at a time.
+    return tasks, replace(budget, bytes_per_second=rate / len(tasks))

@@ -3,42 +3,25 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
-from pyspark import AccumulatorParam, SparkConf, SparkContext, TaskContext
+from pyspark import SparkConf, SparkContext, TaskContext
 
 from winnow import __version__, documents
 from winnow.engine import staging
 from winnow.engine.damage import explained
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, worst
 from winnow.engine.rewrite import ENGINE, Budget, compact_partition
-from winnow.engine.slices import Unit, slices
+from winnow.engine.slices import Unit, shared
+from winnow.engine.task_events import Tell, carry_out
 from winnow.errors import ConfigurationError
 from winnow.model import Plan, StagedPartition, StagingManifest
 
-if TYPE_CHECKING:
-    from pyspark import Accumulator
-
-POLL_SECONDS = 0.5
 SHOWN = 3
 """Failed partitions that an error names."""
-
-
-class _Events(AccumulatorParam[list[dict[str, Any]]]):
-    """Small progress events on their way from tasks to the driver, as each task ends."""
-
-    def zero(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return []
-
-    def addInPlace(  # noqa: N802 - PySpark's name
-        self, value1: list[dict[str, Any]], value2: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
-        value1.extend(value2)
-        return value1
 
 
 def check_versions(context: SparkContext) -> None:
@@ -101,39 +84,11 @@ def units_of(uri: str, plan: Plan) -> list[Unit]:
 def _execute(
     context: SparkContext, units: Sequence[Unit], attempt: str, budget: Budget, most_tasks: int | None
 ) -> list[dict[str, Any]]:
-    cores, rate = context.defaultParallelism, budget.bytes_per_second
-    tasks = slices(units, cores, most_tasks if rate is None else min(cores, most_tasks or cores))
-    if not tasks:
-        return []
-    if rate is not None:
-        # An equal share each, and no more tasks than cores: they cannot exceed the rate, however many run at a time.
-        budget = replace(budget, bytes_per_second=rate / len(tasks))
-    events: Accumulator[list[dict[str, Any]]] = context.accumulator([], _Events())
-    stop = threading.Event()
-    printer = threading.Thread(target=_print_events, args=(events, stop), daemon=True)
-    printer.start()
-    try:
-        work = context.parallelize(tasks, len(tasks))
-        return work.mapPartitions(lambda task: _run_task(task, attempt, budget, events)).collect()
-    finally:
-        stop.set()
-        printer.join()
+    tasks, share = shared(units, context.defaultParallelism, budget, most_tasks)
+    return carry_out(context, tasks, lambda task, tell: _run_task(task, attempt, share, tell))
 
 
-def _print_events(events: Accumulator[list[dict[str, Any]]], stop: threading.Event) -> None:
-    printed = 0
-    while True:
-        ending = stop.wait(POLL_SECONDS)
-        for event in events.value[printed:]:
-            emit(event)
-            printed += 1
-        if ending:
-            return
-
-
-def _run_task(
-    tasks: Iterable[list[Unit]], attempt: str, budget: Budget, events: Accumulator[list[dict[str, Any]]]
-) -> Iterator[dict[str, Any]]:
+def _run_task(tasks: Iterable[list[Unit]], attempt: str, budget: Budget, tell: Tell) -> Iterator[dict[str, Any]]:
     """Inside a Spark task: compact its units one after another; a unit that fails is reported, not raised."""
     context = TaskContext.get()
     # A retried or speculative task writes beside the first one, never over it.
@@ -141,7 +96,7 @@ def _run_task(
     for task in tasks:
         for unit in task:
             result = run_unit(unit, attempt, budget, folder=folder)
-            events.add([_progress(unit, result)])
+            tell(_progress(unit, result))
             yield result
 
 

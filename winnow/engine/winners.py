@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,7 +87,7 @@ def pick_winners(
         records_keyless=records_in - records_keyed,
         distinct_keys=distinct_keys,
         tombstones_expired=distinct_keys - kept,
-        survivors=_survivors_per_segment(connection, plan.segments),
+        survivors=count_per_segment(connection, "survivors", plan.segments),
         winners_fingerprint=_text(connection, _FINGERPRINT),
         headers_missing=records_keyed - with_header,
         headers_malformed=with_header - with_version,
@@ -174,7 +174,7 @@ def _create_expired(
     if not holding:
         connection.execute('CREATE TEMP TABLE expired ("offset" BIGINT)')
         return
-    inside = " OR ".join(f'("offset" >= {r.start} AND "offset" < {r.end})' for r in expired)
+    inside = offset_within(expired)
     connection.execute(
         f"""
         CREATE TEMP TABLE expired AS SELECT "offset"
@@ -184,15 +184,23 @@ def _create_expired(
     )
 
 
-def _survivors_per_segment(connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment]) -> tuple[int, ...]:
+def offset_within(ranges: Iterable[OffsetRange]) -> str:
+    """The SQL condition that an offset lies in one of ``ranges``."""
+    return " OR ".join(f'("offset" >= {r.start} AND "offset" < {r.end})' for r in ranges) or "false"
+
+
+def count_per_segment(
+    connection: duckdb.DuckDBPyConnection, table: str, segments: Sequence[Segment]
+) -> tuple[int, ...]:
+    """How many offsets of ``table("offset")`` lie in each of ``segments``."""
     # Segments are disjoint and in offset order, so the last one that begins at or below an offset holds it.
-    connection.execute('CREATE TEMP TABLE bounds (number INTEGER, "offset" BIGINT)')
+    connection.execute('CREATE OR REPLACE TEMP TABLE bounds (number INTEGER, "offset" BIGINT)')
     if segments:
         values = ", ".join(f"({number}, {segment.first_offset})" for number, segment in enumerate(segments))
         connection.execute(f"INSERT INTO bounds VALUES {values}")
     rows = connection.execute(
-        """
-        SELECT bounds.number, count(*) FROM survivors ASOF JOIN bounds ON survivors."offset" >= bounds."offset"
+        f"""
+        SELECT bounds.number, count(*) FROM {table} ASOF JOIN bounds ON {table}."offset" >= bounds."offset"
         GROUP BY bounds.number
         """
     ).fetchall()

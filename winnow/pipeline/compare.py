@@ -6,18 +6,16 @@ uncleanable offset, also where the partition is idle. The choice runs in Spark, 
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from winnow import documents
-from winnow.bundle import bundled
 from winnow.config.topic import TopicConfig
 from winnow.eligibility import PartitionLog, Rules, after_retention, expired_ranges, outliving, retention
-from winnow.engine import shadow
+from winnow.engine import shadow_request
 from winnow.engine.events import PlanFailure
-from winnow.engine.shadow import Coordinates, Order, ShadowPartition, ShadowRequest, ShadowResult, ShadowSide
+from winnow.engine.shadow_request import Order, ShadowPartition, ShadowRequest, ShadowResult
 from winnow.errors import (
     ConfigurationError,
     DamagedSegmentError,
@@ -27,76 +25,14 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import storage
-from winnow.java import check_spark_install, find_java, spark_environment
 from winnow.model import Assessment, Strategy
 from winnow.pipeline.assess import TopicView, assess_view, view_topic
-from winnow.pipeline.compact import Progress, _follow, spark_conf
+from winnow.pipeline.comparison import Comparison, summary
 from winnow.pipeline.context import Context
+from winnow.pipeline.spark_process import Progress, engine_arguments, job_file, run_job
 from winnow.planning import PlanReference
 
 Runner = Callable[[Context, ShadowRequest, Progress | None], ShadowResult]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """What one order would leave of everything compared. ``order`` says it in words."""
-
-    strategy: Strategy
-    header: str | None
-    order: str
-    records_kept: int
-    tombstones_expired: int
-    estimated_bytes: int
-    differing_tombstones: int
-
-
-@dataclass(frozen=True, slots=True)
-class DifferingKey:
-    """One key with two winners: coordinates, never bytes."""
-
-    partition: int
-    present: Coordinates
-    other: Coordinates
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionComparison:
-    """One partition of the comparison: the records in [``log_start_offset``, ``first_uncleanable_offset``)."""
-
-    partition: int
-    log_start_offset: int
-    first_uncleanable_offset: int
-    records: int
-    records_keyless: int
-    keys: int
-    keys_differing: int
-    headers_missing: int
-    headers_malformed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Both choices over one topic. Partitions in which nothing is cleanable are left out.
-
-    ``headers_*``: records without the header, and with a value that is no 8-byte long; None where no order looks at
-    one.
-    """
-
-    topic: str
-    as_of_ms: int
-    sentence: str
-    records: int
-    records_keyless: int
-    keys: int
-    keys_differing: int
-    present: Side
-    other: Side
-    headers_missing: int | None
-    headers_malformed: int | None
-    partitions_cleaned_before: int
-    notices: tuple[str, ...]
-    sample: tuple[DifferingKey, ...]
-    partitions: tuple[PartitionComparison, ...]
 
 
 def compare(
@@ -145,7 +81,7 @@ def compare(
     result = ShadowResult(request.comparison_id, topic, ())
     if covered:
         result = (run or in_spark)(ctx, request, progress)
-    return _summary(view, request, result)
+    return summary(view, request, result)
 
 
 def _header_of(strategy: Strategy, config: TopicConfig) -> str | None:
@@ -200,36 +136,20 @@ def in_spark(ctx: Context, request: ShadowRequest, progress: Progress | None = N
         ConfigurationError: no Java, or a mixed Spark installation.
         DamagedSegmentError, ServiceError, WinnowError: it could not be carried out.
     """
-    settings = ctx.settings
-    check_spark_install()
-    environment = spark_environment(os.environ, find_java(os.environ, settings.home / "java"), settings.spark.master)
-    uri = shadow.request_uri(settings.staging, request.topic, request.comparison_id)
-    command = [
-        "spark-submit",
-        "--master",
-        settings.spark.master,
-        "--name",
-        f"winnow compare {request.topic}",
-        *[part for key, value in sorted(spark_conf(settings).items()) for part in ("--conf", f"{key}={value}")],
-        str(bundled("jobs") / "compare.py"),
-        "--memory",
-        str(settings.engine.memory_bytes),
-        "--threads",
-        str(settings.engine.threads),
-        "--spill",
-        settings.engine.spill_folder,
-        uri,
-    ]
+    uri = shadow_request.request_uri(ctx.settings.staging, request.topic, request.comparison_id)
+    job = [job_file("compare"), *engine_arguments(ctx.settings), uri]
     size_bytes = sum(partition.size_bytes for partition in request.partitions)
     reference = PlanReference(request.topic, request.comparison_id, uri, len(request.partitions), size_bytes, None)
     try:
         storage.write_bytes(uri, documents.dump_json(request))
-        failure = _follow(command, environment, progress, [reference]).failures.get(request.comparison_id)
+        name = f"winnow compare {request.topic}"
+        done = run_job(ctx.settings, job, name=name, plans=[reference], progress=progress)
+        failure = done.failures.get(request.comparison_id)
         if failure is not None:
             raise _error(request.topic, failure)
-        return documents.load_json(ShadowResult, storage.read_bytes(shadow.result_uri(uri)))
+        return documents.load_json(ShadowResult, storage.read_bytes(shadow_request.result_uri(uri)))
     finally:
-        for document in (uri, shadow.result_uri(uri)):
+        for document in (uri, shadow_request.result_uri(uri)):
             storage.delete(document)
 
 
@@ -239,87 +159,3 @@ def _error(topic: str, failure: PlanFailure) -> WinnowError:
     }
     kind = kinds.get(failure.exit_code, WinnowError)
     return kind(f"Topic {topic} was not compared: {failure.error}. Nothing was changed; compare it again.")
-
-
-def _summary(view: TopicView, request: ShadowRequest, result: ShadowResult) -> Comparison:
-    parts = result.partitions
-    ranges = {partition.partition: partition for partition in request.partitions}
-    sample = sorted(
-        (DifferingKey(part.partition, key.present, key.other) for part in parts for key in part.sample),
-        key=lambda key: (key.present.offset, key.partition),
-    )
-    keys, differing = sum(part.keys for part in parts), sum(part.keys_differing for part in parts)
-    looks_at_header = request.header is not None
-    cleaned = sum(log.state.strategy is not None or bool(log.state.history) for log in view.partitions)
-    return Comparison(
-        topic=request.topic,
-        as_of_ms=request.as_of_ms,
-        sentence=_sentence(request, keys, differing),
-        records=sum(part.records for part in parts),
-        records_keyless=sum(part.records_keyless for part in parts),
-        keys=keys,
-        keys_differing=differing,
-        present=_side(request.present, [part.present for part in parts]),
-        other=_side(request.other, [part.other for part in parts]),
-        headers_missing=sum(part.headers_missing for part in parts) if looks_at_header else None,
-        headers_malformed=sum(part.headers_malformed for part in parts) if looks_at_header else None,
-        partitions_cleaned_before=cleaned,
-        notices=tuple(_notices(view, cleaned)),
-        sample=tuple(sample[: request.sample]),
-        partitions=tuple(
-            PartitionComparison(
-                partition=part.partition,
-                log_start_offset=ranges[part.partition].start_offset,
-                first_uncleanable_offset=ranges[part.partition].end_offset,
-                records=part.records,
-                records_keyless=part.records_keyless,
-                keys=part.keys,
-                keys_differing=part.keys_differing,
-                headers_missing=part.headers_missing,
-                headers_malformed=part.headers_malformed,
-            )
-            for part in parts
-        ),
-    )
-
-
-def _side(order: Order, sides: Sequence[ShadowSide]) -> Side:
-    def total(name: str) -> int:
-        return sum(int(getattr(side, name)) for side in sides)
-
-    return Side(
-        strategy=order.strategy,
-        header=order.header,
-        order=order.words,
-        records_kept=total("records_kept"),
-        tombstones_expired=total("tombstones_expired"),
-        estimated_bytes=total("estimated_bytes"),
-        differing_tombstones=total("differing_tombstones"),
-    )
-
-
-def _sentence(request: ShadowRequest, keys: int, differing: int) -> str:
-    if not request.partitions:
-        return f"Nothing of {request.topic} is cleanable at this as-of, so there is nothing to compare."
-    if request.other == request.present:
-        return f"{request.topic} has this strategy already: none of its {keys:,} keys would have another winner."
-    return (
-        f"Under {_name(request.other)} instead of {_name(request.present)}, {differing:,} of {keys:,} keys of "
-        f"{request.topic} would have another winner."
-    )
-
-
-def _name(order: Order) -> str:
-    return f"strategy {order.strategy.value}" + (f" ({order.header})" if order.header is not None else "")
-
-
-def _notices(view: TopicView, cleaned: int) -> list[str]:
-    found: list[str] = []
-    if cleaned:
-        found.append(
-            f"{cleaned:,} of {len(view.partitions):,} partition(s) of {view.log.topic} were cleaned before: records "
-            "that earlier compactions removed cannot take part, and no strategy brings them back."
-        )
-    if not view.config.compacts:
-        found.append(f"The policy of {view.log.topic} has no compact, so no run would choose between records now.")
-    return found

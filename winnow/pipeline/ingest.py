@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError
@@ -19,6 +19,7 @@ from winnow.log.topic_log import COMMIT_TRIES, Change, Head, TopicLog
 from winnow.model import Append, IngestLedger, PartitionState, TopicState
 from winnow.pipeline.appending import PartitionAppender, Prepared, by_partition
 from winnow.pipeline.context import Context
+from winnow.pipeline.ingest_report import IngestReport, report_of
 from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_keyless
 from winnow.pipeline.overlap import check_overlap
 from winnow.pipeline.spool import Arrivals, Spool, SpooledFile
@@ -26,36 +27,6 @@ from winnow.sources.parquet import extra_columns
 from winnow.sources.paths import expand_paths
 
 BATCH_ROWS = 8_192
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionIngest:
-    """What one call did to one partition. ``first_offset`` is that of the first record appended."""
-
-    partition: int
-    first_offset: int | None
-    log_end_offset: int
-    records_appended: int
-    records_skipped: int
-    records_quarantined: int
-
-
-@dataclass(frozen=True, slots=True)
-class IngestReport:
-    """What one call did. ``snapshot_id`` None: nothing new was there.
-
-    Records that were all there already, in a file never seen before, make a snapshot without files: it remembers the
-    file, so that it is still known when a compaction has removed its records.
-    """
-
-    topic: str
-    snapshot_id: int | None
-    files: int
-    records_appended: int
-    records_skipped: int
-    records_quarantined: int
-    partitions: tuple[PartitionIngest, ...]
-    notices: tuple[str, ...]
 
 
 class _LogMovedError(Exception):
@@ -339,30 +310,11 @@ class _Call:
                 storage.delete(path)
 
     def _report(self, snapshot_id: int | None) -> IngestReport:
-        prepared = self.prepared
-        numbers = sorted(
-            {*prepared.base, *(p for p in prepared.skipped if p is not None and p >= 0)}
-            | {p for p in prepared.quarantined if p is not None}
-        )
-        states = self.head.state.partitions
-        partitions = tuple(
-            PartitionIngest(
-                partition=number,
-                first_offset=prepared.segments[number][0].first_offset if prepared.segments.get(number) else None,
-                log_end_offset=prepared.log_end.get(number, states[number].log_end_offset),
-                records_appended=prepared.appended.get(number, 0),
-                records_skipped=prepared.skipped.get(number, 0),
-                records_quarantined=prepared.quarantined.get(number, 0),
-            )
-            for number in numbers
-        )
-        return IngestReport(
-            topic=self.log.topic,
-            snapshot_id=snapshot_id,
+        return report_of(
+            self.log.topic,
+            snapshot_id,
+            self.prepared,
+            states=self.head.state.partitions,
             files=len(self.spool.files),
-            records_appended=sum(prepared.appended.values()),
-            records_skipped=sum(prepared.skipped.values()),
-            records_quarantined=sum(prepared.quarantined.values()),
-            partitions=partitions,
-            notices=tuple(self.notices),
+            notices=self.notices,
         )

@@ -139,9 +139,3 @@ class KeylessRecords:
             ],
             schema=QUARANTINE_SCHEMA,
         )
-
-
-def visible_rows(quarantine: Quarantine, state: TopicState) -> pa.Table:
-    """The quarantined rows that the log's state names."""
-    batches = [batch.cast(QUARANTINE_SCHEMA) for batch in quarantine.read(state.quarantine_ingests) if batch.num_rows]
-    return pa.Table.from_batches(batches, QUARANTINE_SCHEMA)

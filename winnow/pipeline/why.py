@@ -5,17 +5,16 @@ The log answers for what is there, receipts and ledgers for what is not. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 
-from winnow.eligibility import PartitionLog, Rules, covering_entries, first_dirty_offset, outliving
-from winnow.engine.shadow import Coordinates, Order
+from winnow.eligibility import PartitionLog, Rules, covering_entries, outliving
 from winnow.errors import UsageError
 from winnow.model import Strategy
 from winnow.partitioner import partition_for_key
 from winnow.pipeline import why_words
-from winnow.pipeline.assess import TopicView, assess_view, view_topic
+from winnow.pipeline.assess import TopicView, view_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.key_scan import KeyScan, segment_at
 from winnow.pipeline.removals import Absence, absence, covering, runs_of
@@ -23,63 +22,15 @@ from winnow.pipeline.why_answer import (
     Answer,
     Found,
     KeyElsewhere,
-    LogBounds,
     Section,
     SeenRecord,
     SegmentBounds,
     TombstoneLife,
 )
-
-MOST_RECORDS = 100
-"""Records of a key that are listed, those with the highest offsets; all are counted."""
+from winnow.pipeline.why_judge import Judge, KeyRecords, judge_of, look, order_of
 
 Progress = Callable[[int, int], None]
 """Told (bytes looked through, bytes in all)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """One partition and the two orders that matter: the one it was last cleaned with, and the one in force."""
-
-    log: PartitionLog
-    bounds: LogBounds
-    order: Order
-    next_order: Order
-    decided_below: int
-    """Below it a run has decided between records; 0 where none ever did."""
-
-    @property
-    def headers(self) -> list[str]:
-        return [order.header for order in (self.order, self.next_order) if order.header is not None]
-
-    @property
-    def shown_header(self) -> str | None:
-        return self.order.header or self.next_order.header
-
-    def seen(self, found: Coordinates) -> SeenRecord:
-        section = Section.NOT_YET_CLEANABLE
-        if found.offset < self.bounds.first_dirty_offset:
-            section = Section.CLEAN
-        elif found.offset < self.bounds.first_uncleanable_offset:
-            section = Section.DIRTY
-        return SeenRecord(self.log.partition, found.offset, found.timestamp_ms, found.version, found.tombstone, section)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRecords:
-    """The records of one key in one partition."""
-
-    records: tuple[SeenRecord, ...]
-    total: int
-    not_yet_cleanable: int
-    winner: SeenRecord | None
-    next_winner: SeenRecord | None
-
-
-def order_of(text: str) -> Order:
-    """The order that the state names: ``offset``, ``timestamp`` or ``header:NAME``."""
-    strategy, _, header = text.partition(":")
-    return Order(Strategy(strategy), header or None)
 
 
 def why_key(
@@ -105,16 +56,16 @@ def why_key(
     view = view_topic(ctx, topic)
     default = partition_for_key(key, len(view.partitions))
     wanted = [view.partitions[_checked(view, partition)]] if partition is not None else _by_likelihood(view, default)
-    found: list[tuple[_Judge, KeyRecords]] = []
+    found: list[tuple[Judge, KeyRecords]] = []
     told = _Told(progress, sum(segment.size_bytes for log in wanted for segment in log.segments))
     searched = 0
     for log in wanted:
         searched += 1
         if log.segments:
-            judge = _judge(ctx, view, log, as_of_ms)
+            judge = judge_of(ctx, view, log, as_of_ms)
             with KeyScan(log, judge.headers, ctx.budget) as scan:
                 if scan.find(key, told):
-                    found.append((judge, _look(scan, judge)))
+                    found.append((judge, look(scan, judge)))
         if found and not everywhere and not view.head.state.partitions_added:
             break
     if not found:
@@ -140,7 +91,7 @@ def why_offset(
     """
     view = view_topic(ctx, topic)
     log = view.partitions[_checked(view, partition)]
-    judge = _judge(ctx, view, log, as_of_ms)
+    judge = judge_of(ctx, view, log, as_of_ms)
     with KeyScan(log, judge.headers, ctx.budget) as scan:
         here = scan.coordinates([offset], judge.shown_header)
         if offset not in here or offset < log.state.log_start_offset:
@@ -149,7 +100,7 @@ def why_offset(
         key = scan.key_at(offset)
         if key is not None:
             scan.find(key, _Told(progress, scan.size_bytes))
-        records = _look(scan, judge)
+        records = look(scan, judge)
     return _at_offset(ctx, view, judge, record, records if key is not None else None, as_of_ms)
 
 
@@ -179,43 +130,7 @@ class _Told:
             self._progress(self._done_bytes, self._total_bytes)
 
 
-def _judge(ctx: Context, view: TopicView, log: PartitionLog, as_of_ms: int) -> _Judge:
-    (assessment,) = assess_view(ctx, replace(view, partitions=(log,)), as_of_ms=as_of_ms)
-    state = log.state
-    return _Judge(
-        log=log,
-        bounds=LogBounds(
-            state.log_start_offset,
-            assessment.first_dirty_offset,
-            assessment.first_uncleanable_offset,
-            state.log_end_offset,
-        ),
-        order=order_of(state.strategy or view.rules.order),
-        next_order=order_of(view.rules.order),
-        decided_below=first_dirty_offset(state) if state.strategy is not None else 0,
-    )
-
-
-def _look(scan: KeyScan, judge: _Judge) -> KeyRecords:
-    newest = scan.newest(MOST_RECORDS)
-    winner = scan.winner(judge.order, judge.decided_below)
-    next_winner = scan.winner(judge.next_order, judge.bounds.first_uncleanable_offset)
-    wanted = {offset for offset in (*newest, winner, next_winner) if offset is not None}
-    found = scan.coordinates(wanted, judge.shown_header)
-    return KeyRecords(
-        records=tuple(judge.seen(found[offset]) for offset in newest),
-        total=scan.count(),
-        not_yet_cleanable=scan.count(judge.bounds.first_uncleanable_offset),
-        winner=_seen(judge, found, winner),
-        next_winner=_seen(judge, found, next_winner),
-    )
-
-
-def _seen(judge: _Judge, found: Mapping[int, Coordinates], offset: int | None) -> SeenRecord | None:
-    return None if offset is None else judge.seen(found[offset])
-
-
-def _about_key(ctx: Context, view: TopicView, judge: _Judge, found: KeyRecords, as_of_ms: int) -> Answer:
+def _about_key(ctx: Context, view: TopicView, judge: Judge, found: KeyRecords, as_of_ms: int) -> Answer:
     decided = found.winner or found.next_winner
     runs = covering(runs_of(ctx, view, judge.log.partition), found.winner.offset) if found.winner is not None else []
     verdict = Found.UNDECIDED
@@ -235,7 +150,7 @@ def _about_key(ctx: Context, view: TopicView, judge: _Judge, found: KeyRecords, 
 
 
 def _at_offset(
-    ctx: Context, view: TopicView, judge: _Judge, record: SeenRecord, found: KeyRecords | None, as_of_ms: int
+    ctx: Context, view: TopicView, judge: Judge, record: SeenRecord, found: KeyRecords | None, as_of_ms: int
 ) -> Answer:
     runs = covering(runs_of(ctx, view, judge.log.partition), record.offset)
     segment = segment_at(judge.log.segments, record.offset)
@@ -275,7 +190,7 @@ def _verdict(record: SeenRecord, found: KeyRecords | None, rules: Rules) -> Foun
     return Found.TOMBSTONE if record.tombstone else Found.SURVIVED
 
 
-def _gone(ctx: Context, view: TopicView, judge: _Judge, offset: int, next_offset: int | None) -> Answer:
+def _gone(ctx: Context, view: TopicView, judge: Judge, offset: int, next_offset: int | None) -> Answer:
     why: Absence = absence(ctx, view, judge.log.partition, offset)
     answer = replace(
         _start(view, judge, why.verdict, present=False),
@@ -308,7 +223,7 @@ def _no_record(ctx: Context, view: TopicView, log: PartitionLog, default: int, s
     return replace(answer, sentence=why_words.key_absent(answer, log.partition))
 
 
-def _start(view: TopicView, judge: _Judge, verdict: StrEnum, *, present: bool) -> Answer:
+def _start(view: TopicView, judge: Judge, verdict: StrEnum, *, present: bool) -> Answer:
     return Answer(
         topic=view.log.topic,
         partition=judge.log.partition,
@@ -324,7 +239,7 @@ def _start(view: TopicView, judge: _Judge, verdict: StrEnum, *, present: bool) -
 
 
 def _life(
-    ctx: Context, view: TopicView, judge: _Judge, record: SeenRecord | None, as_of_ms: int
+    ctx: Context, view: TopicView, judge: Judge, record: SeenRecord | None, as_of_ms: int
 ) -> TombstoneLife | None:
     if record is None or not record.tombstone:
         return None

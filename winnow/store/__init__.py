@@ -4,6 +4,6 @@ The only importer of SQLAlchemy and Alembic.
 """
 
 from winnow.store.store import Store
-from winnow.store.values import CheckpointRow, Lease, RetiredRow, RetiredTotals, Run, RunState
+from winnow.store.values import CheckpointRow, Lease, RetiredRow, Run, RunState
 
-__all__ = ["CheckpointRow", "Lease", "RetiredRow", "RetiredTotals", "Run", "RunState", "Store"]
+__all__ = ["CheckpointRow", "Lease", "RetiredRow", "Run", "RunState", "Store"]

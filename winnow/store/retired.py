@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from winnow.errors import WinnowError
 from winnow.model import RetiredFile
 from winnow.store import bulk, tables
 from winnow.store.database import Room
-from winnow.store.values import RETIRED_KINDS, RetiredRow, RetiredTotals
+from winnow.store.values import RETIRED_KINDS, RetiredRow
 
 
 class RetiredFiles(Room):
@@ -64,18 +64,6 @@ class RetiredFiles(Room):
                     .where(row.topic == topic, row.path.in_(some), row.deleted_at_ms.is_(None))
                     .values(deleted_at_ms=now_ms),
                 )
-
-    def retired_totals(self, topic: str) -> RetiredTotals:
-        """Files and bytes of ``topic`` that wait, and that were deleted."""
-        row = tables.RetiredFile
-        statement = (
-            select(row.deleted_at_ms.is_(None), func.count(), func.sum(row.size_bytes))
-            .where(row.topic == topic)
-            .group_by(row.deleted_at_ms.is_(None))
-        )
-        with self._database.reading() as session:
-            sums = {bool(pending): (count, int(size)) for pending, count, size in session.execute(statement)}
-        return RetiredTotals(*sums.get(True, (0, 0)), *sums.get(False, (0, 0)))
 
 
 def add_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:

@@ -86,13 +86,3 @@ class RetiredRow:
     retired_at_ms: int
     plan_id: str
     deleted_at_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RetiredTotals:
-    """The ledger of retired files of one topic, summed up."""
-
-    pending_files: int
-    pending_bytes: int
-    deleted_files: int
-    deleted_bytes: int
