@@ -188,8 +188,8 @@ def test_read_that_fails_leaves_the_file_of_before_and_nothing_beside_it(tmp_pat
     target.write_text("before")
     for segment in (tmp_path / "winnow-home" / "warehouse").rglob("ingest-*/*.parquet"):
         segment.unlink()
-    answer = winnow("read", "orders", "--output", target, code=5)
-    assert "was swept while it was being read" in answer.stderr
+    answer = winnow("read", "orders", "--output", target, code=4)
+    assert "is missing" in answer.stderr
     assert (target.read_text(), list(folder.iterdir())) == ("before", [target])
 
 
