@@ -21,23 +21,23 @@ BATCH_BYTES = 64 << 30
 
 def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, as_of_ms: int) -> Plan | None:
     """The plan for the eligible partitions of ``view``; None when there are none. Writes nothing."""
+    eligible = [assessment for assessment in assessments if assessment.eligible]
+    if not eligible:
+        return None
     by_partition = {partition.partition: partition for partition in view.partitions}
     earlier = Earlier.of(ctx.store.receipts(view.log.topic, limit=EARLIER_RUNS))
     partitions = []
-    for found in assessments:
-        if found.eligible:
-            log = by_partition[found.partition]
-            planned = plan_partition(log, view.rules, found, as_of_ms=as_of_ms, now_ms=view.now_ms)
-            expected = estimate(planned, log.state.history, earlier)
-            partitions.append(
-                replace(
-                    planned,
-                    expected_records_kept=expected.expected_records_kept,
-                    expected_bytes_out=expected.expected_bytes_out,
-                )
+    for found in eligible:
+        log = by_partition[found.partition]
+        planned = plan_partition(log, view.rules, found, as_of_ms=as_of_ms, now_ms=view.now_ms)
+        expected = estimate(planned, log.state.history, earlier)
+        partitions.append(
+            replace(
+                planned,
+                expected_records_kept=expected.expected_records_kept,
+                expected_bytes_out=expected.expected_bytes_out,
             )
-    if not partitions:
-        return None
+        )
     facts = TopicFacts(
         topic=view.log.topic,
         table_uuid=view.head.table_uuid,
