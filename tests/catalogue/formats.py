@@ -6,11 +6,10 @@ import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.integration.world import write_jsonl
-from winnow.files.schema import ARROW_SCHEMA
+from tests.random_logs import table_of
 from winnow.model import Record
 
 FORMATS = ("jsonl", "jsonl.gz", "none", "snappy", "gzip", "lz4", "zstd")
@@ -29,20 +28,3 @@ def write_records(folder: Path, name: str, kind: str, records: Sequence[Record])
     path = folder / f"{name}.parquet"
     pq.write_table(table_of(records), path, compression=kind)
     return str(path)
-
-
-def table_of(records: Sequence[Record]) -> pa.Table:
-    """``records`` with the columns of a segment."""
-    rows = [
-        {
-            "partition": r.partition,
-            "offset": r.offset,
-            "timestamp": None if r.timestamp_ms is None else r.timestamp_ms * 1000,
-            "timestampType": r.timestamp_type,
-            "key": r.key,
-            "value": r.value,
-            "headers": None if r.headers is None else [{"key": k, "value": v} for k, v in r.headers],
-        }
-        for r in records
-    ]
-    return pa.Table.from_pylist(rows, schema=ARROW_SCHEMA)

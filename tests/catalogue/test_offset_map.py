@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.catalogue.by_hand import HOUR_MS
-from tests.catalogue.formats import table_of
 from tests.integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions
+from tests.random_logs import table_of
 from winnow.config.settings import load_settings
 from winnow.model import Reason
 from winnow.pipeline.assess import assess

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.catalogue.formats import table_of
 from tests.integration.world import NOW_MS, TOPIC, FakeClock, World, open_world, record, survivors, versions
+from tests.random_logs import table_of
 from winnow.engine import staging
 from winnow.engine.damage import explained
 from winnow.engine.grouping import Surviving, groups

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.catalogue.formats import table_of
 from tests.integration.world import TOPIC, World, json_line, open_world, record, survivors
+from tests.random_logs import table_of
 from winnow.errors import BadInputError
 from winnow.model import Reason, Record
 from winnow.pipeline.assess import assess

@@ -7,42 +7,33 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.integration.world import NOW_MS, TOPIC, World, open_world, record
+from tests.random_logs import HEADER, Row, records_of, segment_of, version_headers
 from winnow import semantics
 from winnow.engine.rewrite import Budget
 from winnow.engine.shadow import compare_partition
 from winnow.engine.shadow_request import Order, ShadowPartition, ShadowRequest, ShadowResult, ShadowSide
 from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
-from winnow.files.schema import ARROW_SCHEMA
-from winnow.files.segments import SegmentWriter
-from winnow.model import Headers, OffsetRange, Record, Segment, Strategy
+from winnow.model import OffsetRange, Record, Segment, Strategy
 from winnow.pipeline.compare import compare
 from winnow.pipeline.comparison import Comparison
 from winnow.pipeline.context import Context
 from winnow.pipeline.spark_process import Progress
 from winnow.semantics import Outcome
 
-HEADER = "it's v"
 DAY_MS = 86_400_000
-Row = tuple[int, bytes | None, bytes | None, int | None, Headers | None]
 
-_longs = st.sampled_from([-(2**63), -1, 0, 5, 2**56, 2**63 - 1]).map(lambda n: n.to_bytes(8, "big", signed=True))
-_values = st.none() | st.sampled_from([b"", b"\x01", b"nine byte"]) | _longs
-_headers = st.none() | st.lists(st.tuples(st.sampled_from([HEADER, HEADER.upper(), "x"]), _values), max_size=3).map(
-    tuple
-)
 _rows = st.lists(
     st.tuples(
         st.integers(1, 3),
         st.none() | st.sampled_from([b"", b"a", b"b", b"c"]),
         st.none() | st.just(b"x"),
         st.none() | st.integers(0, 3),
-        _headers,
+        version_headers,
     ),
     min_size=1,
     max_size=20,
@@ -64,33 +55,6 @@ def shadow(world: World, strategy: Strategy, **options: object) -> Comparison:
 def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         yield opened
-
-
-def _records(rows: Sequence[Row]) -> list[Record]:
-    offset = -1
-    records = []
-    for gap, key, value, timestamp_ms, headers in rows:
-        offset += gap
-        records.append(Record(offset, key, value, timestamp_ms, headers))
-    return records
-
-
-def _segment(folder: str, number: int, records: Sequence[Record]) -> Segment:
-    rows = [
-        {
-            "partition": r.partition,
-            "offset": r.offset,
-            "timestamp": None if r.timestamp_ms is None else r.timestamp_ms * 1000,
-            "timestampType": r.timestamp_type,
-            "key": r.key,
-            "value": r.value,
-            "headers": None if r.headers is None else [{"key": k, "value": v} for k, v in r.headers],
-        }
-        for r in records
-    ]
-    with SegmentWriter(partition=0, segment_bytes=1 << 30, name=lambda _: f"{folder}/in-{number}.parquet") as writer:
-        writer.write(pa.RecordBatch.from_pylist(rows, schema=ARROW_SCHEMA))
-    return writer.finish()[0]
 
 
 def _oracle(records: Sequence[Record], order: Order, end: int, expired_below: int) -> Outcome:
@@ -134,13 +98,13 @@ def test_both_choices_over_random_logs_are_the_oracles(
     bounds: tuple[int, int],
 ) -> None:
     """Winners, survivors, expired tombstones, anomalies and estimated bytes, for any log start and any end."""
-    everything = _records(rows)
+    everything = records_of(rows)
     start, end = bounds[0], bounds[0] + bounds[1]
     records = [each for each in everything if start <= each.offset < end]
     edges = [0, *sorted(cut for cut in cuts if cut < len(everything)), len(everything)]
     with tempfile.TemporaryDirectory() as folder:
         segments = [
-            _segment(folder, number, everything[first:last])
+            segment_of(folder, number, everything[first:last])
             for number, (first, last) in enumerate(itertools.pairwise(edges))
         ]
         ranges = [(OffsetRange(0, below),) if below else () for below in expired]
@@ -171,7 +135,7 @@ def test_both_choices_over_random_logs_are_the_oracles(
 
 def test_comparison_with_a_rate_takes_as_long_as_its_bytes_need(tmp_path: Path) -> None:
     """Whole segments count once, as a compaction counts its scan for winners."""
-    segment = _segment(str(tmp_path), 0, [record(n, b"%d" % n, b"value") for n in range(100)])
+    segment = segment_of(str(tmp_path), 0, [record(n, b"%d" % n, b"value") for n in range(100)])
     partition = ShadowPartition(0, 0, 100, (segment,))
     request = ShadowRequest("c", "t", 0, Order(Strategy.OFFSET), Order(Strategy.TIMESTAMP), 1, (partition,))
     rate = segment.size_bytes * 2.0
