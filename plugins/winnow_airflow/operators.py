@@ -147,7 +147,13 @@ def open_again(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
     run = ctx.store.run(plan.plan_id)
     if run is not None and run.status.is_closed:
         ctx.store.open_run(
-            plan.plan_id, plan.topic, attempt=attempt, as_of_ms=run.as_of_ms, plan_uri=plan.uri, now_ms=ctx.now_ms()
+            plan.plan_id,
+            plan.topic,
+            attempt=attempt,
+            as_of_ms=run.as_of_ms,
+            plan_uri=plan.uri,
+            now_ms=ctx.now_ms(),
+            holder=ctx.holder,
         )
 
 

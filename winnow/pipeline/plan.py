@@ -68,7 +68,15 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     if plan is None:
         return None
     uri = staging.write_plan(ctx.settings.staging, plan)
-    ctx.store.open_run(plan.plan_id, topic, attempt=attempt, as_of_ms=as_of_ms, plan_uri=uri, now_ms=ctx.now_ms())
+    ctx.store.open_run(
+        plan.plan_id,
+        topic,
+        attempt=attempt,
+        as_of_ms=as_of_ms,
+        plan_uri=uri,
+        now_ms=ctx.now_ms(),
+        holder=ctx.holder,
+    )
     return reference_to(plan, uri)
 
 

@@ -11,10 +11,20 @@ from winnow.store.database import Room
 class SentAlerts(Room):
     """One row per alert that has not recovered."""
 
-    def remember_alert(self, key: str, now_ms: int) -> bool:
+    def remember_alert(
+        self, key: str, now_ms: int, *, kind: str = "", topic: str = "", partition: int | None = None, message: str = ""
+    ) -> bool:
         """True the first time, for exactly one of any number of callers at once; False until it is forgotten."""
+        row = {
+            "key": key,
+            "sent_at_ms": now_ms,
+            "kind": kind,
+            "topic": topic,
+            "partition": partition,
+            "message": message,
+        }
         with self._database.writing() as session:
-            return bulk.insert_missing(session, tables.Alert, [{"key": key, "sent_at_ms": now_ms}]) > 0
+            return bulk.insert_missing(session, tables.Alert, [row]) > 0
 
     def forget_alert(self, key: str) -> bool:
         """True when the alert was remembered; it may be sent again."""

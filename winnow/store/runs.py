@@ -55,8 +55,20 @@ TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
 class Runs(Room):
     """One row per plan. Changes are compare-and-swap on the state, so two processes cannot overtake each other."""
 
-    def open_run(self, plan_id: str, topic: str, *, attempt: str, as_of_ms: int, plan_uri: str, now_ms: int) -> Run:
+    def open_run(
+        self,
+        plan_id: str,
+        topic: str,
+        *,
+        attempt: str,
+        as_of_ms: int,
+        plan_uri: str,
+        now_ms: int,
+        holder: str | None = None,
+    ) -> Run:
         """The run of a plan, planned, with ``attempt`` as its latest. Opening again keeps the first opening time.
+
+        ``holder``: who does it, as leases name it.
 
         A published run is returned as it is.
 
@@ -74,6 +86,7 @@ class Runs(Room):
             "updated_at_ms": now_ms,
             "message": "",
             "snapshot_id": None,
+            "holder": holder,
         }
         again = update(tables.Run).where(
             tables.Run.plan_id == plan_id,
@@ -164,6 +177,7 @@ def _run(row: tables.Run) -> Run:
         updated_at_ms=row.updated_at_ms,
         message=row.message,
         snapshot_id=row.snapshot_id,
+        holder=row.holder,
     )
 
 

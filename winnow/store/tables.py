@@ -77,11 +77,64 @@ class LatestAssessment(Base):
     recorded_at_ms: Mapped[int]
 
 
+class TopicOverview(Base):
+    """The picture of a topic that the page shows: one row per topic, as it was looked at last.
+
+    ``configuration``: what is in force, as JSON. Marks and pauses are not in here; they hang on the checkpoint.
+    """
+
+    __tablename__ = "winnow_topic_overview"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    as_of_ms: Mapped[int]
+    recorded_at_ms: Mapped[int]
+    partitions: Mapped[int] = mapped_column(Integer)
+    eligible: Mapped[int] = mapped_column(Integer)
+    dirty_ratio: Mapped[float]
+    threshold: Mapped[float]
+    compacts: Mapped[bool]
+    policy: Mapped[str]
+    strategy: Mapped[str]
+    deadline_ms: Mapped[int | None]
+    size_bytes: Mapped[int]
+    reclaimable_bytes: Mapped[int | None]
+    retired_bytes: Mapped[int]
+    configuration: Mapped[str]
+    table_name: Mapped[str]
+    location: Mapped[str]
+
+
+class PartitionOverview(Base):
+    """The picture of a topic partition: its log from start to end, as it was looked at last.
+
+    ``active_offset``: where the active segment begins; None: there is none.
+    """
+
+    __tablename__ = "winnow_partition_overview"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    eligible: Mapped[bool]
+    reason: Mapped[str]
+    log_start_offset: Mapped[int]
+    first_dirty_offset: Mapped[int]
+    first_uncleanable_offset: Mapped[int]
+    active_offset: Mapped[int | None]
+    log_end_offset: Mapped[int]
+    dirty_ratio: Mapped[float]
+    clean_bytes: Mapped[int]
+    cleanable_bytes: Mapped[int]
+    size_bytes: Mapped[int]
+    max_compaction_delay_ms: Mapped[int]
+    deadline_ms: Mapped[int | None]
+    reclaimable_bytes: Mapped[int | None]
+
+
 class Run(Base):
-    """History: one row per plan."""
+    """History: one row per plan. ``holder``: who planned it last, a DAG run or a process."""
 
     __tablename__ = "winnow_run"
-    __table_args__ = (Index(None, "topic", "updated_at_ms"),)
+    __table_args__ = (Index(None, "topic", "updated_at_ms"), Index(None, "holder"))
 
     plan_id: Mapped[str] = mapped_column(primary_key=True)
     topic: Mapped[str]
@@ -93,6 +146,7 @@ class Run(Base):
     updated_at_ms: Mapped[int]
     message: Mapped[str]
     snapshot_id: Mapped[int | None]
+    holder: Mapped[str | None]
 
 
 class Verdict(Base):
@@ -216,3 +270,7 @@ class Alert(Base):
 
     key: Mapped[str] = mapped_column(primary_key=True)
     sent_at_ms: Mapped[int]
+    kind: Mapped[str | None]
+    topic: Mapped[str | None]
+    partition: Mapped[int | None] = mapped_column(Integer)
+    message: Mapped[str | None]

@@ -47,7 +47,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One compaction run: what became of one plan. ``attempt`` is the latest one, empty before the first."""
+    """One compaction run: what became of one plan. ``attempt`` is the latest one, empty before the first.
+
+    ``holder``: who planned it last, as leases name it: ``airflow:DAG:RUN``, or a process of a machine.
+    """
 
     plan_id: str
     topic: str
@@ -59,6 +62,7 @@ class Run:
     updated_at_ms: int
     message: str = ""
     snapshot_id: int | None = None
+    holder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
