@@ -12,6 +12,8 @@ NAMES ?=
 # What `make test-long` runs: everything that Hypothesis drives.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
   tests/integration/test_late_arrivals.py tests/integration/test_state_machine.py
+# For `make compose-check` only.
+GO ?= $(firstword $(shell command -v go) /usr/local/go/bin/go)
 # Where the demo, the embedded services and Airflow keep their data.
 WINNOW_HOME ?= $(CURDIR)/.winnow
 
@@ -22,7 +24,7 @@ BIN := .venv/bin
 # Its time is that of the last complete installation.
 INSTALLED := .venv/.installed
 # Folders with Python in them; a folder that has none yet is left out.
-CODE := $(foreach folder,winnow jobs dags plugins tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+CODE := $(foreach folder,winnow jobs dags plugins scripts tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # spark-submit, airflow and python3 are the environment's, for recipes and for what they start.
 export PATH := $(VENV)/bin:$(PATH)
@@ -40,7 +42,7 @@ unexport UV_PYTHON
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test test-long mutants docs lint format lock clean clean-data
+.PHONY: help setup demo ui test test-long cluster-test compose-check mutants docs lint format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -48,7 +50,7 @@ unexport UV_SYSTEM_PYTHON
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Look at it
 
@@ -68,6 +70,12 @@ test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
 
 test-long: setup ## the properties and the state machine with 2,000 examples each
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q --timeout=0 $(LONG)
+
+cluster-test: setup ## the services of docker-compose.yml as processes of this machine: S3, PostgreSQL, Spark standalone
+	@$(BIN)/python -m pytest -q --durations=5 tests/cluster
+
+compose-check: ## docker-compose.yml read by compose's own parser, of the Go module proxy; needs Go
+	@cd scripts/compose-check && $(GO) run . "$(CURDIR)/docker-compose.yml" kafka
 
 mutants: setup ## break the rules one by one; the named test must notice; NAMES="..." for some
 	@$(BIN)/python -m tests.mutants $(NAMES)

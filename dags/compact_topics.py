@@ -1,4 +1,7 @@
-"""The DAG ``compact_topics``: schedule, order, retries, text. What it does is in the pipeline."""
+"""The DAGs ``compact_topics`` and ``backfill_topics``: schedule, order, retries, text.
+
+The same tasks by two clocks; what they do is in the pipeline.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import Any
 from airflow.sdk import (
     DAG,
     CronTriggerTimetable,
-    Param,
     TriggerRule,
     get_current_context,
     task,
@@ -17,15 +19,19 @@ from airflow.sdk import (
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from winnow.clock import format_ms, wall_clock_ms
-from winnow_airflow import metrics, steps
+from winnow_airflow import lineage, looking, metrics, params, pools, steps, watching
 from winnow_airflow.as_of import as_of_of
 from winnow_airflow.assets import COMPACTED, event_of, topic_asset
+from winnow_airflow.meeting import Topics
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.operators import CompactOperator
 from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
 from winnow_airflow.references import BatchRow, TopicCheck, label_of, shares
+from winnow_airflow.timetables import BackfillTimetable
+from winnow_airflow.turns import take_turns
 
 EVERY = timedelta(minutes=15)
+EVERY_DAY = timedelta(days=1)
 
 DOC = """
 ### Compacts every topic that is due
@@ -33,28 +39,53 @@ DOC = """
 Kafka keeps the latest record of each key; this DAG does the same for the archive of a topic on the lake.
 
 1. **list_topics**: the topics of this run, all of them unless the Param `topics` names some.
-2. **check_eligibility**, one per topic: is it worth compacting now, and why not. Reads no data.
+2. **check_eligibility**, one per topic: is it worth compacting now, and why not. Reads no data. Above 200 topics a task
+   checks several.
 3. **plan**: writes what exactly will be compacted, most overdue first. Small topics share a Spark application.
-4. **compact_batch**, once per Spark application:
+4. **compare_strategy**: only for the Param `shadow_strategy`.
+5. **compact_batch**, once per Spark application:
    **compact** writes new files that nobody reads yet, **validate** judges them, **publish** makes them visible in one
    commit and moves the checkpoint, **report** says in a paragraph what happened.
-5. **send_metrics** measures the topics of this run and sends gauges where Airflow's own metrics go, if anywhere.
-6. **outcome** runs only when something failed, and fails the run.
+6. **send_metrics** measures the topics of this run and sends gauges where Airflow's own metrics go, if anywhere.
+7. **watch** tells of deadlines that are near or missed and of sweeps that are stuck, of all topics.
+8. **outcome** runs only when something failed, and fails the run.
 
-A run that finds nothing due ends after **plan**. One topic's failure stops no other topic. Every task may be cleared
-and run again: what is published stays published once.
+A run that finds nothing due ends after **plan**. One topic's failure stops no other topic. A topic that another run
+has, or took meanwhile, is left to that run: its tasks are skipped with a sentence, and the run stays green. Every task
+may be cleared and run again: what is published stays published once.
+
+What fails by bad data or a wrong setting is not tried again, what lost a race for a commit is tried at once, and a
+service that is away after half a minute and then less and less often.
 
 | Param | meaning |
 | --- | --- |
 | `topics` | names of topics; empty: all |
 | `as_of` | the instant to look from, `2026-01-31T18:00:00Z` or ms; empty: the end of the data interval |
 | `simulate` | allow an `as_of` that lies more than a minute ahead of the present |
+| `dry_run` | check and explain only: what each due topic would read, write and remove; nothing is planned |
+| `shadow_strategy` | `offset`, `timestamp` or `header`: say what it would keep of each topic instead of its own |
+"""
+
+BACKFILL_DOC = """
+### Compacts as of the end of each day of a range
+
+For `airflow backfill create --dag-id backfill_topics --from-date … --to-date …`, the form in the UI, and the API. It is
+`compact_topics` with one run per day instead of ninety-six; most of a month's runs find nothing due and end after
+**plan**. Days may run in any order, several at a time, again, and beside the schedule: readers end up with the same
+log. A run waits for a topic only while a run that looks from an earlier instant holds it; one that looks from the same
+instant or a later one does its work too. It has no runs but those that somebody asks for.
 """
 
 CHECK_DOC = """
 Settles what an earlier run of the topic left open, then decides for every partition whether it is worth compacting now.
 The decision needs the table's manifests only: no data file is read and no Spark is started. The log counts the reasons,
 and `winnow assess` shows them partition by partition.
+"""
+
+COMPARE_DOC = """
+For the Param `shadow_strategy`: chooses twice with Spark over what a compaction would cover, once by the topic's own
+strategy and once by the other, and says how many keys would have another winner. Numbers and offsets, never keys. It
+runs before the compaction, so that both choose from the same records; whatever becomes of it, the compaction goes on.
 """
 
 COMPACT_DOC = """
@@ -65,8 +96,9 @@ reads changes. The log shows a line per partition. A retry writes a new attempt 
 
 @task
 def list_topics() -> list[list[str]]:
-    """The topics of this run, in as many shares as there will be checks. Refuses an as-of that lies in the future."""
+    """The topics of this run, in as many shares as there will be checks. Refuses a future as-of and missing pools."""
     context = get_current_context()
+    pools.check(context)
     as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
     with steps.pipeline(context) as ctx:
         topics = steps.choose(ctx, context["params"]["topics"])
@@ -81,11 +113,12 @@ def check_eligibility(topics: list[str]) -> list[TopicCheck]:
     context["label"] = label_of(topics)
     as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
     found: list[TopicCheck] = []
-    kept = steps.Topics()
+    look = looking.foresee if context["params"]["dry_run"] else steps.check
     with steps.pipeline(context) as ctx:
+        kept = Topics(ctx)
         for topic in topics:
             with kept.attempt(topic):
-                found.append(steps.check(ctx, topic, as_of_ms=as_of_ms))
+                found.append(look(ctx, topic, as_of_ms=as_of_ms))
     # Pushed before a topic's error is raised: the others of this share are planned all the same.
     context["ti"].xcom_push(key="return_value", value=found)
     kept.raise_kept()
@@ -97,8 +130,32 @@ def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
     """Writes a plan per due topic, takes hold of the topics, and packs the plans into Spark applications."""
     context = get_current_context()
     as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
+    found = [check for share in checked[:] for check in share]
+    if context["params"]["dry_run"]:
+        looking.say(found)
+        return []
     with steps.pipeline(context) as ctx:
-        return steps.plan(ctx, [found for share in checked[:] for found in share], as_of_ms=as_of_ms)
+        if context["dag_run"].run_type == "backfill":
+            found = take_turns(ctx, found, as_of_ms=as_of_ms)
+        return steps.plan(ctx, found, as_of_ms=as_of_ms)
+
+
+@task
+def choose_shadow(listed: list[list[str]]) -> list[list[str]]:
+    """The topics to compare with another strategy; none unless the Param `shadow_strategy` names one."""
+    if get_current_context()["params"]["shadow_strategy"] is None:
+        raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
+    return listed
+
+
+@task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
+def compare_strategy(topics: list[str]) -> list[str]:
+    """What another strategy would keep of each topic, in a sentence. Changes nothing."""
+    context: Any = get_current_context()
+    context["label"] = label_of(topics)
+    as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
+    with steps.pipeline(context) as ctx:
+        return looking.compare(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
 
 
 @task(
@@ -112,10 +169,7 @@ def validate(batch: BatchRow) -> list[str]:
     context: Any = get_current_context()
     context["label"] = batch["label"]
     with steps.pipeline(context) as ctx:
-        passed = steps.validate(ctx, batch)
-    if not passed:
-        raise AirflowSkipException("Nothing of this batch is staged and unpublished, so there is nothing to judge.")
-    return passed
+        return steps.validate(ctx, batch)
 
 
 @task(
@@ -123,16 +177,14 @@ def validate(batch: BatchRow) -> list[str]:
     trigger_rule=TriggerRule.ALL_DONE,
     pool=COMMIT_POOL,
     execution_timeout=timedelta(hours=1),
+    on_failure_callback=WinnowNotifier(),
 )
 def publish(batch: BatchRow) -> list[str]:
     """Makes what passed visible, one commit per topic, then moves its checkpoint. A second time changes nothing."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
     with steps.pipeline(context) as ctx:
-        published = steps.publish(ctx, batch)
-    if not published:
-        raise AirflowSkipException("Nothing of this batch passed validation, so there is nothing to publish.")
-    return published
+        return steps.publish(ctx, batch)
 
 
 @task(map_index_template="{{ label }}", trigger_rule=TriggerRule.ALL_DONE, outlets=[COMPACTED])
@@ -141,9 +193,9 @@ def report(batch: BatchRow) -> list[str]:
     context: Any = get_current_context()
     context["label"] = batch["label"]
     with steps.pipeline(context) as ctx:
-        paragraphs, receipts = steps.report(ctx, batch)
-    for receipt in receipts:
-        context["outlet_events"][COMPACTED].add(topic_asset(receipt.topic), extra=event_of(receipt))
+        paragraphs, published = steps.report(ctx, batch)
+    for receipt, mark in published:
+        context["outlet_events"][COMPACTED].add(topic_asset(receipt.topic), extra=event_of(receipt, mark))
     return paragraphs
 
 
@@ -153,13 +205,17 @@ def compact_batch(batch: BatchRow) -> None:
     compact = CompactOperator(
         task_id="compact",
         batch=batch,
+        trigger_rule=TriggerRule.ALL_DONE,
         pool=SPARK_POOL,
         execution_timeout=timedelta(hours=12),
         status_poll_interval=5,
         map_index_template="{{ task.batch['label'] }}",
+        on_failure_callback=WinnowNotifier(),
         doc_md=COMPACT_DOC,
     )
-    compact >> validate(batch) >> publish(batch) >> report(batch)
+    judged = lineage.tells(validate(batch), lineage.JUDGED)
+    published = lineage.tells(publish(batch), lineage.PUBLISHED)
+    compact >> judged >> published >> report(batch)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30))
@@ -167,9 +223,13 @@ def send_metrics() -> int:
     """Sends the metrics of every topic of this run through Airflow's own; does nothing where those are switched off."""
     if not metrics.is_on():
         raise AirflowSkipException("Airflow's metrics are switched off: neither statsd_on nor otel_on in [metrics].")
-    context = get_current_context()
-    with steps.pipeline(context) as ctx:
-        return metrics.send(ctx, steps.choose(ctx, context["params"]["topics"]))
+    return metrics.send_for(get_current_context())
+
+
+@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30), doc_md=watching.DOC)
+def watch() -> str:
+    """Tells of deadlines and sweeps that need somebody, and of what has recovered; of all topics, from the present."""
+    return watching.watch(get_current_context())
 
 
 @task(trigger_rule=TriggerRule.ONE_FAILED, retries=0)
@@ -178,28 +238,34 @@ def outcome() -> None:
     raise AirflowFailException("A task of this run failed; the other topics were compacted. See the red tasks.")
 
 
-with DAG(
-    dag_id="compact_topics",
-    schedule=CronTriggerTimetable("*/15 * * * *", timezone="UTC", interval=EVERY),
-    start_date=START,
-    catchup=False,
-    max_active_runs=1,
-    default_args=DEFAULT_ARGS,
-    tags=TAGS,
-    doc_md=DOC,
-    params={
-        "topics": Param([], type="array", items={"type": "string"}, description="Names of topics; empty: all."),
-        "as_of": Param(
-            None,
-            type=["null", "string"],
-            description="ISO 8601 with offset, or ms since the epoch; empty: the end of the data interval.",
-        ),
-        "simulate": Param(False, type="boolean", description="Allow an as-of that lies in the future."),
-    },
-) as compact_topics:
-    checked: Any = check_eligibility.expand(topics=list_topics())
-    compacted = compact_batch.expand(batch=plan(checked))
-    steps_of_the_run = list(compact_topics.tasks)
-    steps_of_the_run >> outcome()
-    # Beside the outcome, which does not wait for it.
-    compacted >> send_metrics()
+def compaction(dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable, doc: str) -> DAG:
+    """The tasks of a compaction as the DAG ``dag_id``."""
+    with DAG(
+        dag_id=dag_id,
+        schedule=schedule,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        default_args=DEFAULT_ARGS,
+        tags=TAGS,
+        doc_md=doc,
+        params=params.COMPACTION,
+    ) as dag:
+        listed: Any = list_topics()
+        checked: Any = check_eligibility.expand(topics=listed)
+        compacted = compact_batch.expand(batch=plan(checked))
+        # Before anything is compacted, so that both strategies choose from the same records.
+        compare_strategy.expand(topics=choose_shadow(listed)) >> compacted
+        steps_of_the_run = list(dag.tasks)
+        steps_of_the_run >> outcome()
+        if not isinstance(schedule, BackfillTimetable):
+            # Beside the outcome, which does not wait for them. They look at the present, which a backfill is not about.
+            compacted >> [send_metrics(), watch()]
+    return dag
+
+
+compact_topics = compaction("compact_topics", CronTriggerTimetable("*/15 * * * *", timezone="UTC", interval=EVERY), DOC)
+# A month by quarters of an hour would be three thousand runs.
+backfill_topics = compaction(
+    "backfill_topics", BackfillTimetable("0 0 * * *", timezone="UTC", interval=EVERY_DAY), BACKFILL_DOC
+)

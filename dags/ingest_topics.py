@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import wall_clock_ms
-from winnow_airflow import steps
+from winnow_airflow import params, pools, steps, upkeep
 from winnow_airflow.as_of import as_of_of
 from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.references import IngestRow, ingest_rows
@@ -37,7 +37,9 @@ quarantine.
 @task
 def list_files() -> list[IngestRow]:
     """What to append to which topic, one entry per topic and commit."""
-    return ingest_rows(get_current_context()["params"])
+    context = get_current_context()
+    pools.check(context)
+    return ingest_rows(context["params"])
 
 
 @task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=INGEST_DOC)
@@ -47,7 +49,7 @@ def ingest(entry: IngestRow) -> str:
     context["label"] = entry["topic"]
     as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
     with steps.pipeline(context) as ctx:
-        return steps.ingest(ctx, entry, as_of_ms=as_of_ms)
+        return upkeep.ingest(ctx, entry, as_of_ms=as_of_ms)
 
 
 with DAG(
@@ -60,8 +62,17 @@ with DAG(
     tags=TAGS,
     doc_md=DOC,
     params={
-        "topic": Param(None, type=["null", "string"], description="An existing topic."),
-        "paths": Param([], type="array", items={"type": "string"}, description="Its files, in order of offsets."),
+        "topic": Param(
+            None, type=["null", "string"], title="Topic", description="An existing topic.", section="One topic"
+        ),
+        "paths": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            title="Paths",
+            description="Its files or folders, one per line, in the order of their offsets.",
+            section="One topic",
+        ),
         "files": Param(
             [],
             type="array",
@@ -71,10 +82,12 @@ with DAG(
                 "required": ["topic", "paths"],
                 "additionalProperties": False,
             },
-            description="Several topics with their files.",
+            title="Files",
+            description='Several topics with their files: [{"topic": "orders", "paths": ["/archive/orders"]}]',
+            section="Several topics",
         ),
-        "as_of": Param(None, type=["null", "string"], description="ISO 8601 with offset, or ms since the epoch."),
-        "simulate": Param(False, type="boolean", description="Allow an as-of that lies in the future."),
+        "as_of": params.AS_OF,
+        "simulate": params.SIMULATE,
     },
 ) as ingest_topics:
     ingest.expand(entry=list_files())

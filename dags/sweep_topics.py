@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
+from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
 
-from winnow_airflow import steps
+from winnow_airflow import params, pools, steps, upkeep
+from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.references import label_of, shares
 
@@ -26,7 +27,7 @@ nor a run whose outcome is not known. Running it again removes nothing more.
 
 SWEEP_DOC = """
 Removes the files of a topic whose grace has passed and says how much still waits. A topic that is being compacted is
-tried again later.
+tried again later, and is left to the next sweep when it still is.
 """
 
 
@@ -34,17 +35,24 @@ tried again later.
 def list_topics() -> list[list[str]]:
     """The topics of this run, in as many shares as there will be sweeps."""
     context = get_current_context()
+    pools.check(context)
     with steps.pipeline(context) as ctx:
         return shares(steps.choose(ctx, context["params"]["topics"]))
 
 
-@task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=4), doc_md=SWEEP_DOC)
+@task(
+    map_index_template="{{ label }}",
+    pool=COMMIT_POOL,
+    execution_timeout=timedelta(hours=4),
+    on_failure_callback=WinnowNotifier("list_topics"),
+    doc_md=SWEEP_DOC,
+)
 def sweep(topics: list[str]) -> list[str]:
     """One share of the topics, one after another."""
     context: Any = get_current_context()
     context["label"] = label_of(topics)
     with steps.pipeline(context) as ctx:
-        return steps.sweep(ctx, topics)
+        return upkeep.sweep(ctx, topics, last_try=context["ti"].try_number > context["ti"].max_tries)
 
 
 with DAG(
@@ -56,6 +64,6 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=TAGS,
     doc_md=DOC,
-    params={"topics": Param([], type="array", items={"type": "string"}, description="Names of topics; empty: all.")},
+    params={"topics": params.TOPICS},
 ) as sweep_topics:
     sweep.expand(topics=list_topics())

@@ -2,10 +2,55 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 from airflow.plugins_manager import AirflowPlugin
+
+from winnow_airflow import pools
+from winnow_airflow.priority import RunKindFirst
+from winnow_airflow.timetables import BackfillTimetable
+
+ICONS = {"icon": "winnow/static/icon.svg", "icon_dark_mode": "winnow/static/icon-dark.svg"}
+"""Relative, as every address here: Airflow may live below a path of its host."""
 
 
 class WinnowPlugin(AirflowPlugin):
     """Names Winnow among Airflow's plugins; pages and listeners are registered here."""
 
     name = "winnow"
+    timetables = [BackfillTimetable]  # noqa: RUF012 - Airflow's interface
+    priority_weight_strategies = [RunKindFirst]  # noqa: RUF012 - Airflow's interface
+    listeners = [pools]  # noqa: RUF012 - Airflow's interface
+    external_views = [  # noqa: RUF012 - Airflow's interface
+        {
+            "name": "Winnow",
+            "href": "winnow/page",
+            "destination": "nav",
+            "nav_top_level": True,
+            "url_route": "winnow",
+            **ICONS,
+        },
+        # Airflow shows a tab on every DAG; on those that compact nothing the page says so.
+        {
+            "name": "Winnow",
+            "href": "winnow/page#/dags/{DAG_ID}",
+            "destination": "dag",
+            "url_route": "winnow_dag",
+            **ICONS,
+        },
+        {
+            "name": "Winnow",
+            "href": "winnow/page#/dag-runs/{DAG_ID}/{RUN_ID}",
+            "destination": "dag_run",
+            "url_route": "winnow_dag_run",
+            **ICONS,
+        },
+    ]
+
+    @cached_property
+    def fastapi_apps(self) -> list[Any]:  # type: ignore[override]
+        """The page. Every process of Airflow loads plugins, and only the api-server asks for this."""
+        from winnow_airflow.page.app import PREFIX, app
+
+        return [{"app": app, "url_prefix": PREFIX, "name": "Winnow"}]

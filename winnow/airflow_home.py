@@ -3,6 +3,7 @@
     python -m winnow.airflow_home ui         start Airflow on the loopback interface, until Ctrl-C
     python -m winnow.airflow_home migrate    prepare its database and pools; a second call does nothing
     python -m winnow.airflow_home env        print the environment, for: eval "$(python -m winnow.airflow_home env)"
+    python -m winnow.airflow_home check      what winnow doctor asks of Airflow, as JSON
 
 Airflow's own ``standalone`` also opens two log servers on every interface and leaves its children behind when it is
 terminated, so the components are started here one by one, and all their descendants end with this process.
@@ -29,6 +30,7 @@ from types import FrameType
 from typing import Any
 
 from winnow.airflow_env import LOGIN, LOOPBACK, PORT_VARIABLE, airflow_environment, login_password, ui_port
+from winnow.bundle import bundled
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ConfigurationError, ServiceError, WinnowError
 
@@ -241,12 +243,38 @@ def environment_lines(environment: Mapping[str, str], base: Mapping[str, str]) -
     ]
 
 
+def check(settings: Settings, env: Mapping[str, str]) -> int:
+    """Print what ``winnow_airflow.health`` finds in the Airflow that ``env`` names, else in the embedded one.
+
+    Returns its exit code. An embedded Airflow that nobody prepared is left unprepared.
+    """
+    database = env.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
+    home = settings.airflow_home
+    embedded = env.get("AIRFLOW_HOME", str(home)) == str(home) and database in {
+        None,
+        f"sqlite:///{home / 'airflow.db'}",
+    }
+    if embedded and not (home / "airflow.db").is_file():
+        detail = f"Airflow {_airflow_version()} is installed; its home {home} is not prepared yet."
+        fix = "python -m winnow.airflow_home migrate"
+        finding = {"check": "airflow", "status": "warning", "detail": detail, "fix": fix, "exit_code": 0}
+        _say(json.dumps([finding]))
+        return 0
+    environment = airflow_environment(settings, env) if embedded else dict(env)
+    paths = [str(bundled("plugins")), *filter(None, [environment.get("PYTHONPATH")])]
+    return subprocess.run(
+        [sys.executable, "-m", "winnow_airflow.health", *(["--embedded"] if embedded else [])],
+        env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
+        stdin=subprocess.DEVNULL,
+    ).returncode
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m winnow.airflow_home", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=("ui", "env", "migrate"))
+    parser.add_argument("command", choices=("ui", "env", "migrate", "check"))
     command = parser.parse_args(arguments).command
     try:
         settings = load_settings()
@@ -255,6 +283,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif command == "migrate":
             migrate(settings)
             _say(f"The embedded Airflow in {settings.airflow_home} is ready.")
+        elif command == "check":
+            return check(settings, os.environ)
         else:
             _say("\n".join(environment_lines(airflow_environment(settings, os.environ), os.environ)))
     except WinnowError as problem:

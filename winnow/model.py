@@ -481,3 +481,33 @@ class Receipt:
     attempt: str | None = None
     data_docs: str | None = None
     format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAlert:
+    """What was alerted and has not recovered: one kind of trouble of one topic partition, or of the topic (None).
+
+    ``since_ms``: when it began. ``released``: by whom or why it was released by hand since, None: it was not.
+    """
+
+    kind: str
+    topic: str
+    partition: int | None
+    since_ms: int
+    message: str = ""
+    released: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What it is about, for deduplication. A topic's name holds no colon, so no two have the same."""
+        return f"{self.kind}:{self.topic}:{'' if self.partition is None else self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message that a channel has not taken yet. ``document``: the alert as canonical JSON."""
+
+    key: str
+    channel: str
+    document: str
+    created_at_ms: int

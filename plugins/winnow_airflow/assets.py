@@ -1,13 +1,23 @@
-"""The asset of a topic: other DAGs run when it was compacted, and its events say up to which offsets it is clean."""
+"""The asset of a topic: other DAGs run when it was compacted, and its events say up to which offsets and which time.
+
+    schedule=[topic_asset("orders")]
+    if not compacted_past(context["triggering_asset_events"], "orders", midnight_ms): ...
+
+There is an event whenever a compaction of the topic was published. A topic with nothing to compact makes none, however
+far the clock has gone since: a quarter of an hour's event of every idle topic would start every consumer for nothing.
+A consumer that must know the watermark of an idle topic asks :func:`compacted_through_ms`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
     from winnow.model import Receipt
+    from winnow.pipeline.watermark import Watermark
 
 COMPACTED = AssetAlias("winnow_compacted", group="winnow")
 """Stands for the assets of all topics, which nobody knows when the DAG is parsed."""
@@ -22,12 +32,48 @@ def topic_asset(topic: str) -> Asset:
     return Asset(name=uri, uri=uri, group="winnow")
 
 
-def event_of(receipt: Receipt) -> dict[str, Any]:
-    """What an event says of a publish: topic, plan, snapshot, and the first dirty offset of each partition."""
-    offsets = {str(part.partition): part.next_first_dirty_offset for part in receipt.partitions}
+def event_of(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
+    """What an event says of a publish.
+
+    ``plan_id``, ``snapshot_id``: of the publish. ``partitions``: how many the topic has. ``offsets``: per partition its
+    first dirty offset; None where there are too many. ``compacted_through_ms``: every record of the log with this
+    timestamp or an earlier one is compacted (:class:`winnow.pipeline.watermark.Watermark`); None: not known.
+    """
+    offsets = {str(partition): offset for partition, offset in sorted(mark.first_dirty_offsets.items())}
     return {
         "topic": receipt.topic,
         "plan_id": receipt.plan_id,
         "snapshot_id": str(receipt.snapshot_id),
+        "partitions": len(offsets),
         "offsets": offsets if len(offsets) <= MAX_OFFSETS else None,
+        "compacted_through_ms": mark.compacted_through_ms,
     }
+
+
+def events_of(events: Mapping[Any, Sequence[Any]], topic: str) -> Iterator[dict[str, Any]]:
+    """What the events of ``topic`` among ``triggering_asset_events`` say, in their order."""
+    try:
+        found = events[topic_asset(topic)]
+    except KeyError:
+        return
+    for event in found:
+        yield event.extra
+
+
+def compacted_past(events: Mapping[Any, Sequence[Any]], topic: str, at_ms: int) -> bool:
+    """Whether one of the ``triggering_asset_events`` says that ``topic`` is compacted up to ``at_ms`` and beyond."""
+    times = [extra.get("compacted_through_ms") for extra in events_of(events, topic)]
+    return any(time_ms is not None and time_ms >= at_ms for time_ms in times)
+
+
+def compacted_through_ms(topic: str) -> int | None:
+    """The watermark of ``topic`` as it is now, also when it is idle; reads the table's manifests. For use in tasks.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :func:`winnow.pipeline.watermark.watermark`.
+    """
+    from winnow.pipeline.context import open_context
+    from winnow.pipeline.watermark import watermark
+
+    with open_context() as ctx:
+        return watermark(ctx.log.open(topic), now_ms=ctx.now_ms()).compacted_through_ms

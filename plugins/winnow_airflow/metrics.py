@@ -1,19 +1,24 @@
 """Winnow's metrics through Airflow's own: StatsD, DogStatsD or OpenTelemetry, whatever the installation switched on.
 
-Gauges are called ``winnow.<metric>`` and tagged with their topic; all topics together ``winnow.total.<metric>``. Plain
-StatsD has no tags: there the topic ends the name, with ``__`` for its dots, as Airflow itself does it.
+Gauges are called ``winnow.<metric>`` and tagged with their topic; all topics together ``winnow.total.<metric>``. What
+events count and time is called ``winnow.<counter>`` and ``winnow.phase``. Plain StatsD has no tags: there a topic, or a
+counter's label, ends the name, with ``__`` for its dots, as Airflow itself does it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from winnow_airflow.policy import sentence
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
+    from winnow.report.counters import Sample
+    from winnow.report.events import Told
     from winnow.report.metrics import Measurement
 
 log = logging.getLogger("airflow.task")
@@ -43,37 +48,94 @@ def has_tags() -> bool:
     return not plain or conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False)
 
 
-def gauges(measured: Sequence[Measurement], *, tagged: bool) -> Iterable[Gauge]:
-    """Every known metric of every topic, then of all together."""
+def gauges(
+    measured: Sequence[Measurement], *, tagged: bool, each_topic: bool = True, together: bool = True
+) -> Iterable[Gauge]:
+    """Every known metric, of every topic with ``each_topic``, then of all ``together``."""
     from winnow.report.metrics import total, values
 
-    for each in measured:
+    for each in measured if each_topic else ():
         topic = each.topic or ""
-        ending = "" if tagged else f".{topic.replace('.', '__')}"
         for name, value in values(each).items():
             if value is not None:
+                ending = "" if tagged else f".{topic.replace('.', '__')}"
                 yield f"{PREFIX}.{name}{ending}", value, {"topic": topic}
     # Nothing measured is not nothing to worry about: no zeros then.
-    for name, value in values(total(measured)).items() if measured else ():
+    for name, value in values(total(measured)).items() if measured and together else ():
         if value is not None:
             yield f"{TOTAL_PREFIX}.{name}", value, {}
 
 
-def send(ctx: Pipeline, topics: Iterable[str]) -> int:
+def send_for(context: Mapping[str, Any]) -> int:
+    """Send the gauges of the topics of a DAG run; how many were handed over.
+
+    Never raises, whatever is away and however long it takes: metrics tell of runs, they must not decide them.
+    """
+    from winnow_airflow import steps
+
+    wanted = context["params"]["topics"]
+    try:
+        with steps.pipeline(context) as ctx:
+            return send(ctx, steps.choose(ctx, wanted), together=not wanted)
+    except (Exception, AirflowTaskTimeout) as problem:
+        log.warning("No metrics were sent: %s", _said(problem))
+        return 0
+
+
+def send(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) -> int:
     """Measure ``topics`` as of now and send their gauges. Gives how many were handed over.
 
-    Never raises: what cannot be measured or sent is logged, and the run goes on. As of now, also in a backfill, since
-    whoever receives a gauge takes it for the present.
+    As of now, also in a backfill, since whoever receives a gauge takes it for the present. ``together``: these are all
+    topics there are, so their total is that of all. What cannot be measured or sent is logged, and the others are.
     """
     from airflow.sdk.observability import stats
 
+    most = ctx.settings.metrics.most_topics
+    few = len(topics) <= most
+    if not few:
+        log.info("%d topics, more than metrics.most_topics (%d): totals only are sent.", len(topics), most)
     sent = 0
-    for name, value, tags in gauges(_measured(ctx, topics), tagged=has_tags()):
+    for name, value, tags in gauges(_measured(ctx, topics), tagged=has_tags(), each_topic=few, together=together):
         if not _attempted(f"Metric {name} could not be sent", stats.gauge, name, value, tags=tags):
             break
         sent += 1
-    _attempted("Metrics could not be flushed", _flush)
+    flush()
     return sent
+
+
+def count(told: Told, *, with_topic: bool) -> bool:
+    """Count and time what ``told`` says. Gives whether anything was handed over; never raises."""
+    from airflow.sdk.observability import stats
+
+    from winnow.report.counters import counted, timed
+
+    topic = told.fields.get("topic")
+    tags = {"topic": str(topic)} if with_topic and isinstance(topic, str) else {}
+    done = False
+    for sample in counted(told):
+        name, more = _named(sample)
+        done |= _attempted(f"Metric {name} could not be sent", stats.incr, name, sample.value, tags={**tags, **more})
+    took = timed(told)
+    if took is not None:
+        name, more = _named(took)
+        done |= _attempted(f"Metric {name} could not be sent", stats.timing, name, took.value, tags={**tags, **more})
+    return done
+
+
+def flush() -> None:
+    """Hand over what is still here: a task's process ends without exit hooks, and OpenTelemetry collects for a minute.
+
+    Waits for ten seconds at most; never raises.
+    """
+    _attempted("Metrics could not be flushed", _flush)
+
+
+def _named(sample: Sample) -> tuple[str, dict[str, str]]:
+    name = f"{PREFIX}.{sample.name}"
+    if sample.label is None:
+        return name, {}
+    key, value = sample.label
+    return (name, {key: value}) if has_tags() else (f"{name}.{value}", {})
 
 
 def _measured(ctx: Pipeline, topics: Iterable[str]) -> list[Measurement]:
@@ -93,15 +155,18 @@ def _attempted(what: str, action: Callable[..., object], *arguments: object, **o
     try:
         action(*arguments, **options)
     except Exception as problem:  # metrics tell of runs; they must not decide them
-        log.warning("%s: %s", what, sentence(problem))
+        log.warning("%s: %s", what, _said(problem))
         return False
     return True
 
 
+def _said(problem: BaseException) -> str:
+    return sentence(problem) if isinstance(problem, Exception) else "it took longer than the task may"
+
+
 def _flush() -> None:
-    # A task's process ends without running exit hooks, and OpenTelemetry collects for a minute before it exports.
     from opentelemetry import metrics
 
-    flush = getattr(metrics.get_meter_provider(), "force_flush", None)
-    if flush is not None:
-        flush(FLUSH_TIMEOUT_MS)
+    force = getattr(metrics.get_meter_provider(), "force_flush", None)
+    if force is not None:
+        force(FLUSH_TIMEOUT_MS)

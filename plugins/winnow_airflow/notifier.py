@@ -1,67 +1,121 @@
-"""Tells people of a validation that failed, also of one that died before it could tell them itself."""
+"""Tells people of a task that failed, also of one that died before it could tell them itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier, Context
 
+from winnow.errors import TopicBusyError
 from winnow_airflow.policy import sentence
 from winnow_airflow.references import BatchRow, PlanRow, attempts
-from winnow_airflow.steps import pipeline
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
-    from winnow.report.alerts import Alert
+    from winnow.report.alerts import Situation
+    from winnow.store import Run
 
 
 class WinnowNotifier(BaseNotifier):
-    """An alert per topic of the batch that did not pass: to the log and to the webhook of the settings.
+    """An alert per topic of the failed task about which nobody was told: to the log, the webhook, and every notifier.
 
-    The pipeline alerts a failed verdict when it records it; what was alerted is not alerted twice. ``plan_task``: the
-    task whose return value lists the batches.
+    For ``on_failure_callback``. The pipeline alerts by itself what it finds wrong, and what was alerted is not alerted
+    twice; so this tells what a task left behind that ended without a word. ``listing_task``: the task whose return
+    value lists what the mapped tasks work on, batches or shares of topics.
     """
 
-    template_fields = ("plan_task",)
+    template_fields = ("listing_task",)
 
-    def __init__(self, plan_task: str = "plan") -> None:
+    def __init__(self, listing_task: str = "plan") -> None:
         super().__init__()
-        self.plan_task = plan_task
+        self.listing_task = listing_task
 
     def notify(self, context: Context) -> None:
-        """Alert what the failed task left without a passed verdict."""
-        from winnow.report.alerts import raise_alert
+        """Alert what the failed task left behind."""
+        from winnow_airflow.steps import pipeline
 
-        task_instance = context["ti"]
-        batches: list[BatchRow] = task_instance.xcom_pull(task_ids=self.plan_task, map_indexes=-1)
-        batch = batches[task_instance.map_index or 0]
+        task_instance: Any = context["ti"]
+        listed = task_instance.xcom_pull(task_ids=self.listing_task, map_indexes=-1)
+        if not listed:
+            return
+        mine: Any = listed[max(task_instance.map_index or 0, 0)]
+        problem = context.get("exception")
+        step = task_instance.task_id.rpartition(".")[2]
         with pipeline(context) as ctx:
-            for row in batch["plans"]:
-                alert = alert_for(ctx, row, batch["attempt"], context.get("exception"))
-                if alert is not None:
-                    raise_alert(ctx.settings, ctx.store, alert)
+            found = stuck(ctx, mine, problem) if isinstance(mine, list) else left_behind(ctx, mine, step, problem)
+            for situation in found:
+                ctx.alerts.raise_alert(situation)
 
 
-def alert_for(ctx: Pipeline, row: PlanRow, base: str, problem: object) -> Alert | None:
-    """What to tell about one topic of a batch whose validation failed; None when nothing is wrong with it."""
-    from winnow.report.alerts import Alert
+def left_behind(ctx: Pipeline, batch: BatchRow, step: str, problem: object) -> Iterator[Situation]:
+    """What to tell about the topics of a batch whose ``step`` failed, from what the metadata store knows."""
+    for row in batch["plans"]:
+        situation = situation_of(ctx, row, batch["attempt"], step, problem)
+        if situation is not None:
+            yield situation
 
-    attempt = next(attempts(row["uri"], base), None)
-    if attempt is None:
-        return None
-    verdict = ctx.store.verdict(row["plan_id"], attempt)
-    now_ms = ctx.now_ms()
-    if verdict is None:
-        cause = sentence(problem) if isinstance(problem, Exception) else "the task was ended from outside"
-        message = (
-            f"Validation of plan {row['plan_id']} of topic {row['topic']} ended without a verdict: {cause}. Nothing "
-            "was published; readers see the log as before. Clear the task to judge it again, or wait for the next run."
-        )
-        return Alert("validation_broken", row["topic"], None, message, now_ms)
-    if verdict.passed:
-        return None
+
+def situation_of(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: object) -> Situation | None:
+    """What to tell about one topic of a batch whose ``step`` failed; None when nothing is wrong with it."""
+    from winnow.report import situations
+    from winnow.store import RunState
+
     run = ctx.store.run(row["plan_id"])
-    message = run.message if run is not None else f"Validation of topic {row['topic']} failed; nothing was published."
-    if verdict.broken:
-        return Alert("validation_broken", row["topic"], None, message, now_ms)
-    return Alert("validation_failed", row["topic"], verdict.failing_partitions or None, message, now_ms)
+    if run is None:
+        return None
+    topic, plan_id, at_ms = run.topic, run.plan_id, ctx.now_ms()
+    if run.status in {RunState.PUBLISHING, RunState.UNKNOWN}:
+        what = f"The task ended before it said whether the commit of plan {plan_id} of topic {topic} landed"
+        return situations.commit_unknown(topic, plan_id, f"{what} ({_cause(problem)})", at_ms=at_ms)
+    attempt = next(attempts(row["uri"], base), None)
+    verdict = ctx.store.verdict(plan_id, attempt) if attempt is not None else None
+    if verdict is not None and verdict.broken:
+        return situations.validation_broken(topic, plan_id, run.message.partition(". ")[0], at_ms=at_ms)
+    if verdict is not None and not verdict.passed:
+        from winnow.pipeline.validate import failed_verdict
+
+        numbers = verdict.failing_partitions or tuple(_marks(ctx, run))
+        return failed_verdict(topic, verdict, numbers, _marks(ctx, run), at_ms=at_ms)
+    if run.status is RunState.INVALID:
+        from winnow.pipeline.uncleanable import condemned
+
+        marks = _marks(ctx, run)
+        reasons = {number: mark.reason for number, mark in marks.items()}
+        return condemned(topic, plan_id, reasons, marks, at_ms=at_ms) if marks else None
+    if step == "validate" and attempt is not None and verdict is None:
+        return situations.validation_broken(
+            topic,
+            plan_id,
+            f"Validation of plan {plan_id} of topic {topic} ended without a verdict: {_cause(problem)}",
+            at_ms=at_ms,
+            to_do=f"Clear the task to judge it again, or wait for the next run; by hand: winnow compact {topic}",
+        )
+    return None
+
+
+def _marks(ctx: Pipeline, run: Run) -> dict[int, Any]:
+    marks = ctx.store.marks([run.topic])
+    return {each.partition: mark for each, mark in marks.items() if mark.plan_id == run.plan_id}
+
+
+def stuck(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
+    """What to tell about topics whose sweep failed. One that a run holds is swept another time."""
+    from winnow.report import situations
+
+    if isinstance(problem, TopicBusyError):
+        return
+    share = list(topics)
+    words = _cause(problem)
+    # Where several are swept by one task, its error has a line for each that failed; of one alone it is the error.
+    lines = {topic: line for line in words.splitlines() for topic in share if line.startswith(f"{topic}: ")}
+    named = [topic for topic in share if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w-])", words)]
+    now_ms = ctx.now_ms()
+    for topic in lines or named or share:
+        what = f"The sweep of topic {topic} failed: {lines.get(topic, words).removeprefix(f'{topic}: ')}"
+        yield situations.sweep_stuck(topic, now_ms, what, at_ms=now_ms)
+
+
+def _cause(problem: object) -> str:
+    return sentence(problem) if isinstance(problem, Exception) else "it was ended from outside"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -12,14 +12,19 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from winnow.errors import BadInputError, RunAgainError, ServiceError, UsageError, ValidationFailedError, WinnowError
+from winnow_airflow import lineage
+from winnow_airflow.channels import open_pipeline
+from winnow_airflow.meeting import Topics, ready
 from winnow_airflow.policy import SPARK_CONNECTION
-from winnow_airflow.references import BatchRow, attempts, holder_of
+from winnow_airflow.references import BatchRow, attempts, label_of
+from winnow_airflow.telling import telling
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
     from winnow.engine.events import PlanFailure
     from winnow.pipeline.context import Context as Pipeline
     from winnow.planning import PlanReference
+    from winnow.store import Lease
 
 _KINDS: dict[int, type[WinnowError]] = {
     kind.exit_code: kind for kind in (UsageError, BadInputError, ValidationFailedError, RunAgainError, ServiceError)
@@ -42,73 +47,108 @@ class CompactOperator(SparkSubmitOperator):
         self.batch = batch
 
     def execute(self, context: Context) -> None:
-        """Submit and wait.
+        """Submit and wait. What another run has is left to it.
 
         Raises:
-            AirflowFailException: the topic of the batch could not be planned.
+            AirflowFailException: the topics of the batch could not be planned.
+            AirflowSkipException: all of it is left to other runs, or done already.
             WinnowError: of the kind that the job's exit code says.
         """
-        from winnow.config.settings import load_settings
-        from winnow.pipeline.context import open_context
-        from winnow.pipeline.leases import acquire, renewing
+        from winnow.pipeline.leases import renewing
 
         batch: BatchRow = self.batch
-        if batch["error"]:
-            raise AirflowFailException(batch["error"])
-        settings = load_settings()
+        error = batch.get("error")
+        if error:
+            raise AirflowFailException(error)
         attempt = f"{batch['attempt']}-{context['ti'].try_number}"
-        with open_context(settings, holder=holder_of(context)) as ctx:
-            plans = pending(ctx, batch)
-            if not plans:
-                self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
-                return
+        with open_pipeline(context) as ctx, telling(ctx):
+            topics = Topics(ctx)
+            leases: list[Lease] = []
+            plans: list[PlanReference] = []
+            for plan in pending(ctx, batch):
+                with topics.attempt(plan.topic, plan.plan_id):
+                    leases.append(ready(ctx, plan))
+                    plans.append(plan)
             # Spark may take longer than a lease lasts; the report gives the topics back.
-            with renewing(ctx, [acquire(ctx, plan.topic) for plan in plans]):
-                self._submit(ctx, plans, attempt, context)
+            with renewing(ctx, leases):
+                staged = self._submit(ctx, topics, plans, attempt, context) if plans else []
+            topics.close(staged, nothing="Every plan of this batch is staged or published; Spark is not needed.")
 
-    def _submit(self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context) -> None:
-        from winnow.pipeline.compact import JOB, spark_arguments, stage_unread
+    def _submit(
+        self, ctx: Pipeline, topics: Topics, plans: Sequence[PlanReference], attempt: str, context: Context
+    ) -> list[str]:
+        """Run Spark on ``plans``; the topics whose plans are staged then."""
+        from winnow.pipeline.compact import JOB, begin_attempt, spark_arguments, stage_unread
         from winnow.pipeline.spark_process import job_file, spark_conf
-        from winnow.store import RunState
 
+        started_ms = ctx.now_ms()
         self.conf = spark_conf(ctx.settings)
         self.name = f"winnow {attempt}"
         self.env_vars = _driver_environment(ctx.settings)
+        begun: list[PlanReference] = []
         for plan in plans:
-            open_again(ctx, plan, attempt)
-            ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
-        reading = stage_unread(ctx, plans, attempt)
+            with topics.attempt(plan.topic, plan.plan_id):
+                open_again(ctx, plan, attempt)
+                begin_attempt(ctx, plan, attempt)
+                begun.append(plan)
+        reading = stage_unread(ctx, begun, attempt)
         self.application = job_file(JOB)
         self.application_args = spark_arguments(ctx.settings, reading, attempt)
+        output: str | None = None
+        staged: list[str] = []
         try:
             if reading:
                 super().execute(context)
             else:
                 self.log.info("Retention alone: nothing is read, so Spark is not needed.")
         except AirflowException as problem:
-            raise self._mark(ctx, str(problem), plans, attempt) from None
+            output = str(problem)
         finally:
             self._close_pipe()
-            unstaged = [plan.topic for plan in plans if not self._note_staged(ctx, plan)]
-        if unstaged:
-            raise ServiceError(
+            for plan in begun:
+                with topics.attempt(plan.topic, plan.plan_id):
+                    if self._note_staged(ctx, plan, started_ms):
+                        staged.append(plan.topic)
+        if output is not None:
+            self._judge(ctx, topics, output, begun, attempt)
+        elif unstaged := [plan.topic for plan in begun if plan.topic not in staged]:
+            ended = ServiceError(
                 f"The Spark application ended well but left no staging manifest for {', '.join(unstaged)}, so those "
                 "files do not count. Nothing of it was published. It is tried again."
             )
+            topics.errors.append((label_of(unstaged), ended))
+        return staged
 
-    def _mark(self, ctx: Pipeline, output: str, plans: Sequence[PlanReference], attempt: str) -> WinnowError:
-        """Mark the partitions that the job's last lines speak against; the error to end with."""
+    def _judge(self, ctx: Pipeline, topics: Topics, output: str, plans: Sequence[PlanReference], attempt: str) -> None:
+        """What the job's last lines say: topics that are left, partitions to mark, and the error to end with."""
+        from winnow.pipeline.standing import left_to
         from winnow.pipeline.uncleanable import condemn
 
         failures = failures_in(output)
-        told = {}
+        told: dict[str, str] = {}
+        left: set[str] = set()
         for plan in plans:
             failure = failures.get(plan.plan_id)
-            condemned = condemn(ctx, plan, failure, attempt) if failure is not None else None
+            if failure is None:
+                continue
+            # A file that another run retired, and a sweep removed, is no damage.
+            text = left_to(ctx, plan.plan_id)
+            if text is not None:
+                topics.leave(text)
+                left.add(plan.plan_id)
+                continue
+            condemned = condemn(ctx, plan, failure, attempt)
             if condemned is not None:
                 self.log.error("%s", condemned)
                 told[plan.plan_id] = str(condemned)
-        return failure_of(output, plans, told)
+        if failures and left >= failures.keys():
+            return
+        failing = [plan for plan in plans if plan.plan_id not in left]
+        topics.errors.append((label_of([plan.topic for plan in failing]), failure_of(output, failing, told, left)))
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What was read of which table; OpenLineage's provider asks, where it is installed and on."""
+        return lineage.facets_of(lineage.COMPACTED, task_instance)
 
     def _close_pipe(self) -> None:
         # The hook leaves the output of spark-submit open.
@@ -116,13 +156,13 @@ class CompactOperator(SparkSubmitOperator):
         if process is not None and process.stdout is not None:
             process.stdout.close()
 
-    def _note_staged(self, ctx: Pipeline, plan: PlanReference) -> bool:
-        from winnow.store import RunState
+    def _note_staged(self, ctx: Pipeline, plan: PlanReference, started_ms: int) -> bool:
+        from winnow.pipeline.compact import end_attempt
 
         attempt = next(attempts(plan.uri, self.batch["attempt"]), None)
         if attempt is None:
             return False
-        ctx.store.set_run_state(plan.plan_id, RunState.STAGED, ctx.now_ms(), attempt=attempt)
+        end_attempt(ctx, plan, attempt, started_ms=started_ms)
         return True
 
 
@@ -181,10 +221,16 @@ def failures_in(output: str) -> dict[str, PlanFailure]:
     return found
 
 
-def failure_of(output: str, plans: Sequence[PlanReference], told: Mapping[str, str] | None = None) -> WinnowError:
+def failure_of(
+    output: str,
+    plans: Sequence[PlanReference],
+    told: Mapping[str, str] | None = None,
+    left: Collection[str] = (),
+) -> WinnowError:
     """The error that the job reported in the last lines of ``output``; that Spark ended, where it reported none.
 
     ``told``: per plan id a whole sentence that says more than the job's own words: what was marked, what to do.
+    ``left``: ids of plans whose failure counts no more.
     """
     from winnow.engine.events import failure_in, parse_event, worst
 
@@ -192,7 +238,7 @@ def failure_of(output: str, plans: Sequence[PlanReference], told: Mapping[str, s
     codes: list[int] = []
     for event in filter(None, map(parse_event, output.splitlines())):
         failure = failure_in(event)
-        if failure is not None:
+        if failure is not None and event.get("plan_id") not in left:
             codes.append(failure.exit_code)
             if event.get("plan_id") not in (told or {}):
                 said.append(failure.error.rstrip("."))

@@ -8,7 +8,14 @@ from typing import Any
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
-from winnow.errors import BadInputError, PlanVoidError, UsageError, ValidationFailedError, WinnowError
+from winnow.errors import (
+    BadInputError,
+    CommitConflictError,
+    PlanVoidError,
+    UsageError,
+    ValidationFailedError,
+    WinnowError,
+)
 
 OWNER = "winnow"
 TAGS = ["winnow", "kafka"]
@@ -33,10 +40,20 @@ RETRY_POLICY = ExceptionRetryPolicy(
             action=RetryAction.FAIL,
             reason="The log moved on; the next run plans from where it is.",
         ),
+        RetryRule(
+            exception=CommitConflictError,
+            action=RetryAction.RETRY,
+            retry_delay=timedelta(0),
+            reason="Another commit came first; it is through by now.",
+        ),
     ],
-    # Conflicts, services and the unforeseen: tried again, each time after twice the delay.
+    # Services that are away, commits of unknown outcome, topics in other hands and the unforeseen: tried again, each
+    # time after twice the delay.
     default=RetryAction.DEFAULT,
 )
+
+RUN_KIND_FIRST = "winnow_airflow.priority.RunKindFirst"
+"""By its name: of a mapped task Airflow serialises the weight rule as text."""
 
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": OWNER,
@@ -45,6 +62,7 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=15),
     "retry_policy": RETRY_POLICY,
+    "weight_rule": RUN_KIND_FIRST,
 }
 
 
@@ -56,16 +74,16 @@ def combined(errors: Sequence[tuple[str, Exception]]) -> Exception:
     if len(errors) == 1:
         return errors[0][1]
     worth_retrying = [problem for _, problem in errors if is_worth_retrying(problem)]
-    chosen = worth_retrying[0] if worth_retrying else errors[0][1]
+    # The most patient first: what waits for a service must not be tried again at once.
+    patient = [problem for problem in worth_retrying if not isinstance(problem, CommitConflictError)]
+    chosen = next(iter([*patient, *worth_retrying]), errors[0][1])
     kind = type(chosen) if isinstance(chosen, WinnowError) else WinnowError
     return kind("\n".join(f"{topic}: {sentence(problem)}" for topic, problem in errors))
 
 
 def is_worth_retrying(problem: Exception) -> bool:
     """Whether the same call may end otherwise without anybody changing anything."""
-    if isinstance(problem, WinnowError):
-        return problem.retryable and not isinstance(problem, PlanVoidError)
-    return True
+    return RETRY_POLICY.evaluate(problem, 1, 1).action is not RetryAction.FAIL
 
 
 def sentence(problem: Exception) -> str:

@@ -6,15 +6,27 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
     from winnow.planning import PlanReference
 
-MAX_MAPPED = 500
+MAX_MAPPED = 200
 """Mapped tasks of one kind in one run; Airflow's own limit is 1,024, and its scheduler suffers well below it."""
+
+
+MAX_FAILED = 20
+"""Of these, tasks that only say why topics could not be planned; what is more shares them."""
+
+TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
+"""Kafka's topic names."""
+
+MAX_REASON_LENGTH = 100
+"""Characters of a pause's name, or of why something is released."""
+
+T = TypeVar("T")
 
 
 class PlanRow(TypedDict):
@@ -46,15 +58,19 @@ class BatchRow(TypedDict):
     label: str
     attempt: str
     plans: list[PlanRow]
-    error: str | None
+    error: NotRequired[str | None]
 
 
 class TopicCheck(TypedDict):
-    """What the check of a topic found: whether it is eligible, and how many partitions for which reason."""
+    """What the check of a topic found: whether it is eligible, and how many partitions for which reason.
+
+    ``would``: in a dry run, what compacting it would read, write and remove.
+    """
 
     topic: str
     eligible: bool
     reasons: dict[str, int]
+    would: str | None
 
 
 class IngestRow(TypedDict):
@@ -62,6 +78,15 @@ class IngestRow(TypedDict):
 
     topic: str
     paths: list[str]
+
+
+class ChangeRow(TypedDict):
+    """What ``change_partitions`` does: an action, to which partitions (none: all), under which name or why."""
+
+    action: str
+    topic: str
+    partitions: list[int]
+    reason: str
 
 
 def ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
@@ -92,11 +117,13 @@ def new_attempt() -> str:
 
 
 def label_of(topics: Sequence[str]) -> str:
-    """What a mapped task is called: its topic, or how many it stands for."""
-    return topics[0] if len(topics) == 1 else f"{len(topics)} topics"
+    """What a mapped task is called: its topic; of several the first, the last, and how many."""
+    if len(topics) <= 1:
+        return "".join(topics)
+    return f"{topics[0]} … {topics[-1]} ({len(topics)} topics)"
 
 
-def shares(topics: Sequence[str], most: int = MAX_MAPPED) -> list[list[str]]:
+def shares(topics: Sequence[T], most: int = MAX_MAPPED) -> list[list[T]]:
     """``topics`` for at most ``most`` mapped tasks, evenly and in order: one topic each where that is enough."""
     count = min(len(topics), most)
     cuts = [number * len(topics) // count for number in range(count + 1)] if count else []

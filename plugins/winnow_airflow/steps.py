@@ -1,7 +1,8 @@
 """The steps of ``compact_topics``, one call into the pipeline each. All of them may run again.
 
-What goes wrong with one topic is kept until the others of the task are through, then raised. Heavy libraries load
-inside the steps, so that parsing a DAG does not pay for them.
+What goes wrong with one topic is kept until the others of the task are through, then raised; a topic that another run
+has is left to it (:mod:`winnow_airflow.meeting`). Heavy libraries load inside the steps, so that parsing a DAG does not
+pay for them.
 """
 
 from __future__ import annotations
@@ -12,55 +13,39 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from winnow.errors import ServiceError, TopicBusyError, UnknownTopicError, WinnowError
-from winnow_airflow.policy import combined, sentence
+from winnow.errors import ServiceError, TopicBusyError, UnknownTopicError
+from winnow_airflow.channels import open_pipeline
+from winnow_airflow.meeting import Topics, settled, take
+from winnow_airflow.policy import sentence
 from winnow_airflow.references import (
+    MAX_FAILED,
+    MAX_MAPPED,
     BatchRow,
-    IngestRow,
     PlanRow,
     TopicCheck,
     attempts,
-    holder_of,
     label_of,
     new_attempt,
     row_of,
+    shares,
 )
+from winnow_airflow.telling import telling
 
 if TYPE_CHECKING:
     from winnow.model import Receipt
     from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.watermark import Watermark
+    from winnow.planning import PlanReference
+    from winnow.store import Run
 
 log = logging.getLogger("airflow.task")
 
 
 @contextmanager
 def pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
-    """Settings, store and catalog for one task; leases belong to its DAG run."""
-    from winnow.pipeline.context import open_context
-
-    with open_context(holder=holder_of(context)) as ctx:
+    """Settings, store and catalog for one task; leases belong to its DAG run, events to its log."""
+    with open_pipeline(context) as ctx, telling(ctx):
         yield ctx
-
-
-class Topics:
-    """Goes through topics one by one; a topic that fails stops no other."""
-
-    def __init__(self) -> None:
-        self.errors: list[tuple[str, Exception]] = []
-
-    @contextmanager
-    def attempt(self, topic: str) -> Iterator[None]:
-        """Whatever the block raises is kept under ``topic``."""
-        try:
-            yield
-        except Exception as problem:  # another topic's bug is no reason to leave this one uncompacted
-            log.error("Topic %s: %s", topic, sentence(problem), exc_info=not isinstance(problem, WinnowError))
-            self.errors.append((topic, problem))
-
-    def raise_kept(self) -> None:
-        """Raise one exception for all that failed, if any did."""
-        if self.errors:
-            raise combined(self.errors)
 
 
 def choose(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
@@ -79,26 +64,22 @@ def choose(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
 def check(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
     """Settle what earlier runs of ``topic`` left open, then assess it and record the decision."""
     from winnow.pipeline.assess import assess
-    from winnow.pipeline.leases import holding
-    from winnow.pipeline.settle import settle
 
     try:
-        with holding(ctx, topic):
-            for receipt in settle(ctx, topic):
-                log.info("Settled an earlier run of %s: plan %s is published.", topic, receipt.plan_id)
-            found = assess(ctx, [topic], as_of_ms=as_of_ms)
+        for receipt in settled(ctx, topic):
+            log.info("Settled an earlier run of %s: plan %s is published.", topic, receipt.plan_id)
     except TopicBusyError as problem:
         log.info("%s", problem)
-        found = assess(ctx, [topic], as_of_ms=as_of_ms)
+    found = assess(ctx, [topic], as_of_ms=as_of_ms)
     reasons = Counter(assessment.reason.value for assessment in found)
-    log.info("Topic %s: %s", topic, ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items())))
-    return TopicCheck(topic=topic, eligible=any(a.eligible for a in found), reasons=dict(reasons))
+    return TopicCheck(topic=topic, eligible=any(a.eligible for a in found), reasons=dict(reasons), would=None)
 
 
 def plan(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:
     """Plan every eligible topic and pack the plans into batches, most urgent first. Planned topics stay held.
 
-    A topic that cannot be planned becomes a batch of its own that says why.
+    Topics that cannot be planned become batches of their own that say why. What would be more than
+    :data:`winnow_airflow.references.MAX_MAPPED` batches is given back for the next run.
 
     Raises:
         ServiceError: a service is away; it is away for every topic.
@@ -107,7 +88,7 @@ def plan(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[
     from winnow.pipeline.plan import batches
 
     name = new_attempt()
-    topics = Topics()
+    topics = Topics(ctx)
     plans = []
     for found in checks:
         if not found["eligible"]:
@@ -121,28 +102,25 @@ def plan(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[
         for planned in plans:
             release(ctx, planned.topic)
         raise away[0]
-    packed = [
-        BatchRow(label=batch.label, attempt=name, plans=[row_of(p) for p in batch.plans], error=None)
-        for batch in batches(plans)
+    failed = [_failed(share, name) for share in shares(topics.errors, MAX_FAILED)]
+    packed = batches(plans)
+    room = MAX_MAPPED - len(failed)
+    for batch in packed[room:]:
+        _give_back(ctx, batch.plans)
+    rows = [
+        BatchRow(label=label_of([p.topic for p in batch.plans]), attempt=name, plans=list(map(row_of, batch.plans)))
+        for batch in packed[:room]
     ]
-    failed = [
-        BatchRow(label=topic, attempt=name, plans=[], error=f"Topic {topic} could not be planned: {sentence(problem)}")
-        for topic, problem in topics.errors
-    ]
-    for batch in packed:
-        log.info("Batch %s: %s", batch["label"], label_of([p["topic"] for p in batch["plans"]]))
-    return [*packed, *failed]
+    for row in rows:
+        log.info("Batch %s: %d topic(s).", row["label"], len(row["plans"]))
+    return [*rows, *failed]
 
 
-def _plan_topic(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> Any:
-    from winnow.pipeline.leases import acquire, release
+def _plan_topic(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> PlanReference | None:
+    from winnow.pipeline.leases import release
     from winnow.pipeline.plan import plan_topic
 
-    try:
-        acquire(ctx, topic)
-    except TopicBusyError as problem:
-        log.info("%s It is left to that run.", problem)
-        return None
+    take(ctx, topic)
     planned = None
     try:
         planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
@@ -150,6 +128,27 @@ def _plan_topic(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> Any:
         if planned is None:
             release(ctx, topic)
     return planned
+
+
+def _failed(errors: Sequence[tuple[str, Exception]], attempt: str) -> BatchRow:
+    said = [f"Topic {topic} could not be planned: {sentence(problem)}" for topic, problem in errors]
+    return BatchRow(label=label_of([topic for topic, _ in errors]), attempt=attempt, plans=[], error="\n".join(said))
+
+
+def _give_back(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
+    from winnow.pipeline.leases import release
+    from winnow.report.events import tell
+    from winnow.store import RunState
+
+    for planned in plans:
+        text = (
+            f"Topic {planned.topic} is due, but a run takes {MAX_MAPPED} batches at most and others are more urgent. "
+            "Nothing of it was done; the next run takes it."
+        )
+        log.warning("%s", text)
+        run = ctx.store.set_run_state(planned.plan_id, RunState.VOID, ctx.now_ms(), message=text)
+        tell("voided", planned.topic, plan_id=planned.plan_id, attempt=run.attempt)
+        release(ctx, planned.topic)
 
 
 def validate(ctx: Pipeline, batch: BatchRow) -> list[str]:
@@ -160,18 +159,18 @@ def validate(ctx: Pipeline, batch: BatchRow) -> list[str]:
     """
     from winnow.pipeline import validate as step
 
-    topics = Topics()
-    passed = []
+    topics = Topics(ctx)
+    passed: list[str] = []
     for row in batch["plans"]:
         attempt = next(attempts(row["uri"], batch["attempt"]), None)
         if attempt is None or _reached_publish(ctx, row["plan_id"]):
             continue
-        with topics.attempt(row["topic"]), _held(ctx, row["topic"]):
+        with topics.attempt(row["topic"], row["plan_id"]), _held(ctx, row["topic"]):
             verdict = step.validate(ctx, row["plan_id"], attempt)
             passed.append(f"{row['topic']}: attempt {attempt} passed {verdict.expectations} expectations.")
             for failure in verdict.failures:
                 log.warning("%s: %s: %s", row["topic"], failure.expectation, failure.detail)
-    topics.raise_kept()
+    topics.close(passed, nothing="Nothing of this batch is staged and unpublished, so there is nothing to judge.")
     return passed
 
 
@@ -182,16 +181,16 @@ def publish(ctx: Pipeline, batch: BatchRow) -> list[str]:
     """
     from winnow.pipeline import publish as step
 
-    topics = Topics()
-    published = []
+    topics = Topics(ctx)
+    published: list[str] = []
     for row in batch["plans"]:
         attempt = _passed(ctx, row, batch["attempt"])
         if attempt is None and not _reached_publish(ctx, row["plan_id"]):
             continue
-        with topics.attempt(row["topic"]), _held(ctx, row["topic"]):
+        with topics.attempt(row["topic"], row["plan_id"]), _held(ctx, row["topic"]):
             step.publish(ctx, row["plan_id"], attempt or "")
             published.append(row["plan_id"])
-    topics.raise_kept()
+    topics.close(published, nothing="Nothing of this batch passed validation, so there is nothing to publish.")
     return published
 
 
@@ -219,34 +218,40 @@ def _held(ctx: Pipeline, topic: str) -> Iterator[None]:
         yield
 
 
-def report(ctx: Pipeline, batch: BatchRow) -> tuple[list[str], list[Receipt]]:
-    """One paragraph per topic of the batch, and the receipts of those that were published. Gives the topics back."""
+def report(ctx: Pipeline, batch: BatchRow) -> tuple[list[str], list[tuple[Receipt, Watermark]]]:
+    """One paragraph per topic of the batch, and what this run published with its watermark. Gives the topics back."""
     from winnow.pipeline.leases import release
     from winnow.pipeline.report import paragraph
+    from winnow.pipeline.watermark import watermark
 
     paragraphs: list[str] = []
-    receipts: list[Receipt] = []
-    topics = Topics()
+    published: list[tuple[Receipt, Watermark]] = []
+    topics = Topics(ctx)
     for row in batch["plans"]:
         with topics.attempt(row["topic"]):
-            receipt = ctx.log.open(row["topic"]).find_receipt(row["plan_id"])
-            if receipt is not None:
-                receipts.append(receipt)
-            paragraphs.append(paragraph(receipt) if receipt is not None else _unpublished(ctx, row))
+            topic_log = ctx.log.open(row["topic"])
+            receipt = topic_log.find_receipt(row["plan_id"])
+            run = ctx.store.run(row["plan_id"])
+            if receipt is not None and (run is None or run.holder in {None, ctx.holder}):
+                published.append((receipt, watermark(topic_log, now_ms=ctx.now_ms())))
+            paragraphs.append(paragraph(receipt) if receipt is not None else _unpublished(ctx, row, run))
         with topics.attempt(row["topic"]):
             release(ctx, row["topic"])
     for text in paragraphs:
         log.info("%s", text)
     topics.raise_kept()
-    return paragraphs, receipts
+    return paragraphs, published
 
 
-def _unpublished(ctx: Pipeline, row: PlanRow) -> str:
+def _unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
+    from winnow.pipeline.leases import held_by_another
+    from winnow.report.events import tell
     from winnow.store import RunState
 
-    run = ctx.store.run(row["plan_id"])
     if run is not None and run.status.is_closed:
         return run.message
+    if held_by_another(ctx, row["topic"]):
+        return f"Topic {row['topic']} was not compacted by this run: another run has it, and it is left to that one."
     text = (
         f"Topic {row['topic']} was not compacted: plan {row['plan_id']} was not published. Readers see the log as "
         "before. The failed task of this batch says why."
@@ -254,34 +259,5 @@ def _unpublished(ctx: Pipeline, row: PlanRow) -> str:
     # What is staged may still be judged when its task is cleared; the next run closes what nobody took up.
     if run is not None and run.status in {RunState.PLANNED, RunState.COMPACTING}:
         ctx.store.set_run_state(row["plan_id"], RunState.VOID, ctx.now_ms(), message=text)
+        tell("voided", row["topic"], plan_id=row["plan_id"], attempt=run.attempt)
     return text
-
-
-def ingest(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
-    """Append the files of one entry, in one commit. Gives a sentence."""
-    from winnow.pipeline.ingest import ingest_files
-
-    done = ingest_files(ctx, entry["topic"], entry["paths"], as_of_ms=as_of_ms)
-    for notice in done.notices:
-        log.warning("%s", notice)
-    text = (
-        f"{done.topic}: {done.records_appended:,} records appended from {done.files} file(s), "
-        f"{done.records_skipped:,} were there already, {done.records_quarantined:,} went to quarantine."
-    )
-    log.info("%s", text)
-    return text
-
-
-def sweep(ctx: Pipeline, names: Sequence[str]) -> list[str]:
-    """Sweep topics one by one. Gives a sentence for each."""
-    from winnow.pipeline import sweep as step
-
-    topics = Topics()
-    done = []
-    for topic in names:
-        with topics.attempt(topic):
-            for swept in step.sweep(ctx, [topic]):
-                log.info("%s", swept.message)
-                done.append(swept.message)
-    topics.raise_kept()
-    return done

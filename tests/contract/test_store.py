@@ -891,3 +891,17 @@ def test_a_forgotten_topic_leaves_the_others_alone(store: Store) -> None:
     assert store.runs() == []
     assert store.verdicts() == []
     assert store.retired("orders", pending_only=False) == []
+
+
+def test_tallies_count_the_runs_of_one_topic_by_state_and_the_bytes_that_are_gone(store: Store) -> None:
+    """Other topics and files that still wait count nowhere; nothing is nothing."""
+    assert (store.run_tally("orders"), store.swept_bytes("orders")) == ({}, 0)
+    for plan_id in ("plan-1", "plan-2", "plan-3"):
+        open_run(store, plan_id)
+    store.open_run("other", "clicks", attempt="a", as_of_ms=1, plan_uri="/p.json", now_ms=NOW_MS)
+    store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS)
+    store.set_run_state("plan-2", RunState.VOID, NOW_MS)
+    store.record_retired("orders", [retired_file("a"), retired_file("b"), retired_file("c")], "data")
+    store.mark_deleted("orders", [retired_file("a").path, retired_file("b").path], NOW_MS + 1)
+    assert store.run_tally("orders") == {RunState.PUBLISHED: 1, RunState.VOID: 1, RunState.PLANNED: 1}
+    assert (store.swept_bytes("orders"), store.swept_bytes("clicks")) == (2_000, 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from winnow.airflow_env import airflow_environment
+from tests.airflow_process import ENVIRONMENT, SETTINGS
 from winnow.airflow_home import migrate
-from winnow.config.settings import Settings, load_settings
+from winnow.config.settings import Settings
 from winnow.pipeline.context import Context, open_context
 
 if TYPE_CHECKING:
@@ -21,13 +19,6 @@ if TYPE_CHECKING:
 
 RunDag = Callable[..., dict[tuple[str, int], str]]
 """Gives the state of each task by name and map index, and that of the run as ("run", -1)."""
-
-_folder = tempfile.TemporaryDirectory(prefix="winnow-airflow-")
-HOME = Path(_folder.name) / "winnow"
-SETTINGS = load_settings(env={"WINNOW_HOME": str(HOME), "WINNOW_SPARK__MASTER": "local[2]", "PATH": os.environ["PATH"]})
-ENVIRONMENT = airflow_environment(SETTINGS, os.environ)
-# Airflow reads its configuration once, when it is first imported.
-os.environ.update({name: value for name, value in ENVIRONMENT.items() if name.startswith("AIRFLOW")})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

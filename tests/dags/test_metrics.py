@@ -1,156 +1,168 @@
-"""Winnow's metrics through Airflow's own, received on real sockets."""
+"""Winnow's metrics and events through Airflow's own, received on real sockets and from a real log."""
 
 from __future__ import annotations
 
-import http.server
 import json
+import logging
 import os
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk._shared.observability.metrics.statsd_logger import get_statsd_logger
+from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
 from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
-from tests.dags.conftest import ENVIRONMENT, RunDag
+from tests.airflow_process import ENVIRONMENT
+from tests.dags.conftest import RunDag
+from tests.dags.receivers import Datagrams, Posted, datagrams, posted
 from tests.dags.topics import make_topic, old_lines
-from winnow.pipeline.context import Context
+from winnow.pipeline.context import Context, open_context
+from winnow.report.events import log as events_log
+from winnow.report.events import tell
 from winnow.report.metrics import Measurement
 from winnow_airflow import metrics
+from winnow_airflow.telling import telling
 
-TIMEOUT_SECONDS = 20
+UNREACHABLE_STORE = "postgresql+psycopg://winnow@127.0.0.1:1/winnow"
 
-
-class UdpStatsd:
-    """StatsD over UDP: the part of its client that Airflow's logger calls while a task runs."""
-
-    def __init__(self, host: str, port: int, prefix: str, ipv6: bool) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._address = (host, port)
-        self._prefix = prefix
-
-    def gauge(self, stat: str, value: float, rate: float = 1, delta: bool = False) -> None:
-        self._send(f"{stat}:{value}|g")
-
-    def incr(self, stat: str, count: int = 1, rate: float = 1) -> None:
-        self._send(f"{stat}:{count}|c")
-
-    def timing(self, stat: str, dt: timedelta | float) -> None:
-        self._send(f"{stat}:{dt.total_seconds() * 1000 if isinstance(dt, timedelta) else dt}|ms")
-
-    def _send(self, line: str) -> None:
-        self._socket.sendto(f"{self._prefix}.{line}".encode(), self._address)
+Point = Callable[..., None]
+"""Points Airflow's stats at a StatsD server: (port, tagged=...)."""
 
 
 @pytest.fixture
-def statsd() -> Iterator[socket.socket]:
-    """A StatsD server's socket."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        server.settimeout(TIMEOUT_SECONDS)
+def statsd() -> Iterator[Datagrams]:
+    """A StatsD server."""
+    with datagrams() as server:
         yield server
 
 
 @pytest.fixture
-def airflow_stats() -> Iterator[Any]:
-    """Points Airflow's stats at a StatsD server; afterwards they go nowhere again."""
+def airflow_stats(monkeypatch: pytest.MonkeyPatch) -> Iterator[Point]:
+    """Switches Airflow's StatsD on, with the client that Airflow takes; afterwards its stats go nowhere again."""
 
-    def point(port: int, *, tagged: bool) -> None:
-        def logger() -> Any:
-            return get_statsd_logger(
-                stats_class=UdpStatsd,
-                host="127.0.0.1",
-                port=port,
-                prefix="airflow",
-                influxdb_tags_enabled=tagged,
-                statsd_influxdb_enabled=tagged,
-            )
-
-        stats.initialize(factory=logger, export_legacy_names=True)
+    def point(port: int, *, tagged: bool = True) -> None:
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_HOST", "127.0.0.1")
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_PORT", str(port))
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED", str(tagged))
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
 
     yield point
-    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
-
     stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
 
 
-def received(server: socket.socket, count: int) -> dict[str, float]:
-    """``count`` gauges of Winnow by name and tags; what Airflow tells of its tasks is passed over."""
-    found: dict[str, float] = {}
-    left = count
-    while left:
-        name, _, value = server.recv(4096).decode().rpartition(":")
-        if name.startswith("airflow.winnow."):
-            assert value.endswith("|g")
-            found[name] = float(value.removesuffix("|g"))
-            left -= 1
-    return found
+class DagRun:
+    """What a task knows of its DAG run."""
+
+    dag_id, run_id = "compact_topics", "manual"
 
 
-@pytest.fixture
-def switched_on(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An installation that sends its metrics to StatsD."""
-    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
-    return monkeypatch
+def context_of(*topics: str) -> dict[str, Any]:
+    """What a task of a run with the Param ``topics`` is given."""
+    return {"params": {"topics": list(topics)}, "dag_run": DagRun()}
+
+
+def published(topic: str) -> None:
+    """What the pipeline tells of a published plan."""
+    tell("published", topic, plan_id="p", attempt="a", records_superseded=60, bytes_in=9, bytes_out=4, duration_ms=7)
 
 
 def test_gauges_reach_a_statsd_server_with_their_topic_as_a_tag(
-    ctx: Context, tmp_path: Path, statsd: socket.socket, airflow_stats: Any, switched_on: pytest.MonkeyPatch
+    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """Through Airflow's own logger: its prefix, its way of writing tags."""
     make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)], max_compaction_lag_ms="3600000")
     make_topic(ctx, tmp_path, "web.clicks", [old_lines(10, 5)])
-    switched_on.setenv("AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED", "True")
-    airflow_stats(statsd.getsockname()[1], tagged=True)
+    airflow_stats(statsd.port)
     sent = metrics.send(ctx, ["orders", "web.clicks"])
-    found = received(statsd, sent)
+    found = statsd.lines()
     assert len(found) == sent
-    assert found["airflow.winnow.overdue-partitions-count,topic=orders"] == 1
-    assert found["airflow.winnow.overdue-partitions-count,topic=web.clicks"] == 0
-    assert found["airflow.winnow.total.overdue-partitions-count"] == 1
-    assert found["airflow.winnow.max-compaction-delay-secs,topic=orders"] > 3600
+    assert found["overdue-partitions-count,topic=orders"] == ["1|g"]
+    assert found["overdue-partitions-count,topic=web.clicks"] == ["0|g"]
+    assert found["total.overdue-partitions-count"] == ["1|g"]
 
 
-def test_plain_statsd_gets_a_name_of_its_own_for_every_topic(
-    ctx: Context, tmp_path: Path, statsd: socket.socket, airflow_stats: Any, switched_on: pytest.MonkeyPatch
+def test_plain_statsd_gets_a_name_of_its_own_for_every_topic_and_label(
+    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
-    """It drops tags, and one topic's gauge would overwrite another's."""
+    """It drops tags, and one topic's gauge would overwrite another's; counters and timers add up."""
     make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
     make_topic(ctx, tmp_path, "web.clicks", [old_lines(10, 5)])
-    airflow_stats(statsd.getsockname()[1], tagged=False)
+    airflow_stats(statsd.port, tagged=False)
     sent = metrics.send(ctx, ["orders", "web.clicks"])
-    found = received(statsd, sent)
+    found = statsd.lines()
     assert len(found) == sent
-    assert {"airflow.winnow.max-dirty-percent.orders", "airflow.winnow.max-dirty-percent.web__clicks"} < found.keys()
+    assert {"max-dirty-percent.orders", "max-dirty-percent.web__clicks"} < found.keys()
+    with telling(ctx), telling(ctx):  # a task within a task's context tells once
+        published("orders")
+        published("web.clicks")
+    assert statsd.lines() == {
+        "runs.published": ["1|c"] * 2,
+        "records-removed.superseded": ["60|c"] * 2,
+        "bytes-removed": ["5|c"] * 2,
+        "phase.publish": ["7.000000|ms"] * 2,
+    }
+
+
+def test_more_topics_than_the_setting_send_totals_and_no_single_topic(
+    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gauges, counters and timers alike: series of their own for thousands of topics are too many."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "clicks", [old_lines(10, 5)])
+    airflow_stats(statsd.port)
+    monkeypatch.setenv("WINNOW_METRICS__MOST_TOPICS", "1")
+    with open_context() as narrow:
+        assert metrics.send(narrow, ["orders", "clicks"]) > 0
+        with telling(narrow):
+            published("orders")
+    found = statsd.lines()
+    assert [name for name in found if "topic=" in name] == []
+    assert found["total.partitions-count"] == ["2|g"]
+    assert found["runs,outcome=published"] == ["1|c"]
+
+
+def test_run_about_chosen_topics_sends_no_total(
+    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
+) -> None:
+    """It has not seen the others, and would overwrite what the last run said of all of them."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(ctx, tmp_path, "clicks", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    airflow_stats(statsd.port)
+    metrics.send_for(context_of("orders"))
+    found = statsd.lines()
+    assert found["partitions-count,topic=orders"] == ["1|g"]
+    assert [name for name in found if name.startswith("total.") or "clicks" in name] == []
 
 
 def test_a_stats_server_that_is_away_breaks_nothing(
-    ctx: Context, tmp_path: Path, statsd: socket.socket, airflow_stats: Any, switched_on: pytest.MonkeyPatch
+    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """Nobody listens at the port, and the sending goes through or ends early; it raises in no case."""
     make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
-    port = statsd.getsockname()[1]
-    statsd.close()
-    airflow_stats(port, tagged=False)
+    port = statsd.port
+    statsd.server.close()
+    airflow_stats(port)
+    with telling(ctx):
+        published("orders")
     metrics.send(ctx, ["orders"])
-    airflow_stats(0, tagged=False)  # no datagram can be sent to port 0 at all
-    assert metrics.send(ctx, ["orders"]) == 0
 
 
 def test_a_topic_that_cannot_be_measured_leaves_the_others_measured(
-    ctx: Context, tmp_path: Path, statsd: socket.socket, airflow_stats: Any, switched_on: pytest.MonkeyPatch
+    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """And where none can be, no total of zeros is sent."""
     make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
-    airflow_stats(statsd.getsockname()[1], tagged=False)
-    assert "airflow.winnow.paused-partitions-count.orders" in received(statsd, metrics.send(ctx, ["missing", "orders"]))
+    airflow_stats(statsd.port)
+    metrics.send(ctx, ["missing", "orders"])
+    assert "paused-partitions-count,topic=orders" in statsd.lines()
     assert metrics.send(ctx, ["missing"]) == 0
 
 
@@ -182,78 +194,94 @@ def test_switches_of_airflow_decide_whether_and_how_metrics_are_sent(
 
 
 SEND = """
-import sys
+import os, sys
+from airflow.sdk.log import configure_logging
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 from winnow.pipeline.context import open_context
+from winnow.report.events import tell
 from winnow_airflow import metrics
-import os
+from winnow_airflow.telling import telling
+configure_logging(json_output=True, output=sys.stdout.buffer)
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)  # as a task's process begins
 with open_context() as ctx:
-    print(metrics.send(ctx, ["orders"]))
+    sent = metrics.send(ctx, ["orders"])
+    with telling(ctx):  # last, so that nobody else hands over what it counts
+        tell("published", "orders", plan_id="p", attempt="a", records_in=100, duration_ms=1500)
 sys.stdout.flush()
+sys.stderr.write(f"SENT {sent}\\n")
 os._exit(0)  # as a task's process ends: without exit hooks
 """
 
 
 @pytest.fixture
-def collector() -> Iterator[tuple[int, list[ExportMetricsServiceRequest]]]:
-    """An OpenTelemetry collector's port, and what arrived there."""
-    arrived: list[ExportMetricsServiceRequest] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            arrived.append(ExportMetricsServiceRequest.FromString(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name is Python's
-            return
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server.server_port, arrived
-        server.shutdown()
-        thread.join()
+def collector() -> Iterator[Posted]:
+    """An OpenTelemetry collector."""
+    with posted() as server:
+        yield server
 
 
-def send_from_a_task_process(home: Path, port: int) -> subprocess.CompletedProcess[str]:
-    """What happens in the task, in a process that begins and ends like one."""
+def in_a_task_process(home: Path, url: str) -> subprocess.CompletedProcess[str]:
+    """What happens in the task, in a process that begins, logs and ends like one."""
     environment = {
         **os.environ,
         **ENVIRONMENT,
         "WINNOW_HOME": str(home),
         "PYTHONPATH": ENVIRONMENT["AIRFLOW__CORE__PLUGINS_FOLDER"],
         "AIRFLOW__METRICS__OTEL_ON": "True",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": url,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta",
         "OTEL_EXPORTER_OTLP_TIMEOUT": "2",
     }
     return subprocess.run([sys.executable, "-c", SEND], env=environment, capture_output=True, text=True, timeout=120)
 
 
-def test_gauges_reach_an_opentelemetry_collector_before_the_task_ends(
-    ctx: Context, tmp_path: Path, collector: tuple[int, list[ExportMetricsServiceRequest]]
+def test_opentelemetry_collector_gets_gauges_counters_and_timers_before_the_task_ends(
+    ctx: Context, tmp_path: Path, collector: Posted
 ) -> None:
-    """As Airflow itself is set up for it, with the topic as an attribute; nothing waits for an exit hook."""
+    """As Airflow itself is set up for it, with labels as attributes; nothing waits for an exit hook.
+
+    Counters say what was added, not what this process has counted: every task begins at 0. The same event is one
+    line of the task's JSON log, with its fields.
+    """
     make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)], max_compaction_lag_ms="3600000")
-    port, arrived = collector
-    done = send_from_a_task_process(tmp_path / "lake", port)
+    done = in_a_task_process(tmp_path / "lake", collector.url)
     assert done.returncode == 0, done.stderr
-    found = {
-        (metric.name, tuple((each.key, each.value.string_value) for each in point.attributes)): (
-            point.as_double or point.as_int
-        )
-        for request in arrived
-        for resource in request.resource_metrics
+    arrived = [
+        metric
+        for body in collector.bodies
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
         for scope in resource.scope_metrics
         for metric in scope.metrics
-        for point in metric.gauge.data_points
-    }
-    assert found["airflow.winnow.overdue-partitions-count", (("topic", "orders"),)] == 1
-    assert found["airflow.winnow.total.overdue-partitions-count", ()] == 1
-    assert json.loads(done.stdout.splitlines()[-1]) == len(found)
+        if metric.name.startswith("airflow.winnow.")
+    ]
+
+    def points(kind: str) -> dict[tuple[str, ...], Any]:
+        return {
+            (
+                metric.name.removeprefix("airflow.winnow."),
+                *sorted(each.value.string_value for each in point.attributes),
+            ): (point)
+            for metric in arrived
+            for point in getattr(metric, kind).data_points
+        }
+
+    gauges = {key: point.as_double or point.as_int for key, point in points("gauge").items()}
+    assert gauges["overdue-partitions-count", "orders"] == 1
+    assert gauges["total.overdue-partitions-count",] == 1
+    assert f"SENT {len(gauges)}" in done.stderr
+    assert points("sum")["runs", "orders", "published"].as_int == 1
+    temporalities = {metric.sum.aggregation_temporality for metric in arrived if metric.HasField("sum")}
+    assert temporalities == {AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA}
+    took = points("exponential_histogram")["phase", "orders", "publish"]
+    assert (took.count, took.sum) == (1, 1500)
+
+    logged = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    (line,) = [each for each in logged if each.get("logger") == events_log.name]
+    assert (line["level"], line["event"]) == ("info", "published")
+    fields = {"topic": "orders", "plan_id": "p", "attempt": "a", "records_in": 100, "duration_ms": 1500}
+    assert {name: line[name] for name in fields} == fields
 
 
 def test_an_opentelemetry_collector_that_is_away_breaks_nothing(ctx: Context, tmp_path: Path) -> None:
@@ -262,26 +290,64 @@ def test_an_opentelemetry_collector_that_is_away_breaks_nothing(ctx: Context, tm
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    assert send_from_a_task_process(tmp_path / "lake", port).returncode == 0
+    assert in_a_task_process(tmp_path / "lake", f"http://127.0.0.1:{port}").returncode == 0
+
+
+def test_events_are_counted_where_the_log_shows_warnings_only_and_tell_as_before_afterwards(
+    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
+) -> None:
+    """What is counted does not depend on what is shown."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    airflow_stats(statsd.port)
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.WARNING)
+    try:
+        with telling(ctx):
+            published("orders")
+    finally:
+        root.setLevel(before)
+    assert statsd.lines()["runs,topic=orders,outcome=published"] == ["1|c"]
+    assert (events_log.handlers, events_log.propagate, events_log.level) == ([], True, logging.NOTSET)
+    published("orders")
+    assert statsd.lines() == {}
 
 
 def test_a_run_sends_the_metrics_of_all_its_topics_also_of_idle_ones(
     ctx: Context,
     run_dag: RunDag,
     tmp_path: Path,
-    statsd: socket.socket,
-    airflow_stats: Any,
-    switched_on: pytest.MonkeyPatch,
+    statsd: Datagrams,
+    airflow_stats: Point,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An idle run is green and has sent; with metrics switched off the task is skipped and the run as green."""
     make_topic(ctx, tmp_path, "orders", [old_lines(10, 10, at_ms=ctx.now_ms())])
-    airflow_stats(statsd.getsockname()[1], tagged=False)
+    airflow_stats(statsd.port)
     states = run_dag("compact_topics")
     assert (states["send_metrics", -1], states["outcome", -1], states["run", -1]) == ("success", "skipped", "success")
-    names: set[str] = set()
-    while "airflow.winnow.total.retired-bytes-waiting" not in names:
-        names |= received(statsd, 1).keys()
-    assert "airflow.winnow.max-dirty-percent.orders" in names
-    switched_on.delenv("AIRFLOW__METRICS__STATSD_ON")
+    found = statsd.lines()
+    assert {
+        "total.retired-bytes-waiting",
+        "max-dirty-percent,topic=orders",
+        "phase,topic=orders,phase=assess",
+    } < found.keys()
+    monkeypatch.delenv("AIRFLOW__METRICS__STATSD_ON")
     states = run_dag("compact_topics")
     assert (states["send_metrics", -1], states["run", -1]) == ("skipped", "success")
+
+
+def test_metadata_store_that_is_away_sends_no_metrics_and_fails_nothing(
+    ctx: Context,
+    statsd: Datagrams,
+    airflow_stats: Point,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A run whose work is done does not turn red because nobody could be told; the log says why."""
+    airflow_stats(statsd.port)
+    monkeypatch.setenv("WINNOW_STORE_URL", UNREACHABLE_STORE)
+
+    assert metrics.send_for(context_of()) == 0
+    assert "No metrics were sent: " in caplog.text
+    assert statsd.lines() == {}

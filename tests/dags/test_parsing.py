@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk import DAG
 
-DAGS = ("compact_topics", "ingest_topics", "sweep_topics")
+DAGS = (
+    "backfill_topics",
+    "change_partitions",
+    "compact_topics",
+    "example_consumer",
+    "ingest_topics",
+    "sweep_topics",
+)
 
 PARSE = """
 import json, sys
@@ -39,7 +46,7 @@ def dag(request: pytest.FixtureRequest, dagbag: DagBag) -> DAG:
 
 
 def test_every_dag_file_parses(dagbag: DagBag) -> None:
-    """No import error, and the DAGs are the three that are documented."""
+    """No import error, and the DAGs are those that are documented."""
     assert dagbag.import_errors == {}
     assert sorted(dagbag.dags) == sorted(DAGS)
 
@@ -111,3 +118,27 @@ def test_spark_waits_in_its_own_pool(dagbag: DagBag) -> None:
     compact = dagbag.dags["compact_topics"].task_dict["compact_batch.compact"]
     assert compact.pool == "winnow_spark"
     assert compact.execution_timeout is not None
+
+
+def test_every_mapped_task_has_a_name_for_people(dag: DAG) -> None:
+    """A topic, or the first and the last of several; never a bare number."""
+    mapped = [each for each in dag.tasks if each.is_mapped or list(each.iter_mapped_task_groups())]
+    assert [each.task_id for each in mapped if not each.map_index_template] == []
+
+
+def test_the_trigger_form_explains_every_param(dag: DAG) -> None:
+    """A title and a sentence each; of a form with several, the sections are named."""
+    params = {name: dag.params.get_param(name) for name in dag.params}
+    assert [name for name, each in params.items() if not each.description or not each.schema.get("title")] == []
+
+
+def test_strategies_are_compared_before_anything_is_compacted(dagbag: DagBag) -> None:
+    """Afterwards the losers of the strategy in force are gone, and there is nothing left to choose from."""
+    for dag_id in ("compact_topics", "backfill_topics"):
+        compact = dagbag.dags[dag_id].task_dict["compact_batch.compact"]
+        assert "compare_strategy" in compact.get_flat_relative_ids(upstream=True)
+
+
+def test_the_example_waits_for_somebody_who_wants_it(dagbag: DagBag) -> None:
+    """The embedded Airflow starts every DAG as soon as it is parsed; an example must not run by itself."""
+    assert [dag_id for dag_id, dag in dagbag.dags.items() if dag.is_paused_upon_creation] == ["example_consumer"]

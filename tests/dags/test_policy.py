@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import timedelta
 
 import pytest
 from airflow.sdk import RetryAction
@@ -12,10 +13,15 @@ from winnow.errors import (
     BadInputError,
     CommitConflictError,
     CommitUnknownError,
+    ConfigurationError,
     DamagedSegmentError,
+    ForeignTableError,
+    FormatVersionError,
     PlanVoidError,
+    RunAgainError,
     ServiceError,
     TopicBusyError,
+    UnknownTopicError,
     UsageError,
     ValidationBrokenError,
     ValidationFailedError,
@@ -23,7 +29,7 @@ from winnow.errors import (
 )
 from winnow.planning import PlanReference
 from winnow_airflow.operators import failure_of, failures_in
-from winnow_airflow.policy import RETRY_POLICY, combined
+from winnow_airflow.policy import RETRY_POLICY, combined, is_worth_retrying
 from winnow_airflow.references import IngestRow, ingest_rows, label_of, shares
 
 PLAN = PlanReference(
@@ -31,30 +37,67 @@ PLAN = PlanReference(
 )
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
-        ValidationFailedError("x"),
-        ValidationBrokenError("x"),
-        BadInputError("x"),
-        DamagedSegmentError("x"),
-        PlanVoidError("x"),
-    ],
-    ids=lambda problem: type(problem).__name__,
-)
-def test_what_ends_the_same_way_again_is_not_tried_again(problem: Exception) -> None:
-    """Bad data, a wrong call and a void plan meet the same thing a second time."""
-    assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
+FAIL, AT_ONCE, BACKING_OFF = "fail", "at once", "backing off"
+
+TREE: dict[type[WinnowError], str] = {
+    WinnowError: BACKING_OFF,
+    UsageError: FAIL,
+    ConfigurationError: FAIL,
+    UnknownTopicError: FAIL,
+    ForeignTableError: FAIL,
+    FormatVersionError: FAIL,
+    BadInputError: FAIL,
+    ValidationFailedError: FAIL,
+    DamagedSegmentError: FAIL,
+    ValidationBrokenError: FAIL,
+    RunAgainError: BACKING_OFF,
+    PlanVoidError: FAIL,
+    CommitUnknownError: BACKING_OFF,
+    CommitConflictError: AT_ONCE,
+    TopicBusyError: BACKING_OFF,
+    ServiceError: BACKING_OFF,
+}
+"""What becomes of a task that ends with each of Winnow's errors."""
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [ServiceError("x"), CommitConflictError("x"), CommitUnknownError("x"), TopicBusyError("x"), OSError("x")],
-    ids=lambda problem: type(problem).__name__,
-)
-def test_conflicts_services_and_surprises_are_tried_again(problem: Exception) -> None:
-    """Another try may end otherwise."""
-    assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.DEFAULT
+def subclasses(kind: type[WinnowError]) -> set[type[WinnowError]]:
+    """``kind`` and all that derive from it, whoever defined them."""
+    return {kind}.union(*[subclasses(each) for each in kind.__subclasses__()])
+
+
+def what_happens(problem: BaseException) -> str:
+    """What the retry policy decides, in a word."""
+    decision = RETRY_POLICY.evaluate(problem, 1, 3)
+    if decision.action is RetryAction.RETRY:
+        return AT_ONCE if decision.retry_delay == timedelta(0) else f"after {decision.retry_delay}"
+    return FAIL if decision.action is RetryAction.FAIL else BACKING_OFF
+
+
+def test_the_retries_of_every_error_are_decided() -> None:
+    """The whole tree below the root, so that a new error must be placed here."""
+    known = {kind for kind in subclasses(WinnowError) if kind.__module__ == "winnow.errors"}
+    assert known == TREE.keys()
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_bad_data_is_not_tried_again_conflicts_at_once_and_services_with_back_off(kind: type[WinnowError]) -> None:
+    """What meets the same data again ends the same way; a lost race is over; a service needs time."""
+    problem = kind("x")
+    assert what_happens(problem) == TREE[kind]
+    assert is_worth_retrying(problem) is (TREE[kind] is not FAIL)
+
+
+def test_a_stranger_is_tried_again_with_back_off() -> None:
+    """Nobody foresaw it; it may pass."""
+    assert what_happens(OSError("x")) == BACKING_OFF
+
+
+def test_a_conflict_beside_a_service_that_is_away_waits_for_the_service() -> None:
+    """Of several topics in one task the most patient decides; all are named."""
+    problem = combined([("orders", CommitConflictError("lost")), ("clicks", ServiceError("store is away"))])
+    assert what_happens(problem) == BACKING_OFF
+    assert str(problem) == "orders: lost\nclicks: store is away"
+    assert what_happens(combined([("a", CommitConflictError("x")), ("b", BadInputError("y"))])) == AT_ONCE
 
 
 def test_several_failures_are_tried_again_when_one_of_them_can_end_otherwise() -> None:
@@ -127,7 +170,8 @@ def test_topics_share_mapped_tasks_only_when_there_are_too_many() -> None:
     assert shares(["a", "b", "c", "d", "e"], 2) == [["a", "b"], ["c", "d", "e"]]
     assert shares([], 5) == []
     assert label_of(["a"]) == "a"
-    assert label_of(["a", "b"]) == "2 topics"
+    assert label_of(["a", "b", "c"]) == "a … c (3 topics)"
+    assert label_of([]) == ""
 
 
 def test_ingest_takes_one_topic_and_lists_of_them() -> None:

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from winnow.engine import staging
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.read import read_batches
 from winnow.pipeline.topics import create_topic, describe_topic
 
 DAY_MS = 86_400_000
+GROUP = ("compact", "validate", "publish", "report")
+"""The tasks of one batch."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,11 @@ class Line:
     key: str
     value: str | None
     timestamp_ms: int
+
+
+def group_states(states: dict[tuple[str, int], str], map_index: int = 0) -> list[str]:
+    """States of compact, validate, publish, report of one batch."""
+    return [states[f"compact_batch.{name}", map_index] for name in GROUP]
 
 
 def write_lines(path: Path, lines: Iterable[Line]) -> str:
@@ -59,6 +69,15 @@ def old_lines(records: int, keys: int, *, start: int = 0, at_ms: int = 1_700_000
         Line(offset, f"key-{offset % keys}", f"value-{offset}", at_ms + offset)
         for offset in range(start, start + records)
     ]
+
+
+def lose_a_record(ctx: Context, topic: str) -> None:
+    """What a broken disk or a bug would do to a staged file."""
+    run = ctx.store.open_runs(topic)[0]
+    manifest = staging.read_manifest(run.plan_uri, run.attempt)
+    assert manifest is not None
+    path = manifest.partitions[0].rewrites[0].outputs[0].path.removeprefix("file://")
+    pq.write_table(pq.read_table(path).slice(1), path)
 
 
 def contents(ctx: Context, topic: str) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.integration.cli_runner import NOW_MS, make_topic, record, winnow, winnow_process, write_lines
 from winnow.cli.assess import urgency
-from winnow.cli.reasons import because
 from winnow.model import Assessment, Reason
+from winnow.report.reasons import because
 
 KEYS = [
     "topic", "partition", "eligible", "reason", "log_start_offset", "first_dirty_offset", "first_uncleanable_offset",

@@ -10,6 +10,8 @@ import pytest
 from tests.integration.cli_runner import winnow, winnow_process
 
 COMMANDS = [
+    ("init",),
+    ("doctor",),
     ("topics", "create"),
     ("topics", "list"),
     ("topics", "describe"),
@@ -29,6 +31,7 @@ COMMANDS = [
     ("partitions", "release"),
     ("metrics",),
     ("sweep",),
+    ("watch",),
     ("store", "rebuild"),
     ("settings",),
 ]
@@ -63,8 +66,8 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
     assert places == sorted(places)
     listed = [line.split()[0] for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
     assert " ".join(listed) == (
-        "topics ingest assess explain compare compact read why receipts checkpoints partitions metrics sweep store "
-        "settings"
+        "init doctor topics ingest assess explain compare compact read why receipts checkpoints partitions metrics sweep "
+        "watch store settings"
     )
 
 

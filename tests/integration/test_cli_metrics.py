@@ -13,7 +13,7 @@ from winnow.pipeline.context import open_context
 from winnow.report.metrics import METRICS
 
 LAG = ["segment.ms=1000", "max.compaction.lag.ms=2000"]
-NAMES = [metric.name for metric in METRICS]
+NAMES = [metric.name for metric in METRICS if not metric.total_only]
 
 
 def publish(seconds: float = 2.0) -> None:
@@ -39,7 +39,12 @@ def test_metrics_are_one_document_by_kafkas_names_per_topic_and_in_total(tmp_pat
     assert (orders["cleaner-recopy-percent"], orders["cleaner-io"], orders["max-clean-time-secs"]) == (50, 1536, 2)
     assert orders["num-logs-compacted-by-max-compaction-lag"] == 1
     assert (returns["max-compaction-delay-secs"], returns["cleaner-recopy-percent"]) == (0, None)
-    assert found["total"] == {**orders, "max-dirty-percent": found["total"]["max-dirty-percent"]}
+    together = found["total"]
+    assert list(together) == [metric.name for metric in METRICS]
+    added = {name: orders[name] + returns[name] for name in ("partitions-count", "due-partitions-count")}
+    dirtiest = max(orders["max-dirty-percent"], returns["max-dirty-percent"])
+    assert {name: together[name] for name in NAMES} == {**orders, **added, "max-dirty-percent": dirtiest}
+    assert (together["overdue-topics-count"], together["healthy-topics-count"]) == (1, 1)
 
 
 def test_prometheus_page_stands_alone_on_standard_output_and_parses(tmp_path: Path) -> None:

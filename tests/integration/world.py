@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -219,10 +219,11 @@ def between_head_and_commit(action: Callable[[], object], times: int = 1) -> Ite
 
 
 @contextmanager
-def open_world(folder: Path, clock: FakeClock | None = None) -> Iterator[World]:
-    """A world in ``folder``, with a clock that stands still."""
+def open_world(folder: Path, clock: FakeClock | None = None, lake: Mapping[str, str] | None = None) -> Iterator[World]:
+    """A world in ``folder``, with a clock that stands still; ``lake``: settings that lead elsewhere."""
     clock = clock or FakeClock()
-    settings = load_settings(cwd=folder, env={"WINNOW_HOME": str(folder / "home"), "WINNOW_SPARK__MASTER": "local[2]"})
+    env = {"WINNOW_HOME": str(folder / "home"), "WINNOW_SPARK__MASTER": "local[2]", **(lake or {})}
+    settings = load_settings(cwd=folder, env=env)
     with open_context(settings, now_ms=clock) as ctx:
         yield World(ctx, clock, folder)
 

@@ -31,6 +31,7 @@ _ELIGIBILITY = "winnow/eligibility.py"
 _WINNERS = "winnow/engine/winners.py"
 _REWRITE = "winnow/engine/rewrite.py"
 _PUBLISH = "winnow/pipeline/publish.py"
+_STANDING = "winnow/pipeline/standing.py"
 _STATES = "winnow/pipeline/partition_states.py"
 _PLANNING = "winnow/planning.py"
 _SELECTION = "tests/catalogue/test_selection.py"
@@ -245,7 +246,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     Breakage(
         "paused-published",
         "a partition that was paused during the run is published all the same",
-        _PUBLISH,
+        _STANDING,
         "    if state.paused_since_ms is not None:\n",
         "    if False:\n",
         "tests/integration/test_partitions.py::test_run_whose_partition_was_paused_meanwhile_publishes_nothing",
@@ -253,15 +254,15 @@ BREAKAGES: tuple[Breakage, ...] = (
     Breakage(
         "stale-plan-published",
         "a plan is published although records were deleted meanwhile",
-        _PUBLISH,
-        "if planned != there or straddling or moved:",
-        "if planned != there or straddling:",
+        _STANDING,
+        "if planned == there and not straddling and not moved:",
+        "if planned == there and not straddling:",
         f"{_RETENTION}::test_a_plan_made_before_records_were_deleted_is_void",
     ),
     Breakage(
         "configuration-ignored-at-publish",
         "a plan is published under rules it was not made under",
-        _PUBLISH,
+        _STANDING,
         "if plan.configuration not in {None, configuration_digest(log.config(head))}:",
         "if False:",
         f"{_RETENTION}::test_a_plan_is_void_when_the_configuration_changed_after_it_was_made",

@@ -19,7 +19,7 @@ from winnow.model import (
     TopicState,
     Uncleanable,
 )
-from winnow.report.metrics import METRICS, Measurement, measure, total, values
+from winnow.report.metrics import METRICS, TOPIC_STATES, Measurement, measure, total, values
 from winnow.report.prometheus import exposition
 from winnow.report.receipts import paragraph, plan_against_actual
 
@@ -160,6 +160,42 @@ def test_pauses_retired_bytes_and_the_time_since_the_last_run_come_from_the_stat
     assert (told["paused-partitions-count"], told["retired-bytes-waiting"]) == (2, 15)
     assert told["time-since-last-run-ms"] == 1_000
     assert values(measured(last_run_ms=AS_OF_MS + 1))["time-since-last-run-ms"] == 0
+
+
+PAUSED = PartitionState(paused_since_ms=1)
+MARKED = PartitionState(uncleanable=Uncleanable("x", 1))
+LATE: dict[str, Any] = {"max_compaction_delay_ms": 5}
+
+
+@pytest.mark.parametrize(
+    ("states", "found", "word"),
+    [
+        ([PartitionState()], [assessment(0, Reason.CLEAN, eligible=False)], "healthy"),
+        ([PartitionState(), PAUSED], [assessment(0, Reason.CLEAN, eligible=False)], "paused"),
+        ([PAUSED], [assessment(0, Reason.PAUSED, eligible=False, **LATE)], "paused"),
+        ([PartitionState(), PAUSED], [assessment(0)], "due"),
+        ([PartitionState(), PartitionState()], [assessment(0), assessment(1, eligible=False, **LATE)], "overdue"),
+        ([PartitionState(), MARKED], [assessment(0, **LATE), assessment(1, eligible=False)], "uncleanable"),
+    ],
+)
+def test_topic_has_the_state_of_its_worst_partition_and_counts_once(
+    states: list[PartitionState], found: list[Assessment], word: str
+) -> None:
+    """One topic says nothing of topics; the total counts each under one word. Who is paused is late for nobody."""
+    one = measured(*found, of=TopicState("orders", dict(enumerate(states))))
+    assert not [name for name in values(one) if name.endswith("-topics-count")]
+    counts = {name: value for name, value in values(total([one, one])).items() if name.endswith("-topics-count")}
+    assert counts == {f"{each}-topics-count": 2 * (each == word) for each in TOPIC_STATES}
+
+
+def test_runs_are_counted_by_how_they_stand_and_swept_bytes_are_told() -> None:
+    """Runs that are still at work count nowhere."""
+    tally = {"published": 3, "void": 2, "compacting": 1}
+    told = values(measured(assessment(0), runs_by_state=tally, swept_bytes=512))
+    runs = {name.removesuffix("-runs-count"): value for name, value in told.items() if name.endswith("-runs-count")}
+    assert runs == {"published": 3, "invalid": 0, "broken": 0, "refused": 0, "void": 2, "unknown": 0}
+    assert told["swept-bytes"] == 512
+    assert (told["partitions-count"], told["due-partitions-count"]) == (1, 1)
 
 
 def test_total_adds_up_before_it_divides() -> None:

@@ -290,6 +290,15 @@ tasks = 3
 bytes_per_second = "50MB"
 [alert]
 webhook = "https://hooks.example.org/T0"
+page_url = "https://airflow.example.org/"
+deadline_warning_ms = 7200000
+deadline_grace_ms = 600000
+sweep_stuck_ms = 86400000
+[[alert.notifiers]]
+class = "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier"
+arguments = { slack_webhook_conn_id = "on_call", text = "{{ alert.text }}" }
+[metrics]
+most_topics = 500
 [kafka]
 "log.retention.hours" = 168
 """
@@ -325,6 +334,14 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.kafka == {"log.retention.hours": "168"}
     assert settings.alert.webhook is not None
     assert settings.alert.webhook.get_secret_value() == "https://hooks.example.org/T0"
+    assert settings.alert.page_url == "https://airflow.example.org"
+    assert settings.alert.deadline_warning_ms == 7_200_000
+    assert settings.alert.deadline_grace_ms == 600_000
+    assert settings.alert.sweep_stuck_ms == 86_400_000
+    (notifier,) = settings.alert.notifiers
+    assert notifier.path == "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier"
+    assert settings.metrics.most_topics == 500
+    assert notifier.arguments == {"slack_webhook_conn_id": "on_call", "text": "{{ alert.text }}"}
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}
 
 
@@ -396,6 +413,7 @@ def test_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 
 # Values that are not valid
 
+A_LIST_OF_NOTIFIERS = 'it must be a list of {"class": "package.Notifier", "arguments": {...}}'
 WHOLE_NUMBER = "it must be a whole number of at least 1"
 A_SIZE = "it must be a size like 1073741824, 512MB or 1GiB"
 A_LOCATION = "it must be a path, file:///folder (three slashes), or a URI like s3://bucket/folder"
@@ -431,6 +449,22 @@ A_LOCATION = "it must be a path, file:///folder (three slashes), or a URI like s
             "alert.webhook",
             "it must be a URL that begins with https:// or http://",
         ),
+        (
+            "WINNOW_ALERT__PAGE_URL",
+            "airflow.example.org",
+            "alert.page_url",
+            "it must be a URL that begins with https:// or http://",
+        ),
+        ("WINNOW_ALERT__NOTIFIERS", "[{", "alert.notifiers", f"it is not JSON; {A_LIST_OF_NOTIFIERS}"),
+        ("WINNOW_ALERT__NOTIFIERS", '{"class": "a.B"}', "alert.notifiers", A_LIST_OF_NOTIFIERS),
+        ("WINNOW_ALERT__NOTIFIERS", '["a.B"]', "alert.notifiers", A_LIST_OF_NOTIFIERS),
+        (
+            "WINNOW_ALERT__NOTIFIERS",
+            '[{"class": "Slack"}]',
+            "alert.notifiers.0.class",
+            "it must be the dotted path of a class, like airflow.providers.smtp.notifications.smtp.SmtpNotifier",
+        ),
+        ("WINNOW_ALERT__SWEEP_STUCK_MS", "0", "alert.sweep_stuck_ms", WHOLE_NUMBER),
         (
             "WINNOW_SPARK__CONF__SPARK__EXECUTOR__CORES",
             "2",
@@ -489,6 +523,7 @@ def secretive(tmp_path: Path) -> Settings:
         "WINNOW_CATALOG__CREDENTIAL": f"client:{SECRET}",
         "WINNOW_STORE_URL": f"postgresql+psycopg://winnow:{SECRET}@db/winnow?sslpassword={SECRET}&sslmode=require",
         "WINNOW_ALERT__WEBHOOK": f"https://hooks.example.org/{SECRET}",
+        "WINNOW_ALERT__NOTIFIERS": f'[{{"class": "a.B", "arguments": {{"token": "{SECRET}", "to": "{SECRET}"}}}}]',
         "WINNOW_SPARK__CONF__spark__hadoop__fs__s3a__secret__key": SECRET,
         "WINNOW_SPARK__CONF__spark__executor__extraJavaOptions": f"-Dx.trustStorePassword={SECRET} -Xmx1g",
     }
@@ -504,6 +539,7 @@ def test_secrets_are_masked_where_settings_are_shown(tmp_path: Path) -> None:
     assert found["store_url"] == "postgresql+psycopg://winnow:***@db/winnow?sslpassword=***&sslmode=require"
     assert found["spark.conf.spark.executor.extraJavaOptions"] == "-Dx.trustStorePassword=*** -Xmx1g"
     assert found["alert.webhook"] == "***"
+    assert found["alert.notifiers"] == "a.B(token=***, to=***)"
     assert found["catalog.s3.access-key-id"] == "***"
 
 

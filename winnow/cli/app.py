@@ -14,8 +14,10 @@ from winnow.cli import (
     checkpoints,
     compact,
     compare,
+    doctor,
     explain,
     ingest,
+    init,
     maintenance,
     metrics,
     partitions,
@@ -23,6 +25,7 @@ from winnow.cli import (
     receipts,
     settings,
     topics,
+    watch,
     why,
 )
 from winnow.cli.failures import guarded
@@ -49,8 +52,8 @@ reached.
 """
 
 _ORDER = (
-    "topics", "ingest", "assess", "explain", "compare", "compact", "read", "why", "receipts", "checkpoints",
-    "partitions", "metrics", "sweep", "store", "settings",
+    "init", "doctor", "topics", "ingest", "assess", "explain", "compare", "compact", "read", "why", "receipts",
+    "checkpoints", "partitions", "metrics", "sweep", "watch", "store", "settings",
 )  # fmt: skip
 
 
@@ -99,6 +102,8 @@ def _group(name: str, help_text: str) -> typer.Typer:
     return group
 
 
+app.command("init")(guarded(init.init))
+app.command("doctor")(guarded(doctor.doctor))
 _topics = _group("topics", "Create, list, describe and alter topics, and delete their oldest records.")
 _topics.command("create")(guarded(topics.create))
 _topics.command("list")(guarded(topics.list_all))
@@ -121,6 +126,7 @@ _partitions.command("resume")(guarded(partitions.resume))
 _partitions.command("release")(guarded(partitions.release))
 app.command("metrics")(guarded(metrics.metrics))
 app.command("sweep")(guarded(maintenance.sweep))
+app.command("watch")(guarded(watch.watch))
 _group("store", "Look after the metadata store.").command("rebuild")(guarded(maintenance.rebuild))
 app.command("settings")(guarded(settings.settings))
 

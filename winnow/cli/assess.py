@@ -11,11 +11,11 @@ import typer
 from winnow.cli.failures import each_topic, finish
 from winnow.cli.options import AsOf, Json, Topics, resolve_as_of
 from winnow.cli.output import count, human_bytes, tell, write_json
-from winnow.cli.reasons import because
 from winnow.cli.tables import MOST_ROWS, heading, short_time, show
 from winnow.cli.world import named_or_all, world
 from winnow.clock import format_ms
 from winnow.model import Assessment, Reason
+from winnow.report.reasons import because
 
 ForecastFlag = Annotated[
     bool,

@@ -51,6 +51,12 @@ NAMES = (
     "engine.bytes_per_second",
     "expectations",
     "alert.webhook",
+    "alert.page_url",
+    "alert.notifiers",
+    "alert.deadline_warning_ms",
+    "alert.deadline_grace_ms",
+    "alert.sweep_stuck_ms",
+    "metrics.most_topics",
     "lease_ms",
 )
 MAPS = ("catalog", "spark.conf", "kafka")
@@ -154,6 +160,9 @@ def default_layer(home: Path, chosen_catalog: Mapping[str, Any], temporary_folde
         "engine.memory_bytes": 2**30,
         "engine.threads": 1,
         "engine.spill_folder": temporary_folder,
+        "alert.deadline_warning_ms": 3_600_000,
+        "alert.deadline_grace_ms": 1_800_000,
+        "alert.sweep_stuck_ms": 259_200_000,
         "lease_ms": 3_600_000,
     }
     if not chosen_catalog.keys() & {"uri", "py-catalog-impl"} and chosen_catalog.get("type", "sql") == "sql":

@@ -29,6 +29,20 @@ SETTINGS: dict[str, str] = {
     "average: a number of at least 1, or a size like `50MB`.",
     "expectations": "Folder with content suites of your own.",
     "alert.webhook": "Who receives a JSON document for each alert: an http or https URL.",
+    "alert.page_url": "Airflow's address, for the links of alerts that are raised outside of Airflow; inside, its own "
+    "`[api] base_url` is taken.",
+    "alert.notifiers": "Airflow's notifiers that are told as well (Slack, e-mail and others): a list of "
+    '`{"class": "package.Notifier", "arguments": {…}}`, in the environment as JSON. Arguments are templates over the '
+    "alert: `{{ alert.text }}`, `{{ alert.kind }}`, `{{ alert.topic }}`, `{{ alert.link }}`. Secrets belong into "
+    "Airflow's connections.",
+    "alert.deadline_warning_ms": "How long before a deadline it is near, in ms; never more than a quarter of the "
+    "topic's `max.compaction.lag.ms`.",
+    "alert.deadline_grace_ms": "How long after a deadline it counts as missed, in ms: a partition is only due once its "
+    "deadline has passed, so the run that follows needs some time.",
+    "alert.sweep_stuck_ms": "How much longer than their grace retired files may wait before their sweep counts as "
+    "stuck, in ms.",
+    "metrics.most_topics": "With more topics than that, Airflow's metrics get figures of all topics together and "
+    "none of single ones.",
     "lease_ms": "How long a run holds a topic without renewing, in ms.",
     "catalog": "PyIceberg's catalog properties, `catalog.uri` for one.",
     "spark.conf": "Spark's properties, `spark.executor.memory` for one.",

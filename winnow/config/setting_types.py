@@ -5,6 +5,7 @@ No sentence repeats the value: a database URL or a webhook is a secret.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -60,6 +61,9 @@ def _location(value: object) -> str:
     scheme, _, rest = location.partition("://")
     if not rest or (scheme == "file" and not rest.startswith("/")):
         raise ValueError("it must be a path, file:///folder (three slashes), or a URI like s3://bucket/folder")
+    if re.search(r"[%#?]", rest):
+        # Some readers take these for escapes and some for themselves, and files would be looked for in two places.
+        raise ValueError("it must not hold '%', '#' or '?'; choose a folder without them")
     return location
 
 
@@ -75,6 +79,31 @@ def _webhook(value: object) -> str:
     if not re.match(r"https?://[^/\s]", url):
         raise ValueError("it must be a URL that begins with https:// or http://")
     return url
+
+
+def _page_url(value: object) -> str:
+    return _webhook(value).rstrip("/")
+
+
+def _dotted(value: object) -> str:
+    path = _text(value)
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", path, re.ASCII):
+        raise ValueError(
+            "it must be the dotted path of a class, like airflow.providers.smtp.notifications.smtp.SmtpNotifier"
+        )
+    return path
+
+
+def _notifiers(value: object) -> object:
+    wanted = 'it must be a list of {"class": "package.Notifier", "arguments": {...}}'
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError(f"it is not JSON; {wanted}") from None
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise ValueError(wanted)
+    return value
 
 
 def _spark_name(name: str) -> str:
@@ -106,6 +135,15 @@ DatabaseUrl = Annotated[str, BeforeValidator(_database_url)]
 
 Webhook = Annotated[SecretStr | None, BeforeValidator(_webhook)]
 """An http or https URL, itself a secret."""
+
+PageUrl = Annotated[str | None, BeforeValidator(_page_url)]
+"""An http or https URL, without a slash at the end."""
+
+Dotted = Annotated[str, BeforeValidator(_dotted)]
+"""``package.module.Class``."""
+
+Notifiers = BeforeValidator(_notifiers)
+"""A list of tables, or in the environment the same as JSON."""
 
 SparkConf = dict[Annotated[str, AfterValidator(_spark_name)], str]
 """Spark's properties; Spark ignores names that do not begin with ``spark.``."""

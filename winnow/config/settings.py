@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -24,8 +24,11 @@ from winnow.config.setting_types import (
     BytesPerSecond,
     Count,
     DatabaseUrl,
+    Dotted,
     FolderPath,
     Location,
+    Notifiers,
+    PageUrl,
     SizeBytes,
     SparkConf,
     Text,
@@ -60,10 +63,41 @@ class EngineSettings(_Frozen):
     bytes_per_second: BytesPerSecond | None = None
 
 
+class NotifierSettings(_Frozen):
+    """One of Airflow's notifiers: its class, and the arguments that it is made of.
+
+    Airflow renders them with ``{{ alert.text }}``, ``{{ alert.kind }}``, ``{{ alert.topic }}``, ``{{ alert.link }}``
+    and every other field of an alert. Secrets belong into Airflow's connections.
+    """
+
+    path: Dotted = Field(alias="class")
+    arguments: dict[str, Any] = Field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.path}({', '.join(f'{name}={MASK}' for name in self.arguments)})"
+
+
 class AlertSettings(_Frozen):
-    """Who is told: ``webhook`` receives a JSON document per alert; None: nobody."""
+    """Who is told, and when.
+
+    ``webhook`` receives a JSON document per alert; None: nobody does. ``notifiers``: told by whatever runs in Airflow.
+    ``page_url``: Airflow's address, for links of alerts that are raised outside of it. A deadline is near
+    ``deadline_warning_ms`` before it passes, and missed when it passed more than ``deadline_grace_ms`` ago. A sweep is
+    stuck when files wait ``sweep_stuck_ms`` longer than their grace.
+    """
 
     webhook: Webhook = None
+    page_url: PageUrl = None
+    notifiers: Annotated[tuple[NotifierSettings, ...], Notifiers] = ()
+    deadline_warning_ms: Count
+    deadline_grace_ms: Count
+    sweep_stuck_ms: Count
+
+
+class MetricsSettings(_Frozen):
+    """What is sent: with more than ``most_topics`` topics, figures of all topics together, and none of single ones."""
+
+    most_topics: Count = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +127,8 @@ class Settings(BaseSettings):
     spark: SparkSettings
     engine: EngineSettings
     expectations: FolderPath | None = None
-    alert: AlertSettings = AlertSettings()
+    alert: AlertSettings
+    metrics: MetricsSettings = MetricsSettings()
     lease_ms: Count
     kafka: dict[str, str] = Field(default_factory=dict)
 
@@ -145,6 +180,8 @@ class Settings(BaseSettings):
         if isinstance(value, BaseModel):
             fields = type(value).model_fields
             return [row for inner in fields for row in self._rows_of(f"{name}.{inner}", getattr(value, inner))]
+        if isinstance(value, tuple):
+            return [SettingRow(name, ", ".join(map(str, value)), self._source(name))]
         if isinstance(value, dict):
             return [row for key in sorted(value) for row in self._rows_of(f"{name}.{key}", value[key])]
         shown = MASK if isinstance(value, SecretStr) else "" if value is None else mask(name, str(value))
@@ -225,5 +262,11 @@ def _told(problem: ValidationError, layers: tuple[Layer, ...]) -> ConfigurationE
 
 def _origin(name: str, layers: tuple[Layer, ...]) -> str:
     # A complaint about a group as a whole has no place of its own; its members have.
-    found = [origin for layer in layers for key, origin in layer.origins.items() if f"{key}.".startswith(f"{name}.")]
+    # What is inside a list has no place of its own either; the list has.
+    found = [
+        origin
+        for layer in layers
+        for key, origin in layer.origins.items()
+        if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")
+    ]
     return found[0] if found else "default"

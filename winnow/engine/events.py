@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
+from winnow.clock import format_ms
+
 PROGRESS_PREFIX = "WINNOW "
 """A line of the job's standard output that begins so holds one JSON event."""
 
@@ -52,6 +54,14 @@ def emit(event: dict[str, Any], stream: TextIO | None = None) -> None:
     """Print one event for whoever started the job."""
     stream = stream or sys.stdout
     stream.write(f"{PROGRESS_PREFIX}{json.dumps(event, sort_keys=True)}\n")
+    stream.flush()
+
+
+def log_event(event: dict[str, Any], now_ms: int, stream: TextIO | None = None) -> None:
+    """Write one event to the log of this process, standard error: one line, one JSON object, with its time."""
+    stream = stream or sys.stderr
+    # In one piece: tasks of one machine may share the stream.
+    stream.write(f"{json.dumps({'timestamp': format_ms(now_ms), **event})}\n")
     stream.flush()
 
 

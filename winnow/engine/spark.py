@@ -11,9 +11,10 @@ import pyspark
 from pyspark import SparkConf, SparkContext, TaskContext
 
 from winnow import __version__, documents
+from winnow.clock import wall_clock_ms
 from winnow.engine import staging
 from winnow.engine.damage import explained
-from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, worst
+from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, log_event, worst
 from winnow.engine.rewrite import ENGINE, Budget, compact_partition
 from winnow.engine.slices import Unit, shared
 from winnow.engine.task_events import Tell, carry_out
@@ -95,8 +96,12 @@ def _run_task(tasks: Iterable[list[Unit]], attempt: str, budget: Budget, tell: T
     folder = f"{attempt}-t{context.taskAttemptId() if context is not None else 0}"
     for task in tasks:
         for unit in task:
+            # An executor's own log, so that it names what was at work when the executor was killed.
+            log_event({"event": "partition_started", **_key(unit, attempt)}, wall_clock_ms())
             result = run_unit(unit, attempt, budget, folder=folder)
-            tell(_progress(unit, result))
+            event = _progress(unit, attempt, result)
+            log_event({**event, "event": "partition_failed" if "error" in event else "partition_done"}, wall_clock_ms())
+            tell(event)
             yield result
 
 
@@ -114,8 +119,13 @@ def run_unit(unit: Unit, attempt: str, budget: Budget, *, folder: str) -> dict[s
     return result
 
 
-def _progress(unit: Unit, result: dict[str, Any]) -> dict[str, Any]:
-    event: dict[str, Any] = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
+def _key(unit: Unit, attempt: str) -> dict[str, Any]:
+    plan_id = unit.plan.plan_id if unit.plan is not None else None
+    return {"topic": unit.topic, "partition": unit.partition, "plan_id": plan_id, "attempt": attempt}
+
+
+def _progress(unit: Unit, attempt: str, result: dict[str, Any]) -> dict[str, Any]:
+    event: dict[str, Any] = {"event": "partition", **_key(unit, attempt)}
     if "staged" not in result:
         return event | {"error": result["error"]}
     facts = result["staged"]["facts"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
@@ -47,15 +48,18 @@ def connect(
 
 
 def _register_stores(connection: duckdb.DuckDBPyConnection, uris: Iterable[str]) -> None:
-    schemes = {urlparse(uri).scheme: uri for uri in uris if not storage.is_local(uri)}
-    if not schemes:
-        return
+    # One client per scheme: Arrow's serves all buckets of a store.
+    for scheme, uri in {urlparse(uri).scheme: uri for uri in uris if not storage.is_local(uri)}.items():
+        filesystem, _ = storage.filesystem_for(uri)
+        connection.register_filesystem(_wrapper(scheme)(filesystem))
+
+
+@cache
+def _wrapper(scheme: str) -> type[Any]:
+    """Arrow's clients as fsspec knows them, under the name by which DuckDB asks."""
     from fsspec.implementations.arrow import ArrowFSWrapper
 
-    for scheme, uri in schemes.items():
-        filesystem, _ = storage.filesystem_for(uri)
-        wrapper = type(f"Arrow{scheme.title()}", (ArrowFSWrapper,), {"protocol": scheme})(filesystem)
-        connection.register_filesystem(wrapper)
+    return type(f"Arrow{scheme.title()}", (ArrowFSWrapper,), {"protocol": scheme, "cachable": False})
 
 
 def readable(uri: str) -> str:

@@ -74,21 +74,24 @@ class RollingWriter:
             uri = self._name(len(self._written))
             storage.make_parent(uri)
             filesystem, path = storage.filesystem_for(uri)
-            self._stream = filesystem.open_output_stream(path)
+            with storage.answering(uri):
+                self._stream = filesystem.open_output_stream(path)
             self._writer = pq.ParquetWriter(
                 self._stream, self._schema, compression=CODEC, write_page_checksum=True, **self._parquet
             )
             self._written.append(uri)
         table = pa.Table.from_batches(self._batches, self._schema)
-        self._writer.write_table(table, row_group_size=table.num_rows)
+        with storage.answering(self._written[-1]):
+            self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._buffered_bytes = [], 0
 
     def _close(self) -> None:
         if self._writer is None:
             return
-        self._writer.close()
-        size_bytes = self._stream.tell()
-        self._stream.close()
+        with storage.answering(self._written[-1]):
+            self._writer.close()
+            size_bytes = self._stream.tell()
+            self._stream.close()
         self._writer, self._stream = None, None
         self._closed(self._written[-1], size_bytes)
 

@@ -1,15 +1,19 @@
 """Object-store paths. Everything Winnow writes outside the table commit goes through here.
 
 A path is a URI (``file:///…``, ``s3://bucket/key``) or a plain local path. Credentials come from the environment or
-the instance role, never from a path, a plan or an argument.
+the instance role, never from a path, a plan or an argument (:mod:`winnow.files.object_store`).
+
+What an object store answers instead of its data is a ServiceError that names the place; a missing file is a
+FileNotFoundError there as on a disk, and what a disk answers stays the operating system's error.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlparse
@@ -18,6 +22,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from winnow.errors import ServiceError
+from winnow.files import object_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,6 @@ def local_path(uri: str) -> Path:
     return Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(uri)
 
 
-@lru_cache(maxsize=32)
-def _remote_filesystem(scheme: str, authority: str) -> fs.FileSystem:
-    filesystem, _ = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
-    return filesystem
-
-
 def filesystem_for(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of ``uri`` and the path within it.
 
@@ -55,13 +54,44 @@ def filesystem_for(uri: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), str(local_path(uri))
     parsed = urlparse(uri)
     try:
-        filesystem = _remote_filesystem(parsed.scheme, parsed.netloc)
+        filesystem = object_store.remote_filesystem(uri)
     except (OSError, pa.ArrowException) as problem:
         raise ServiceError(
             f"The object store of {parsed.scheme}://{parsed.netloc} cannot be reached ({problem}). "
             "Check its endpoint and credentials, then run it again."
         ) from problem
     return filesystem, f"{parsed.netloc}{unquote(parsed.path)}".rstrip("/")
+
+
+@contextmanager
+def answering(uri: str) -> Iterator[None]:
+    """Give what the object store of ``uri`` answered the words to act on.
+
+    Raises:
+        ServiceError: it is away, refuses, or has no such bucket; other errors are let through.
+    """
+    try:
+        yield
+    except OSError as problem:
+        if is_local(uri) or not object_store.is_answer(problem):
+            raise
+        raise ServiceError(
+            f"The object store does not serve {uri} ({problem}). Check that the bucket is there, the endpoint "
+            "(AWS_ENDPOINT_URL_S3) and the credentials, then run it again."
+        ) from problem
+
+
+def bucket_is_missing(uri: str) -> bool:
+    """Whether the bucket of ``uri`` is not there; False for local files, whose folders are made when needed.
+
+    Raises:
+        ServiceError: the object store does not answer.
+    """
+    if is_local(uri):
+        return False
+    filesystem, path = filesystem_for(uri)
+    with answering(uri):
+        return bool(filesystem.get_file_info(path.split("/", 1)[0]).type == fs.FileType.NotFound)
 
 
 def join(uri: str, *parts: str) -> str:
@@ -76,7 +106,7 @@ def read_bytes(uri: str) -> bytes:
         FileNotFoundError: there is no such file.
     """
     filesystem, path = filesystem_for(uri)
-    with filesystem.open_input_file(path) as stream:
+    with answering(uri), filesystem.open_input_file(path) as stream:
         return cast(bytes, stream.read())
 
 
@@ -96,40 +126,42 @@ def write_bytes(uri: str, data: bytes) -> None:
         temporary.replace(path)
         return
     filesystem, path_in_store = filesystem_for(uri)
-    with filesystem.open_output_stream(path_in_store) as stream:
+    with answering(uri), filesystem.open_output_stream(path_in_store) as stream:
         stream.write(data)
 
 
 def exists(uri: str) -> bool:
     """Whether ``uri`` is a file."""
-    filesystem, path = filesystem_for(uri)
-    return bool(filesystem.get_file_info(path).type == fs.FileType.File)
+    return size_bytes(uri) is not None
 
 
 def size_bytes(uri: str) -> int | None:
     """Size of the file, None when it is not there."""
     filesystem, path = filesystem_for(uri)
-    info = filesystem.get_file_info(path)
+    with answering(uri):
+        info = filesystem.get_file_info(path)
     return int(info.size) if info.type == fs.FileType.File else None
 
 
 def delete(uri: str) -> None:
     """Remove a file; a missing one is fine."""
     filesystem, path = filesystem_for(uri)
-    try:
-        filesystem.delete_file(path)
-    except FileNotFoundError:
-        return
-    except OSError:
-        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
-            raise
+    with answering(uri):
+        try:
+            filesystem.delete_file(path)
+        except FileNotFoundError:
+            return
+        except OSError:
+            if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+                raise
 
 
 def list_files(uri: str) -> list[FileEntry]:
     """Every file below the folder ``uri``, sorted; empty when the folder is not there."""
     filesystem, path = filesystem_for(uri)
     prefix = uri.rstrip("/")
-    found = filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    with answering(uri):
+        found = filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     return sorted(
         (
             FileEntry(prefix + info.path[len(path.rstrip("/")) :], int(info.size))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from winnow.errors import (
     UnknownTopicError,
     WinnowError,
 )
-from winnow.files import storage
+from winnow.files import object_store, storage
 from winnow.log import state as carried
 from winnow.log.table import PARTITIONS_PROPERTY, data_file, segment_of
 from winnow.model import PartitionsAdded, PartitionState, Receipt, ReceiptReference, Segment, TopicState
@@ -311,7 +312,8 @@ class TopicLog:
                 producer.delete_data_file(entry)
         leftovers = [state_reference.path, *([new_state.receipts[-1].path] if receipt is not None else [])]
         try:
-            producer.commit()
+            with catalog_errors(f"The commit to topic {self.topic} was not begun"):
+                producer.commit()
         except ValidationException as problem:
             _discard(leftovers)
             raise PlanVoidError(
@@ -360,7 +362,7 @@ def _with_receipt(state: TopicState, reference: ReceiptReference) -> TopicState:
 def _discard(paths: Sequence[str]) -> None:
     # Only after a refused commit: nothing can refer to these files. A failure leaves an unreferenced file, no harm.
     for path in paths:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ServiceError):
             storage.delete(path)
 
 
@@ -401,13 +403,31 @@ def catalog_errors(what_happened: str) -> Iterator[None]:
         raise
     except CommitFailedException:
         raise
+    except FileNotFoundError as problem:
+        raise ServiceError(
+            f"{what_happened}: a file that the catalog names is not there ({_place(problem)}). Nothing was changed. "
+            "Check that the bucket or folder of the warehouse is there and is the one the tables were made in, then "
+            "run it again; what is gone for good comes back from a backup or the object store's versions."
+        ) from problem
     except Exception as problem:
+        if isinstance(problem, OSError) and object_store.is_answer(problem):
+            raise ServiceError(
+                f"{what_happened}: the object store does not serve the warehouse ({problem}). Nothing was changed. "
+                "Check that the bucket is there, the endpoint (AWS_ENDPOINT_URL_S3) and the credentials, then run it "
+                "again."
+            ) from problem
         if _is_connection_problem(problem):
             raise ServiceError(
                 f"{what_happened}: the catalog or its object store cannot be reached ({type(problem).__name__}). "
                 "Nothing was changed. Check WINNOW_CATALOG__* and WINNOW_WAREHOUSE, then run it again."
             ) from problem
         raise
+
+
+def _place(problem: FileNotFoundError) -> str:
+    # Arrow quotes the path in its sentence; the operating system keeps it apart.
+    quoted = re.search(r"'([^']+)'", str(problem))
+    return str(problem.filename or (quoted[1] if quoted else "no path was given"))
 
 
 def _is_connection_problem(problem: Exception) -> bool:

@@ -14,7 +14,7 @@ from winnow.config.broker_defaults import TopicDefault
 from winnow.config.names import validate_topic_name
 from winnow.config.topic import TopicConfig
 from winnow.errors import ConfigurationError, UnknownTopicError
-from winnow.files import storage
+from winnow.files import object_store, storage
 from winnow.log.quarantine import Quarantine
 from winnow.log.table import LOG_SCHEMA, LOG_SPEC, log_properties
 from winnow.log.topic_log import TopicLog, catalog_errors, ensure_namespace
@@ -58,7 +58,9 @@ class TopicLogs:
         return catalog
 
     def _load(self) -> Catalog:
-        return load_catalog(NAMESPACE, **{**self._properties, "warehouse": self._warehouse})
+        return load_catalog(
+            NAMESPACE, **{**object_store.catalog_properties(self._properties), "warehouse": self._warehouse}
+        )
 
     def create(self, topic: str, partitions: int, overrides: Mapping[str, str]) -> TopicLog:
         """Create a topic.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Assessment
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import held_by_another
+from winnow.pipeline.pictures import record_picture
+from winnow.report.events import tell
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,24 @@ def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessm
 
 
 def assess(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True) -> list[Assessment]:
-    """Assess ``topics`` (none = all), and record each decision in the metadata store."""
+    """Assess ``topics`` (none = all), and record each decision and picture in the metadata store."""
     found: list[Assessment] = []
     for topic in topics or ctx.log.names():
-        found.extend(assess_view(ctx, view_topic(ctx, topic), as_of_ms=as_of_ms))
+        started_ms = ctx.now_ms()
+        view = view_topic(ctx, topic)
+        assessed = assess_view(ctx, view, as_of_ms=as_of_ms)
+        if record:
+            record_picture(ctx, view)
+            tell(
+                "assessed",
+                topic,
+                partitions=len(assessed),
+                eligible=sum(each.eligible for each in assessed),
+                reasons=Counter(each.reason.value for each in assessed),
+                as_of_ms=as_of_ms,
+                duration_ms=ctx.now_ms() - started_ms,
+            )
+        found.extend(assessed)
     if record and found:
         ctx.store.record_assessments(as_of_ms, ctx.now_ms(), found)
     return found

@@ -12,6 +12,8 @@ from winnow.model import StagingManifest
 from winnow.pipeline.context import Context
 from winnow.pipeline.spark_process import JobResult, Progress, engine_arguments, job_file, run_job
 from winnow.planning import PlanReference
+from winnow.report.events import tell
+from winnow.store import RunState
 
 JOB = "compact"
 """The program, below jobs/, that carries out plans."""
@@ -37,6 +39,19 @@ def stage_unread(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> 
         manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)
         staging.write_manifest(reference.uri, manifest)
     return left
+
+
+def begin_attempt(ctx: Context, plan: PlanReference, attempt: str) -> None:
+    """An attempt at ``plan`` begins: its run is compacting."""
+    ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
+    tell("compacting", plan.topic, plan_id=plan.plan_id, attempt=attempt)
+
+
+def end_attempt(ctx: Context, plan: PlanReference, attempt: str, *, started_ms: int) -> None:
+    """An attempt left its staging manifest: the run of ``plan`` is staged."""
+    now_ms = ctx.now_ms()
+    ctx.store.set_run_state(plan.plan_id, RunState.STAGED, now_ms, attempt=attempt)
+    tell("staged", plan.topic, plan_id=plan.plan_id, attempt=attempt, duration_ms=now_ms - started_ms)
 
 
 def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobResult:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from winnow.clock import Clock, wall_clock_ms
 from winnow.config.settings import Settings, load_settings
 from winnow.engine.rewrite import Budget
+from winnow.files import object_store
 from winnow.log.topics import TopicLogs
+from winnow.report.channels import Channel, channels_of, queues_of
+from winnow.report.desk import AlertDesk
 from winnow.store import Store
 
 CLOCK_SKEW_MS = 60_000
@@ -21,13 +24,23 @@ CLOCK_SKEW_MS = 60_000
 
 @dataclass(frozen=True)
 class Context:
-    """The world of one command or task. ``holder`` names it in leases."""
+    """The world of one command or task. ``holder`` names it in leases.
+
+    ``channels``: those that alerts reach from here. ``page_url``: Airflow's address, for their links.
+    """
 
     settings: Settings
     store: Store
     log: TopicLogs
     now_ms: Clock
     holder: str
+    channels: tuple[Channel, ...] = ()
+    page_url: str | None = None
+
+    @property
+    def alerts(self) -> AlertDesk:
+        """Where to say what is wrong and what is well again."""
+        return AlertDesk(self.store, self.now_ms, self.channels, queues_of(self.settings), self.page_url)
 
     def cleaning_time_ms(self, as_of_ms: int) -> int:
         """The later of as-of and now: a backfill never shortens a tombstone's life for a reader of today."""
@@ -51,10 +64,21 @@ def process_holder() -> str:
 
 @contextmanager
 def open_context(
-    settings: Settings | None = None, *, now_ms: Clock = wall_clock_ms, holder: str | None = None
+    settings: Settings | None = None,
+    *,
+    now_ms: Clock = wall_clock_ms,
+    holder: str | None = None,
+    channels: Sequence[Channel] = (),
+    page_url: str | None = None,
 ) -> Iterator[Context]:
-    """Open store and catalog for the duration of a command or task."""
+    """Open store and catalog for the duration of a command or task.
+
+    ``channels``: ways to tell people besides those of the settings. ``page_url``: instead of that of the settings.
+
+    What the catalog's properties say of the object store is put into the environment, for Spark to find.
+    """
     settings = settings or load_settings()
+    object_store.export(settings.catalog)
     with Store.open(settings.store_url) as store:
         yield Context(
             settings=settings,
@@ -62,4 +86,6 @@ def open_context(
             log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults),
             now_ms=now_ms,
             holder=holder or process_holder(),
+            channels=(*channels_of(settings), *channels),
+            page_url=page_url or settings.alert.page_url,
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from winnow.config.topic import TopicConfig
-from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError
+from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.files import storage
 from winnow.log.ledger import digests_seen, write_ledger
 from winnow.log.topic_log import COMMIT_TRIES, Change, Head, TopicLog
@@ -23,6 +23,7 @@ from winnow.pipeline.ingest_report import IngestReport, report_of
 from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_keyless
 from winnow.pipeline.overlap import check_overlap
 from winnow.pipeline.spool import Arrivals, Spool, SpooledFile
+from winnow.report.events import tell
 from winnow.sources.parquet import extra_columns
 from winnow.sources.paths import expand_paths
 
@@ -57,6 +58,7 @@ def ingest_files(
     Raises:
         BadInputError: bad input or unknown topic; nothing landed.
     """
+    started_ms = ctx.now_ms()
     log = ctx.log.open(topic)
     try:
         head = log.head()
@@ -68,7 +70,18 @@ def ingest_files(
         for _ in range(COMMIT_TRIES):
             call = _Call(ctx, log, spool, log.head(), as_of_ms, again, trust_compacted)
             with contextlib.suppress(_LogMovedError):
-                return call.run()
+                done = call.run()
+                tell(
+                    "ingested",
+                    topic,
+                    files=done.files,
+                    records_appended=done.records_appended,
+                    records_skipped=done.records_skipped,
+                    records_quarantined=done.records_quarantined,
+                    snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
+                    duration_ms=ctx.now_ms() - started_ms,
+                )
+                return done
     raise CommitConflictError(
         f"The log of topic {topic} moved {COMMIT_TRIES} times while this call prepared its segments; nothing of it "
         "landed. Run it again."
@@ -306,7 +319,7 @@ class _Call:
         if self.appender is not None:
             paths += self.appender.abandon()
         for path in paths:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ServiceError):
                 storage.delete(path)
 
     def _report(self, snapshot_id: int | None) -> IngestReport:

@@ -32,6 +32,8 @@ def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
         compacts=view.rules.compacts,
         last_run_ms=ctx.store.last_assessed_ms(topic),
         as_of_ms=as_of_ms,
+        runs_by_state={state.value: count for state, count in ctx.store.run_tally(topic).items()},
+        swept_bytes=ctx.store.swept_bytes(topic),
     )
 
 

@@ -8,29 +8,42 @@ from dataclasses import replace
 from winnow import __version__, documents, planning
 from winnow.config.topic import TopicConfig
 from winnow.engine import staging
-from winnow.estimates import EARLIER_RUNS, Earlier, estimate
+from winnow.estimates import estimate
 from winnow.files import storage
 from winnow.model import Assessment, Plan
 from winnow.pipeline.assess import TopicView, assess_view, rules_of, view_topic
 from winnow.pipeline.context import Context
+from winnow.pipeline.earlier import EarlierRuns
+from winnow.pipeline.pictures import record_picture
 from winnow.planning import Batch, PlanReference, TopicFacts, make_plan, plan_partition
+from winnow.report.events import tell
 
 BATCH_BYTES = 64 << 30
 """Topics share a Spark application up to this many bytes; a larger topic has its own."""
 
 
-def decide(ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, as_of_ms: int) -> Plan | None:
-    """The plan for the eligible partitions of ``view``; None when there are none. Writes nothing."""
+def decide(
+    ctx: Context,
+    view: TopicView,
+    assessments: Sequence[Assessment],
+    *,
+    as_of_ms: int,
+    earlier: EarlierRuns | None = None,
+) -> Plan | None:
+    """The plan for the eligible partitions of ``view``; None when there are none. Writes nothing.
+
+    ``earlier``: what was read of earlier runs, where something was.
+    """
     eligible = [assessment for assessment in assessments if assessment.eligible]
     if not eligible:
         return None
     by_partition = {partition.partition: partition for partition in view.partitions}
-    earlier = Earlier.of(ctx.store.receipts(view.log.topic, limit=EARLIER_RUNS))
+    earlier = earlier or EarlierRuns(ctx, view.log.topic)
     partitions = []
     for found in eligible:
         log = by_partition[found.partition]
         planned = plan_partition(log, view.rules, found, as_of_ms=as_of_ms, now_ms=view.now_ms)
-        expected = estimate(planned, log.state.history, earlier)
+        expected = estimate(planned, log.state.history, earlier.shares)
         partitions.append(
             replace(
                 planned,
@@ -61,10 +74,13 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
 
     The run's row exists before Spark starts. Planning the same decision again gives the same id and changes nothing.
     """
+    started_ms = ctx.now_ms()
     view = view_topic(ctx, topic)
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
     ctx.store.record_assessments(as_of_ms, ctx.now_ms(), assessments)
-    plan = decide(ctx, view, assessments, as_of_ms=as_of_ms)
+    earlier = EarlierRuns(ctx, topic)
+    record_picture(ctx, view, earlier)
+    plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None
     uri = staging.write_plan(ctx.settings.staging, plan)
@@ -77,7 +93,19 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
         now_ms=ctx.now_ms(),
         holder=ctx.holder,
     )
-    return reference_to(plan, uri)
+    planned = reference_to(plan, uri)
+    tell(
+        "planned",
+        topic,
+        plan_id=plan.plan_id,
+        attempt=attempt,
+        partitions=planned.partitions,
+        bytes=planned.size_bytes,
+        deadline_ms=planned.deadline_ms,
+        as_of_ms=as_of_ms,
+        duration_ms=ctx.now_ms() - started_ms,
+    )
+    return planned
 
 
 def reference_to(plan: Plan, uri: str) -> PlanReference:

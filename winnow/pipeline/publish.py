@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from winnow.engine import staging
@@ -11,7 +12,6 @@ from winnow.log.topic_log import Change, Head, TopicLog
 from winnow.model import (
     PartitionPlan,
     PartitionReceipt,
-    PartitionState,
     Plan,
     Reason,
     Receipt,
@@ -23,9 +23,12 @@ from winnow.model import (
 )
 from winnow.pipeline.context import Context
 from winnow.pipeline.keyless_move import move_keyless
+from winnow.pipeline.overview import refresh_picture
 from winnow.pipeline.partition_states import after_cleaning, behind_retention
-from winnow.pipeline.plan import configuration_digest
-from winnow.report.alerts import Alert, raise_alert, recovered
+from winnow.pipeline.standing import find_void
+from winnow.report import situations
+from winnow.report.alerts import PUBLISHED_AGAIN
+from winnow.report.events import tell
 from winnow.store import RunState
 
 
@@ -56,31 +59,70 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
             f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} has not passed validation; nothing was "
             "published. Run the compaction again."
         )
-    ctx.store.set_run_state(plan_id, RunState.PUBLISHING, ctx.now_ms(), attempt=attempt)
+    started_ms = ctx.now_ms()
+    ctx.store.set_run_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt)
     try:
         receipt = _commit(ctx, log, plan, manifest, verdict.data_docs)
     except PlanVoidError as problem:
         ctx.store.set_run_state(plan_id, RunState.REFUSED, ctx.now_ms(), message=str(problem))
+        tell("refused", plan.topic, plan_id=plan_id, attempt=attempt)
         raise
     except CommitUnknownError as problem:
-        ctx.store.set_run_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=str(problem))
-        raise_alert(ctx.settings, ctx.store, Alert("commit_unknown", plan.topic, None, str(problem), ctx.now_ms()))
-        raise
-    return checkpoint(ctx, log, receipt)
+        what = str(problem).partition(". ")[0]
+        unknown = situations.commit_unknown(plan.topic, plan_id, what, at_ms=ctx.now_ms())
+        ctx.store.set_run_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences)
+        tell("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
+        ctx.alerts.raise_alert(unknown)
+        raise CommitUnknownError(unknown.sentences) from problem
+    return checkpoint(ctx, log, receipt, started_ms=started_ms)
 
 
-def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt) -> Receipt:
-    """Move the checkpoint in the metadata store from a receipt; repeating it changes nothing."""
+def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int | None = None) -> Receipt:
+    """Move the checkpoint in the metadata store from a receipt; repeating it changes nothing.
+
+    ``started_ms``: when its publishing began, if that was now.
+    """
     assert receipt.plan_id is not None
     state = log.head().state
     retired = [file for file in state.retired if file.plan_id == receipt.plan_id]
     ctx.store.record_publication(receipt, state.partitions, retired, ctx.now_ms())
-    if ctx.store.run(receipt.plan_id) is not None:
+    run = ctx.store.run(receipt.plan_id)
+    if run is not None:
         ctx.store.set_run_state(
             receipt.plan_id, RunState.PUBLISHED, ctx.now_ms(), snapshot_id=receipt.snapshot_id, message=receipt.message
         )
-    recovered(ctx.settings, ctx.store, receipt.topic, [p.partition for p in receipt.partitions], ctx.now_ms())
+        if run.status is not RunState.PUBLISHED:
+            _tell(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
+    # Retention goes on where a partition is marked, and mends nothing.
+    well = [part.partition for part in receipt.partitions if state.partitions[part.partition].uncleanable is None]
+    if well:
+        how = "was compacted and published again"
+        ctx.alerts.recover(receipt.topic, PUBLISHED_AGAIN, well, how, plan_id=receipt.plan_id)
+    refresh_picture(ctx, receipt.topic)
     return receipt
+
+
+def _tell(receipt: Receipt, duration_ms: int | None) -> None:
+    parts = receipt.partitions
+    tell(
+        "published",
+        receipt.topic,
+        plan_id=receipt.plan_id,
+        attempt=receipt.attempt,
+        snapshot_id=str(receipt.snapshot_id),
+        partitions=len(parts),
+        records_in=sum(part.records_in for part in parts),
+        records_kept=sum(part.records_kept for part in parts),
+        records_superseded=sum(part.records_superseded for part in parts),
+        tombstones_expired=sum(part.tombstones_expired for part in parts),
+        records_keyless=sum(part.records_keyless for part in parts),
+        records_retired=sum(part.records_retired for part in parts),
+        bytes_in=sum(part.bytes_in for part in parts),
+        bytes_out=sum(part.bytes_out for part in parts),
+        bytes_retired=sum(part.bytes_retired for part in parts),
+        engine_seconds=round(math.fsum(part.seconds for part in parts), 3),
+        duration_ms=duration_ms,
+    )
 
 
 def _commit(ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, data_docs: str | None) -> Receipt:
@@ -119,13 +161,10 @@ def change_for(
     Raises:
         PlanVoidError: what lies below the plan's end offsets is not exactly what was planned.
     """
-    if head.table_uuid != plan.table_uuid:
-        raise PlanVoidError(
-            f"Topic {plan.topic} was dropped and created again since plan {plan.plan_id}; the plan is void and nothing "
-            "was published. Run it again."
-        )
-    _check_configuration(log, head, plan)
     live = log.segments(head)
+    void = find_void(log, head, plan, live)
+    if void is not None:
+        raise PlanVoidError(void.message)
     staged = {part.partition: part for part in manifest.partitions}
     # Readers of today may hold what this run removes, so a tombstone's life begins no earlier than now.
     cleaning_time_ms = max(plan.as_of_ms, now_ms)
@@ -134,7 +173,6 @@ def change_for(
     added: list[Segment] = []
     removed: list[Segment] = []
     for partition in sorted(plan.partitions, key=lambda p: p.partition):
-        _check_unmoved(plan, partition, live.get(partition.partition, ()), states[partition.partition])
         part = staged[partition.partition]
         gone = {path for rewrite in part.rewrites for path in rewrite.inputs}
         outputs = [segment for rewrite in part.rewrites for segment in rewrite.outputs]
@@ -181,40 +219,6 @@ def change_for(
         },
         receipt=lambda snapshot_id: replace(template, snapshot_id=snapshot_id),
     )
-
-
-def _check_configuration(log: TopicLog, head: Head, plan: Plan) -> None:
-    """What a plan removes is right under the rules it was made under; altering a topic makes another snapshot."""
-    if plan.configuration not in {None, configuration_digest(log.config(head))}:
-        raise PlanVoidError(
-            f"The configuration of topic {plan.topic} changed since plan {plan.plan_id} was made; the plan is void and "
-            "nothing was published. Run it again: the next plan follows the configuration as it is."
-        )
-
-
-def _check_unmoved(plan: Plan, partition: PartitionPlan, live: tuple[Segment, ...], state: PartitionState) -> None:
-    name = f"{plan.topic}-{partition.partition}"
-    if state.paused_since_ms is not None:
-        raise PlanVoidError(
-            f"{name} was paused while plan {plan.plan_id} was carried out; the plan is void and nothing was published. "
-            f"The next run takes the other partitions. Paused by {', '.join(state.paused_by) or 'somebody'}; to go on: "
-            f"winnow partitions resume {plan.topic} --partition {partition.partition} --all"
-        )
-    planned = [segment.path for segment in (*partition.retired, *partition.segments)]
-    if partition.compacts:
-        end = partition.next_first_dirty_offset
-        there = [segment.path for segment in live if segment.last_offset < end]
-        straddling = any(s.first_offset < end <= s.last_offset for s in live)
-    else:
-        there, straddling = [segment.path for segment in live[: len(planned)]], False
-    before = partition.previous_log_start_offset
-    moved = state.log_start_offset != (partition.log_start_offset if before is None else before)
-    if planned != there or straddling or moved:
-        raise PlanVoidError(
-            f"The log of {name} below offset {partition.next_first_dirty_offset} is no longer what plan "
-            f"{plan.plan_id} was made for; the plan is void and nothing was published. Run it again: the next plan "
-            "starts from the log as it is."
-        )
 
 
 def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> PartitionReceipt:

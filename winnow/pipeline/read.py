@@ -52,6 +52,8 @@ def read_batches(
     ]
     left = limit if limit is not None else -1
     for segment, start in wanted:
+        if left == 0:
+            return  # nothing of it is wanted, so it is not opened: it may be the damaged one
         for batch in _checked(log, segment, start):
             if left == 0:
                 return
@@ -82,7 +84,7 @@ def _damaged(topic: str, segment: Segment, wrong: str) -> DamagedSegmentError:
 
 def _read_segment(segment: Segment, start: int) -> Iterator[pa.RecordBatch]:
     filesystem, path = storage.filesystem_for(segment.path)
-    with filesystem.open_input_file(path) as stream:
+    with storage.answering(segment.path), filesystem.open_input_file(path) as stream:
         file = pq.ParquetFile(stream)
         for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=ARROW_SCHEMA.names):
             ordered = conform(batch.select(ARROW_SCHEMA.names))

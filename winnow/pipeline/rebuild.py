@@ -1,10 +1,11 @@
-"""Restoring the metadata store from table and state: checkpoints, marks, retired files, receipts."""
+"""Restoring the metadata store from table and state: checkpoints, marks, retired files, receipts, pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from winnow.pipeline.context import Context
+from winnow.pipeline.overview import refresh_picture
 
 
 def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
@@ -18,4 +19,5 @@ def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
         log = ctx.log.open(topic)
         head = log.head()
         ctx.store.replace_projection(topic, head.state.partitions, log.receipts(head), head.state.retired, ctx.now_ms())
+        refresh_picture(ctx, topic)
     return rebuilt

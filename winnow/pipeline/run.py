@@ -19,7 +19,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.model import Receipt, Status
-from winnow.pipeline.compact import stage_unread, submit
+from winnow.pipeline.compact import begin_attempt, end_attempt, stage_unread, submit
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import holding
 from winnow.pipeline.plan import batches, plan_topic
@@ -29,6 +29,7 @@ from winnow.pipeline.uncleanable import condemn
 from winnow.pipeline.validate import validate
 from winnow.planning import PlanReference
 from winnow.quality import warm_up
+from winnow.report.events import tell
 from winnow.store import RunState
 
 Progress = Callable[[dict[str, Any]], None]
@@ -107,6 +108,7 @@ def _run_batch(
     outcome: CompactionOutcome,
     progress: Progress | None,
 ) -> None:
+    started_ms = ctx.now_ms()
     plans = [plan for plan in plans if _started(ctx, plan, attempt, as_of_ms, outcome)]
     if not plans:
         return
@@ -123,7 +125,7 @@ def _run_batch(
             if plan.plan_id in failures:
                 _fail_plan(ctx, plan, attempt, as_of_ms, failures[plan.plan_id], outcome)
                 continue
-            ctx.store.set_run_state(plan.plan_id, RunState.STAGED, ctx.now_ms(), attempt=attempt)
+            end_attempt(ctx, plan, attempt, started_ms=started_ms)
             validate(ctx, plan.plan_id, attempt)
         except Exception as problem:  # as above
             _fail(ctx, outcome, key, as_of_ms, problem, Status.REFUSED)
@@ -136,7 +138,7 @@ def _run_batch(
 
 def _started(ctx: Context, plan: PlanReference, attempt: str, as_of_ms: int, outcome: CompactionOutcome) -> bool:
     try:
-        ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
+        begin_attempt(ctx, plan, attempt)
     except Exception as problem:  # as above
         _fail(ctx, outcome, (plan.topic, plan.plan_id, attempt), as_of_ms, problem, Status.REFUSED)
         return False
@@ -159,6 +161,7 @@ def _fail_plan(
         message = f"Topic {plan.topic} was not compacted: {failure.error.rstrip('.')}. Nothing was published; "
         message, status = f"{message}run it again.", Status.REFUSED
         ctx.store.set_run_state(plan.plan_id, RunState.VOID, ctx.now_ms(), message=message)
+        tell("voided", plan.topic, plan_id=plan.plan_id, attempt=attempt)
     outcome.add_failure(_ended(ctx, plan.topic, plan.plan_id, status, as_of_ms, message, attempt), failure.exit_code)
 
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from winnow.log.topic_log import Change, Head
 from winnow.model import PartitionState, TopicState
 from winnow.pipeline.context import Context
+from winnow.pipeline.overview import refresh_picture
+from winnow.report.events import tell
 
 
 class _UnchangedError(Exception):
@@ -32,9 +34,11 @@ def change_states(
             :meth:`winnow.log.topic_log.TopicLog.commit`; and whatever ``change`` raises.
     """
     log = ctx.log.open(topic)
+    moved: list[int] = []
 
     def build(head: Head) -> Change:
         states = {**head.state.partitions, **change(head.state)}
+        moved[:] = [number for number, each in sorted(states.items()) if each != head.state.partitions.get(number)]
         if states == head.state.partitions:
             raise _UnchangedError
         return Change(
@@ -43,11 +47,13 @@ def change_states(
         )
 
     try:
-        log.commit(build)
+        committed = log.commit(build)
         changed = True
+        tell("state_changed", topic, operation=operation, partitions=moved, snapshot_id=str(committed.snapshot_id))
     except _UnchangedError:
         changed = False
     # What is there now, not what was committed: another commit may have come after it.
     state = log.head().state
     ctx.store.record_states(topic, state.partitions, ctx.now_ms())
+    refresh_picture(ctx, topic)
     return state, changed

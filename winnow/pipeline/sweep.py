@@ -13,7 +13,10 @@ from winnow.log.topic_log import Change, Head, TopicLog
 from winnow.model import RetiredFile
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import holding
+from winnow.pipeline.overview import refresh_picture
 from winnow.pipeline.settle import settle
+from winnow.report.alerts import Kind
+from winnow.report.events import tell
 from winnow.store import Run, RunState
 
 _CLOSED = (RunState.REFUSED, RunState.INVALID, RunState.VOID, RunState.PUBLISHED)
@@ -39,6 +42,7 @@ def sweep(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
 
 
 def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
+    started_ms = ctx.now_ms()
     with holding(ctx, topic):
         settle(ctx, topic)
         log = ctx.log.open(topic)
@@ -58,9 +62,11 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
             log.commit(lambda current: _forget(current, gone))
         state = log.head().state
         ctx.store.record_states(topic, state.partitions, now_ms)
+        if gone:
+            refresh_picture(ctx, topic)
     waiting = state.retired
     deleted = [*deleted_data, *deleted_other, *deleted_attempts]
-    return SweepReport(
+    report = SweepReport(
         topic=topic,
         files_deleted=len(deleted),
         bytes_deleted=sum(file.size_bytes for file in deleted),
@@ -69,6 +75,20 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         bytes_waiting=sum(file.size_bytes for file in waiting),
         message=_message(topic, len(deleted), len(waiting), config.retired_grace_ms),
     )
+    tell(
+        "swept",
+        topic,
+        files_deleted=report.files_deleted,
+        bytes_deleted=report.bytes_deleted,
+        snapshots_expired=report.snapshots_expired,
+        files_waiting=report.files_waiting,
+        bytes_waiting=report.bytes_waiting,
+        duration_ms=ctx.now_ms() - started_ms,
+    )
+    stuck_ms = ctx.settings.alert.sweep_stuck_ms
+    if not ctx.store.waiting_files(now_ms - config.retired_grace_ms - stuck_ms, topic):
+        ctx.alerts.recover(topic, {Kind.SWEEP_STUCK}, None, "was swept")
+    return report
 
 
 def _message(topic: str, deleted: int, waiting: int, grace_ms: int) -> str:

@@ -14,6 +14,7 @@ from winnow.model import PartitionsAdded, PartitionState
 from winnow.pipeline.assess import partition_logs
 from winnow.pipeline.consequences import consequences
 from winnow.pipeline.context import Context
+from winnow.pipeline.overview import refresh_picture
 from winnow.pipeline.uncleanable import release_marks
 
 
@@ -44,6 +45,7 @@ def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[st
         if other != name and collides(name, other)
     )
     ctx.log.create(name, partitions, overrides)
+    refresh_picture(ctx, name)
     return describe_topic(ctx, name, notices=notices)
 
 
@@ -116,6 +118,8 @@ def alter_topic(
         notices = consequences(logs, before or after, after, now_ms=ctx.now_ms())
     if after != before:
         notices += _released(ctx, name)
+    else:
+        refresh_picture(ctx, name)
     return describe_topic(ctx, name, notices=notices)
 
 

@@ -22,7 +22,9 @@ from winnow.model import PartitionState, TopicState, Uncleanable
 from winnow.pipeline.context import Context
 from winnow.pipeline.state_change import change_states
 from winnow.planning import PlanReference
-from winnow.report.alerts import Alert, raise_alert
+from winnow.report import situations
+from winnow.report.alerts import Finding, Situation
+from winnow.report.events import tell
 from winnow.store import RunState
 
 BACK_OFF_FIRST_MS = 15 * 60_000
@@ -32,8 +34,6 @@ SHOWN = 3
 MARKING = frozenset({WinnowError.exit_code, BadInputError.exit_code, ValidationFailedError.exit_code})
 """Exit codes of a partition's failure that speak against the partition. A service that is away, a wrong setting or a
 log that moved on say nothing about it."""
-
-_ALERTS = ("uncleanable_partition", "validation_failed")
 
 
 def mark_uncleanable(ctx: Context, topic: str, plan_id: str, reasons: Mapping[int, str]) -> dict[int, Uncleanable]:
@@ -98,9 +98,7 @@ def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None =
         return {number: replace(state.partitions[number], uncleanable=None) for number in released}
 
     change_states(ctx, topic, change, operation="release", summary={"winnow.release-reason": why})
-    for number in released:
-        for kind in _ALERTS:
-            ctx.store.forget_alert(Alert(kind, topic, (number,), "", 0).keys[0])
+    ctx.alerts.release(topic, released, why)
     return released
 
 
@@ -130,6 +128,7 @@ def condemn(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: st
     if not against:
         return None
     reasons = {each.partition: _capitalized(each.error) for each in against}
+    marks: dict[int, Uncleanable] = {}
     try:
         marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, reasons)
         fate = _fate(plan.topic, marks)
@@ -138,14 +137,34 @@ def condemn(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: st
             f"The mark itself could not be committed ({type(problem).__name__}), so the next run may try these "
             "partitions again."
         )
-    message = (
-        f"Topic {plan.topic} was not compacted: {_named(plan.topic, failure.partitions)}. Nothing was published and "
-        f"nothing was lost; readers see the log as before. {fate}"
-    )
+    errors = {each.partition: each.error for each in against}
+    found = condemned(plan.topic, plan.plan_id, errors, marks, fate=fate, at_ms=ctx.now_ms())
+    # The run tells of every partition that failed, the alert of those that are marked.
+    summary = f"{found.summary}: {_named(plan.topic, failure.partitions)}"
+    message = replace(found, summary=summary, findings=()).sentences
     partitions = tuple(sorted(reasons))
     ctx.store.set_run_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
-    raise_alert(ctx.settings, ctx.store, Alert("uncleanable_partition", plan.topic, partitions, message, ctx.now_ms()))
+    tell("invalid", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
+    ctx.alerts.raise_alert(found)
     return _kind(failure.exit_code)(message)
+
+
+def condemned(
+    topic: str,
+    plan_id: str,
+    reasons: Mapping[int, str],
+    marks: Mapping[int, Uncleanable],
+    *,
+    at_ms: int,
+    fate: str | None = None,
+) -> Situation:
+    """What to tell of partitions that could not be compacted. ``fate``: None: what the marks say."""
+    findings = [
+        Finding(number, marks[number].since_ms if number in marks else at_ms, reason.rstrip("."))
+        for number, reason in sorted(reasons.items())
+    ]
+    told = fate if fate is not None else _fate(topic, marks)
+    return situations.uncleanable_partition(topic, plan_id, findings, fate=told, at_ms=at_ms)
 
 
 def _kind(exit_code: int) -> type[WinnowError]:

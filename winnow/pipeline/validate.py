@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from winnow.engine import staging
 from winnow.errors import CommitConflictError, ValidationBrokenError, ValidationFailedError, WinnowError
-from winnow.model import Failure, Plan, Severity, StagingManifest, Verdict
+from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
 from winnow.pipeline.context import Context
 from winnow.pipeline.uncleanable import mark_uncleanable
 from winnow.quality.content import judge_content
 from winnow.quality.facts import fact_table
 from winnow.quality.judge import judge
-from winnow.report.alerts import Alert, raise_alert
+from winnow.report import situations
+from winnow.report.alerts import Finding, Situation
+from winnow.report.events import tell
 from winnow.store import RunState
 
 SHOWN = 3
@@ -39,18 +43,23 @@ def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
             f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} left no staging manifest, so its files do not "
             "count. Nothing was published. Run the compaction again."
         )
+    started_ms = ctx.now_ms()
     try:
         verdict = _verdict(ctx, plan, manifest)
     except ValidationBrokenError as problem:
-        _record_broken(ctx, plan, attempt, str(problem))
-        raise
+        tell("broken", plan.topic, plan_id=plan_id, attempt=attempt, duration_ms=ctx.now_ms() - started_ms)
+        what, *more = str(problem).split(". ")
+        raise _broken(ctx, plan, attempt, what, to_do=more[-1] if more else None) from problem
     ctx.store.record_verdict(verdict)
+    _tell(verdict, duration_ms=ctx.now_ms() - started_ms)
     if verdict.passed:
         ctx.store.set_run_state(plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
         return verdict
     if verdict.broken:
-        _broken(ctx, plan, verdict)
-    return _failed(ctx, plan, verdict)
+        reason = describe(verdict.failures, plan.topic)
+        what = f"A check of plan {plan.plan_id} of topic {plan.topic} raised instead of judging: {reason}"
+        raise _broken(ctx, plan, verdict.attempt, what)
+    raise _failed(ctx, plan, verdict)
 
 
 def _verdict(ctx: Context, plan: Plan, manifest: StagingManifest) -> Verdict:
@@ -85,6 +94,18 @@ def _verdict(ctx: Context, plan: Plan, manifest: StagingManifest) -> Verdict:
     )
 
 
+def _tell(verdict: Verdict, *, duration_ms: int) -> None:
+    key: dict[str, Any] = {"plan_id": verdict.plan_id, "attempt": verdict.attempt, "duration_ms": duration_ms}
+    failed = sorted({each.expectation for each in verdict.failures if each.severity is Severity.FAIL})
+    if verdict.passed:
+        warnings = len(verdict.failures)
+        tell("validated", verdict.topic, expectations=verdict.expectations, warnings=warnings, **key)
+    elif verdict.broken:
+        tell("broken", verdict.topic, failed=failed, **key)
+    else:
+        tell("invalid", verdict.topic, partitions=verdict.failing_partitions, failed=failed, **key)
+
+
 def describe(failures: tuple[Failure, ...], topic: str) -> str:
     """Failures as one sentence part, at most three of them."""
     parts = [
@@ -96,33 +117,57 @@ def describe(failures: tuple[Failure, ...], topic: str) -> str:
     return "; ".join(parts[:SHOWN]) + more
 
 
-def _broken(ctx: Context, plan: Plan, verdict: Verdict) -> None:
-    message = (
-        f"A check of plan {plan.plan_id} of topic {plan.topic} raised instead of judging: "
-        f"{describe(verdict.failures, plan.topic)}. Nothing was published and no partition was marked. Mend the check "
-        "or the suite, then run the compaction again."
-    )
-    _record_broken(ctx, plan, verdict.attempt, message)
-    raise ValidationBrokenError(message)
+def _broken(ctx: Context, plan: Plan, attempt: str, what: str, to_do: str | None = None) -> ValidationBrokenError:
+    found = situations.validation_broken(plan.topic, plan.plan_id, what, at_ms=ctx.now_ms(), to_do=to_do)
+    ctx.store.set_run_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=found.sentences, attempt=attempt)
+    ctx.alerts.raise_alert(found)
+    return ValidationBrokenError(found.sentences)
 
 
-def _record_broken(ctx: Context, plan: Plan, attempt: str, message: str) -> None:
-    ctx.store.set_run_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=message, attempt=attempt)
-    raise_alert(ctx.settings, ctx.store, Alert("validation_broken", plan.topic, None, message, ctx.now_ms()))
-
-
-def _failed(ctx: Context, plan: Plan, verdict: Verdict) -> Verdict:
+def _failed(ctx: Context, plan: Plan, verdict: Verdict) -> ValidationFailedError:
     partitions = verdict.failing_partitions or tuple(p.partition for p in plan.partitions)
     reason = describe(verdict.failures, plan.topic)
+    marks: dict[int, Uncleanable] = {}
+    fate = ""
     try:
-        mark_uncleanable(ctx, plan.topic, plan.plan_id, dict.fromkeys(partitions, reason))
+        marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, dict.fromkeys(partitions, reason))
     except CommitConflictError:
-        reason += " (the mark itself could not be committed; the next run may try these partitions again)"
-    message = (
-        f"Validation of plan {plan.plan_id} of topic {plan.topic} failed: {reason}. Nothing was published; readers see "
-        f"the log as before. Partition(s) {', '.join(map(str, partitions))} are marked uncleanable and tried again "
-        f"later; the next run takes the others. Evidence: {verdict.data_docs or 'winnow receipts ' + plan.topic}"
+        fate = "The mark itself could not be committed, so the next run may try these partitions again."
+    found = failed_verdict(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), fate=fate)
+    ctx.store.set_run_state(
+        plan.plan_id, RunState.INVALID, ctx.now_ms(), message=found.sentences, attempt=verdict.attempt
     )
-    ctx.store.set_run_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=verdict.attempt)
-    raise_alert(ctx.settings, ctx.store, Alert("validation_failed", plan.topic, partitions, message, ctx.now_ms()))
-    raise ValidationFailedError(message)
+    ctx.alerts.raise_alert(found)
+    return ValidationFailedError(found.sentences)
+
+
+def failed_verdict(
+    topic: str,
+    verdict: Verdict,
+    partitions: Sequence[int],
+    marks: Mapping[int, Uncleanable],
+    *,
+    at_ms: int,
+    fate: str = "",
+) -> Situation:
+    """What to tell of a verdict that did not pass. ``fate``: what became of the marks, where it is not the usual."""
+    findings = []
+    for number in partitions:
+        told = [
+            f"{failure.expectation} ({failure.detail})"
+            for failure in verdict.failures
+            if failure.severity is Severity.FAIL and failure.partition in {number, None}
+        ]
+        more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+        since_ms = marks[number].since_ms if number in marks else at_ms
+        findings.append(Finding(number, since_ms, f"{'; '.join(told[:SHOWN])}{more}"))
+    attempts = [mark.next_attempt_ms for mark in marks.values() if mark.next_attempt_ms is not None]
+    return situations.validation_failed(
+        topic,
+        verdict.plan_id,
+        findings,
+        next_attempt_ms=min(attempts, default=None),
+        evidence=verdict.data_docs or f"winnow receipts {topic}",
+        fate=fate,
+        at_ms=at_ms,
+    )

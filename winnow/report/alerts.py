@@ -1,87 +1,243 @@
-"""Alerts: what happened to which topic partitions, what is safe, what to do next. Deduplicated; recovery says so."""
+"""What people are told: one document, the same for every channel. Pure.
+
+A :class:`Situation` is what is wrong; :func:`alert_of` makes the document of it (or of a part of it, where the rest was
+told before), and :func:`recovery_of` says that it is well again. Every document says what happened to which topic
+partition, since when, what is safe, what to do next, and where to look. None holds bytes of users.
+"""
 
 from __future__ import annotations
 
-import json
-import logging
-import urllib.request
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Protocol
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
-from winnow.config.settings import Settings
-from winnow.model import TopicPartition
+from winnow.clock import format_ms
+from winnow.model import OpenAlert, TopicPartition
 
-log = logging.getLogger("winnow.alerts")
-WEBHOOK_TIMEOUT_S = 10
+SHOWN = 3
+"""Findings that a message describes; more are counted."""
+NAMED = 10
+"""Topic partitions that a message names; more are counted."""
+MOST_CHARACTERS = 600
+"""Of one finding: a reason may name a long path, a chat takes no essay."""
+
+_UNITS = ((86_400_000, "day", "days"), (3_600_000, "h", "h"), (60_000, "min", "min"))
+
+
+class Kind(StrEnum):
+    """The fixed vocabulary of alerts."""
+
+    VALIDATION_FAILED = "validation_failed"
+    VALIDATION_BROKEN = "validation_broken"
+    UNCLEANABLE_PARTITION = "uncleanable_partition"
+    DEADLINE_NEAR = "deadline_near"
+    DEADLINE_MISSED = "deadline_missed"
+    COMMIT_UNKNOWN = "commit_unknown"
+    SWEEP_STUCK = "sweep_stuck"
+    RECOVERED = "recovered"
+
+
+SEVERITIES: dict[Kind, str] = {
+    Kind.VALIDATION_FAILED: "error",
+    Kind.VALIDATION_BROKEN: "error",
+    Kind.UNCLEANABLE_PARTITION: "error",
+    Kind.DEADLINE_NEAR: "warning",
+    Kind.DEADLINE_MISSED: "critical",
+    Kind.COMMIT_UNKNOWN: "critical",
+    Kind.SWEEP_STUCK: "warning",
+    Kind.RECOVERED: "info",
+}
+"""The four words that paging services know."""
+
+PUBLISHED_AGAIN = frozenset(
+    {Kind.VALIDATION_FAILED, Kind.VALIDATION_BROKEN, Kind.UNCLEANABLE_PARTITION, Kind.COMMIT_UNKNOWN}
+)
+"""What recovers when the topic partition is published again."""
+RELEASABLE = frozenset({Kind.VALIDATION_FAILED, Kind.UNCLEANABLE_PARTITION})
+"""What somebody may take in hand by releasing the partition."""
+DEADLINES = frozenset({Kind.DEADLINE_NEAR, Kind.DEADLINE_MISSED})
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert.
+    """One message as every channel gets it; the webhook posts exactly these fields as JSON.
 
-    ``kind`` is fixed vocabulary: validation_failed, validation_broken, uncleanable_partition, commit_unknown,
-    recovered.
+    ``partitions`` None: the topic as a whole. ``message``: what happened. ``safe`` and ``next``: sentences. ``link``:
+    the page to look at, None where nobody said where Airflow is. ``text``: all of it, to be read in a chat. ``about``:
+    what ended, for a recovery.
     """
 
-    kind: str
+    kind: Kind
     topic: str
     partitions: tuple[int, ...] | None
     message: str
     at_ms: int
+    since_ms: int
+    safe: str
+    next: str
+    link: str | None
+    plan_id: str | None
+    severity: str
+    text: str
+    about: tuple[Kind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with one topic partition (None: with the topic), and since when. ``what`` may be empty."""
+
+    partition: int | None
+    since_ms: int
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is wrong with a topic. ``summary``: a sentence without its full stop, which findings complete."""
+
+    kind: Kind
+    topic: str
+    findings: tuple[Finding, ...]
+    summary: str
+    safe: str
+    next: str
+    at_ms: int
+    plan_id: str | None = None
+
+    def message(self, findings: Sequence[Finding] | None = None) -> str:
+        """What happened, of ``findings`` (None: of all)."""
+        chosen = self.findings if findings is None else findings
+        told = [f"{_name(self.topic, each.partition)}: {_cut(each.what)}" for each in chosen if each.what]
+        more = f"; and {len(told) - SHOWN:,} more" if len(told) > SHOWN else ""
+        return f"{': '.join([self.summary, *filter(None, ['; '.join(told[:SHOWN])])])}{more}."
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """What the alert is about, for deduplication: one key per topic partition, or the topic."""
-        if self.partitions is None:
-            return (f"{self.kind}:{self.topic}",)
-        return tuple(f"{self.kind}:{TopicPartition(self.topic, number)}" for number in self.partitions)
+    def sentences(self) -> str:
+        """What happened, what is safe, what to do next."""
+        return f"{self.message()} {self.safe} {self.next}"
+
+    @property
+    def open_alerts(self) -> list[OpenAlert]:
+        """One per finding, as the metadata store keeps them until they recover."""
+        return [
+            OpenAlert(self.kind, self.topic, each.partition, each.since_ms, self.message([each]))
+            for each in self.findings
+        ]
 
 
-class AlertMemory(Protocol):
-    """Remembers which alerts were sent; the metadata store is one."""
-
-    def remember_alert(self, key: str, now_ms: int) -> bool:
-        """True the first time a key is remembered."""
-
-    def forget_alert(self, key: str) -> bool:
-        """True when the key was remembered."""
-
-
-def raise_alert(settings: Settings, memory: AlertMemory, alert: Alert) -> bool:
-    """Send ``alert`` to log and webhook unless all it is about was alerted already. Returns whether it was sent."""
-    if not any([memory.remember_alert(key, alert.at_ms) for key in alert.keys]):  # noqa: C419 - remember every key
-        return False
-    log.error("%s", alert.message)
-    _post(settings, alert)
-    return True
-
-
-def recovered(settings: Settings, memory: AlertMemory, topic: str, partitions: Sequence[int], now_ms: int) -> bool:
-    """After a publish: forget what was alerted about these partitions and say so. Returns whether anything was."""
-    kinds = ("validation_failed", "validation_broken", "uncleanable_partition", "commit_unknown")
-    keys = [f"{kind}:{topic}" for kind in kinds] + [
-        f"{kind}:{TopicPartition(topic, p)}" for kind in kinds for p in partitions
-    ]
-    if not any([memory.forget_alert(key) for key in keys]):  # noqa: C419 - forget every key
-        return False
-    message = f"Recovered: {topic} was compacted and published again. Nothing is left to do."
-    log.warning("%s", message)
-    _post(settings, Alert("recovered", topic, tuple(partitions), message, now_ms))
-    return True
-
-
-def _post(settings: Settings, alert: Alert) -> None:
-    if settings.alert.webhook is None:
-        return
-    request = urllib.request.Request(
-        settings.alert.webhook.get_secret_value(),
-        data=json.dumps(asdict(alert)).encode(),
-        headers={"Content-Type": "application/json"},
+def alert_of(situation: Situation, fresh: Collection[OpenAlert], page_url: str | None) -> Alert:
+    """The document about those findings of ``situation`` that are ``fresh``, at least one."""
+    new = {each.partition for each in fresh}
+    findings = [each for each in situation.findings if each.partition in new]
+    partitions = _partitions(each.partition for each in findings)
+    since_ms = min(each.since_ms for each in findings)
+    message = situation.message(findings)
+    link = link_to(page_url, situation.topic, situation.plan_id)
+    kind = situation.kind
+    return Alert(
+        kind=kind,
+        topic=situation.topic,
+        partitions=partitions,
+        message=message,
+        at_ms=situation.at_ms,
+        since_ms=since_ms,
+        safe=situation.safe,
+        next=situation.next,
+        link=link,
+        plan_id=situation.plan_id,
+        severity=SEVERITIES[kind],
+        text=_text(
+            f"{SEVERITIES[kind].upper()}: {_words(kind)}: {named(situation.topic, partitions)}",
+            message,
+            f"Since: {format_ms(since_ms)}",
+            f"Safe: {situation.safe}",
+            f"Next: {situation.next}",
+            link,
+        ),
     )
-    try:
-        with urllib.request.urlopen(request, timeout=WEBHOOK_TIMEOUT_S):
-            return
-    except OSError as problem:
-        # An alert that cannot be delivered must not turn a recorded outcome into another one.
-        log.error("The alert webhook did not take the alert (%s); it is in this log and in the store.", problem)
+
+
+def recovery_of(
+    topic: str,
+    ended: Sequence[OpenAlert],
+    how: str,
+    *,
+    at_ms: int,
+    page_url: str | None,
+    plan_id: str | None = None,
+    safe: str = "Readers see the log as it is published; nothing was lost.",
+) -> Alert:
+    """The document that says that ``ended`` is over. ``how`` completes the sentence "Recovered: orders-0 …"."""
+    kinds = tuple(dict.fromkeys(Kind(each.kind) for each in ended))
+    partitions = _partitions(each.partition for each in ended)
+    since_ms = min(each.since_ms for each in ended)
+    stretches = []
+    for kind in kinds:
+        began_ms = min(each.since_ms for each in ended if each.kind == kind)
+        stretches.append(f"{kind.value} after {lasting(at_ms - began_ms)}")
+    releases = list(dict.fromkeys(each.released for each in ended if each.released))
+    by_hand = f" It had been taken in hand: {', '.join(releases[:SHOWN])}." if releases else ""
+    message = f"Recovered: {named(topic, partitions)} {how}. That ends {', '.join(stretches)}.{by_hand}"
+    to_do = "Nothing is left to do."
+    link = link_to(page_url, topic, plan_id)
+    return Alert(
+        kind=Kind.RECOVERED,
+        topic=topic,
+        partitions=partitions,
+        message=message,
+        at_ms=at_ms,
+        since_ms=since_ms,
+        safe=safe,
+        next=to_do,
+        link=link,
+        plan_id=plan_id,
+        severity=SEVERITIES[Kind.RECOVERED],
+        text=_text(message, f"Since: {format_ms(since_ms)}", f"Safe: {safe}", f"Next: {to_do}", link),
+        about=kinds,
+    )
+
+
+def link_to(page_url: str | None, topic: str, plan_id: str | None) -> str | None:
+    """The page of the run, or of the topic where no run is meant; None without the address of Airflow."""
+    if page_url is None:
+        return None
+    place = f"topics/{topic}" if plan_id is None else f"runs/{plan_id}"
+    return f"{page_url.rstrip('/')}/winnow/page#/{place}"
+
+
+def named(topic: str, partitions: Sequence[int] | None) -> str:
+    """Topic partitions as Kafka names them, the first few; the topic alone where it is meant as a whole."""
+    if not partitions:
+        return topic
+    more = f" and {len(partitions) - NAMED:,} more" if len(partitions) > NAMED else ""
+    return ", ".join(_name(topic, number) for number in partitions[:NAMED]) + more
+
+
+def lasting(ms: int) -> str:
+    """A stretch of time for people, its two largest units: ``3 days 4 h``, ``25 min``."""
+    parts = []
+    for size_ms, one, many in _UNITS:
+        number, ms = divmod(max(ms, 0), size_ms)
+        if number:
+            parts.append(f"{number:,} {one if number == 1 else many}")
+    return " ".join(parts[:2]) or "less than a minute"
+
+
+def _partitions(found: Iterable[int | None]) -> tuple[int, ...] | None:
+    return tuple(sorted({number for number in found if number is not None})) or None
+
+
+def _name(topic: str, partition: int | None) -> str:
+    return topic if partition is None else str(TopicPartition(topic, partition))
+
+
+def _words(kind: Kind) -> str:
+    return kind.value.replace("_", " ")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+
+
+def _text(*lines: str | None) -> str:
+    return "\n".join(line for line in lines if line)

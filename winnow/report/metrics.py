@@ -8,13 +8,18 @@ each topic that compacted something.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 
 from winnow.model import Assessment, Reason, Receipt, Status, TopicState
 
 Value = float | int | None
 """None: nothing is known, or there is nothing to measure; the metric is left out."""
+
+RUN_STATES = ("published", "invalid", "broken", "refused", "void", "unknown")
+TOPIC_STATES = ("uncleanable", "overdue", "due", "paused", "healthy")
+"""The worst first."""
 
 _NOT_CONSIDERED = frozenset({Reason.IN_PROGRESS, Reason.PAUSED})
 
@@ -25,7 +30,8 @@ class Measurement:
 
     ``max_delay_ms``: the most that a partition is over its deadline. ``max_dirty_ratio``: 0 to 1, before any threshold.
     ``next_deadline_ms``: from the as-of to the earliest deadline; negative when it has passed. ``seconds``: engine time
-    of the last run, summed over its partitions; ``longest_seconds``: of the slowest of them.
+    of the last run, summed over its partitions; ``longest_seconds``: of the slowest of them. ``runs_*``: runs by the
+    state they are in now. ``topics_*``: topics by their state in one word; for one topic, one of them is 1.
     """
 
     topic: str | None
@@ -47,6 +53,20 @@ class Measurement:
     keyless: int = 0
     headers_missing: int = 0
     headers_malformed: int = 0
+    partitions: int = 0
+    due: int = 0
+    swept_bytes: int = 0
+    runs_published: int = 0
+    runs_invalid: int = 0
+    runs_broken: int = 0
+    runs_refused: int = 0
+    runs_void: int = 0
+    runs_unknown: int = 0
+    topics_healthy: int = 0
+    topics_paused: int = 0
+    topics_due: int = 0
+    topics_overdue: int = 0
+    topics_uncleanable: int = 0
 
 
 def measure(
@@ -57,6 +77,8 @@ def measure(
     compacts: bool,
     last_run_ms: int | None,
     as_of_ms: int,
+    runs_by_state: Mapping[str, int] = MappingProxyType({}),
+    swept_bytes: int = 0,
 ) -> Measurement:
     """What holds of one topic at ``as_of_ms``.
 
@@ -67,6 +89,8 @@ def measure(
         compacts: whether the policy includes compact; a topic without it has no cleaner and no deadline.
         last_run_ms: when the topic was last looked at, whether or not a run came of it; None when it never was.
         as_of_ms: the present of every difference.
+        runs_by_state: how many runs of the topic are published, invalid, and so on.
+        swept_bytes: bytes that sweeps of the topic have removed so far.
     """
     marked = {number for number, part in state.partitions.items() if part.uncleanable is not None}
     compacted = assessments if compacts else ()
@@ -83,9 +107,26 @@ def measure(
         uncleanable=len(marked),
         uncleanable_bytes=sum(a.cleanable_bytes for a in assessments if a.partition in marked),
         retired_bytes=sum(file.size_bytes for file in state.retired),
+        partitions=len(state.partitions),
+        due=sum(a.eligible for a in assessments),
+        swept_bytes=swept_bytes,
+        **{f"runs_{word}": runs_by_state.get(word, 0) for word in RUN_STATES},
+        **{f"topics_{_state_of(state, assessments, compacted)}": 1},
     )
     last = _last_compaction(receipts)
     return measured if last is None else _with_run(measured, last)
+
+
+def _state_of(state: TopicState, assessments: Sequence[Assessment], compacted: Sequence[Assessment]) -> str:
+    """The state of a topic in one word: that of its worst partition."""
+    paused = {number for number, part in state.partitions.items() if part.paused_since_ms is not None}
+    if any(part.uncleanable is not None for part in state.partitions.values()):
+        return "uncleanable"
+    if any(a.max_compaction_delay_ms > 0 and a.partition not in paused for a in compacted):
+        return "overdue"
+    if any(a.eligible and a.partition not in paused for a in assessments):
+        return "due"
+    return "paused" if paused else "healthy"
 
 
 def _last_compaction(receipts: Iterable[Receipt]) -> Receipt | None:
@@ -124,30 +165,29 @@ def total(measured: Sequence[Measurement]) -> Measurement:
         next_deadline_ms=min(deadlines, default=None),
         # Kafka: the last selection by any thread.
         since_last_run_ms=min(runs, default=None),
-        overdue=sum(m.overdue for m in measured),
-        paused=sum(m.paused for m in measured),
-        uncleanable=sum(m.uncleanable for m in measured),
-        uncleanable_bytes=sum(m.uncleanable_bytes for m in measured),
-        retired_bytes=sum(m.retired_bytes for m in measured),
-        runs=sum(m.runs for m in measured),
-        forced=sum(m.forced for m in measured),
-        bytes_in=sum(m.bytes_in for m in measured),
-        bytes_out=sum(m.bytes_out for m in measured),
         seconds=math.fsum(m.seconds for m in measured),
         longest_seconds=max((m.longest_seconds for m in measured), default=0.0),
-        keyless=sum(m.keyless for m in measured),
-        headers_missing=sum(m.headers_missing for m in measured),
-        headers_malformed=sum(m.headers_malformed for m in measured),
+        **{name: sum(getattr(m, name) for m in measured) for name in _SUMMED},
     )
+
+
+_NOT_SUMMED = {
+    "topic", "max_delay_ms", "max_dirty_ratio", "next_deadline_ms", "since_last_run_ms", "seconds", "longest_seconds",
+}  # fmt: skip
+_SUMMED = tuple(each.name for each in fields(Measurement) if each.name not in _NOT_SUMMED)
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One gauge: Kafka's name (or Winnow's in Kafka's manner), what it says, and how it comes out of a measurement."""
+    """One gauge: Kafka's name (or Winnow's in Kafka's manner), what it says, and how it comes out of a measurement.
+
+    ``total_only``: it says something of all topics together, and nothing of one.
+    """
 
     name: str
     meaning: str
     value: Callable[[Measurement], Value]
+    total_only: bool = False
 
 
 def _of_last_run(value: Callable[[Measurement], Value]) -> Callable[[Measurement], Value]:
@@ -239,12 +279,47 @@ METRICS: tuple[Metric, ...] = (
         "Records of the last run whose version header is no 8-byte long (KIP-280)",
         _of_last_run(lambda m: m.headers_malformed),
     ),
+    Metric("partitions-count", "Partitions", lambda m: m.partitions),
+    Metric("due-partitions-count", "Partitions that the next run would compact", lambda m: m.due),
+    Metric("swept-bytes", "Bytes of replaced files that sweeps have removed so far", lambda m: m.swept_bytes),
+    Metric("published-runs-count", "Runs that are published", lambda m: m.runs_published),
+    Metric("invalid-runs-count", "Runs whose result was wrong; nothing was published", lambda m: m.runs_invalid),
+    Metric("broken-runs-count", "Runs in which a check raised and that are still open", lambda m: m.runs_broken),
+    Metric("refused-runs-count", "Runs under whose plan the log moved", lambda m: m.runs_refused),
+    Metric("void-runs-count", "Runs that ended before they published anything", lambda m: m.runs_void),
+    Metric("unknown-runs-count", "Runs of which it is not known yet whether they published", lambda m: m.runs_unknown),
+    Metric("healthy-topics-count", "Topics of which nothing else holds", lambda m: m.topics_healthy, total_only=True),
+    Metric(
+        "paused-topics-count", "Topics with a paused partition, nothing due", lambda m: m.topics_paused, total_only=True
+    ),
+    Metric(
+        "due-topics-count", "Topics with a partition that is due, none overdue", lambda m: m.topics_due, total_only=True
+    ),
+    Metric(
+        "overdue-topics-count",
+        "Topics with a partition past its deadline that is not paused, none uncleanable",
+        lambda m: m.topics_overdue,
+        total_only=True,
+    ),
+    Metric(
+        "uncleanable-topics-count",
+        "Topics with a partition that is marked uncleanable",
+        lambda m: m.topics_uncleanable,
+        total_only=True,
+    ),
 )
 
 
 def values(measured: Measurement) -> dict[str, Value]:
-    """Every metric by name, in the order of :data:`METRICS`; None where nothing is known."""
-    return {metric.name: _rounded(metric.value(measured)) for metric in METRICS}
+    """Every metric by name, in the order of :data:`METRICS`; None where nothing is known.
+
+    Those that say something of all topics alone are left out of the values of one topic.
+    """
+    return {
+        metric.name: _rounded(metric.value(measured))
+        for metric in METRICS
+        if measured.topic is None or not metric.total_only
+    }
 
 
 def _rounded(value: Value) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from winnow.report.counters import COUNTERS, PHASE
 from winnow.report.metrics import METRICS, Measurement, Value, total, values
 
 PER_TOPIC, ALL_TOPICS = "winnow_", "winnow_all_topics_"
@@ -22,11 +23,20 @@ def exposition(measured: Sequence[Measurement]) -> str:
         lines += _family(
             f"{PER_TOPIC}{metric.name}",
             metric.meaning,
-            [(_label(topic), found[metric.name]) for topic, found in per_topic],
+            [(_label(topic), found.get(metric.name)) for topic, found in per_topic],
         )
     for metric in METRICS:
         lines += _family(f"{ALL_TOPICS}{metric.name}", f"{metric.meaning}; all topics", [("", together[metric.name])])
     return "".join(f"{line}\n" for line in lines)
+
+
+def every_name() -> frozenset[str]:
+    """Every name that Prometheus may see: of this page, and of StatsD through ``monitoring/statsd-exporter.yml``."""
+    gauges = {f"{ALL_TOPICS}{metric.name}" for metric in METRICS}
+    gauges |= {f"{PER_TOPIC}{metric.name}" for metric in METRICS if not metric.total_only}
+    counters = {f"{PER_TOPIC}{counter.name}_total" for counter in COUNTERS}
+    timer = {f"{PER_TOPIC}{PHASE}_seconds{part}" for part in ("", "_bucket", "_sum", "_count")}
+    return frozenset(map(prometheus_name, gauges | counters | timer))
 
 
 def prometheus_name(name: str) -> str:

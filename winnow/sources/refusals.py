@@ -44,10 +44,8 @@ def read_failed(path: str, wrong: str, advice: str) -> WinnowError:
     if not storage.is_local(path):
         try:
             storage.size_bytes(path)
-        except OSError as problem:
-            return ServiceError(
-                f"{path}: the object store does not answer ({problem}). {NOTHING_LANDED} Run it again when it does."
-            )
+        except ServiceError as problem:
+            return ServiceError(f"{problem} {NOTHING_LANDED}")
     return refuse_file(path, wrong, advice)
 
 

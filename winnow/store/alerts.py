@@ -1,32 +1,155 @@
-"""Which alerts were sent, so that each is sent once until it recovers."""
+"""Which alerts are open, so that each is told once until it recovers, and what channels have not taken yet.
+
+What is to be delivered is written in the transaction that opens or closes the alerts, so a crash loses no message:
+whoever delivers next finds it. A channel's messages go out in their order, one sender at a time.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import delete
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from itertools import count
 
+from sqlalchemy import ColumnElement, delete, or_, select, update
+from sqlalchemy.orm import Session
+
+from winnow.model import Delivery, OpenAlert
 from winnow.store import bulk, tables
 from winnow.store.database import Room
 
+Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
+"""From the alerts that a call opened or closed (never none) to what is to be delivered: channel and document."""
+
+_number = count()
+"""Keeps apart, and in order, what one process writes within a millisecond."""
+
 
 class SentAlerts(Room):
-    """One row per alert that has not recovered."""
+    """One row per alert that has not recovered, and one per message and channel that is not delivered."""
 
     def remember_alert(
         self, key: str, now_ms: int, *, kind: str = "", topic: str = "", partition: int | None = None, message: str = ""
     ) -> bool:
         """True the first time, for exactly one of any number of callers at once; False until it is forgotten."""
-        row = {
-            "key": key,
-            "sent_at_ms": now_ms,
-            "kind": kind,
-            "topic": topic,
-            "partition": partition,
-            "message": message,
-        }
         with self._database.writing() as session:
-            return bulk.insert_missing(session, tables.Alert, [row]) > 0
+            return _remember(session, OpenAlert(kind, topic, partition, now_ms, message), key, now_ms)
 
     def forget_alert(self, key: str) -> bool:
         """True when the alert was remembered; it may be sent again."""
         with self._database.writing() as session:
             return bulk.changed(session, delete(tables.Alert).where(tables.Alert.key == key)) > 0
+
+    def open_alerts(self, kinds: Collection[str] = (), topic: str | None = None) -> list[OpenAlert]:
+        """What has not recovered, of ``kinds`` (none = all) and ``topic`` (None = all), in the order of topics."""
+        row = tables.Alert
+        statement = select(row).where(row.kind.is_not(None)).order_by(row.topic, row.kind, row.partition)
+        if kinds:
+            statement = statement.where(row.kind.in_(sorted(kinds)))
+        if topic is not None:
+            statement = statement.where(row.topic == topic)
+        with self._database.reading() as session:
+            return [_open(found) for found in session.scalars(statement)]
+
+    def remember_alerts(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
+        """Open ``alerts``; those that were not open or were released, for exactly one of any callers at once."""
+        with self._database.writing() as session:
+            fresh = [each for each in alerts if _remember(session, each, each.key, now_ms)]
+            _enqueue(session, fresh, now_ms, compose)
+            return fresh
+
+    def forget_alerts(
+        self, topic: str, kinds: Collection[str], partitions: Collection[int] | None, now_ms: int, compose: Compose
+    ) -> list[OpenAlert]:
+        """Close the alerts of ``kinds`` about ``partitions`` (None = all) and about the whole topic; those closed."""
+        with self._database.writing() as session:
+            of = _about(topic, kinds, partitions)
+            closed = [_open(row) for row in session.scalars(delete(tables.Alert).where(of).returning(tables.Alert))]
+            closed.sort(key=lambda each: (each.kind, -1 if each.partition is None else each.partition))
+            _enqueue(session, closed, now_ms, compose)
+            return closed
+
+    def release_alerts(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
+        """Somebody took it in hand: the alerts stay open, and are told again should it happen again."""
+        row = tables.Alert
+        with self._database.writing() as session:
+            bulk.changed(session, update(row).where(_about(topic, kinds, partitions)).values(released=why))
+
+    def claim_delivery(self, channel: str, now_ms: int, until_ms: int) -> Delivery | None:
+        """The oldest message that ``channel`` has not taken; nobody else gets it before ``until_ms``.
+
+        None: there is none, or somebody has it, or it has just failed; what came after it waits for it.
+        """
+        row = tables.AlertDelivery
+        oldest = select(row).where(row.channel == channel).order_by(row.key).limit(1)
+        with self._database.writing() as session:
+            found = session.scalar(oldest)
+            if found is None or found.claimed_until_ms > now_ms:
+                return None
+            mine = update(row).where(row.key == found.key, row.claimed_until_ms == found.claimed_until_ms)
+            claimed = Delivery(found.key, found.channel, found.document, found.created_at_ms)
+            return claimed if bulk.changed(session, mine.values(claimed_until_ms=until_ms)) else None
+
+    def postpone_delivery(self, key: str, until_ms: int) -> None:
+        """It was not taken; it may be tried again from ``until_ms`` on."""
+        row = tables.AlertDelivery
+        with self._database.writing() as session:
+            bulk.changed(session, update(row).where(row.key == key).values(claimed_until_ms=until_ms))
+
+    def finish_delivery(self, key: str) -> None:
+        """The channel has taken it."""
+        with self._database.writing() as session:
+            bulk.changed(session, delete(tables.AlertDelivery).where(tables.AlertDelivery.key == key))
+
+    def drop_deliveries(self, before_ms: int) -> int:
+        """Give up what no channel took since ``before_ms``; how many messages that were."""
+        row = tables.AlertDelivery
+        with self._database.writing() as session:
+            return bulk.changed(session, delete(row).where(row.created_at_ms < before_ms))
+
+
+def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool:
+    row = {
+        "key": key,
+        "sent_at_ms": now_ms,
+        "kind": alert.kind,
+        "topic": alert.topic,
+        "partition": alert.partition,
+        "message": alert.message,
+        "since_ms": alert.since_ms,
+        "released": None,
+    }
+    if bulk.insert_missing(session, tables.Alert, [row]):
+        return True
+    again = update(tables.Alert).where(tables.Alert.key == key, tables.Alert.released.is_not(None))
+    return bulk.changed(session, again.values({name: row[name] for name in row if name != "key"})) > 0
+
+
+def _about(topic: str, kinds: Collection[str], partitions: Collection[int] | None) -> ColumnElement[bool]:
+    row = tables.Alert
+    of = (row.topic == topic) & row.kind.in_(sorted(kinds))
+    return of if partitions is None else of & or_(row.partition.is_(None), row.partition.in_(sorted(partitions)))
+
+
+def _enqueue(session: Session, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> None:
+    rows = [
+        {
+            "key": f"{now_ms:015d}-{next(_number):09d}-{uuid.uuid4().hex[:8]}",
+            "channel": channel,
+            "created_at_ms": now_ms,
+            "claimed_until_ms": 0,
+            "document": document,
+        }
+        for channel, document in (compose(alerts) if alerts else ())
+    ]
+    bulk.insert(session, tables.AlertDelivery, rows)
+
+
+def _open(row: tables.Alert) -> OpenAlert:
+    return OpenAlert(
+        kind=row.kind or "",
+        topic=row.topic or "",
+        partition=row.partition,
+        since_ms=row.sent_at_ms if row.since_ms is None else row.since_ms,
+        message=row.message or "",
+        released=row.released,
+    )

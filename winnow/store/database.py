@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, func, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import (
     DBAPIError,
@@ -144,3 +144,12 @@ class Room:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+
+def one_writer(session: Session, topic: str) -> None:
+    """Until this transaction ends, let nobody else write what is kept of ``topic`` as a whole.
+
+    Rows are deleted and inserted again, which two transactions at once would do twice. SQLite has one writer anyway.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"winnow projection {topic}", 0))))

@@ -38,7 +38,7 @@ def migrate(database: Database) -> None:
         if database.is_sqlite:
             database.use_write_ahead_log()
         with database.reading() as session:
-            revision = _revision(session.connection())
+            revision = revision_of(session.connection())
         if revision == HEAD_REVISION:
             return
         with _one_at_a_time, database.writing() as session:
@@ -65,7 +65,7 @@ def _upgrade(database: Database, connection: Connection) -> None:
     from alembic.script import ScriptDirectory
 
     config = alembic_config(connection)
-    revision = _revision(connection)
+    revision = revision_of(connection)
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision is not None and revision not in known:
         raise FormatVersionError(
@@ -76,7 +76,8 @@ def _upgrade(database: Database, connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _revision(connection: Connection) -> str | None:
+def revision_of(connection: Connection) -> str | None:
+    """The schema that the database has; None while it has none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))

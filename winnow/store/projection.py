@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from winnow.documents import dump_json, load_json
 from winnow.errors import WinnowError
 from winnow.model import PartitionState, Receipt, RetiredFile, TopicPartition, Uncleanable
 from winnow.store import bulk, tables
-from winnow.store.database import Room
+from winnow.store.database import Room, one_writer
 from winnow.store.retired import add_retired
 from winnow.store.states import read_checkpoints, read_marks, read_paused, read_paused_by, write_states
 from winnow.store.values import CheckpointRow
@@ -33,7 +33,7 @@ class Projection(Room):
             WinnowError: the receipt has no plan id, so nothing was published.
         """
         with self._database.writing() as session:
-            _one_writer(session, receipt.topic)
+            one_writer(session, receipt.topic)
             _write_receipts(session, [receipt])
             write_states(session, receipt.topic, states, now_ms)
             add_retired(session, receipt.topic, retired, "data")
@@ -41,7 +41,7 @@ class Projection(Room):
     def record_states(self, topic: str, states: Mapping[int, PartitionState], now_ms: int) -> None:
         """Checkpoints and marks after a change of state without a receipt. Partitions not in ``states`` stay."""
         with self._database.writing() as session:
-            _one_writer(session, topic)
+            one_writer(session, topic)
             write_states(session, topic, states, now_ms)
 
     def replace_projection(
@@ -59,7 +59,7 @@ class Projection(Room):
         """
         ledger = tables.RetiredFile
         with self._database.writing() as session:
-            _one_writer(session, topic)
+            one_writer(session, topic)
             _drop(session, topic)
             session.execute(
                 delete(ledger).where(ledger.topic == topic, ledger.kind == "data", ledger.deleted_at_ms.is_(None))
@@ -71,9 +71,12 @@ class Projection(Room):
     def forget_topic(self, topic: str) -> None:
         """Remove every row of ``topic``, history included. Its lease stays, so that fencing tokens go on rising."""
         with self._database.writing() as session:
-            _one_writer(session, topic)
+            one_writer(session, topic)
             _drop(session, topic)
-            for model in (tables.RetiredFile, tables.Assessment, tables.Run, tables.Verdict):
+            for model in (
+                *(tables.RetiredFile, tables.Assessment, tables.Run, tables.Verdict),
+                *(tables.TopicOverview, tables.PartitionOverview, tables.Alert),
+            ):
                 session.execute(delete(model).where(model.topic == topic))
 
     def receipt(self, plan_id: str) -> Receipt | None:
@@ -110,12 +113,6 @@ class Projection(Room):
         """Paused partitions of ``topics`` (none = all), and since when (ms)."""
         with self._database.reading() as session:
             return read_paused(session, topics)
-
-
-def _one_writer(session: Session, topic: str) -> None:
-    # Rows are deleted and inserted again, which two transactions at once would do twice. SQLite has one writer anyway.
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"winnow projection {topic}", 0))))
 
 
 def _drop(session: Session, topic: str) -> None:

@@ -135,7 +135,7 @@ class Runs(Room):
         """The run of a plan."""
         with self._database.reading() as session:
             row = session.get(tables.Run, plan_id)
-            return None if row is None else _run(row)
+            return None if row is None else run_of(row)
 
     def runs(self, topic: str | None = None, limit: int | None = None) -> list[Run]:
         """Runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
@@ -143,14 +143,14 @@ class Runs(Room):
         if topic is not None:
             statement = statement.where(tables.Run.topic == topic)
         with self._database.reading() as session:
-            return [_run(row) for row in session.scalars(statement.limit(limit))]
+            return [run_of(row) for row in session.scalars(statement.limit(limit))]
 
     def open_runs(self, topic: str) -> list[Run]:
         """Runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
         states = [state.value for state in RunState if not state.is_closed]
         statement = _newest_first().where(tables.Run.topic == topic, tables.Run.status.in_(states))
         with self._database.reading() as session:
-            return [_run(row) for row in session.scalars(statement)]
+            return [run_of(row) for row in session.scalars(statement)]
 
 
 def _newest_first() -> Select[tables.Run]:
@@ -162,10 +162,11 @@ def _found(session: Session, plan_id: str) -> Run:
     row = session.get(tables.Run, plan_id)
     if row is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
-    return _run(row)
+    return run_of(row)
 
 
-def _run(row: tables.Run) -> Run:
+def run_of(row: tables.Run) -> Run:
+    """The run in ``row``."""
     return Run(
         plan_id=row.plan_id,
         topic=row.topic,

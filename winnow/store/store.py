@@ -10,13 +10,31 @@ from winnow.store.assessments import Assessments
 from winnow.store.database import Database
 from winnow.store.leases import Leases
 from winnow.store.migration import migrate
+from winnow.store.overview import Overview
+from winnow.store.overview_quality import Quality
+from winnow.store.overview_runs import RunHistory
 from winnow.store.projection import Projection
 from winnow.store.retired import RetiredFiles
 from winnow.store.runs import Runs
+from winnow.store.tallies import Tallies
 from winnow.store.verdicts import Verdicts
+from winnow.store.waiting import Waiting
 
 
-class Store(Leases, Assessments, Runs, Verdicts, Projection, RetiredFiles, SentAlerts):
+class Store(
+    Leases,
+    Assessments,
+    Runs,
+    Verdicts,
+    Projection,
+    RetiredFiles,
+    SentAlerts,
+    Waiting,
+    Tallies,
+    Overview,
+    RunHistory,
+    Quality,
+):
     """Checkpoints, receipts, marks and retired files (a projection), assessments, runs, verdicts (history), leases.
 
     Every method is one short transaction, so threads may share a store, and processes may open the same database. Any

@@ -264,7 +264,7 @@ class RetiredFile(Base):
 
 
 class Alert(Base):
-    """What has been alerted and not recovered since."""
+    """What has been alerted and not recovered since. ``released``: by whom or why somebody took it in hand."""
 
     __tablename__ = "winnow_alert"
 
@@ -274,3 +274,21 @@ class Alert(Base):
     topic: Mapped[str | None]
     partition: Mapped[int | None] = mapped_column(Integer)
     message: Mapped[str | None]
+    since_ms: Mapped[int | None]
+    released: Mapped[str | None]
+
+
+class AlertDelivery(Base):
+    """One message that one channel has not taken yet. Keys rise in the order of writing.
+
+    ``claimed_until_ms``: before that nobody else delivers it; somebody is at it, or it has just failed.
+    """
+
+    __tablename__ = "winnow_alert_delivery"
+    __table_args__ = (Index(None, "channel", "key"),)
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    channel: Mapped[str]
+    created_at_ms: Mapped[int]
+    claimed_until_ms: Mapped[int]
+    document: Mapped[str]

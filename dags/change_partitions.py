@@ -1,0 +1,88 @@
+"""The DAG ``change_partitions``: what the page's buttons pause, resume and release."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param, get_current_context, task
+
+from winnow_airflow import pools, steps, upkeep
+from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.references import MAX_REASON_LENGTH, TOPIC_PATTERN, ChangeRow
+
+DOC = """
+### Pauses, resumes or releases partitions of a topic
+
+The page's buttons start this DAG with your own rights, so Airflow's audit log says who did what. Repeating a change
+changes nothing. No data is touched: a change is one commit to the topic's state.
+
+| Param | meaning |
+| --- | --- |
+| `action` | **pause**: no run compacts the partitions. **resume**: takes that pause back. **release**: clears a mark, |
+| | *uncleanable*, so that the next run tries them at once instead of after the back-off |
+| `topic` | an existing topic |
+| `partitions` | their numbers; empty: all of the topic |
+| `reason` | of a pause its name, and only a resume under the same name takes it back; of a release, why |
+"""
+
+
+@task
+def check_pools() -> None:
+    """Ends the run when the pool that its change would wait in does not exist."""
+    pools.check(get_current_context())
+
+
+@task(pool=COMMIT_POOL, execution_timeout=timedelta(minutes=30))
+def change() -> str:
+    """One commit to the state of the topic, and a sentence about what changed."""
+    context = get_current_context()
+    params = context["params"]
+    row = ChangeRow(
+        action=params["action"], topic=params["topic"], partitions=params["partitions"], reason=params["reason"]
+    )
+    with steps.pipeline(context) as ctx:
+        return upkeep.change(ctx, row)
+
+
+with DAG(
+    dag_id="change_partitions",
+    schedule=None,
+    start_date=START,
+    catchup=False,
+    max_active_runs=16,
+    default_args=DEFAULT_ARGS,
+    tags=TAGS,
+    doc_md=DOC,
+    params={
+        "action": Param(
+            "pause",
+            type="string",
+            enum=["pause", "resume", "release"],
+            title="Action",
+            description="Pause or resume compaction, or release partitions that are marked uncleanable.",
+        ),
+        "topic": Param(
+            type="string",
+            pattern=TOPIC_PATTERN,
+            minLength=1,
+            title="Topic",
+            description="An existing topic.",
+        ),
+        "partitions": Param(
+            [],
+            type="array",
+            items={"type": "integer", "minimum": 0},
+            title="Partitions",
+            description="Their numbers; empty: all of the topic.",
+        ),
+        "reason": Param(
+            "airflow",
+            type="string",
+            minLength=1,
+            maxLength=MAX_REASON_LENGTH,
+            title="Name or reason",
+            description="The name of the pause, which a resume must give again; why a partition is released.",
+        ),
+    },
+) as change_partitions:
+    check_pools() >> change()

@@ -1,0 +1,81 @@
+"""The DAG ``example_consumer``: how another DAG waits for a compacted topic. Paused until you want it; copy it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Param, get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from winnow.clock import format_ms, parse_as_of
+from winnow_airflow import pools, steps
+from winnow_airflow.assets import compacted_past, events_of, topic_asset
+from winnow_airflow.policy import DEFAULT_ARGS, START, TAGS
+
+TOPIC = "aircraft"
+"""A topic of the demo."""
+
+DOC = f"""
+### Runs when the topic `{TOPIC}` was compacted, and goes on when it is compacted past an instant
+
+`schedule=[topic_asset("{TOPIC}")]` starts a run for every compaction that was published. Its event says up to which
+offset of each partition the log is clean (`offsets`), and up to which time (`compacted_through_ms`): every record of
+the log with that timestamp or an earlier one is compacted. **wait_for_watermark** skips the run while that time lies
+before the Param `past`; **count_records** does something small with what it was told.
+
+It is paused when Airflow first sees it, and takes no part in compaction.
+"""
+
+
+@task
+def wait_for_watermark() -> list[dict[str, Any]]:
+    """What the events say that started this run. Skips the rest while the topic is not compacted far enough."""
+    context: Any = get_current_context()
+    pools.check(context)
+    events = context["triggering_asset_events"]
+    past = context["params"]["past"]
+    if past is not None and not compacted_past(events, TOPIC, parse_as_of(past)):
+        raise AirflowSkipException(f"{TOPIC} is not compacted past {past} yet; a later compaction starts another run.")
+    return list(events_of(events, TOPIC))
+
+
+@task
+def count_records(events: list[dict[str, Any]]) -> str:
+    """How many records a reader of the topic sees, from the table's metadata alone; and what the event said."""
+    context = get_current_context()
+    with steps.pipeline(context) as ctx:
+        topic = ctx.log.open(TOPIC)
+        live = topic.segments(topic.head())
+    records = sum(segment.records for segments in live.values() for segment in segments)
+    told = "Nobody told anything: the run was started by hand."
+    if events:
+        newest = events[-1]
+        time_ms = newest["compacted_through_ms"]
+        through = "an unknown time" if time_ms is None else format_ms(time_ms)
+        told = f"Snapshot {newest['snapshot_id']} is clean up to offsets {newest['offsets']}, through {through}."
+    text = f"{TOPIC} holds {records:,} records. {told}"
+    steps.log.info("%s", text)
+    return text
+
+
+with DAG(
+    dag_id="example_consumer",
+    schedule=[topic_asset(TOPIC)],
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    is_paused_upon_creation=True,
+    default_args=DEFAULT_ARGS,
+    tags=[*TAGS, "example"],
+    doc_md=DOC,
+    params={
+        "past": Param(
+            None,
+            type=["null", "string"],
+            title="Past",
+            description="Go on only when the topic is compacted past this instant: ISO 8601 with its offset, or ms.",
+        )
+    },
+) as example_consumer:
+    told: Any = wait_for_watermark()
+    count_records(told)

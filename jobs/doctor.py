@@ -1,0 +1,21 @@
+"""What ``winnow doctor --spark`` submits: does Spark run tasks, with which Python, and do they reach the lake.
+
+spark-submit jobs/doctor.py URI...
+"""
+
+from __future__ import annotations
+
+import sys
+
+from winnow.engine.events import emit
+from winnow.engine.look_around import look_around
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print one event with what the tasks saw."""
+    emit({"event": "doctor", **look_around(sys.argv[1:] if arguments is None else arguments)})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

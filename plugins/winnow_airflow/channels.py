@@ -1,0 +1,91 @@
+"""Alerts through Airflow's own notifiers: Slack, e-mail, PagerDuty, or any other that the settings name.
+
+Each is made for one alert and rendered by Airflow: ``{{ alert.text }}`` and every other field of the alert are there
+beside what a task's templates know. Addresses and secrets rest in Airflow's connections.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseNotifier
+
+from winnow.errors import ConfigurationError
+from winnow_airflow.references import holder_of
+
+if TYPE_CHECKING:
+    from winnow.config.settings import NotifierSettings, Settings
+    from winnow.pipeline.context import Context as Pipeline
+    from winnow.report.alerts import Alert
+
+
+class NotifierChannel:
+    """One of Airflow's notifiers as a channel of alerts, within one task."""
+
+    def __init__(self, name: str, notifier: NotifierSettings, context: Mapping[str, Any]) -> None:
+        self.name = name
+        self._notifier = notifier
+        self._context = context
+
+    def deliver(self, alert: Alert) -> None:
+        """Make the notifier, have Airflow render it, and let it notify.
+
+        Raises:
+            ConfigurationError: there is no such notifier, or it does not take these arguments.
+            Exception: whatever the notifier raises when nobody takes the message.
+        """
+        arguments = copy.deepcopy(self._notifier.arguments)
+        try:
+            made = _class_at(self._notifier.path)(**arguments)
+        except TypeError:
+            named = ", ".join(arguments) or "none"
+            raise ConfigurationError(
+                f"{self._notifier.path} does not take these arguments: {named}. Mend alert.notifiers."
+            ) from None
+        # Rendered once, by the notifier itself: what an alert quotes is no template.
+        made({**self._context, "alert": asdict(alert)})
+
+
+def _class_at(path: str) -> type[BaseNotifier]:
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        raise ConfigurationError(f"There is no class {path}. Mend alert.notifiers, or install its provider.") from None
+    if not isinstance(found, type) or not issubclass(found, BaseNotifier):
+        raise ConfigurationError(f"{path} is no notifier of Airflow's. Mend alert.notifiers.")
+    return found
+
+
+def channels_for(settings: Settings, context: Mapping[str, Any]) -> list[NotifierChannel]:
+    """The notifiers of the settings, for the task that ``context`` belongs to."""
+    from winnow.report.channels import notifier_name
+
+    return [
+        NotifierChannel(notifier_name(number, each.path), each, context)
+        for number, each in enumerate(settings.alert.notifiers)
+    ]
+
+
+def page_url() -> str | None:
+    """Where Airflow's UI is, as Airflow was told: ``[api] base_url``."""
+    from airflow.sdk.configuration import conf
+
+    return conf.get("api", "base_url", fallback=None) or None
+
+
+@contextmanager
+def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
+    """Settings, store, catalog and channels for one task; leases belong to its DAG run."""
+    from winnow.config.settings import load_settings
+    from winnow.pipeline.context import open_context
+
+    settings = load_settings()
+    channels = channels_for(settings, context)
+    with open_context(settings, holder=holder_of(context), channels=channels, page_url=page_url()) as ctx:
+        yield ctx

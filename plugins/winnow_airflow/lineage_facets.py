@@ -1,0 +1,201 @@
+"""A topic's Iceberg table as OpenLineage's dataset, and what a run did to it as facets. No user bytes.
+
+Names follow OpenLineage's rules for tables that are folders of files, so that Spark's and other engines' events meet
+Winnow's at the same dataset: the namespace is the store (``s3://bucket``, ``file``), the name the table's place in it.
+The table's name in the catalog is a symlink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+import attr
+from airflow.providers.openlineage.extractors import OperatorLineage
+from openlineage.client.event_v2 import InputDataset, OutputDataset
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    InputDatasetFacet,
+    OutputDatasetFacet,
+    catalog_dataset,
+    data_quality_assertions_dataset,
+    dataset_version_dataset,
+    input_statistics_input_dataset,
+    output_statistics_output_dataset,
+    schema_dataset,
+    storage_dataset,
+    symlinks_dataset,
+)
+
+from winnow.model import Receipt, Severity, Verdict
+from winnow_airflow.references import BatchRow, PlanRow, attempts
+
+_OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
+_KEYED = ("s3", "gs", "abfs", "abfss", "wasb", "wasbs")
+"""Stores whose names are keys, which begin without a slash."""
+
+
+@attr.define
+class WinnowReceiptOutputDatasetFacet(OutputDatasetFacet):
+    """The receipt of a published plan: *in = kept + superseded + expired + keyless*; retention is counted apart."""
+
+    planId: str = attr.field(default="")  # noqa: N815 - OpenLineage's way to spell
+    attempt: str | None = attr.field(default=None)
+    partitions: int = attr.field(default=0)
+    recordsIn: int = attr.field(default=0)  # noqa: N815
+    recordsKept: int = attr.field(default=0)  # noqa: N815
+    recordsSuperseded: int = attr.field(default=0)  # noqa: N815
+    tombstonesExpired: int = attr.field(default=0)  # noqa: N815
+    recordsKeyless: int = attr.field(default=0)  # noqa: N815
+    recordsRetired: int = attr.field(default=0)  # noqa: N815
+    bytesIn: int = attr.field(default=0)  # noqa: N815
+    bytesOut: int = attr.field(default=0)  # noqa: N815
+    bytesRetired: int = attr.field(default=0)  # noqa: N815
+
+    _additional_skip_redact: ClassVar[list[str]] = ["planId", "attempt"]
+
+
+def compacted(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
+    """What Spark read of each table; what it wrote nobody reads yet, so there is no output."""
+    from winnow.engine import staging
+
+    inputs = []
+    for row, facets, name in _tables(ctx, batch):
+        attempt = next(attempts(row["uri"], batch["attempt"]), None)
+        manifest = None if attempt is None else staging.read_manifest(row["uri"], attempt)
+        facts = [part.facts for part in manifest.partitions] if manifest is not None else []
+        read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+            rowCount=sum(each.records_in for each in facts), size=sum(each.bytes_in for each in facts)
+        )
+        inputs.append(InputDataset(*name, facets=facets, inputFacets={"inputStatistics": read} if facts else {}))
+    return OperatorLineage(inputs=inputs)
+
+
+def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
+    """The verdict on each table's new files, as assertions."""
+    inputs = []
+    for row, facets, name in _tables(ctx, batch):
+        verdict = next(
+            (
+                found
+                for attempt in attempts(row["uri"], batch["attempt"])
+                if (found := ctx.store.verdict(row["plan_id"], attempt)) is not None
+            ),
+            None,
+        )
+        said: dict[str, InputDatasetFacet] = {} if verdict is None else {"dataQualityAssertions": _assertions(verdict)}
+        inputs.append(InputDataset(*name, facets=facets, inputFacets=said))
+    return OperatorLineage(inputs=inputs)
+
+
+def published(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
+    """Each table that a plan of ``batch`` was published to, as what was read and as what there is now."""
+    lineage: OperatorLineage[Any, Any] = OperatorLineage()
+    for row, facets, name in _tables(ctx, batch):
+        receipt = ctx.store.receipt(row["plan_id"])
+        if receipt is None:
+            continue
+        version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(receipt.snapshot_id))
+        lineage.inputs.append(InputDataset(*name, facets=facets))
+        lineage.outputs.append(
+            OutputDataset(*name, facets={**facets, "version": version}, outputFacets=_outcome(receipt))
+        )
+    return lineage
+
+
+def dataset_name(location: str) -> tuple[str, str]:
+    """Namespace and name of the table at ``location``, a URI or a local path."""
+    parts = urlsplit(location)
+    if parts.scheme in {"", "file"}:
+        return "file", unquote(parts.path) if parts.scheme else location
+    scheme = _OBJECT_STORES.get(parts.scheme, parts.scheme)
+    path = unquote(parts.path)
+    return f"{scheme}://{parts.netloc}", path.lstrip("/") if scheme in _KEYED else path
+
+
+def without_credentials(uri: str) -> str:
+    """``uri`` without user, password and parameters."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _tables(ctx: Any, batch: BatchRow) -> Iterator[tuple[PlanRow, dict[str, DatasetFacet], tuple[str, str]]]:
+    for row in batch["plans"]:
+        head = ctx.log.open(row["topic"]).head()
+        yield row, _identity(ctx, row["topic"]), dataset_name(head.location)
+
+
+def _identity(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
+    from winnow.log.table import LOG_SCHEMA
+    from winnow.log.topics import NAMESPACE
+
+    catalog, warehouse = ctx.settings.catalog, ctx.settings.warehouse
+    uri = without_credentials(catalog["uri"]) if "uri" in catalog else None
+    kind = catalog.get("type") or ("rest" if (uri or "").startswith("http") else "sql")
+    table = symlinks_dataset.Identifier(
+        # As Spark's integration has it: a REST catalog is where the table is known, else its warehouse is.
+        namespace=uri if kind == "rest" and uri is not None else warehouse,
+        name=f"{NAMESPACE}.{topic}",
+        type="TABLE",
+    )
+    return {
+        "symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[table]),
+        "storage": storage_dataset.StorageDatasetFacet(storageLayer="iceberg", fileFormat="parquet"),
+        "catalog": catalog_dataset.CatalogDatasetFacet(
+            framework="iceberg", type=kind, name=NAMESPACE, metadataUri=uri, warehouseUri=warehouse, source="winnow"
+        ),
+        "schema": schema_dataset.SchemaDatasetFacet(
+            fields=[
+                schema_dataset.SchemaDatasetFacetFields(name=field.name, type=str(field.field_type))
+                for field in LOG_SCHEMA.fields
+            ]
+        ),
+    }
+
+
+def _outcome(receipt: Receipt) -> dict[str, OutputDatasetFacet]:
+    parts = receipt.partitions
+    told = WinnowReceiptOutputDatasetFacet(
+        planId=receipt.plan_id or "",
+        attempt=receipt.attempt,
+        partitions=len(parts),
+        recordsIn=sum(part.records_in for part in parts),
+        recordsKept=sum(part.records_kept for part in parts),
+        recordsSuperseded=sum(part.records_superseded for part in parts),
+        tombstonesExpired=sum(part.tombstones_expired for part in parts),
+        recordsKeyless=sum(part.records_keyless for part in parts),
+        recordsRetired=sum(part.records_retired for part in parts),
+        bytesIn=sum(part.bytes_in for part in parts),
+        bytesOut=sum(part.bytes_out for part in parts),
+        bytesRetired=sum(part.bytes_retired for part in parts),
+    )
+    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        rowCount=told.recordsKept, size=told.bytesOut
+    )
+    return {"outputStatistics": statistics, "winnow_receipt": told}
+
+
+def _assertions(verdict: Verdict) -> data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet:
+    one = data_quality_assertions_dataset.Assertion
+    held = verdict.expectations - len({each.expectation for each in verdict.failures})
+    whole = one(
+        assertion="winnow_verdict",
+        success=verdict.passed,
+        severity="error",
+        description="Whether the attempt may be published",
+        expected=f"{verdict.expectations} expectations hold",
+        actual="a check raised instead of judging" if verdict.broken else f"{held} held",
+        params={"planId": verdict.plan_id, "attempt": verdict.attempt},
+    )
+    failures = [
+        one(
+            assertion=failure.expectation,
+            success=False,
+            severity="error" if failure.severity is Severity.FAIL else "warn",
+            description=failure.detail,
+            params={} if failure.partition is None else {"partition": failure.partition},
+        )
+        for failure in verdict.failures
+    ]
+    return data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(assertions=[whole, *failures])

@@ -1,0 +1,157 @@
+"""The steps of ``compact_topics`` that change nothing: a dry run's sentences, and a comparison with another strategy.
+
+Numbers, offsets and reasons; never a key. Nothing is written that a reader, another run or the next one would see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from winnow_airflow.meeting import Topics
+from winnow_airflow.references import TopicCheck
+
+if TYPE_CHECKING:
+    from winnow.model import Strategy
+    from winnow.pipeline.comparison import Comparison
+    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.explain import Explanation, PartitionExplanation
+
+log = logging.getLogger("airflow.task")
+
+SAMPLE = 3
+"""Differing keys that a sentence names, by the offsets of their winners."""
+
+
+def foresee(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
+    """What compacting ``topic`` now would do. No plan, row, lease or assessment is left behind."""
+    from winnow.pipeline.explain import explain
+
+    found = explain(ctx, topic, as_of_ms=as_of_ms)
+    reasons = Counter(each.reason.value for each in found.partitions)
+    text = _foreseen(found, reasons)
+    log.info("%s", text)
+    return TopicCheck(topic=topic, eligible=found.plan_id is not None, reasons=dict(reasons), would=text)
+
+
+def say(checks: Sequence[TopicCheck]) -> None:
+    """Say once more, of all topics together, what a run would do."""
+    due = [check for check in checks if check["eligible"]]
+    for check in due:
+        log.info("%s", check["would"])
+    log.info("Dry run: %d of %d topic(s) are due. Nothing was planned, compacted or held.", len(due), len(checks))
+
+
+def _foreseen(found: Explanation, reasons: Counter[str]) -> str:
+    why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    due = [each for each in found.partitions if each.eligible]
+    if not due:
+        return f"{found.topic}: nothing is due ({why})."
+    parts = [_read(due), _written(due), _removed(due)]
+    quarantined = sum(each.records_to_quarantine for each in due)
+    if quarantined:
+        parts.append(f"move {quarantined:,} records without a key to the quarantine")
+    retired = sum(each.records_retired for each in due)
+    if retired:
+        files = sum(each.segments_retired for each in due)
+        parts.append(f"retire {retired:,} records in {files:,} segment(s) by retention")
+    return (
+        f"{found.topic}: {len(due)} of {len(found.partitions)} partition(s) due ({why}). It would {', '.join(parts)}."
+    )
+
+
+def _read(due: Sequence[PartitionExplanation]) -> str:
+    from winnow.pipeline.report import human_bytes
+
+    records, segments = sum(each.records for each in due), sum(each.segments for each in due)
+    return (
+        f"read {records:,} records in {segments:,} segment(s), {human_bytes(sum(each.bytes_to_read for each in due))}"
+    )
+
+
+def _written(due: Sequence[PartitionExplanation]) -> str:
+    from winnow.pipeline.report import human_bytes
+
+    most = human_bytes(sum(each.at_most_bytes_to_write for each in due))
+    expected = [each.expected_bytes_out for each in due]
+    known = [size for size in expected if size is not None]
+    return f"write at most {most}" + (f" (about {human_bytes(sum(known))})" if known and len(known) == len(due) else "")
+
+
+def _removed(due: Sequence[PartitionExplanation]) -> str:
+    records = sum(each.records - each.records_to_quarantine for each in due)
+    least = records - sum(each.at_most_records_kept for each in due)
+    most = records - sum(each.at_least_records_kept for each in due)
+    expected = [each.expected_records_kept for each in due]
+    known = [kept for kept in expected if kept is not None]
+    about = f" (about {records - sum(known):,})" if known and len(known) == len(due) else ""
+    return f"remove {max(least, 0):,} to {max(most, 0):,} records{about}"
+
+
+def compare(ctx: Pipeline, topics: Sequence[str], strategy: str, *, as_of_ms: int) -> list[str]:
+    """What ``strategy`` would keep of each topic instead of its own; a sentence for each.
+
+    One Spark application per topic that has anything cleanable and another strategy.
+    """
+    from winnow.model import Strategy
+
+    done: list[str] = []
+    kept = Topics(ctx)
+    for topic in topics:
+        with kept.attempt(topic):
+            text = _compared(ctx, topic, Strategy(strategy), as_of_ms)
+            log.info("%s", text)
+            done.append(text)
+    kept.raise_kept()
+    return done
+
+
+def _compared(ctx: Pipeline, topic: str, strategy: Strategy, as_of_ms: int) -> str:
+    from winnow.model import Strategy as All
+    from winnow.pipeline.assess import view_topic
+    from winnow.pipeline.compare import compare as compare_topic
+
+    view = view_topic(ctx, topic)
+    if not view.config.compacts:
+        return f"{topic} was not compared: its policy has no compact, so no strategy chooses between its records."
+    if view.rules.strategy is strategy:
+        return f"{topic} has strategy {strategy.value} already; there is nothing to compare."
+    if strategy is All.HEADER and not view.config.compaction_strategy_header:
+        return (
+            f"{topic} was not compared: it names no header that holds the version. Set compaction.strategy.header, or "
+            f"try one with: winnow compare {topic} --strategy header --header NAME"
+        )
+    found = compare_topic(
+        ctx, topic, strategy=strategy, header=None, as_of_ms=as_of_ms, sample=SAMPLE, progress=_progress
+    )
+    return _told(found)
+
+
+def _progress(event: dict[str, Any]) -> None:
+    log.debug("%s", event.get("event"))
+
+
+def _told(found: Comparison) -> str:
+    from winnow.pipeline.report import human_bytes
+
+    if not found.partitions:
+        return found.sentence
+    now, instead = found.present, found.other
+    kept = (
+        f"It would keep {instead.records_kept:,} of {found.records:,} records, about "
+        f"{human_bytes(instead.estimated_bytes)}, instead of {now.records_kept:,}, about "
+        f"{human_bytes(now.estimated_bytes)}."
+    )
+    parts = [found.sentence, kept]
+    if found.sample:
+        winners = [
+            f"{found.topic}-{key.partition} offset {key.other.offset} instead of {key.present.offset}"
+            for key in found.sample
+        ]
+        parts.append(f"For example {'; '.join(winners)}.")
+    if found.headers_missing or found.headers_malformed:
+        missing, malformed = found.headers_missing or 0, found.headers_malformed or 0
+        parts.append(f"{missing:,} records have no such header, {malformed:,} have one that is no 8-byte long.")
+    return " ".join([*parts, *found.notices, "Nothing was changed."])

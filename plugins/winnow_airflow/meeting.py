@@ -1,0 +1,144 @@
+"""What happens when two runs meet at a topic: one has it, the other leaves it, and neither fails for that.
+
+Schedule, backfill and shell exclude one another by a lease per topic. What a run finds in other hands, or finds that
+the log moved on under its plan, is *left*: told in a sentence, skipped, green. Only backfills wait
+(:mod:`winnow_airflow.turns`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sized
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from winnow.errors import PlanVoidError, TopicBusyError, WinnowError
+from winnow_airflow.policy import combined, sentence
+
+if TYPE_CHECKING:
+    from winnow.model import Receipt
+    from winnow.pipeline.context import Context as Pipeline
+    from winnow.planning import PlanReference
+    from winnow.store import Lease
+
+log = logging.getLogger("airflow.task")
+
+
+class Topics:
+    """Goes through topics one by one; a topic that fails stops no other, and hides no other's failure."""
+
+    def __init__(self, ctx: Pipeline) -> None:
+        self.ctx = ctx
+        self.errors: list[tuple[str, Exception]] = []
+        self.left: list[str] = []
+
+    @contextmanager
+    def attempt(self, topic: str, plan_id: str | None = None) -> Iterator[None]:
+        """Whatever the block raises is kept under ``topic``: as an error, or as a sentence where the topic is left.
+
+        ``plan_id``: what the block carries out, so that a void plan can be explained.
+        """
+        try:
+            yield
+        except Exception as problem:  # another topic's bug is no reason to leave this one uncompacted
+            text = self._left(problem, plan_id)
+            if text is not None:
+                self.leave(text)
+                return
+            log.error("Topic %s: %s", topic, sentence(problem), exc_info=not isinstance(problem, WinnowError))
+            self.errors.append((topic, problem))
+
+    def leave(self, text: str) -> None:
+        """Say that a topic is left, and why."""
+        log.info("%s", text)
+        self.left.append(text)
+
+    def _left(self, problem: Exception, plan_id: str | None) -> str | None:
+        if isinstance(problem, TopicBusyError):
+            return f"{problem} It is left to that run."
+        if not isinstance(problem, PlanVoidError) or plan_id is None:
+            return None
+        from winnow.pipeline.standing import left_to
+
+        try:
+            return left_to(self.ctx, plan_id)
+        except WinnowError as unknown:
+            log.warning("Why the plan is void could not be looked up: %s", unknown)
+            return None
+
+    def raise_kept(self) -> None:
+        """Raise one exception for all that failed, if any did."""
+        if self.errors:
+            raise combined(self.errors)
+
+    def close(self, done: Sized, *, nothing: str) -> None:
+        """End a task: raise what was kept; skip it when nothing was ``done``, because all was left or for ``nothing``.
+
+        Raises:
+            AirflowSkipException: there was nothing to do for this run.
+        """
+        self.raise_kept()
+        if not done:
+            raise AirflowSkipException("\n".join(self.left) or nothing)
+
+
+def settled(ctx: Pipeline, topic: str) -> list[Receipt]:
+    """Settle what earlier runs of ``topic`` left open, if they did; what was published after all.
+
+    Raises:
+        TopicBusyError: another run holds the topic.
+    """
+    from winnow.pipeline.leases import holding
+    from winnow.pipeline.settle import settle
+
+    if not ctx.store.open_runs(topic) or _at_work(ctx, topic):
+        return []
+    with holding(ctx, topic):
+        return settle(ctx, topic)
+
+
+def take(ctx: Pipeline, topic: str) -> None:
+    """Hold ``topic`` for this run until its report, and settle what earlier runs left open.
+
+    Raises:
+        TopicBusyError: another run holds the topic.
+    """
+    from winnow.pipeline.leases import acquire
+    from winnow.pipeline.settle import settle
+
+    at_work = _at_work(ctx, topic)
+    acquire(ctx, topic)
+    if not at_work:
+        settle(ctx, topic)
+
+
+def _at_work(ctx: Pipeline, topic: str) -> bool:
+    """Whether this run has planned ``topic`` and holds it: a task that is cleared leaves alone what goes on there."""
+    lease = ctx.store.lease(topic)
+    held = lease is not None and lease.holder == ctx.holder and lease.expires_ms > ctx.now_ms()
+    return held and any(run.holder == ctx.holder for run in ctx.store.open_runs(topic))
+
+
+def ready(ctx: Pipeline, plan: PlanReference) -> Lease:
+    """Hold the topic of ``plan``, which may have waited for hours for a slot, and see that it can still be published.
+
+    Raises:
+        TopicBusyError: another run took the topic meanwhile.
+        PlanVoidError: the log moved on; the run of the plan is closed as void.
+    """
+    from winnow.pipeline.leases import acquire
+    from winnow.pipeline.standing import standing
+    from winnow.report.events import tell
+    from winnow.store import RunState
+
+    lease = acquire(ctx, plan.topic)
+    run = ctx.store.run(plan.plan_id)
+    void = standing(ctx, run) if run is not None else None
+    if run is None or void is None:
+        return lease
+    if not run.status.is_closed:
+        ctx.store.set_run_state(plan.plan_id, RunState.VOID, ctx.now_ms(), message=void.message)
+        tell("voided", plan.topic, plan_id=plan.plan_id, attempt=run.attempt)
+    raise PlanVoidError(void.message)

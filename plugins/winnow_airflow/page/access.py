@@ -1,0 +1,39 @@
+"""Who may see the page, and who may act: Airflow's login and Airflow's auth manager decide.
+
+Airflow does not authenticate the routes of plugins, so every router but that of static files depends on this.
+"""
+
+from __future__ import annotations
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
+from airflow.models.dag import DagModel
+from fastapi import APIRouter, Depends
+
+from winnow_airflow.page.documents import Me, Rights
+from winnow_airflow.page.lake import NowDep
+
+COMPACT, CHANGE = "compact_topics", "change_partitions"
+"""The DAGs that actions of the page trigger."""
+
+may_view = Depends(requires_access_view(AccessView.PLUGINS))
+"""401 without a login, 403 without the right to see plugins' pages."""
+
+router = APIRouter(dependencies=[may_view])
+
+
+def may_trigger(user: BaseUser, dag_id: str) -> bool:
+    """Whether ``user`` may trigger ``dag_id``: asked as Airflow's own route for new DAG runs asks."""
+    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+    return get_auth_manager().is_authorized_dag(
+        method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user
+    )
+
+
+@router.get("/api/me")
+def me(user: GetUserDep, now_ms: NowDep) -> Me:
+    """Who asks, and which actions to offer them."""
+    can = Rights(compact=may_trigger(user, COMPACT), change=may_trigger(user, CHANGE))
+    return Me(user=user.get_name(), now_ms=now_ms, can=can)

@@ -1,0 +1,74 @@
+"""Great Expectations' Data Docs behind the same login: the files of one folder, and nothing outside of it."""
+
+from __future__ import annotations
+
+import mimetypes
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+
+from winnow.config.settings import Settings
+from winnow_airflow.page.access import may_view
+from winnow_airflow.page.gx_page import standing_alone
+from winnow_airflow.page.lake import LakeDep
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""No script runs and nothing is loaded from elsewhere: the pages are read, and stand within Airflow's own origin."""
+SITE: Final = "site"
+"""The folder of the pages, below that of the Data Docs; what lies beside it is Great Expectations' own."""
+INDEX: Final = "index.html"
+
+router = APIRouter(dependencies=[may_view])
+
+
+@router.get("/data-docs/{path:path}")
+def data_docs(request: Request, lake: LakeDep, path: str) -> Response:
+    """A file of the site. Its index is a table that only scripts fill, so the page's own list of verdicts stands in."""
+    root = request.scope.get("root_path", "")
+    if path in {"", INDEX}:
+        return RedirectResponse(f"{root}/page#/quality")
+    found = file_of(lake.settings.data_docs / SITE, path)
+    if found is None:
+        raise HTTPException(
+            404,
+            "There is no such page in the Data Docs. Only the newest validations keep theirs; what they found is in "
+            "the verdict.",
+        )
+    kind, _ = mimetypes.guess_type(found.name)
+    if kind == "text/html":
+        text = standing_alone(found.read_text(encoding="utf-8"), f"{root}/static/data-docs.css")
+        return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
+    return FileResponse(
+        found, media_type=kind or "application/octet-stream", headers={"Content-Security-Policy": POLICY}
+    )
+
+
+def file_of(folder: Path, path: str) -> Path | None:
+    """The file ``path`` below ``folder``; None where there is none, or where the path or a link leads out of it."""
+    parts = path.split("/")
+    if any(part in {"", ".", ".."} or part.startswith(".") or {"\\", "\0"} & set(part) for part in parts):
+        return None
+    try:
+        root = folder.resolve(strict=True)
+        found = root.joinpath(*parts).resolve(strict=True)
+    except OSError:
+        return None
+    return found if found.is_relative_to(root) and found.is_file() else None
+
+
+def page_of(settings: Settings, address: str | None) -> str | None:
+    """The path below ``data-docs/`` of the page that a verdict names by its file; None where it names none.
+
+    The file may have been written on another machine, where the same folder has another name.
+    """
+    if address is None:
+        return None
+    path = unquote(urlsplit(address).path)
+    _, mark, below = path.rpartition(f"/{settings.data_docs.name}/{SITE}/")
+    return quote(below) if mark and below else None

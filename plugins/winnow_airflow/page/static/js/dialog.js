@@ -1,0 +1,41 @@
+// A dialog that says what will happen before it does. The element is the browser's: it holds the focus and closes by Escape.
+
+import { h, uid } from "./dom.js";
+import { button } from "./parts.js";
+
+/** Open a dialog; ``confirm`` runs when it is agreed to, and the dialog stays open with the reason when that fails. */
+export function openDialog({ title, body, confirmLabel, confirm, kind = "solid" }) {
+  const head = uid("dialog");
+  const refusal = h("p", { class: "dialog-refusal", role: "alert", hidden: true });
+  const close = () => dialog.close();
+  const agree = h("button", { type: "submit", class: `button ${kind}` }, confirmLabel);
+  const form = h(
+    "form",
+    { method: "dialog", on: { submit: send } },
+    h("h2", { id: head }, title),
+    h("div", { class: "dialog-body" }, body),
+    refusal,
+    h("div", { class: "dialog-buttons" }, button("Cancel", { press: close }), agree),
+  );
+  const dialog = h("dialog", { class: "dialog", "aria-labelledby": head, on: { close: () => dialog.remove() } }, form);
+
+  async function send(event) {
+    event.preventDefault();
+    if (agree.getAttribute("aria-disabled") === "true") return;
+    agree.setAttribute("aria-disabled", "true");
+    refusal.hidden = true;
+    try {
+      await confirm(new FormData(form));
+      close();
+    } catch (error) {
+      refusal.textContent = [error.message, error.next].filter(Boolean).join(" ");
+      refusal.hidden = false;
+      agree.removeAttribute("aria-disabled");
+    }
+  }
+
+  document.body.append(dialog);
+  dialog.showModal();
+  (form.querySelector("[autofocus]") ?? agree).focus();
+  return dialog;
+}

@@ -1,0 +1,13 @@
+// Sets the theme before the first paint: Airflow's own choice ("theme" in its local storage), else the system's.
+(function () {
+  let wanted = null;
+  try {
+    wanted = localStorage.getItem("theme");
+  } catch {
+    // Storage may be forbidden; the system's theme it is.
+  }
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const theme = wanted === "light" || wanted === "dark" ? wanted : dark ? "dark" : "light";
+  document.documentElement.dataset.theme = theme;
+  document.documentElement.dataset.framed = String(window.parent !== window);
+})();

@@ -1,0 +1,106 @@
+// The log of a partition as Kafka's users know it: clean, cleanable, uncleanable, active, and the offsets between them.
+
+import { h, s } from "./dom.js";
+import { count, NOTHING } from "./format.js";
+import { tip } from "./tooltip.js";
+
+const SECTIONS = [
+  ["clean", "Clean", "compacted before: below the first dirty offset"],
+  ["cleanable", "Cleanable", "dirty and old enough: the next compaction covers it"],
+  ["uncleanable", "Uncleanable", "too young for min.compaction.lag.ms, or not below a closed segment yet"],
+  ["active", "Active", "the active segment, never compacted"],
+];
+const LEAST_SHARE = 0.8;
+/** In per cent: nearer to an end of the drawing, the label of the first dirty offset would meet that of the end. */
+const LABEL_ROOM = 32;
+const PER_CENT = 10_000n;
+
+function bounds(row) {
+  const end = BigInt(row.log_end_offset);
+  const active = row.active_offset === null ? end : BigInt(row.active_offset);
+  const dirty = BigInt(row.first_dirty_offset);
+  const uncleanable = BigInt(row.first_uncleanable_offset);
+  const edges = [BigInt(row.log_start_offset), dirty, uncleanable, active, end];
+  // Each edge at or behind the one before, whatever was recorded.
+  return edges.map((edge, index) => edges.slice(0, index + 1).reduce((most, each) => (each > most ? each : most), edge));
+}
+
+/** The sections as shares in per cent of the drawing; one that holds anything stays visible. */
+function shares(edges) {
+  const whole = edges[4] - edges[0];
+  if (whole <= 0n) return [0, 0, 0, 0];
+  const raw = SECTIONS.map((_, index) => Number(((edges[index + 1] - edges[index]) * PER_CENT) / whole) / 100);
+  const shown = raw.map((share, index) => (edges[index + 1] > edges[index] ? Math.max(share, LEAST_SHARE) : 0));
+  const sum = shown.reduce((total, share) => total + share, 0);
+  return shown.map((share) => (share * 100) / sum);
+}
+
+function offsets(row) {
+  return [
+    ["Log start offset", row.log_start_offset],
+    ["First dirty offset", row.first_dirty_offset],
+    ["First uncleanable offset", row.first_uncleanable_offset],
+    ["Active segment from", row.active_offset],
+    ["Log end offset", row.log_end_offset],
+  ];
+}
+
+/** The drawing for one partition, scaled to its own log; offsets by hover and by keyboard. */
+export function logStrip(row) {
+  const edges = bounds(row);
+  const widths = shares(edges);
+  const said = `Log of partition ${row.partition}. ${offsets(row).map(([name, value]) => `${name} ${value === null ? "none" : count(value)}`).join(", ")}.`;
+  let left = 0;
+  const sections = SECTIONS.map(([name], index) => {
+    const x = left;
+    left += widths[index];
+    return widths[index] ? s("rect", { class: `log-${name}`, x: `${x}%`, y: 4, width: `${widths[index]}%`, height: 12 }) : null;
+  });
+  const isEmpty = edges[4] === edges[0];
+  const drawing = s(
+    "svg",
+    { class: "log-strip", role: "img", tabindex: "0", "aria-label": said, "data-key": `log-${row.partition}` },
+    s("rect", { class: "log-ground", x: 0, y: 4, width: "100%", height: 12 }),
+    sections,
+    isEmpty ? null : s("line", { class: "log-dirty", x1: `${widths[0]}%`, x2: `${widths[0]}%`, y1: 0, y2: 20 }),
+  );
+  return h(
+    "div",
+    { class: "log" },
+    tip(drawing, () => offsetList(row)),
+    h(
+      "div",
+      { class: "log-ends", "aria-hidden": "true" },
+      h("span", {}, count(row.log_start_offset)),
+      isEmpty ? h("span", {}, "empty") : null,
+      widths[0] > LABEL_ROOM && widths[0] < 100 - LABEL_ROOM ? h("span", { class: "log-dirty-label", vars: { "--at": `${widths[0]}%` } }, count(row.first_dirty_offset)) : null,
+      h("span", {}, count(row.log_end_offset)),
+    ),
+  );
+}
+
+function offsetList(row) {
+  return h(
+    "dl",
+    { class: "tip-list" },
+    offsets(row).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value === null ? NOTHING : count(value))]),
+  );
+}
+
+/** What the colours mean. */
+export function logLegend() {
+  return h(
+    "ul",
+    { class: "legend", "aria-label": "Legend of the log" },
+    SECTIONS.map(([name, label, meaning]) => h("li", { "data-tip": `${label}: ${meaning}` }, swatch(`log-${name}`), label)),
+    h("li", { "data-tip": "Below it everything has been compacted" }, dirtyMark(), "First dirty offset"),
+  );
+}
+
+function swatch(name) {
+  return s("svg", { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" }, s("rect", { class: "log-ground", width: 12, height: 12 }), s("rect", { class: name, width: 12, height: 12 }));
+}
+
+function dirtyMark() {
+  return s("svg", { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" }, s("line", { class: "log-dirty", x1: 6, x2: 6, y1: 0, y2: 12 }));
+}

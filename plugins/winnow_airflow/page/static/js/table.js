@@ -1,0 +1,102 @@
+// A table whose order, page and rows are the server's: headers that sort are buttons, a row opens where its link leads.
+
+import { h } from "./dom.js";
+import { count, counted } from "./format.js";
+import { icon } from "./icons.js";
+
+const SIZES = [25, 50, 100, 200];
+
+/**
+ * A table. Columns: {key, label, align, width, hint, sortable, first, cell(row)}; ``first`` is the order of the first
+ * press of the header. ``order``: {sort, order}; ``onSort(sort, order)``.
+ */
+export function table({ caption, columns, rows, order = {}, onSort, rowClass }) {
+  return h(
+    "div",
+    { class: "table-scroll", role: "region", "aria-label": caption, tabindex: "0" },
+    h(
+      "table",
+      {},
+      h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, columns.map((column) => header(column, order, onSort)))),
+      h("tbody", {}, rows.map((row) => line(columns, row, rowClass))),
+    ),
+  );
+}
+
+function header(column, order, onSort) {
+  const sorted = order.sort === column.key;
+  const direction = sorted ? (order.order === "desc" ? "descending" : "ascending") : null;
+  const attributes = {
+    scope: "col",
+    class: `${column.align ?? ""} ${column.width ?? ""}`,
+    "data-column": column.key,
+    "aria-sort": column.sortable ? (direction ?? "none") : null,
+  };
+  if (!column.sortable) return h("th", attributes, column.head ?? h("span", { "data-tip": column.hint ?? null }, column.label));
+  const next = sorted ? (order.order === "desc" ? "asc" : "desc") : (column.first ?? "asc");
+  return h(
+    "th",
+    attributes,
+    h(
+      "button",
+      { type: "button", class: "sorter", "data-key": `sort-${column.key}`, "data-tip": column.hint ?? null, on: { click: () => onSort(column.key, next) } },
+      column.label,
+      icon(sorted ? (direction === "descending" ? "down" : "up") : "both"),
+    ),
+  );
+}
+
+function line(columns, row, rowClass) {
+  const cells = columns.map((column, index) =>
+    h(column.heads ? "th" : "td", { class: `${column.align ?? ""} ${column.width ?? ""}`, scope: column.heads ? "row" : null, "data-column": column.key ?? index }, column.cell(row)),
+  );
+  const made = h("tr", { class: rowClass?.(row) ?? "" }, cells);
+  const opens = made.querySelector("a.row-link");
+  if (!opens) return made;
+  made.classList.add("opens");
+  made.addEventListener("click", (event) => {
+    if (event.target.closest("a, button, input, label, summary") || getSelection()?.toString()) return;
+    opens.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, ctrlKey: event.ctrlKey, metaKey: event.metaKey }));
+  });
+  return made;
+}
+
+/** Where one is in a long list, and the ways through it. ``go({page, size})``; a size of null hides the choice. */
+export function pager({ total, page, size }, go, { noun = "row", sizes = true } = {}) {
+  const pages = Math.max(1, Math.ceil(total / size));
+  const from = total === 0 ? 0 : (page - 1) * size + 1;
+  const to = Math.min(total, page * size);
+  const step = (label, shape, target, usable) =>
+    h(
+      "button",
+      { type: "button", class: "button ghost", "aria-label": label, "data-key": label, disabled: !usable, on: { click: () => go({ page: target }) } },
+      icon(shape),
+    );
+  return h(
+    "nav",
+    { class: "pager", "aria-label": `Pages of ${noun}s` },
+    h("span", { class: "quiet", "data-pager": "range" }, total > size ? `${count(from)}–${count(to)} of ${counted(total, noun)}` : counted(total, noun)),
+    sizes && total > SIZES[0]
+      ? h(
+          "label",
+          { class: "quiet" },
+          "Rows ",
+          h(
+            "select",
+            { "data-key": "size", on: { change: (event) => go({ size: Number(event.target.value), page: 1 }) } },
+            SIZES.map((each) => h("option", { value: each, selected: each === size }, each)),
+          ),
+        )
+      : null,
+    pages > 1
+      ? h(
+          "span",
+          { class: "pager-steps" },
+          step("Previous page", "left", page - 1, page > 1),
+          h("span", { class: "quiet" }, `Page ${count(page)} of ${count(pages)}`),
+          step("Next page", "right", page + 1, page < pages),
+        )
+      : null,
+  );
+}

@@ -1,0 +1,64 @@
+// One tooltip for the page: whatever has ``data-tip``, or a drawing registered here, by mouse and by keyboard.
+
+import { h } from "./dom.js";
+
+const GAP_PX = 8;
+const box = h("div", { class: "tooltip", role: "tooltip", id: "tooltip", hidden: true });
+const drawings = new WeakMap();
+let owner = null;
+
+/** Give an element a tooltip that is built when it is shown. */
+export function tip(element, build) {
+  drawings.set(element, build);
+  element.dataset.tipped = "";
+  return element;
+}
+
+function show(target) {
+  const build = drawings.get(target);
+  const content = build ? build() : target.dataset.tip;
+  if (!content) return;
+  owner = target;
+  box.replaceChildren(content);
+  box.hidden = false;
+  target.setAttribute("aria-describedby", box.id);
+  const around = target.getBoundingClientRect();
+  const own = box.getBoundingClientRect();
+  const left = Math.min(Math.max(GAP_PX, around.left + around.width / 2 - own.width / 2), innerWidth - own.width - GAP_PX);
+  const below = around.bottom + GAP_PX;
+  const top = below + own.height > innerHeight ? Math.max(GAP_PX, around.top - own.height - GAP_PX) : below;
+  box.style.setProperty("--left", `${Math.round(left)}px`);
+  box.style.setProperty("--top", `${Math.round(top)}px`);
+}
+
+function hide() {
+  owner?.removeAttribute("aria-describedby");
+  owner = null;
+  box.hidden = true;
+}
+
+function tipped(event) {
+  return event.target instanceof Element ? event.target.closest("[data-tip], [data-tipped]") : null;
+}
+
+/** Show tooltips from now on. A dialog lies above everything, so the box moves into the one that is open. */
+export function start() {
+  document.body.append(box);
+  const enter = (event) => {
+    const target = tipped(event);
+    if (target === owner) return;
+    hide();
+    if (!target) return;
+    (target.closest("dialog") ?? document.body).append(box);
+    show(target);
+  };
+  document.addEventListener("mouseover", enter);
+  document.addEventListener("focusin", (event) => {
+    if (event.target.matches(":focus-visible")) enter(event);
+  });
+  document.addEventListener("focusout", hide);
+  document.addEventListener("scroll", hide, { capture: true, passive: true });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+  });
+}

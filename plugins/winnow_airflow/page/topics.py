@@ -1,0 +1,161 @@
+"""Topics, and the partitions of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, HTTPException, Query
+
+from winnow.model import Reason
+from winnow.report.reasons import because
+from winnow.store.overview_values import MarkSeen, PartitionSeen, PictureState, TopicSeen, TopicSort
+from winnow_airflow.page.access import may_view
+from winnow_airflow.page.documents import (
+    ConfigurationRow,
+    LastRun,
+    Mark,
+    PartitionRow,
+    Partitions,
+    Pause,
+    States,
+    Table,
+    Topic,
+    TopicRow,
+    Topics,
+)
+from winnow_airflow.page.lake import LakeDep, NowDep, Search, WindowDep
+
+WEEK_MS = 7 * 86_400_000
+router = APIRouter(prefix="/api/topics", dependencies=[may_view])
+State = Annotated[PictureState | None, Query()]
+
+
+@router.get("")
+def topics(
+    lake: LakeDep,
+    now_ms: NowDep,
+    window: WindowDep,
+    search: Search = "",
+    state: State = None,
+    sort: TopicSort = TopicSort.STATE,
+    order: Literal["asc", "desc"] = "asc",
+) -> Topics:
+    """A page of topics."""
+    seen = lake.store.topics_seen(now_ms, window, search=search, state=state, sort=sort, descending=order == "desc")
+    return Topics(
+        now_ms=now_ms,
+        total=seen.listed.total,
+        page=window.number,
+        size=window.size,
+        counts=_states(seen.counts),
+        topics=[_topic(each) for each in seen.listed.rows],
+    )
+
+
+@router.get("/{topic}")
+def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Topic:
+    """One topic."""
+    seen = lake.store.topic_seen(topic, now_ms)
+    if seen is None:
+        raise _unknown(topic)
+    picture = seen.picture
+    return Topic(
+        **dict(_topic(seen)),
+        table=Table(name=picture.table_name, location=picture.location),
+        configuration=[ConfigurationRow(**entry) for entry in json.loads(picture.configuration)],
+        failing_expectations_7d=lake.store.failing_expectations(topic, now_ms - WEEK_MS),
+    )
+
+
+@router.get("/{topic}/partitions")
+def partitions(lake: LakeDep, now_ms: NowDep, window: WindowDep, topic: str, state: State = None) -> Partitions:
+    """A page of a topic's partitions, in their order."""
+    pictured = lake.store.picture(topic)
+    if pictured is None:
+        raise _unknown(topic)
+    listed = lake.store.partitions_seen(topic, now_ms, window, state=state)
+    return Partitions(
+        now_ms=now_ms,
+        total=listed.total,
+        page=window.number,
+        size=window.size,
+        partitions=[_partition(each, pictured.threshold) for each in listed.rows],
+    )
+
+
+def _unknown(topic: str) -> HTTPException:
+    return HTTPException(
+        404,
+        f"Nothing is known of topic {topic}: it does not exist, or nobody looked at it yet. Look at it with: "
+        f"winnow assess {topic}",
+    )
+
+
+def _states(counts: Mapping[PictureState, int]) -> States:
+    return States(**{state.value: counts[state] for state in PictureState})
+
+
+def _topic(seen: TopicSeen) -> TopicRow:
+    pictured = seen.picture
+    run = seen.last_run
+    last = None
+    if run is not None:
+        last = LastRun(plan_id=run.plan_id, status=run.status.value, updated_at_ms=run.updated_at_ms)
+    return TopicRow(
+        topic=pictured.topic,
+        state=seen.state.value,
+        partitions=pictured.partitions,
+        partition_states=_states(seen.states),
+        dirty_ratio=pictured.dirty_ratio,
+        threshold=pictured.threshold,
+        compacts=pictured.compacts,
+        policy=pictured.policy,
+        strategy=pictured.strategy,
+        deadline_ms=seen.deadline_ms,
+        size_bytes=pictured.size_bytes,
+        reclaimable_bytes=pictured.reclaimable_bytes,
+        retired_bytes=pictured.retired_bytes,
+        assessed_at_ms=pictured.recorded_at_ms,
+        as_of_ms=pictured.as_of_ms,
+        last_run=last,
+        last_published_ms=seen.last_published_ms,
+    )
+
+
+def _partition(seen: PartitionSeen, threshold: float) -> PartitionRow:
+    pictured = seen.picture
+    active = pictured.active_offset
+    return PartitionRow(
+        partition=pictured.partition,
+        state=seen.state.value,
+        eligible=pictured.eligible,
+        reason=pictured.reason,
+        reason_text=because(Reason(pictured.reason)),
+        log_start_offset=str(pictured.log_start_offset),
+        first_dirty_offset=str(pictured.first_dirty_offset),
+        first_uncleanable_offset=str(pictured.first_uncleanable_offset),
+        active_offset=None if active is None else str(active),
+        log_end_offset=str(pictured.log_end_offset),
+        dirty_ratio=pictured.dirty_ratio,
+        threshold=threshold,
+        clean_bytes=pictured.clean_bytes,
+        cleanable_bytes=pictured.cleanable_bytes,
+        size_bytes=pictured.size_bytes,
+        reclaimable_bytes=pictured.reclaimable_bytes,
+        deadline_ms=pictured.deadline_ms,
+        max_compaction_delay_ms=pictured.max_compaction_delay_ms,
+        paused=None if seen.paused is None else Pause(since_ms=seen.paused.since_ms, by=list(seen.paused.by)),
+        uncleanable=None if seen.uncleanable is None else _mark(seen.uncleanable),
+    )
+
+
+def _mark(mark: MarkSeen) -> Mark:
+    return Mark(
+        reason=mark.reason,
+        since_ms=mark.since_ms,
+        attempts=mark.attempts,
+        next_attempt_ms=mark.next_attempt_ms,
+        plan_id=mark.plan_id,
+    )

@@ -1,0 +1,155 @@
+#!/usr/bin/env python
+"""What the services of docker-compose.yml do besides Airflow, Spark and PostgreSQL; ``team-server`` in the image.
+
+    team-server secrets            make every secret that is missing; the others stay as they are
+    team-server databases          create the databases that are missing
+    team-server bucket             create the bucket of the warehouse unless it is there
+    team-server pools              print Airflow's pools, for: airflow pools import
+    team-server healthy COMPONENT  exit code 0 when Airflow says that its COMPONENT is well
+    team-server answers URL        exit code 0 when URL answers
+    team-server login              print where the UI is, the login and its password
+
+Secrets are files below ``TEAM_SERVER_SECRETS``, one folder for each group of services, so that a service sees only what
+it needs: ``database`` is PostgreSQL's, ``objects`` the object store's and of whoever reads or writes the lake,
+``airflow`` is Airflow's. Environments name files only. Those that users of other images must read are open within their
+volume; the volumes themselves are the administrator's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import json
+import os
+import secrets
+import sys
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+OPEN, PRIVATE = 0o444, 0o600
+LOGIN = "admin"
+DATABASE_USER = "winnow"
+TIMEOUT_S = 5.0
+
+
+def write_once(path: Path, text: str, mode: int) -> str:
+    """Put ``text`` into the file ``path`` unless it is there already; what the file holds after it.
+
+    A file is whole or not there, whenever this process ends.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        os.fchmod(handle, mode)  # whatever the umask
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+    return path.read_text(encoding="utf-8")
+
+
+def make_secrets(env: Mapping[str, str]) -> None:
+    """Make what is missing below ``TEAM_SERVER_SECRETS``."""
+    folder = Path(env["TEAM_SERVER_SECRETS"])
+    password = write_once(folder / "database" / "password", secrets.token_urlsafe(32), OPEN)
+    key_id = write_once(folder / "objects" / "access-key-id", f"winnow{secrets.token_hex(7)}", OPEN)
+    key = write_once(folder / "objects" / "secret-access-key", secrets.token_urlsafe(32), OPEN)
+    profile = f"[default]\naws_access_key_id = {key_id}\naws_secret_access_key = {key}\n"
+    write_once(folder / "objects" / "credentials", profile, OPEN)
+    airflow = folder / "airflow"
+    # libpq and asyncpg pass over a password file that others can read.
+    write_once(airflow / "pgpass", f"*:*:*:{DATABASE_USER}:{password}\n", PRIVATE)
+    write_once(airflow / "fernet-key", base64.urlsafe_b64encode(os.urandom(32)).decode(), PRIVATE)
+    write_once(airflow / "jwt-secret", base64.b64encode(os.urandom(64)).decode(), PRIVATE)
+    write_once(airflow / "api-secret", base64.b64encode(os.urandom(64)).decode(), PRIVATE)
+    write_once(airflow / "login.json", json.dumps({LOGIN: secrets.token_urlsafe(12)}), PRIVATE)
+
+
+def make_databases(env: Mapping[str, str]) -> None:
+    """Create the databases of the catalog and the metadata store; Airflow's is there already."""
+    import psycopg
+    from psycopg import sql
+
+    address = env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].replace("+psycopg2", "", 1)
+    wanted = {urlsplit(env[name]).path.strip("/") for name in ("WINNOW_CATALOG__URI", "WINNOW_STORE_URL")}
+    with psycopg.connect(address, autocommit=True) as connection:
+        there = {str(name) for (name,) in connection.execute("SELECT datname FROM pg_database").fetchall()}
+        for name in sorted(wanted - there):
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+
+def make_bucket(env: Mapping[str, str]) -> None:
+    """Create the bucket in which the warehouse lies."""
+    from pyarrow import fs
+
+    store = fs.S3FileSystem(
+        endpoint_override=env["AWS_ENDPOINT_URL_S3"], region=env["AWS_REGION"], allow_bucket_creation=True
+    )
+    store.create_dir(urlsplit(env["WINNOW_WAREHOUSE"]).netloc)
+
+
+def print_pools(env: Mapping[str, str]) -> None:
+    """Print the pools as Airflow imports them."""
+    from winnow.airflow_home import POOLS
+
+    sys.stdout.write(json.dumps(POOLS))
+
+
+def print_login(env: Mapping[str, str]) -> None:
+    """Print what an administrator needs to log in."""
+    passwords = json.loads((Path(env["TEAM_SERVER_SECRETS"]) / "airflow" / "login.json").read_text(encoding="utf-8"))
+    said = "".join(f"  login: {name}  password: {password}\n" for name, password in passwords.items())
+    sys.stdout.write(f"{env['AIRFLOW__API__BASE_URL']}\n{said}")
+
+
+def check_component(env: Mapping[str, str], component: str) -> None:
+    """Ask Airflow for the health of one of its components; its heartbeats say it."""
+    url = urlsplit(env["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"])._replace(path="/api/v2/monitor/health").geturl()
+    status = json.loads(answer(url)).get(component.replace("-", "_"), {}).get("status")
+    if status != "healthy":
+        raise SystemExit(f"{component} is {status}")
+
+
+def answer(url: str) -> bytes:
+    """What ``url`` answers; raises OSError when it does not."""
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as stream:
+        return bytes(stream.read())
+
+
+COMMANDS: dict[str, Callable[[Mapping[str, str]], None]] = {
+    "secrets": make_secrets,
+    "databases": make_databases,
+    "bucket": make_bucket,
+    "pools": print_pools,
+    "login": print_login,
+}
+
+
+def main(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="team-server", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in COMMANDS:
+        commands.add_parser(name)
+    commands.add_parser("healthy").add_argument("component", choices=("scheduler", "dag-processor", "triggerer"))
+    commands.add_parser("answers").add_argument("url")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "healthy":
+        check_component(env, chosen.component)
+    elif chosen.command == "answers":
+        answer(chosen.url)
+    else:
+        COMMANDS[chosen.command](env)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

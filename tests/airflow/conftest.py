@@ -1,0 +1,59 @@
+"""One real Airflow for all tests of this folder: it takes half a minute to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.airflow.standalone import Standalone, standalone
+from tests.contract import store_fixtures
+from tests.dags.receivers import Posted, posted
+from winnow.pipeline.context import Context, open_context
+
+DAGS = ("backfill_topics", "change_partitions", "compact_topics", "ingest_topics", "sweep_topics")
+TIMEOUT_S = 2_400
+"""Half of a test's time is Airflow's and Spark's starting; a machine with other work to do takes several times that."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These tests take minutes where others take seconds."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+postgresql_server = store_fixtures.postgresql_server
+
+
+@pytest.fixture(scope="session")
+def webhook() -> Iterator[Posted]:
+    """Where the alerts of that Airflow go."""
+    with posted() as received:
+        yield received
+
+
+@pytest.fixture(scope="session")
+def airflow_of_the_session(
+    postgresql_server: str, webhook: Posted, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Standalone]:
+    """``airflow standalone`` with every DAG parsed, Spark on one core, and a lake of its own."""
+    database = postgresql_server.replace("postgresql://", "postgresql+psycopg2://")
+    variables = {"WINNOW_SPARK__MASTER": "local[1]", "WINNOW_ALERT__WEBHOOK": webhook.url}
+    with standalone(tmp_path_factory.mktemp("airflow"), database, variables, DAGS) as airflow:
+        yield airflow
+
+
+@pytest.fixture
+def real_airflow(airflow_of_the_session: Standalone) -> Iterator[Standalone]:
+    """That Airflow with every DAG paused, before the test and after it."""
+    yield airflow_of_the_session
+    airflow_of_the_session.pause(*DAGS)
+
+
+@pytest.fixture
+def lake(real_airflow: Standalone) -> Iterator[Context]:
+    """The lake of that Airflow, as a person at a shell beside it has it."""
+    with open_context(real_airflow.settings) as ctx:
+        yield ctx

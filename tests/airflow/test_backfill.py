@@ -1,0 +1,170 @@
+"""A past month compacted by backfills with the real scheduler: in any order, beside the schedule, again; one state.
+
+The month is the same for every topic but for its date, since a run exists once per DAG and date. Three of its days are
+enough: two have something to compact, and what is between them has not.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.airflow.standalone import Standalone
+from tests.integration.world import record, write_jsonl
+from winnow.model import Record, Strategy
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.read import read_batches
+from winnow.pipeline.topics import create_topic, describe_topic
+from winnow.semantics import LogModel, ModelConfig
+from winnow.store import RunState
+
+BACKFILL = "backfill_topics"
+SCHEDULED = "compact_topics"
+DAYS = 3
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+CONFIG = {"min.cleanable.dirty.ratio": "0", "segment.ms": str(HOUR_MS), "compaction.strategy": "timestamp"}
+MODEL = ModelConfig(min_cleanable_dirty_ratio=0, segment_ms=HOUR_MS, strategy=Strategy.TIMESTAMP)
+PARTITIONS = 2
+
+# From where on a topic's month begins: the end of its first day, which is the as-of of its first run.
+FORWARDS = datetime(2024, 1, 2, tzinfo=UTC)
+BACKWARDS = datetime(2024, 2, 2, tzinfo=UTC)
+
+
+def month(first: datetime) -> list[list[Record]]:
+    """Two files of two partitions: of the first day, and of the third.
+
+    Values over values, deletes of old keys and new values over deletes; every fifth record is late by an hour, so it
+    loses against an earlier offset.
+    """
+    begins_ms = round(first.timestamp() * 1000) - DAY_MS
+    files: list[list[Record]] = []
+    for number, day in enumerate((0, 2)):
+        records = []
+        for partition in range(PARTITIONS):
+            for place in range(60):
+                offset = number * 60 + place
+                late_ms = HOUR_MS if place % 5 == 0 else 0
+                records.append(
+                    record(
+                        offset,
+                        f"key-{(place * 7 + number) % (13 + 4 * number)}".encode(),
+                        None if place % 11 == 3 else f"{partition}-{offset}".encode(),
+                        begins_ms + day * DAY_MS + 6 * HOUR_MS + place * 60_000 - late_ms,
+                        partition=partition,
+                    )
+                )
+        files.append(records)
+    return files
+
+
+def make_topic(lake: Context, folder: Path, topic: str, first: datetime) -> None:
+    """The archive of one month as a topic."""
+    create_topic(lake, topic, PARTITIONS, CONFIG)
+    for number, records in enumerate(month(first)):
+        path = write_jsonl(folder / f"{topic}-{number}.jsonl", records)
+        ingest_files(lake, topic, [path], as_of_ms=lake.now_ms())
+
+
+def contents(lake: Context, topic: str, first: datetime) -> list[Record]:
+    """Every record that a reader of ``topic`` sees, its timestamp counted from the beginning of its month."""
+    begins_ms = round(first.timestamp() * 1000)
+    return [
+        record(
+            row["offset"],
+            row["key"],
+            row["value"],
+            round(row["timestamp"].timestamp() * 1000) - begins_ms,
+            partition=row["partition"],
+        )
+        for batch in read_batches(lake, topic)
+        for row in batch.to_pylist()
+    ]
+
+
+def expected(now_ms: int, first: datetime = FORWARDS) -> list[Record]:
+    """What the oracle leaves of the month when it is compacted day by day."""
+    begins_ms = round(first.timestamp() * 1000)
+    kept: list[Record] = []
+    for partition in range(PARTITIONS):
+        log = LogModel()
+        for records in month(first):
+            log.append([each for each in records if each.partition == partition], now_ms)
+        for day in range(DAYS):
+            log.compact(MODEL, begins_ms + day * DAY_MS, now_ms)
+        assert log.first_dirty_offset == 120
+        kept += [replace(each, timestamp_ms=(each.timestamp_ms or 0) - begins_ms, headers=None) for each in log.read()]
+    return kept
+
+
+def first_dirty_offsets(lake: Context, topic: str) -> dict[int, int | None]:
+    """The cleaner checkpoint of each partition."""
+    return {number: state.first_dirty_offset for number, state in describe_topic(lake, topic).states.items()}
+
+
+def check_all_green(airflow: Standalone, since: str, *dag_ids: str) -> None:
+    """No run failed, and no task had to be tried twice."""
+    for dag_id in dag_ids:
+        for run in airflow.runs(dag_id, start_date_gte=since):
+            run_id = run["dag_run_id"]
+            assert run["state"] == "success", airflow.failures(dag_id, run_id)
+            assert airflow.tries(dag_id, run_id) <= {0, 1}, airflow.failures(dag_id, run_id)
+
+
+def published_by(lake: Context, topic: str) -> list[str]:
+    """The DAGs that published the plans of ``topic``, of which none came to another end."""
+    assert lake.store.lease(topic) is None
+    runs = lake.store.runs(topic)
+    assert {run.status for run in runs} == {RunState.PUBLISHED}
+    return [str(run.holder).split(":")[1] for run in runs]
+
+
+def test_backfills_in_any_order_beside_the_schedule_and_again_give_one_state(
+    real_airflow: Standalone, lake: Context, tmp_path: Path
+) -> None:
+    """Forwards by the CLI, backwards by the API, meeting each other and the schedule, and again: what the oracle says.
+
+    The CLI's and the UI's default is ten runs at a time, so the runs of one backfill meet one another first of all.
+    """
+    started = datetime.now(UTC)
+    wanted = expected(lake.now_ms())
+    last = timedelta(days=DAYS - 1)
+    real_airflow.unpause(BACKFILL)
+
+    make_topic(lake, tmp_path, "forwards", FORWARDS)
+    real_airflow.cli(
+        "backfill", "create", "--dag-id", BACKFILL,
+        "--from-date", FORWARDS.isoformat(), "--to-date", (FORWARDS + last).isoformat(),
+        "--dag-run-conf", json.dumps({"topics": ["forwards"]}),
+    )  # fmt: skip
+    real_airflow.wait_backfill(BACKFILL)
+    assert contents(lake, "forwards", FORWARDS) == wanted
+    assert set(published_by(lake, "forwards")) == {BACKFILL}
+
+    make_topic(lake, tmp_path, "beside", BACKWARDS)
+    real_airflow.unpause(SCHEDULED)
+    by_hand = real_airflow.trigger(SCHEDULED, topics=["beside", "forwards"])
+    real_airflow.until(lambda: lake.store.open_runs("beside"), "the schedule has planned topic beside")
+    make_topic(lake, tmp_path, "backwards", BACKWARDS)
+    real_airflow.backfill(
+        BACKFILL, BACKWARDS, BACKWARDS + last,
+        run_backwards=True, max_active_runs=2, dag_run_conf={"topics": ["backwards", "beside"]},
+    )  # fmt: skip
+    real_airflow.wait_backfill(BACKFILL)
+    assert real_airflow.wait(SCHEDULED, by_hand) == "success"
+    for topic, by in (("beside", SCHEDULED), ("backwards", BACKFILL)):
+        assert contents(lake, topic, BACKWARDS) == wanted
+        assert published_by(lake, topic) == [by]
+
+    before = {topic: lake.log.open(topic).head().snapshot_id for topic in ("forwards", "backwards", "beside")}
+    real_airflow.backfill(
+        BACKFILL, FORWARDS, FORWARDS + last, reprocess_behavior="completed", dag_run_conf={"topics": list(before)}
+    )
+    real_airflow.wait_backfill(BACKFILL)
+    assert {topic: lake.log.open(topic).head().snapshot_id for topic in before} == before
+    assert [first_dirty_offsets(lake, topic) for topic in before] == [{0: 120, 1: 120}] * 3
+    check_all_green(real_airflow, started.isoformat(), BACKFILL, SCHEDULED)

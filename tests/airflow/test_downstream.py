@@ -1,0 +1,56 @@
+"""What only a real scheduler shows: a consumer that a compaction starts, and a run without its pools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.airflow.standalone import Standalone
+from tests.dags.topics import make_topic, old_lines
+from winnow.airflow_home import POOLS
+from winnow.pipeline.context import Context
+from winnow_airflow.pools import MISSING
+
+CONSUMER, TOPIC = "example_consumer", "aircraft"
+
+
+def test_a_compaction_starts_its_consumer_which_reads_offsets_and_watermark(
+    real_airflow: Standalone, lake: Context, tmp_path: Path
+) -> None:
+    """One published compaction is one run of the consumer; its sentence has the snapshot, the offsets and the time."""
+    make_topic(lake, tmp_path, TOPIC, [old_lines(100, 10)])
+    real_airflow.unpause(CONSUMER, "compact_topics")
+    try:
+        run = real_airflow.trigger("compact_topics", topics=[TOPIC])
+        assert real_airflow.wait("compact_topics", run) == "success", real_airflow.failures("compact_topics", run)
+        started = real_airflow.until(lambda: real_airflow.runs(CONSUMER), f"{CONSUMER} was started")
+        assert len(started) == 1
+        consumer = started[0]["dag_run_id"]
+        assert real_airflow.wait(CONSUMER, consumer) == "success", real_airflow.failures(CONSUMER, consumer)
+    finally:
+        real_airflow.pause(CONSUMER)
+    path = f"/dags/{CONSUMER}/dagRuns/{quote(consumer)}/taskInstances/count_records/xcomEntries/return_value"
+    said = real_airflow.call("GET", path)["value"]
+    snapshot = lake.log.open(TOPIC).head().snapshot_id
+    assert f"{TOPIC} holds 10 records. Snapshot {snapshot} is clean up to offsets {{'0': 100}}, through 20" in said
+
+
+def test_a_run_without_its_pools_fails_at_once_and_succeeds_when_it_is_cleared_after_they_are_made(
+    real_airflow: Standalone,
+) -> None:
+    """Without the listener in the scheduler its tasks would wait for ever; the log of the first says what to do."""
+    real_airflow.call("DELETE", "/pools/winnow_commit")
+    try:
+        real_airflow.unpause("sweep_topics")
+        run = real_airflow.trigger("sweep_topics")
+        assert real_airflow.wait("sweep_topics", run) == "failed"
+        assert real_airflow.tasks("sweep_topics", run)["list_topics", -1] == "failed"
+        assert real_airflow.tries("sweep_topics", run) <= {0, 1}
+        assert "airflow pools set winnow_commit 4" in real_airflow.failures("sweep_topics", run)
+    finally:
+        pool = {"name": "winnow_commit", "include_deferred": False, **POOLS["winnow_commit"]}
+        real_airflow.call("POST", "/pools", pool)
+    real_airflow.call("POST", f"/dags/sweep_topics/dagRuns/{quote(run)}/clear", {"dry_run": False})
+    assert real_airflow.wait("sweep_topics", run) == "success", real_airflow.failures("sweep_topics", run)
+    (found,) = [each for each in real_airflow.runs("sweep_topics") if each["dag_run_id"] == run]
+    assert MISSING not in (found["conf"] or {})

@@ -1,0 +1,162 @@
+"""The list of topics: search, filter, sort and pages change the rows, live in the address and survive a reload."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Open
+
+
+def names(page: Page) -> list[str]:
+    """The topics shown, from the top."""
+    return page.locator("tbody a.row-link").all_inner_texts()
+
+
+def shown(page: Page, total: str) -> None:
+    """Wait until the list says that it has ``total`` topics."""
+    expect(page.locator('[data-pager="range"]')).to_have_text(re.compile(f"(^|of ){total} topics$"))
+
+
+def test_search_narrows_the_rows_and_survives_a_reload(look: Open) -> None:
+    """What is typed goes into the address; the counts of the states follow the search."""
+    seen = look("thousand")
+    page = seen.at("#/topics")
+    everything = page.locator('[data-key="chip-"] .chip-count').inner_text()
+    page.get_by_role("searchbox").fill("payments.")
+    page.wait_for_url("**search=payments.**")
+    expect(page.locator('[data-key="chip-"] .chip-count')).not_to_have_text(everything)
+    found = names(page)
+    assert found
+    assert all("payments." in name for name in found)
+    page.reload()
+    seen.filled()
+    assert names(page) == found
+    expect(page.get_by_role("searchbox")).to_have_value("payments.")
+
+
+def test_a_state_filters_and_its_count_is_the_number_of_rows(look: Open) -> None:
+    """The chip of a state says how many there are, and pressing it shows exactly those."""
+    seen = look("thousand")
+    page = seen.at("#/topics")
+    chip = page.locator('[data-key="chip-paused"]')
+    number = chip.locator(".chip-count").inner_text()
+    chip.click()
+    shown(page, number)
+    expect(chip).to_have_attribute("aria-pressed", "true")
+    assert set(page.locator("tbody td[data-column='state'] .badge").all_inner_texts()) == {"paused"}
+    page.go_back()
+    shown(page, "1\u202f000")
+
+
+def test_a_header_sorts_and_sorts_back(look: Open) -> None:
+    """Largest first for sizes; a second press turns the order over; screen readers are told."""
+    seen = look("thousand")
+    page = seen.at("#/topics")
+    header = page.locator("th", has=page.get_by_role("button", name="Size"))
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "descending")
+    seen.filled()
+    largest = names(page)
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    seen.filled()
+    assert not set(names(page)) & set(largest)
+    page.reload()
+    seen.filled()
+    expect(header).to_have_attribute("aria-sort", "ascending")
+
+
+def test_pages_show_other_topics_and_the_address_names_the_page(look: Open) -> None:
+    """Twenty pages of fifty; the second has none of the first; more rows a page begin at the first again."""
+    seen = look("thousand")
+    page = seen.at("#/topics?sort=topic")
+    first = names(page)
+    assert first == sorted(first)
+    page.get_by_role("button", name="Next page").click()
+    expect(page.get_by_text("Page 2 of 20")).to_be_visible()
+    second = names(page)
+    assert len(second) == 50
+    assert first[-1] < second[0]
+    page.reload()
+    seen.filled()
+    assert names(page) == second
+    page.get_by_label("Rows").select_option("200")
+    expect(page.get_by_text("Page 1 of 5")).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(200)
+
+
+def test_the_keyboard_alone_leads_from_the_search_to_a_topic(look: Open) -> None:
+    """Tab reaches the skip link first; a slash the search; Enter sorts by a header and opens a row's topic."""
+    seen = look("small")
+    page = seen.at("#/topics")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+
+    sorter = page.get_by_role("button", name="Topic", exact=True)
+    for _ in range(20):
+        if sorter.evaluate("element => element === document.activeElement"):
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**sort=topic**")
+    seen.filled()
+    # The header was drawn anew and the focus stayed on it.
+    expect(sorter).to_be_focused()
+    assert names(page) == sorted(names(page))
+
+    link = page.get_by_role("link", name="customers")
+    for _ in range(20):
+        if link.evaluate("element => element === document.activeElement"):
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("customers")
+    expect(page).to_have_url(re.compile("#/topics/customers$"))
+
+
+def test_a_search_without_result_says_so_and_leads_back(look: Open) -> None:
+    """An empty list is explained, with the way to all topics."""
+    seen = look("small")
+    page = seen.at("#/topics?search=nothing-of-that-name&state=due")
+    expect(page.get_by_text('No topic matches due, "nothing-of-that-name".')).to_be_visible()
+    page.get_by_role("button", name="Show all topics").click()
+    shown(page, "6")
+
+
+def test_an_unknown_topic_and_an_unknown_page_say_what_there_is_not(look: Open) -> None:
+    """A link that leads nowhere ends in a sentence."""
+    seen = look("small")
+    page = seen.at("#/topics/no-such-topic")
+    expect(page.locator("main")).to_contain_text("no-such-topic")
+    expect(page.get_by_role("button", name="Compact now")).to_have_count(0)
+    seen.page.goto(f"{seen.server.url}/winnow/page#/elsewhere")
+    expect(page.get_by_text("There is no such page.")).to_be_visible()
+    # The browser itself logs the answer 404.
+    assert all("404" in error for error in seen.errors)
+    seen.errors.clear()
+
+
+def test_an_api_server_that_is_away_leaves_what_was_shown(look: Open) -> None:
+    """The rows stay, a sentence says what to do, and looking again heals it."""
+    seen = look("small")
+    page = seen.at("#/topics")
+    before = names(page)
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.get_by_text("Airflow's api-server did not answer.")).to_be_visible()
+    assert names(page) == before
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_text("Airflow's api-server did not answer.")).to_have_count(0)
+    assert names(page) == before
+    assert all("ERR_INTERNET_DISCONNECTED" in error for error in seen.errors)
+    seen.errors.clear()

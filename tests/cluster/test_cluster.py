@@ -1,0 +1,238 @@
+"""docker-compose.yml at work, without containers: its services compact and sweep a topic on S3 with a Spark cluster."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+import psycopg
+import pytest
+from pyarrow import fs
+
+from tests.cluster.airflow_api import AirflowApi
+from tests.cluster.compose import load
+from tests.cluster.machine import Machine
+from tests.integration.world import record, survivors, write_jsonl
+from winnow.clock import format_ms, wall_clock_ms
+from winnow.model import Record
+
+pytestmark = [
+    # Thrice the usual patience: on a machine at work everything that starts here takes its time.
+    pytest.mark.timeout(1_800),
+    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR"),
+]
+
+TOPIC = "orders"
+PARTITIONS, KEYS, RECORDS = 2, 300, 2_000
+AT_MS = 1_700_000_000_000
+
+
+def records() -> list[Record]:
+    """Two thousand records in each partition: every key many times, some deleted, some with headers."""
+    return [
+        record(
+            offset,
+            f"key-{offset * 7 % KEYS}".encode(),
+            None if offset % 11 == 0 else f"value-{partition}-{offset}".encode(),
+            AT_MS + offset,
+            headers=(("source", b"till"), ("note", None)) if offset % 5 == 0 else None,
+            partition=partition,
+        )
+        for partition in range(PARTITIONS)
+        for offset in range(RECORDS)
+    ]
+
+
+@dataclass(frozen=True)
+class Server:
+    """The running services, and an administrator's access to them."""
+
+    machine: Machine
+    api: AirflowApi
+    compaction: dict[str, str]
+
+    def secret(self, path: str) -> str:
+        """A secret that the first start made."""
+        return (self.machine.folder / "run" / "winnow" / path).read_text(encoding="utf-8")
+
+    @property
+    def secrets(self) -> list[str]:
+        """Everything that must not be said anywhere."""
+        names = ["database/password", "objects/secret-access-key"]
+        names += [f"airflow/{name}" for name in ("fernet-key", "jwt-secret", "api-secret")]
+        return [*map(self.secret, names), *json.loads(self.secret("airflow/login.json")).values()]
+
+    def winnow(self, *arguments: str) -> str:
+        """``docker compose exec airflow-scheduler winnow …``."""
+        return self.machine.run("airflow-scheduler", "winnow", *arguments)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Rows of the metadata store, read with PostgreSQL's own client and the generated password."""
+        port = self.machine.ports[5432]
+        with psycopg.connect(
+            host="127.0.0.1", port=port, dbname="store", user="winnow", password=self.secret("database/password")
+        ) as connection:
+            return list(connection.execute(query.encode()).fetchall())
+
+    def objects(self) -> set[str]:
+        """Every object of the bucket."""
+        store = fs.S3FileSystem(
+            endpoint_override=f"http://127.0.0.1:{self.machine.ports[7070]}",
+            region="us-east-1",
+            access_key=self.secret("objects/access-key-id"),
+            secret_key=self.secret("objects/secret-access-key"),
+        )
+        found = store.get_file_info(fs.FileSelector("winnow", recursive=True))
+        return {each.path for each in found if each.type == fs.FileType.File}
+
+
+@pytest.fixture(scope="module")
+def machine(root: Path) -> Iterator[Machine]:
+    """Every service of the file, started in order and healthy."""
+    folders = [Path(tempfile.mkdtemp(prefix="winnow-cluster-")) for _ in range(2)]
+    machine = Machine(load(root / "docker-compose.yml"), folder=folders[0], postgres_folder=folders[1])
+    try:
+        machine.up()
+        yield machine
+    finally:
+        machine.down()
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def server(machine: Machine) -> Server:
+    """A topic with records, and a compaction that an administrator asked for over the REST API."""
+    said = machine.run("airflow-apiserver", "team-server", "login").split()
+    api = AirflowApi.login(said[0], said[said.index("login:") + 1], said[said.index("password:") + 1])
+    path = write_jsonl(machine.folder / "tmp" / "orders.jsonl", records())
+    settings = ["--config", "segment.ms=1000", "--config", "winnow.retired.grace.ms=0"]
+    machine.run("airflow-scheduler", "winnow", "topics", "create", TOPIC, "--partitions", str(PARTITIONS), *settings)
+    machine.run("airflow-scheduler", "winnow", "ingest", "files", TOPIC, path)
+    return Server(machine, api, api.run("compact_topics", topics=[TOPIC], as_of=format_ms(wall_clock_ms())))
+
+
+def test_a_compaction_asked_for_over_the_api_leaves_what_the_oracle_keeps(server: Server) -> None:
+    """Every task is green, and readers find record for record what the rules say."""
+    failures = {task: state for task, state in server.compaction.items() if state in {"failed", "upstream_failed"}}
+    assert (failures, server.compaction["run"]) == ({}, "success"), server.compaction
+
+    read = [json.loads(line) for line in server.winnow("read", TOPIC).splitlines()]
+
+    expected = survivors(records())
+    assert len(expected) < PARTITIONS * RECORDS / 2
+    assert [(each["partition"], each["offset"], _bytes(each["key"]), _bytes(each["value"])) for each in read] == [
+        (each.partition, each.offset, each.key, each.value) for each in expected
+    ]
+    assert [each["headers"] is None for each in read] == [each.headers is None for each in expected]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def test_table_store_and_receipt_agree_on_the_compaction(server: Server) -> None:
+    """The snapshot that the receipt names, the run and the checkpoints in PostgreSQL."""
+    (receipt,) = json.loads(server.winnow("receipts", TOPIC, "--json"))
+    runs = server.rows("SELECT plan_id, status, holder FROM winnow_run")
+    assert runs == [(receipt["plan_id"], "published", f"airflow:compact_topics:{server.compaction['run_id']}")]
+    checkpoints = server.rows("SELECT partition, first_dirty_offset FROM winnow_checkpoint ORDER BY partition")
+    assert checkpoints == [(number, RECORDS) for number in range(PARTITIONS)]
+    kept = [sum(each.partition == number for each in survivors(records())) for number in range(PARTITIONS)]
+    assert [part["records_kept"] for part in receipt["partitions"]] == kept
+
+
+def test_the_compaction_ran_on_the_spark_cluster(server: Server) -> None:
+    """The master lists the application as finished, and the log of its task shows every partition."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.machine.ports[8081]}/json/", timeout=10) as answer:
+        master = json.load(answer)
+
+    assert [(each["state"], each["cores"]) for each in master["workers"]] == [("ALIVE", 2)]
+    assert [each["state"] for each in master["completedapps"]] == ["FINISHED"]
+    assert master["completedapps"][0]["name"].startswith("winnow ")
+    log = server.api.log("compact_topics", server.compaction["run_id"], "compact_batch.compact", 0)
+    assert f"spark://127.0.0.1:{server.machine.ports[7077]}" in log
+    assert all(f'"event": "partition", "partition": {number},' in log for number in range(PARTITIONS))
+
+
+def test_the_lake_is_in_the_bucket_and_the_sweep_empties_it_of_what_was_replaced(server: Server) -> None:
+    """Data, plan and state are objects; afterwards only the files that the table names are left."""
+    data = f"winnow/warehouse/winnow/{TOPIC}/data/"
+    before = server.objects()
+    (plan_id,) = server.rows("SELECT plan_id FROM winnow_run")[0]
+    assert any(key.startswith(f"winnow/staging/plans/{TOPIC}/{plan_id}/") for key in before)
+    assert any(key.startswith(f"{data}{plan_id}/") for key in before)
+    assert any(key.startswith(f"{data}ingest-") for key in before)
+
+    swept = server.api.run("sweep_topics", topics=[TOPIC])
+
+    assert swept["run"] == "success", swept
+    left = {key for key in server.objects() if key.startswith(data)}
+    assert left == {key for key in before if key.startswith(f"{data}{plan_id}/")}
+    assert len(server.winnow("read", TOPIC).splitlines()) == len(survivors(records()))
+
+
+def test_every_service_is_healthy_by_its_own_check(server: Server) -> None:
+    """Also after a day's work."""
+    services = [each for each in server.machine.services.values() if not each.runs_once and not each.profiles]
+    assert len(services) == 8
+    assert [each.name for each in services if not server.machine.is_healthy(each)] == []
+
+
+def test_no_secret_is_in_an_environment_an_argument_or_a_log(server: Server) -> None:
+    """Processes name files; what they say, task logs among it, holds neither password nor key."""
+    sessions = {name: process.pid for name, process in server.machine.processes.items() if process.poll() is None}
+    said = [text for pid in _members(set(sessions.values())) for text in _told(pid, "cmdline")]
+    # The object store takes its keys from its environment and from nowhere else.
+    said += [text for pid in _members(set(sessions.values()) - {sessions["objects"]}) for text in _told(pid, "environ")]
+    assert len(said) > 2 * len(sessions)
+    spoken = [path for path in server.machine.folder.rglob("*") if path.suffix == ".log" or path.name == "stderr"]
+    logs = [path.read_text(encoding="utf-8", errors="replace") for path in spoken]
+    assert "stderr" in {path.name for path in spoken}
+    assert len(logs) > 15
+    for secret in server.secrets:
+        assert not [text for text in (*said, *logs) if secret in text]
+
+
+def _members(sessions: set[int]) -> list[int]:
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError):
+            found += [pid] if os.getsid(pid) in sessions else []
+    return found
+
+
+def _told(pid: int, what: str) -> list[str]:
+    """What the kernel tells of a process; nothing if it has just ended."""
+    try:
+        return [Path(f"/proc/{pid}/{what}").read_bytes().decode(errors="replace")]
+    except OSError:
+        return []
+
+
+def test_a_wrong_password_opens_neither_the_database_nor_the_api(server: Server) -> None:
+    """What was generated is what counts."""
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(host="127.0.0.1", port=server.machine.ports[5432], dbname="store", user="winnow", password="x")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        AirflowApi.login(server.api.url, "admin", "admin")
+
+
+def test_a_second_start_keeps_every_secret(server: Server) -> None:
+    """What Airflow encrypted stays readable, and nobody has to log in anew."""
+    before = server.secrets
+    server.machine.run("secrets", "team-server", "secrets")
+    assert server.secrets == before
+    modes = {path: (server.machine.folder / "run/winnow" / path).stat().st_mode & 0o777 for path in ("airflow/pgpass",)}
+    assert modes == {"airflow/pgpass": 0o600}

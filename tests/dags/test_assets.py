@@ -1,0 +1,130 @@
+"""What a downstream DAG is told, and what it may ask."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dags.conftest import RunDag
+from tests.dags.test_meeting import A, as_run, planned, stage
+from tests.dags.topics import make_topic, old_lines
+from winnow.config.settings import Settings
+from winnow.model import Receipt, Status
+from winnow.pipeline.context import Context
+from winnow.pipeline.topics import create_topic
+from winnow.pipeline.watermark import Watermark
+from winnow_airflow import steps
+from winnow_airflow.assets import (
+    COMPACTED,
+    MAX_OFFSETS,
+    compacted_past,
+    compacted_through_ms,
+    event_of,
+    events_of,
+    topic_asset,
+)
+
+T_MS = 1_700_000_000_000
+
+
+def triggering(*extras: dict[str, Any]) -> Any:
+    """``triggering_asset_events`` as a consumer gets them, made of what Airflow's interface sends."""
+    from airflow.sdk.api.datamodels._generated import AssetEventDagRunReference, AssetReferenceAssetEventDagRun
+    from airflow.sdk.execution_time.comms import AssetEventDagRunReferenceResult
+    from airflow.sdk.execution_time.context import TriggeringAssetEventsAccessor
+
+    events = []
+    for extra in extras:
+        asset = topic_asset(extra["topic"])
+        event = AssetEventDagRunReference(
+            asset=AssetReferenceAssetEventDagRun(name=asset.name, uri=asset.uri, extra={}),
+            extra=extra,
+            source_task_id="compact_batch.report",
+            source_dag_id="compact_topics",
+            source_run_id="r",
+            source_map_index=0,
+            source_aliases=[],
+            timestamp=datetime(2024, 1, 1, tzinfo=UTC),
+        )
+        events.append(AssetEventDagRunReferenceResult.from_asset_event_dag_run_reference(event))
+    return TriggeringAssetEventsAccessor.build(events)
+
+
+def test_a_consumer_waits_until_its_topic_is_compacted_past_an_instant() -> None:
+    """The latest of several events counts, of its topic alone; an unknown watermark is not past anything."""
+    events = triggering(
+        {"topic": "orders", "compacted_through_ms": T_MS},
+        {"topic": "orders", "compacted_through_ms": T_MS + 10},
+        {"topic": "clicks", "compacted_through_ms": T_MS + 99},
+        {"topic": "views", "compacted_through_ms": None},
+    )
+    assert compacted_past(events, "orders", T_MS + 10)
+    assert not compacted_past(events, "orders", T_MS + 11)
+    assert not compacted_past(events, "views", 0)
+    assert not compacted_past(events, "nobody", 0)
+    assert [extra["compacted_through_ms"] for extra in events_of(events, "orders")] == [T_MS, T_MS + 10]
+    assert COMPACTED.name == "winnow_compacted"
+
+
+def test_an_event_names_offsets_and_time_but_not_a_vector_of_thousands() -> None:
+    """Small enough for Airflow's database; the snapshot has the rest."""
+    receipt = Receipt("orders", "p1", Status.PUBLISHED, 7, (), "", T_MS, T_MS)
+    few = event_of(receipt, Watermark("orders", 9, {1: 5, 0: 3}, T_MS))
+    assert few == {
+        "topic": "orders",
+        "plan_id": "p1",
+        "snapshot_id": "7",
+        "partitions": 2,
+        "offsets": {"0": 3, "1": 5},
+        "compacted_through_ms": T_MS,
+    }
+    many = event_of(receipt, Watermark("orders", 9, dict.fromkeys(range(MAX_OFFSETS + 1), 0), None))
+    assert (many["offsets"], many["partitions"], many["compacted_through_ms"]) == (None, MAX_OFFSETS + 1, None)
+
+
+def test_a_report_tells_the_watermark_of_the_whole_topic(ctx: Context, tmp_path: Path) -> None:
+    """Compacted to its end: through the present; with a fresh tail: up to just before it. Again, it tells the same."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    run = as_run(ctx, A)
+    batch = planned(run, "orders")
+    stage(run, batch, tmp_path)
+    steps.publish(run, batch)
+    before_ms = ctx.now_ms()
+    for _ in range(2):
+        ((receipt, mark),) = steps.report(run, batch)[1]
+        assert receipt.plan_id == batch["plans"][0]["plan_id"]
+        assert mark.first_dirty_offsets == {0: 100}
+        assert mark.compacted_through_ms is not None
+        assert before_ms <= mark.compacted_through_ms <= ctx.now_ms()
+
+
+def test_the_watermark_of_an_idle_topic_may_be_asked_for(ctx: Context, tmp_path: Path) -> None:
+    """No event comes from a topic with nothing to compact, so a consumer that must know asks."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5, at_ms=T_MS)])
+    assert compacted_through_ms("orders") == T_MS - 1
+    create_topic(ctx, "empty", 1, {})
+    before_ms = ctx.now_ms()
+    through_ms = compacted_through_ms("empty")
+    assert through_ms is not None
+    assert through_ms >= before_ms
+
+
+@pytest.mark.parametrize(
+    ("past", "states"), [(None, ["success", "success"]), ("2024-01-01T00:00:00Z", ["skipped"] * 2)]
+)
+def test_the_example_started_by_hand_counts_records_or_waits(
+    ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings, past: str | None, states: list[str]
+) -> None:
+    """Without an event there is nothing to wait for past an instant; without an instant it does its small work."""
+    make_topic(ctx, tmp_path, "aircraft", [old_lines(10, 5)])
+    found = run_dag("example_consumer", past=past)
+    assert [found["wait_for_watermark", -1], found["count_records", -1]] == states
+    if past is None:
+        with sqlite3.connect(airflow_home.airflow_home / "airflow.db") as database:
+            (said,) = database.execute("SELECT value FROM xcom WHERE task_id = 'count_records'").fetchone()
+        assert "aircraft holds 10 records" in json.loads(said)

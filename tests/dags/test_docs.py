@@ -1,0 +1,136 @@
+"""docs/airflow.md against what Airflow has: Params, pools, alerts, channels; and its commands, run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseNotifier, Param
+from airflow.sdk.definitions._internal.types import ArgNotSet
+
+from tests.docs.runbook import DOCS, Section, prompt_program, run_block, sections
+from winnow.airflow_env import airflow_environment
+from winnow.airflow_home import POOLS
+from winnow.config.settings import Settings, load_settings
+from winnow.report.alerts import SEVERITIES
+
+if TYPE_CHECKING:
+    import pytest
+    from airflow.dag_processing.dagbag import DagBag
+
+PAGE = sections("airflow.md")
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every table row in ``text``, without heads and rules."""
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def chapters() -> dict[str, str]:
+    """The part of the page about each DAG."""
+    _, *parts = re.split(r"^### (\w+)$", PAGE["The DAGs"].text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_every_dag_has_its_chapter_with_its_params(dagbag: DagBag) -> None:
+    """Names, titles in the form, and defaults, in the order of the form."""
+    said = {dag: [tuple(row) for row in rows(text)] for dag, text in chapters().items()}
+    real = {
+        dag.dag_id: [
+            (f"`{name}`", str(param.schema.get("title", "none")), default_of(param)) for name, param in params_of(dag)
+        ]
+        for dag in dagbag.dags.values()
+    }
+    assert said == real
+
+
+def params_of(dag: Any) -> list[tuple[str, Param]]:
+    """The Params of ``dag`` by their names, in the order of the form."""
+    return [(name, dag.params.get_param(name)) for name in dag.params]
+
+
+def default_of(param: Param) -> str:
+    """As the tables have it; "none" where the form asks for a value."""
+    return "none" if isinstance(param.value, ArgNotSet) else f"`{json.dumps(param.value)}`"
+
+
+def test_pools_have_their_slots() -> None:
+    """As the embedded Airflow gets them."""
+    said = {row[0].strip("`"): int(row[1]) for row in rows(PAGE["Pools and connection"].text)}
+    assert said == {name: pool["slots"] for name, pool in POOLS.items()}
+
+
+def test_every_kind_of_alert_is_listed_with_its_severity() -> None:
+    """In the words of the messages."""
+    said = {row[0].strip("`"): row[1] for row in rows(PAGE["Alerts and channels"].text)}
+    assert said == {kind.value: severity for kind, severity in SEVERITIES.items()}
+
+
+def test_channels_of_the_page_are_notifiers_that_the_settings_take(tmp_path: Path) -> None:
+    """The example as it stands: Slack and e-mail, each with arguments that its class takes."""
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", PAGE["Alerts and channels"].text, re.MULTILINE | re.DOTALL)
+    assert tomllib.loads(text)
+    (tmp_path / "winnow.toml").write_text(text)
+    notifiers = load_settings(cwd=tmp_path, env={}).alert.notifiers
+    assert len(notifiers) == 2
+    for each in notifiers:
+        module, _, name = each.path.rpartition(".")
+        assert isinstance(getattr(import_module(module), name)(**each.arguments), BaseNotifier)
+
+
+def test_pictures_and_pages_that_are_linked_are_there() -> None:
+    """Nobody meets an empty frame."""
+    for page in ("airflow.md", "operations.md"):
+        text = (DOCS / page).read_text()
+        links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
+        assert [link for link in links if not (DOCS / link).exists()] == [], page
+
+
+def test_anchors_of_both_pages_lead_to_headings() -> None:
+    """Within a page, and from one to the other."""
+    anchors = {}
+    for page in ("airflow.md", "operations.md"):
+        headings = re.findall(r"^#+ (.+)$", (DOCS / page).read_text(), re.MULTILINE)
+        anchors[page] = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    for page in anchors:
+        for target, anchor in re.findall(r"\]\(([\w.]*)#([^)]+)\)", (DOCS / page).read_text()):
+            assert anchor in anchors[target or page], (page, target, anchor)
+
+
+def airflow_lines() -> list[str]:
+    """The commands for a shell with Airflow, of both pages, each once."""
+    parts: list[Section] = [*PAGE.values(), *sections("operations.md").values()]
+    return list(
+        dict.fromkeys(line for part in parts for block in part.blocks("airflow") for line in block.splitlines())
+    )
+
+
+def test_airflows_commands_on_both_pages_do_what_they_say(
+    airflow_home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triggers, pools, the connection and backfills, in an Airflow that has read the DAGs; none of them fails."""
+    home = tmp_path / "home"
+    shutil.copytree(airflow_home.home, home)
+    settings = load_settings(cwd=tmp_path, env={"WINNOW_HOME": str(home), "WINNOW_SPARK__MASTER": "local[2]"})
+    for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    env = airflow_environment(settings, os.environ)
+    with prompt_program("airflow", tmp_path, env) as folder:
+        run_block("airflow dags reserialize", tmp_path, env, first_on_path=folder)
+        for line in airflow_lines():
+            run_block(line, tmp_path, env, first_on_path=folder)
+    with sqlite3.connect(settings.airflow_home / "airflow.db") as database:
+        slots = dict(database.execute("SELECT pool, slots FROM slot_pool"))
+        runs = {tuple(row) for row in database.execute("SELECT dag_id, run_type, count(*) FROM dag_run GROUP BY 1, 2")}
+    database.close()
+    assert (slots["winnow_spark"], slots["winnow_commit"]) == (4, POOLS["winnow_commit"]["slots"])
+    assert {("compact_topics", "manual", 1), ("change_partitions", "manual", 1), ("ingest_topics", "manual", 1)} <= runs
+    assert ("backfill_topics", "backfill", 31) in runs

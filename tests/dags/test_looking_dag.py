@@ -1,0 +1,156 @@
+"""``compact_topics`` with the Params that only look: a dry run, and a comparison with another strategy."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.dags.conftest import RunDag
+from tests.dags.topics import DAY_MS, Line, contents, group_states, make_topic, old_lines
+from winnow.config.settings import Settings
+from winnow.files import storage
+from winnow.pipeline.context import Context
+from winnow_airflow import looking
+
+AT_MS = 1_700_000_000_000
+
+
+def returned(airflow: Settings, task_id: str) -> list[object]:
+    """What the task gave back in its newest run, one entry per mapped instance."""
+    query = (
+        "SELECT value FROM xcom WHERE task_id = ? AND key = 'return_value' "
+        "AND dag_run_id = (SELECT max(id) FROM dag_run) ORDER BY map_index"
+    )
+    with sqlite3.connect(airflow.airflow_home / "airflow.db") as database:
+        found = [json.loads(row[0]) for row in database.execute(query, (task_id,))]
+    return [json.loads(value) if isinstance(value, str) and value[:1] in "[{" else value for value in found]
+
+
+def late_lines(records: int, keys: int) -> list[Line]:
+    """Records whose timestamps run backwards, so that offset and timestamp choose other winners."""
+    return [Line(offset, f"key-{offset % keys}", f"value-{offset}", AT_MS - offset) for offset in range(records)]
+
+
+def everything(ctx: Context) -> dict[str, int]:
+    """Every file below the lake's warehouse and staging area, with its size."""
+    folders = (ctx.settings.warehouse, ctx.settings.staging)
+    return {entry.uri: entry.size_bytes for folder in folders for entry in storage.list_files(folder)}
+
+
+def test_a_dry_run_says_what_would_happen_and_a_shadow_what_else_could(
+    ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
+) -> None:
+    """Green; sentences in the return values; no plan, run, lease, file or snapshot is left; keys are nowhere."""
+    make_topic(ctx, tmp_path, "orders", [late_lines(100, 10)], min_cleanable_dirty_ratio="0")
+    make_topic(ctx, tmp_path, "idle", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    before, head = everything(ctx), ctx.log.open("orders").head().snapshot_id
+
+    states = run_dag("compact_topics", dry_run=True, shadow_strategy="timestamp")
+
+    assert states["run", -1] == "success"
+    assert group_states(states, -1) == ["skipped"] * 4
+    assert (states["plan", -1], states["compare_strategy", 0]) == ("success", "success")
+    idle, orders = [share[0] for share in returned(airflow_home, "check_eligibility")]  # type: ignore[index]
+    assert (idle["eligible"], orders["eligible"]) == (False, True)
+    assert idle["would"] == "idle: nothing is due (1 no_closed_segment)."
+    assert orders["would"].startswith(
+        "orders: 1 of 1 partition(s) due (1 dirty_ratio). It would read 100 records in 1 segment(s), "
+    )
+    assert "write at most" in orders["would"]
+    assert "remove 0 to 99 records" in orders["would"]
+    assert returned(airflow_home, "plan") == [[]]
+    idle_said, said = [share[0] for share in returned(airflow_home, "compare_strategy")]  # type: ignore[index]
+    assert idle_said == "Nothing of idle is cleanable at this as-of, so there is nothing to compare."
+    assert said.startswith(
+        "Under strategy timestamp instead of strategy offset, 10 of 10 keys of orders would have another winner. "
+        "It would keep 10 of 100 records"
+    )
+    assert "For example orders-0 offset 0 instead of 90" in said
+    assert "key-" not in said
+    assert "value-" not in said
+
+    assert ctx.store.runs() == []
+    assert ctx.store.latest_assessments() == []
+    assert [ctx.store.lease(topic) for topic in ("orders", "idle")] == [None, None]
+    assert everything(ctx) == before
+    assert ctx.log.open("orders").head().snapshot_id == head
+
+
+def test_without_the_params_nothing_is_compared_and_nothing_foretold(
+    ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
+) -> None:
+    """The ordinary run skips the comparison, and its checks say reasons only."""
+    make_topic(ctx, tmp_path, "idle", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    states = run_dag("compact_topics")
+    assert states["run", -1] == "success"
+    assert (states["choose_shadow", -1], states["compare_strategy", -1]) == ("skipped", "skipped")
+    assert returned(airflow_home, "check_eligibility") == [
+        [{"topic": "idle", "eligible": False, "reasons": {"no_closed_segment": 1}, "would": None}]
+    ]
+
+
+def test_a_comparison_that_fails_leaves_the_compaction_alone(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
+    """A damaged segment of one topic: the comparison and so the run are red, the other topic is published all the same.
+
+    The other topic is due by retention alone, which needs no Spark.
+    """
+    make_topic(ctx, tmp_path, "damaged", [old_lines(50, 5)], min_cleanable_dirty_ratio="1")
+    log = ctx.log.open("damaged")
+    path = storage.local_path(log.segments(log.head())[0][0].path)
+    path.write_bytes(path.read_bytes()[:-20])
+    make_topic(
+        ctx,
+        tmp_path,
+        "old",
+        [old_lines(50, 5)],
+        cleanup_policy="delete",
+        retention_ms=str(DAY_MS),
+        segment_ms="3600000",
+    )
+
+    states = run_dag("compact_topics", shadow_strategy="timestamp")
+
+    assert [states["compare_strategy", number] for number in (0, 1)] == ["failed", "success"]
+    assert group_states(states) == ["success"] * 4
+    assert (states["outcome", -1], states["run", -1]) == ("failed", "failed")
+    assert contents(ctx, "old") == []
+    assert ctx.store.marks(["damaged"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "strategy", "sentence"),
+    [
+        ({}, "offset", "orders has strategy offset already; there is nothing to compare."),
+        ({}, "header", "names no header that holds the version"),
+        ({"cleanup_policy": "delete"}, "timestamp", "its policy has no compact"),
+    ],
+)
+def test_a_comparison_without_a_question_needs_no_spark(
+    ctx: Context, tmp_path: Path, config: dict[str, str], strategy: str, sentence: str
+) -> None:
+    """A sentence, green, in a moment."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)], **config)
+    (said,) = looking.compare(ctx, ["orders"], strategy, as_of_ms=ctx.now_ms())
+    assert sentence in said
+
+
+def test_a_dry_run_foretells_retention_beside_compaction(ctx: Context, tmp_path: Path) -> None:
+    """What retention takes is said apart; what is held by another run is not due."""
+    make_topic(
+        ctx,
+        tmp_path,
+        "orders",
+        [old_lines(50, 5, at_ms=ctx.now_ms() - 3 * DAY_MS), old_lines(50, 5, start=50, at_ms=ctx.now_ms() - DAY_MS)],
+        cleanup_policy="compact,delete",
+        retention_ms=str(2 * DAY_MS),
+        segment_ms="3600000",
+    )
+    said = looking.foresee(ctx, "orders", as_of_ms=ctx.now_ms())["would"]
+    assert said is not None
+    assert "retire 50 records in 1 segment(s) by retention" in said
+    ctx.store.acquire_lease("orders", "airflow:compact_topics:other", ctx.now_ms(), 60_000)
+    found = looking.foresee(ctx, "orders", as_of_ms=ctx.now_ms())
+    assert found["would"] == "orders: nothing is due (1 in_progress)."

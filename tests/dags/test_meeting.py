@@ -1,0 +1,300 @@
+"""Two runs at one topic: one has it, the other leaves it and stays green. What a person must look at stays red."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tests.dags.conftest import RunDag
+from tests.dags.topics import contents, first_dirty_offsets, group_states, make_topic, old_lines
+from tests.integration.world import World
+from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
+from winnow.errors import PlanVoidError, ServiceError, TopicBusyError
+from winnow.log.topic_log import Change
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import release
+from winnow.pipeline.partitions import pause
+from winnow.pipeline.standing import left_to
+from winnow.store import RunState
+from winnow_airflow import steps, upkeep
+from winnow_airflow.meeting import Topics, ready
+from winnow_airflow.operators import CompactOperator, pending
+from winnow_airflow.references import BatchRow
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+
+A, B = "airflow:compact_topics:a", "airflow:compact_topics:b"
+NIGHT = "airflow:backfill_topics:night"
+
+
+def as_run(ctx: Context, holder: str) -> Context:
+    """The lake as the run ``holder`` sees it."""
+    return replace(ctx, holder=holder)
+
+
+def planned(ctx: Context, *topics: str) -> BatchRow:
+    """What a run plans for ``topics``, in one batch. It holds them then."""
+    now_ms = ctx.now_ms()
+    (batch,) = steps.plan(ctx, [steps.check(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms)
+    return batch
+
+
+def stage(ctx: Context, batch: BatchRow, folder: Path) -> None:
+    """What Spark and validation leave, made in this process."""
+    world = World(ctx, cast("Any", ctx.now_ms), folder)
+    for plan in pending(ctx, batch):
+        world.stage(plan, f"{batch['attempt']}-1")
+        world.accept(plan, f"{batch['attempt']}-1")
+
+
+def lapse(ctx: Context, *topics: str) -> None:
+    """What an hour in the queue does to the leases of a run."""
+    for topic in topics:
+        release(ctx, topic)
+
+
+def status(ctx: Context, batch: BatchRow) -> RunState:
+    """Where the first plan of ``batch`` stands."""
+    run = ctx.store.run(batch["plans"][0]["plan_id"])
+    assert run is not None
+    return run.status
+
+
+def compact_as(ctx: Context, holder: str, topic: str, folder: Path) -> None:
+    """Another run compacts ``topic`` from beginning to end."""
+    other = as_run(ctx, holder)
+    batch = planned(other, topic)
+    stage(other, batch, folder)
+    assert steps.publish(other, batch)
+    steps.report(other, batch)
+
+
+@pytest.fixture
+def a(ctx: Context, tmp_path: Path) -> Context:
+    """The run that this is about, and a topic of hundred records that is due."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    return as_run(ctx, A)
+
+
+def test_a_topic_that_another_run_took_after_planning_is_left_to_it(
+    ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path
+) -> None:
+    """The lease lapsed in the queue: nothing is staged, judged or published, the run is green, the other keeps it."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    other = as_run(ctx, NIGHT)
+
+    def take_over(context: object) -> None:
+        lapse(as_run(ctx, str(getattr(ctx.store.lease("orders"), "holder", None))), "orders")
+        planned(other, "orders")
+
+    runnable.dags["compact_topics"].task_dict["plan"].on_success_callback = [take_over]
+    states = run_dag("compact_topics")
+
+    assert states["run", -1] == "success"
+    assert group_states(states) == ["skipped", "skipped", "skipped", "success"]
+    lease = ctx.store.lease("orders")
+    assert lease is not None
+    assert lease.holder == NIGHT
+    assert [run.status for run in ctx.store.runs("orders") if run.holder == NIGHT] == [RunState.PLANNED]
+    assert len(contents(ctx, "orders")) == 100
+
+
+def test_a_plan_that_another_run_made_void_is_skipped_and_its_run_is_green(
+    ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path
+) -> None:
+    """The other published meanwhile: Spark is not started, the receipt is the other's, and the sentence names it."""
+    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+
+    def overtake(context: object) -> None:
+        lapse(as_run(ctx, str(getattr(ctx.store.lease("orders"), "holder", None))), "orders")
+        compact_as(ctx, NIGHT, "orders", tmp_path)
+
+    runnable.dags["compact_topics"].task_dict["plan"].on_success_callback = [overtake]
+    states = run_dag("compact_topics")
+
+    assert states["run", -1] == "success"
+    assert group_states(states) == ["skipped", "skipped", "skipped", "success"]
+    assert {run.holder == NIGHT: run.status for run in ctx.store.runs("orders")} == {
+        True: RunState.PUBLISHED,
+        False: RunState.VOID,
+    }
+    assert first_dirty_offsets(ctx, "orders") == {0: 100}
+    assert ctx.store.lease("orders") is None
+
+
+def test_a_plan_that_became_void_before_it_was_published_is_left_with_a_sentence(
+    ctx: Context, a: Context, tmp_path: Path
+) -> None:
+    """Validated, then overtaken: publishing says who took the log, changes nothing, and is green."""
+    batch = planned(a, "orders")
+    stage(a, batch, tmp_path)
+    lapse(a, "orders")
+    compact_as(ctx, NIGHT, "orders", tmp_path)
+    before = ctx.log.open("orders").head().snapshot_id
+
+    with pytest.raises(AirflowSkipException, match=rf"the log moved on, run {NIGHT} took it"):
+        steps.publish(a, batch)
+    assert ctx.log.open("orders").head().snapshot_id == before
+    assert status(ctx, batch) is RunState.VOID
+    with pytest.raises(AirflowSkipException, match=rf"run {NIGHT} took it"):
+        steps.publish(a, batch)
+
+
+def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: Path) -> None:
+    """Compact, validate and publish find it in other hands: each skips with a sentence, none is tried again."""
+    batch = planned(a, "orders")
+    stage(a, batch, tmp_path)
+    lapse(a, "orders")
+    ctx.store.acquire_lease("orders", NIGHT, ctx.now_ms(), 60_000)
+    for step in (steps.validate, steps.publish):
+        with pytest.raises(AirflowSkipException, match=rf"held by {NIGHT} .* It is left to that run"):
+            step(a, batch)
+    (plan,) = plans_of(batch)
+    topics = Topics(a)
+    with topics.attempt("orders", plan.plan_id):
+        ready(a, plan)
+    assert (len(topics.left), topics.errors) == (1, [])
+    paragraphs, receipts = steps.report(a, batch)
+    assert "another run has it" in paragraphs[0]
+    assert receipts == []
+    assert ctx.store.runs("orders")[0].status is RunState.VALIDATED, "it is not this run's to close"
+
+
+def plans_of(batch: BatchRow) -> list[Any]:
+    """The plans of ``batch`` as the operator has them."""
+    from winnow.planning import PlanReference
+
+    return [PlanReference(**row) for row in batch["plans"]]
+
+
+def test_a_pause_after_planning_skips_the_topic(ctx: Context, a: Context, tmp_path: Path) -> None:
+    """Somebody paused it on purpose: nothing is wrong, and the sentence says who and how to go on."""
+    batch = planned(a, "orders")
+    stage(a, batch, tmp_path)
+    pause(ctx, "orders", by="maria")
+    with pytest.raises(AirflowSkipException, match="Paused by maria"):
+        steps.publish(a, batch)
+    assert status(ctx, batch) is RunState.REFUSED
+    (plan,) = plans_of(batch)
+    topics = Topics(a)
+    with topics.attempt("orders", plan.plan_id):
+        ready(a, plan)
+    assert topics.errors == []
+    assert "Paused by maria" in topics.left[0]
+
+
+def lose_a_segment(ctx: Context, topic: str) -> None:
+    """A commit that nobody can explain: the state goes on, and a planned file is no longer in the table."""
+    log = ctx.log.open(topic)
+    path = log.segments(log.head())[0][0].path
+    log.commit(lambda head: Change(state=head.state, remove=[path], summary={}))
+
+
+def test_a_void_that_nothing_explains_stays_red_beside_a_topic_that_is_left(
+    ctx: Context, a: Context, tmp_path: Path
+) -> None:
+    """One topic was overtaken, of the other a file is gone from the table and no run took it: that one is told."""
+    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    batch = planned(a, "clicks", "orders")
+    stage(a, batch, tmp_path)
+    lapse(a, "orders")
+    compact_as(ctx, NIGHT, "orders", tmp_path)
+    lose_a_segment(ctx, "clicks")
+    with pytest.raises(PlanVoidError, match="clicks-0") as caught:
+        steps.publish(a, batch)
+    assert "orders" not in str(caught.value)
+
+
+def test_one_topics_failure_is_not_hidden_by_anothers(a: Context) -> None:
+    """A service that is away, a void plan, a busy topic: the first two are raised together, the third is left."""
+    topics = Topics(a)
+    with topics.attempt("a"):
+        raise ServiceError("the store is away")
+    with topics.attempt("b", "no such plan"):
+        raise PlanVoidError("b is void")
+    with topics.attempt("c"):
+        raise TopicBusyError("c is held.")
+    assert topics.left == ["c is held. It is left to that run."]
+    with pytest.raises(ServiceError, match=r"(?s)a: the store is away.*b: b is void"):
+        topics.close([], nothing="nothing")
+
+
+def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context, a: Context, tmp_path: Path) -> None:
+    """The same instant gives the same plan id: what the second run has opened again is the second run's."""
+    now_ms = ctx.now_ms()
+    b = as_run(ctx, B)
+    (mine,) = steps.plan(a, [steps.check(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    lapse(a, "orders")
+    (theirs,) = steps.plan(b, [steps.check(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    assert mine["plans"] == theirs["plans"]
+
+    plan_id = mine["plans"][0]["plan_id"]
+    assert left_to(a, plan_id) == f"Topic orders: plan {plan_id} is the work of {B} now; it is left to that run."
+    steps.report(a, mine)
+    assert ctx.store.runs("orders")[0].status is RunState.PLANNED
+    stage(b, theirs, tmp_path)
+    assert steps.publish(b, theirs) == [plan_id]
+    assert steps.report(a, mine)[1] == [], "the event is told once, by the run that published"
+    assert [receipt.plan_id for receipt, _ in steps.report(b, theirs)[1]] == [plan_id]
+
+
+def test_a_check_that_is_cleared_leaves_its_own_runs_work_alone(ctx: Context, a: Context) -> None:
+    """It settles what others left open, but not what this run is at; and it keeps the topic held."""
+    planned(a, "orders")
+    steps.check(a, "orders", as_of_ms=ctx.now_ms())
+    assert ctx.store.runs("orders")[0].status is RunState.PLANNED
+    lease = ctx.store.lease("orders")
+    assert lease is not None
+    assert lease.holder == A
+    lapse(a, "orders")
+    steps.check(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
+    assert ctx.store.runs("orders")[0].status is RunState.VOID
+
+
+def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp_path: Path) -> None:
+    """Spark says that a segment is missing, but the log moved on under it: nothing is marked, nothing is red."""
+    batch = planned(a, "orders")
+    (plan,) = plans_of(batch)
+    lapse(a, "orders")
+    compact_as(ctx, NIGHT, "orders", tmp_path)
+    failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
+    with (tmp_path / "output").open("w+") as stream:
+        emit_outcomes([PlanOutcome("orders", plan.plan_id, None, failure)], stream)
+        stream.seek(0)
+        output = stream.read()
+    operator = CompactOperator(task_id="compact", batch=batch)
+    topics = Topics(a)
+    operator._judge(a, topics, output, [plan], "a-1")
+    assert topics.errors == []
+    assert f"{NIGHT} took it" in topics.left[0]
+    assert ctx.store.marks(["orders"]) == {}
+
+
+def test_a_spark_task_whose_batch_is_left_is_skipped_before_spark(ctx: Context, a: Context, tmp_path: Path) -> None:
+    """Cleared the day after, when another run has long taken the topic: seconds, a sentence, no second attempt."""
+    batch = planned(a, "orders")
+    lapse(a, "orders")
+    compact_as(ctx, NIGHT, "orders", tmp_path)
+    context = {
+        "ti": SimpleNamespace(try_number=2),
+        "dag_run": SimpleNamespace(dag_id="compact_topics", run_id="a"),
+    }
+    operator = CompactOperator(task_id="compact", batch=batch)
+    with pytest.raises(AirflowSkipException, match=rf"{NIGHT} took it"):
+        operator.execute(cast("Any", context))
+    assert status(ctx, batch) is RunState.VOID
+
+
+def test_a_sweep_waits_for_a_compaction_and_then_leaves_the_topic(ctx: Context, a: Context) -> None:
+    """Tried again while tries are left, since its files have waited a day already; green when the topic stays busy."""
+    planned(a, "orders")
+    with pytest.raises(TopicBusyError, match=f"held by {A}"):
+        upkeep.sweep(as_run(ctx, B), ["orders"], last_try=False)
+    (said,) = upkeep.sweep(as_run(ctx, B), ["orders"], last_try=True)
+    assert "It is left to that run" in said

@@ -1,0 +1,72 @@
+"""A webhook on loopback that keeps what is posted to it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Inbox:
+    """What arrived, in order. ``status``: what the server answers; whatever is no success arrives nowhere."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.status = 204
+        self.bodies: list[bytes] = []
+        self.refused = 0
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        """Every document."""
+        return [json.loads(body) for body in self.bodies]
+
+    @property
+    def kinds(self) -> list[str]:
+        """Their kinds, in order."""
+        return [alert["kind"] for alert in self.alerts]
+
+    def take(self) -> list[dict[str, Any]]:
+        """What arrived since the last time."""
+        taken = self.alerts
+        self.bodies.clear()
+        return taken
+
+
+@contextmanager
+def open_inbox() -> Iterator[Inbox]:
+    """A real HTTP server for as long as the block runs."""
+    inbox = Inbox()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if inbox.status < 300:
+                inbox.bodies.append(body)
+            else:
+                inbox.refused += 1
+            self.send_response(inbox.status)
+            if 300 <= inbox.status < 400:
+                self.send_header("Location", f"{inbox.url}/elsewhere")
+            self.end_headers()
+            self.wfile.write(b"ok" if inbox.status == 200 else b"")
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name is Python's
+            return
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        inbox.url = f"http://127.0.0.1:{server.server_port}/alerts"
+        try:
+            yield inbox
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,588 @@
+"""Alerts, each caused for real and received by a real webhook: once, with everything an on-call engineer needs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.integration import spark_in_process
+from tests.integration.inbox import Inbox, open_inbox
+from tests.integration.world import NOW_MS, TOPIC, World, open_world, versions
+from winnow.clock import format_ms, wall_clock_ms
+from winnow.errors import CommitUnknownError, ValidationBrokenError, ValidationFailedError
+from winnow.files import storage
+from winnow.model import Record, Status
+from winnow.pipeline.assess import assess
+from winnow.pipeline.leases import holding
+from winnow.pipeline.partitions import pause, resume
+from winnow.pipeline.publish import publish
+from winnow.pipeline.run import compact_topics
+from winnow.pipeline.settle import settle
+from winnow.pipeline.sweep import sweep
+from winnow.pipeline.topics import alter_topic
+from winnow.pipeline.uncleanable import BACK_OFF_CAP_MS, BACK_OFF_FIRST_MS, release_marks
+from winnow.pipeline.validate import validate
+from winnow.pipeline.watch import watch
+from winnow.planning import PlanReference
+from winnow.report.alerts import Alert
+from winnow.report.desk import CLAIM_MS, RETRY_MS
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+AIRFLOW = "https://airflow.example.org"
+BROKEN_SUITE = {
+    "name": "broken",
+    "expectations": [
+        {
+            "id": "broken",
+            "type": "expect_column_values_to_match_regex",
+            "kwargs": {"column": "timestamp", "regex": "("},
+            "severity": "critical",
+            "meta": {"sentence": "Nobody can say."},
+        }
+    ],
+}
+
+EAGER = {"min_cleanable_dirty_ratio": "0", "segment_ms": "1", "max_compaction_lag_ms": str(DAY_MS)}
+"""A topic that is compacted whenever somebody asks, within a day at the latest."""
+
+without_spark = spark_in_process.without_spark
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    with open_inbox() as opened:
+        yield opened
+
+
+@pytest.fixture
+def world(tmp_path: Path, inbox: Inbox, without_spark: None) -> Iterator[World]:
+    """A topic of two partitions that nobody has compacted yet."""
+    suites = tmp_path / "suites"
+    suites.mkdir()
+    (suites / "broken.json").write_text(json.dumps(BROKEN_SUITE))
+    env = {
+        "WINNOW_ALERT__WEBHOOK": inbox.url,
+        "WINNOW_ALERT__PAGE_URL": f"{AIRFLOW}/",
+        "WINNOW_EXPECTATIONS": str(suites),
+    }
+    with open_world(tmp_path, lake=env) as opened:
+        opened.create(2, **EAGER)
+        opened.ingest(fresh(0, 12))
+        yield opened
+
+
+def fresh(first: int, count: int) -> list[Record]:
+    """Records of both partitions, as old as the world."""
+    both = [*versions(first, count), *versions(first, count, partition=1)]
+    return [replace(each, timestamp_ms=NOW_MS) for each in both]
+
+
+def staged(world: World) -> PlanReference:
+    plan = world.plan(world.clock() + HOUR_MS)
+    assert plan is not None
+    world.stage(plan)
+    return plan
+
+
+def truncated(world: World) -> bytes:
+    path = storage.local_path(world.segments(0)[-1].path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    return whole
+
+
+def spoil(world: World) -> PlanReference:
+    """A staged result of partition 0 that lost a byte."""
+    plan = world.plan(world.clock() + HOUR_MS)
+    assert plan is not None
+    (part, *_) = world.stage(plan).partitions
+    path = storage.local_path(part.rewrites[0].outputs[0].path)
+    path.write_bytes(path.read_bytes()[:-1])
+    return plan
+
+
+def lose_the_answer(world: World, action: Callable[[], object]) -> None:
+    """Run ``action`` with a catalog that takes no commit and says nothing."""
+    catalog = world.ctx.log.catalog
+
+    def commit(*_: object, **__: object) -> object:
+        raise ConnectionError("connection reset by peer")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalog, "commit_table", commit)
+        action()
+
+
+@dataclass
+class Trouble:
+    """One kind of alert: how it comes about, how it comes about again, and what ends it."""
+
+    kind: str
+    severity: str
+    cause: Callable[[World], None]
+    again: Callable[[World], None]
+    mend: Callable[[World], None]
+    partitions: list[int] | None
+    says: Sequence[str]
+    on_run_page: bool
+
+
+class Validation:
+    """A result that is wrong, and a check that raises."""
+
+    def __init__(self) -> None:
+        self.plan: PlanReference | None = None
+
+    def fail(self, world: World) -> None:
+        self.plan = spoil(world)
+        with pytest.raises(ValidationFailedError):
+            validate(world.ctx, self.plan.plan_id, "a1")
+
+    def fail_again(self, world: World) -> None:
+        assert self.plan is not None
+        with pytest.raises(ValidationFailedError):
+            validate(world.ctx, self.plan.plan_id, "a1")
+
+    def break_down(self, world: World) -> None:
+        alter_topic(world.ctx, TOPIC, {"winnow.expectations": "broken"}, [])
+        self.plan = staged(world)
+        self.break_down_again(world)
+
+    def break_down_again(self, world: World) -> None:
+        assert self.plan is not None
+        with pytest.raises(ValidationBrokenError):
+            validate(world.ctx, self.plan.plan_id, "a1")
+
+    def compact(self, world: World) -> None:
+        """The next run, its data and its suite being well."""
+        alter_topic(world.ctx, TOPIC, {"winnow.expectations": ""}, [])
+        world.clock.now_ms += BACK_OFF_CAP_MS
+        with holding(world.ctx, TOPIC):
+            settle(world.ctx, TOPIC)
+            plan = staged(world)
+            validate(world.ctx, plan.plan_id, "a1")
+            publish(world.ctx, plan.plan_id, "a1")
+
+
+class Damage:
+    """A segment that cannot be read."""
+
+    def __init__(self) -> None:
+        self.whole = b""
+
+    def fail(self, world: World) -> None:
+        self.whole = truncated(world)
+        assert self.run(world) is Status.INVALID
+
+    def fail_again(self, world: World) -> None:
+        self.run(world)  # the other partition
+        world.clock.now_ms += BACK_OFF_FIRST_MS
+        assert self.run(world) is Status.INVALID
+
+    def restore(self, world: World) -> None:
+        storage.local_path(world.segments(0)[-1].path).write_bytes(self.whole)
+        world.clock.now_ms += BACK_OFF_CAP_MS
+        assert self.run(world) is Status.PUBLISHED
+
+    def run(self, world: World) -> Status:
+        (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock() + HOUR_MS).receipts
+        return receipt.status
+
+
+class Commit:
+    """A catalog that does not say what became of a commit."""
+
+    def __init__(self) -> None:
+        self.plan: PlanReference | None = None
+
+    def lose(self, world: World) -> None:
+        self.plan = staged(world)
+        world.accept(self.plan)
+        self.lose_again(world)
+
+    def lose_again(self, world: World) -> None:
+        def attempt() -> None:
+            assert self.plan is not None
+            with pytest.raises(CommitUnknownError):
+                publish(world.ctx, self.plan.plan_id, "a1")
+
+        lose_the_answer(world, attempt)
+
+    def settle(self, world: World) -> None:
+        world.clock.now_ms += 5 * MINUTE_MS
+        with holding(world.ctx, TOPIC):
+            assert settle(world.ctx, TOPIC) == []
+
+
+def leave_paused(world: World, at_ms: int) -> None:
+    """Somebody paused partition 0, and time goes by; the schedule compacts the other one, assesses and watches."""
+    pause(world.ctx, TOPIC, [0], by="anna")
+    assert world.compact(NOW_MS + HOUR_MS) is not None
+    look(world, at_ms)
+
+
+def look(world: World, at_ms: int) -> None:
+    world.clock.now_ms = at_ms
+    assess(world.ctx, [TOPIC], as_of_ms=at_ms)
+    watch(world.ctx)
+
+
+def go_on(world: World) -> None:
+    resume(world.ctx, TOPIC, [0], by="anna")
+    world.clock.now_ms += 2 * DAY_MS
+    world.compact()
+    watch(world.ctx)
+
+
+def look_again(world: World) -> None:
+    look(world, world.clock() + MINUTE_MS)
+
+
+def let_files_lie(world: World) -> None:
+    assert world.compact(NOW_MS + HOUR_MS) is not None
+    world.clock.now_ms = NOW_MS + DAY_MS + 3 * DAY_MS - 1
+    watch(world.ctx)
+    world.clock.now_ms += 1
+    watch(world.ctx)
+
+
+def sweep_at_last(world: World) -> None:
+    # Iceberg dates its snapshots by the clock of the machine, and young ones keep their files.
+    world.clock.now_ms = max(world.clock(), wall_clock_ms() + 2 * DAY_MS)
+    (swept,) = sweep(world.ctx)
+    assert swept.files_waiting == 0
+
+
+def troubles() -> list[Trouble]:
+    failed, broken, damaged, lost = Validation(), Validation(), Damage(), Commit()
+    return [
+        Trouble(
+            "validation_failed", "error", failed.fail, failed.fail_again, failed.compact, [0],
+            ["Validation of plan", "orders-0: "], on_run_page=True,
+        ),
+        Trouble(
+            "validation_broken", "error", broken.break_down, broken.break_down_again, broken.compact, None,
+            ["raised instead of judging"], on_run_page=True,
+        ),
+        Trouble(
+            "uncleanable_partition", "error", damaged.fail, damaged.fail_again, damaged.restore, [0],
+            ["orders-0: segment ", "bytes instead of"], on_run_page=True,
+        ),
+        Trouble(
+            "commit_unknown", "critical", lost.lose, lost.lose_again, lost.settle, None,
+            ["The catalog did not say whether the commit to topic orders landed"], on_run_page=True,
+        ),
+        Trouble(
+            "deadline_near", "warning", lambda world: leave_paused(world, NOW_MS + DAY_MS - HOUR_MS),
+            look_again, go_on, [0],
+            ["orders-0: due 2025-10-10T08:53:20.000Z, in 1 h; paused by anna since"], on_run_page=False,
+        ),
+        Trouble(
+            "deadline_missed", "critical", lambda world: leave_paused(world, NOW_MS + DAY_MS + 31 * MINUTE_MS),
+            look_again, go_on, [0],
+            ["orders-0: due 2025-10-10T08:53:20.000Z, 31 min ago; paused by anna since"], on_run_page=False,
+        ),
+        Trouble(
+            "sweep_stuck", "warning", let_files_lie, look_again, sweep_at_last, None,
+            ["2 retired file(s) with ", " are still there 3 days after their grace"], on_run_page=False,
+        ),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", troubles(), ids=lambda trouble: trouble.kind)
+def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recovered(
+    world: World, inbox: Inbox, trouble: Trouble
+) -> None:
+    """What, which topic partition, since when, what is safe, what to do next, and a link; no bytes of users."""
+    trouble.cause(world)
+    (alert,) = inbox.take()
+    assert (alert["kind"], alert["severity"], alert["topic"]) == (trouble.kind, trouble.severity, TOPIC)
+    assert alert["partitions"] == trouble.partitions
+    assert not [each for each in trouble.says if each not in alert["message"]]
+    assert 0 < alert["since_ms"] <= alert["at_ms"] <= world.clock()
+    assert len(alert["safe"].split()) > 5
+    assert f"winnow {alert['next'].rpartition('winnow ')[2]}" in alert["next"]
+    place = f"runs/{alert['plan_id']}" if trouble.on_run_page else f"topics/{TOPIC}"
+    assert alert["link"] == f"{AIRFLOW}/winnow/page#/{place}"
+    assert (alert["plan_id"] is not None) == trouble.on_run_page
+    named = "orders-0" if trouble.partitions else "orders"
+    first, *lines = alert["text"].splitlines()
+    assert first == f"{trouble.severity.upper()}: {trouble.kind.replace('_', ' ')}: {named}"
+    assert lines == [
+        alert["message"],
+        f"Since: {format_ms(alert['since_ms'])}",
+        f"Safe: {alert['safe']}",
+        f"Next: {alert['next']}",
+        alert["link"],
+    ]
+    assert "key-" not in alert["text"]
+    assert "value-" not in alert["text"]
+    opened = world.ctx.store.open_alerts()
+    assert [(each.kind, each.topic, each.partition) for each in opened] == [
+        (trouble.kind, TOPIC, None if trouble.partitions is None else 0)
+    ]
+    assert opened[0].message == alert["message"]
+
+    trouble.again(world)
+    watch(world.ctx)
+    assert inbox.kinds == []
+
+    trouble.mend(world)
+    (recovery,) = inbox.take()
+    assert (recovery["kind"], recovery["about"], recovery["partitions"]) == (
+        "recovered", [trouble.kind], trouble.partitions,
+    )  # fmt: skip
+    assert recovery["message"].startswith(f"Recovered: {named} ")
+    assert f"That ends {trouble.kind} after " in recovery["message"]
+    assert recovery["since_ms"] == alert["since_ms"]
+    assert recovery["next"] == "Nothing is left to do."
+    assert recovery["link"].startswith(f"{AIRFLOW}/winnow/page#/")
+    assert world.ctx.store.open_alerts() == []
+
+    trouble_free = inbox.kinds
+    watch(world.ctx)
+    assert inbox.kinds == trouble_free == []
+
+
+def test_webhook_that_is_down_changes_no_outcome_and_gets_everything_in_order_later(
+    world: World, inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also what recovered meanwhile; who was told late is told in order, and once."""
+    inbox.status = 503
+    troubled = Damage()
+    troubled.fail(world)
+    assert world.state(0).uncleanable is not None
+    assert "Channel webhook did not take an alert: The webhook answered 503. It is tried again later." in caplog.text
+    assert inbox.url not in caplog.text
+    assert inbox.refused == 1
+    watch(world.ctx)
+    assert inbox.refused == 1, "it is left alone for a minute"
+    world.clock.now_ms += RETRY_MS
+    watch(world.ctx)
+    assert inbox.refused == 2
+    troubled.restore(world)
+    assert inbox.kinds == []
+    inbox.status = 204
+    world.clock.now_ms += RETRY_MS
+    assert watch(world.ctx).delivered == 2
+    assert inbox.kinds == ["uncleanable_partition", "recovered"]
+    world.clock.now_ms += DAY_MS // 100
+    assert watch(world.ctx).delivered == 0
+
+
+def test_webhook_that_sends_elsewhere_has_taken_nothing(world: World, inbox: Inbox) -> None:
+    """Following a redirect turns a POST into a GET without a document, which any server answers."""
+    inbox.status = 302
+    Damage().fail(world)
+    inbox.status = 204
+    world.clock.now_ms += RETRY_MS
+    watch(world.ctx)
+    assert inbox.kinds == ["uncleanable_partition"]
+
+
+def test_message_that_nobody_took_for_days_is_given_up(world: World, inbox: Inbox) -> None:
+    """The log and the page have it."""
+    inbox.status = 500
+    Damage().fail(world)
+    inbox.status = 204
+    world.clock.now_ms += 3 * DAY_MS + 1
+    watch(world.ctx)
+    assert inbox.kinds == ["deadline_missed"]
+    assert [each.kind for each in world.ctx.store.open_alerts(topic=TOPIC)][-1] == "uncleanable_partition"
+
+
+class Dying:
+    """A channel in whose midst the process dies."""
+
+    name = "webhook"
+
+    def deliver(self, alert: Alert) -> None:
+        raise KeyboardInterrupt
+
+
+def test_message_outlives_the_process_that_was_to_deliver_it(world: World, inbox: Inbox) -> None:
+    """It is written down with the alert, so whoever watches next delivers it."""
+    ctx = replace(world.ctx, channels=(Dying(),))
+    truncated(world)
+    with pytest.raises(KeyboardInterrupt):
+        compact_topics(ctx, [TOPIC], as_of_ms=NOW_MS + HOUR_MS)
+    watch(world.ctx)
+    assert inbox.kinds == [], "it may still be at it"
+    world.clock.now_ms += CLAIM_MS
+    watch(world.ctx)
+    assert inbox.kinds == ["uncleanable_partition"]
+
+
+def test_many_partitions_at_once_are_one_message_and_a_further_one_is_alone_in_its_own(
+    world: World, inbox: Inbox
+) -> None:
+    """What was told is not told again with it."""
+    for partition in (0, 1):
+        pause(world.ctx, TOPIC, [partition], by="anna")
+    look(world, NOW_MS + 2 * DAY_MS)
+    (both,) = inbox.take()
+    assert both["partitions"] == [0, 1]
+    assert both["next"] == (
+        "Have paused partitions go on: winnow partitions resume orders --partition 0 --partition 1 --all"
+    )
+    resume(world.ctx, TOPIC, [1], by="anna")
+    world.compact()
+    look_again(world)
+    (well,) = inbox.take()
+    assert (well["kind"], well["partitions"]) == ("recovered", [1])
+    world.ingest([replace(each, timestamp_ms=NOW_MS) for each in versions(12, 1, partition=1)], as_of_ms=NOW_MS)
+    look_again(world)
+    (again,) = inbox.take()
+    assert (again["kind"], again["partitions"]) == ("deadline_missed", [1])
+    assert "orders-0" not in again["text"]
+    assert "it is due; the last run of the topic is published since" in again["message"]
+    assert again["next"].endswith("winnow compact orders")
+
+
+def test_released_partition_is_told_again_when_it_fails_again_and_named_when_it_recovers(
+    world: World, inbox: Inbox
+) -> None:
+    """A release mends nothing by itself, so it is no recovery."""
+    troubled = Damage()
+    troubled.fail(world)
+    release_marks(world.ctx, TOPIC, [0], why="released by anna")
+    assert inbox.kinds == ["uncleanable_partition"]
+    assert [each.released for each in world.ctx.store.open_alerts()] == ["released by anna"]
+    assert troubled.run(world) is Status.INVALID
+    assert inbox.kinds == ["uncleanable_partition"] * 2
+    assert [each.released for each in world.ctx.store.open_alerts()] == [None]
+    release_marks(world.ctx, TOPIC, [0], why="released by bert")
+    troubled.restore(world)
+    assert inbox.kinds == ["uncleanable_partition", "uncleanable_partition", "recovered"]
+    assert "It had been taken in hand: released by bert." in inbox.alerts[-1]["message"]
+
+
+def test_released_partition_that_is_not_due_has_recovered(world: World, inbox: Inbox) -> None:
+    """Nothing will be published of it, and an alert must not stay open for ever."""
+    troubled = Damage()
+    troubled.fail(world)
+    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
+    watch(world.ctx)
+    assert inbox.kinds == ["uncleanable_partition", "recovered"]
+    assert inbox.alerts[-1]["message"].startswith("Recovered: orders-0 was released, and nothing of it is due.")
+
+
+def test_retention_of_an_uncleanable_partition_is_no_recovery(world: World, inbox: Inbox) -> None:
+    """It goes on where the cleaner does not, and mends nothing."""
+    world.create(1, topic="events", **EAGER, cleanup_policy="compact,delete", retention_ms=str(DAY_MS))
+    for first, at_ms in ((0, NOW_MS), (6, NOW_MS + DAY_MS)):
+        world.ingest([replace(each, timestamp_ms=at_ms) for each in versions(first, 6)], topic="events")
+    newest = storage.local_path(world.segments(topic="events")[-1].path)
+    newest.write_bytes(newest.read_bytes()[:500])
+    world.clock.now_ms = NOW_MS + DAY_MS + HOUR_MS
+
+    def run() -> Status:
+        (receipt,) = compact_topics(world.ctx, ["events"], as_of_ms=world.clock()).receipts
+        return receipt.status
+
+    assert run() is Status.INVALID
+    assert run() is Status.PUBLISHED
+    assert world.state(topic="events").log_start_offset == 6
+    assert inbox.kinds == ["uncleanable_partition"]
+    assert [each.topic for each in world.ctx.store.open_alerts()] == ["events"]
+
+
+def test_forecast_warns_of_work_that_does_not_fit(world: World, inbox: Inbox) -> None:
+    """Nothing keeps the partitions but their size; the pace of the last run says that it will be too late."""
+    assert world.compact(NOW_MS + HOUR_MS) is not None
+    world.ingest(fresh(12, 300))
+    settings = world.ctx.settings
+    alert = settings.alert.model_copy(update={"deadline_grace_ms": 1})
+    ctx = replace(world.ctx, settings=settings.model_copy(update={"alert": alert}))
+    world.clock.now_ms = NOW_MS + DAY_MS - 1
+    assess(ctx, [TOPIC], as_of_ms=world.clock())
+    watch(ctx)
+    (near,) = inbox.take()
+    assert (near["kind"], near["partitions"]) == ("deadline_near", [0, 1])
+    assert "at the present pace it is compacted" in near["message"]
+    assert "winnow assess orders --forecast" in near["next"]
+
+
+def test_deadline_that_the_run_itself_meets_is_no_alert(world: World, inbox: Inbox) -> None:
+    """A partition is only due once its deadline has passed; the watch comes after the publish."""
+    late_ms = NOW_MS + 3 * DAY_MS
+    world.clock.now_ms = late_ms
+    assert world.compact(late_ms) is not None
+    watch(world.ctx)
+    assert inbox.kinds == []
+
+
+def test_near_deadline_that_passes_is_told_as_missed_and_recovers_once(world: World, inbox: Inbox) -> None:
+    """The worse alert stands for both."""
+    leave_paused(world, NOW_MS + DAY_MS - HOUR_MS)
+    look(world, NOW_MS + DAY_MS + 10 * MINUTE_MS)
+    assert inbox.kinds == ["deadline_near"]
+    look(world, NOW_MS + DAY_MS + HOUR_MS)
+    assert inbox.kinds == ["deadline_near", "deadline_missed"]
+    go_on(world)
+    assert inbox.kinds == ["deadline_near", "deadline_missed", "recovered"]
+    assert inbox.alerts[-1]["about"] == ["deadline_missed"]
+
+
+def test_topic_that_cannot_be_looked_at_stops_no_other_and_keeps_its_alerts(world: World, inbox: Inbox) -> None:
+    """Somebody else committed to its table."""
+    leave_paused(world, NOW_MS + 2 * DAY_MS)
+    world.create(1, topic="foreign", max_compaction_lag_ms="1")
+    world.ingest([replace(each, timestamp_ms=NOW_MS) for each in versions(0, 3)], topic="foreign")
+    assess(world.ctx, ["foreign"], as_of_ms=world.clock())
+    watch(world.ctx)
+    assert [(each["kind"], each["topic"]) for each in inbox.take()] == [
+        ("deadline_missed", "orders"),
+        ("deadline_missed", "foreign"),
+    ]
+    table = world.head("foreign").table
+    table.append(table.scan().to_arrow().slice(0, 0))
+    resume(world.ctx, TOPIC, [0], by="anna")
+    world.compact()
+    done = watch(world.ctx)
+    assert done.problems == ["foreign"]
+    assert [(each["kind"], each["topic"]) for each in inbox.take()] == [("recovered", "orders")]
+    assert [each.topic for each in world.ctx.store.open_alerts()] == ["foreign"]
+
+
+def test_topic_that_is_gone_takes_its_alerts_with_it(world: World, inbox: Inbox) -> None:
+    """Nobody could ever mend it."""
+    leave_paused(world, NOW_MS + 2 * DAY_MS)
+    inbox.take()
+    world.ctx.log.catalog.drop_table(world.head().table.name())
+    watch(world.ctx)
+    assert inbox.kinds == []
+    assert world.ctx.store.open_alerts() == []
+
+
+def test_alert_that_cannot_be_written_down_is_in_the_log_and_changes_no_outcome(
+    world: World, inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The metadata store lost a table, say."""
+    with sqlite3.connect(world.folder / "home" / "store.db") as database:
+        database.execute("DROP TABLE winnow_alert")
+    with caplog.at_level(logging.ERROR, "winnow.alerts"):
+        Damage().fail(world)
+    assert world.state(0).uncleanable is not None
+    assert "Topic orders was not compacted: orders-0: segment " in caplog.text
+    assert "so it is in this log alone" in caplog.text
+    assert inbox.kinds == []
+
+
+def test_without_channels_alerts_are_logged_and_kept_for_the_page(tmp_path: Path, without_spark: None) -> None:
+    """And nothing waits to be delivered to nobody."""
+    with open_world(tmp_path) as world:
+        world.create(2, **EAGER)
+        world.ingest(fresh(0, 12))
+        Damage().fail(world)
+        (opened,) = world.ctx.store.open_alerts()
+        assert (opened.kind, opened.partition) == ("uncleanable_partition", 0)
+        assert world.ctx.store.drop_deliveries(world.clock() + 1) == 0

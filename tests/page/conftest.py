@@ -1,0 +1,145 @@
+"""The page in a real Airflow, in this process: its login, an administrator and a viewer, and stores to read from."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.airflow_process import SETTINGS
+from tests.contract.store_fixtures import new_store_url, postgresql_server, store, store_url
+from winnow.airflow_env import password_file
+from winnow.airflow_home import migrate
+from winnow.config.settings import load_settings
+from winnow.store import Store
+
+__all__ = ["new_store_url", "postgresql_server", "store", "store_url"]
+
+USERS = "admin:admin,viewer:viewer"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Airflow reads `.airflowignore` with a class that pathspec deprecates."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning"))
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody at the page; ``token`` None: nobody logged in."""
+
+    client: TestClient
+    token: str | None
+
+    def ask(self, path: str, parameters: Mapping[str, str | int], *, html: bool = False) -> Any:
+        """GET a path below /winnow/, with the token as scripts send it."""
+        headers = {"Accept": "text/html" if html else "application/json"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return self.client.get(f"/winnow/{path}", headers=headers, params={**parameters}, follow_redirects=False)
+
+    def get(self, path: str, **parameters: str | int) -> Any:
+        """What a script is answered."""
+        return self.ask(path, parameters)
+
+    def browse(self, path: str) -> Any:
+        """What a browser is answered."""
+        return self.ask(path, {}, html=True)
+
+    def json(self, path: str, **parameters: str | int) -> Any:
+        """The document at a path that is there."""
+        answer = self.ask(path, parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture(scope="session")
+def airflow_client() -> Iterator[TestClient]:
+    """Airflow's whole api-server, without a socket."""
+    migrate(SETTINGS)
+    before = os.environ.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS")
+    os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] = USERS
+    from airflow.api_fastapi.app import create_app, purge_cached_app
+
+    app = create_app()
+    for name in ("httpx", "httpx2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with TestClient(app, base_url="http://127.0.0.1:8080", raise_server_exceptions=False) as client:
+        yield client
+    purge_cached_app()
+    if before is not None:
+        os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] = before
+
+
+def _log_in(client: TestClient, name: str) -> Visitor:
+    passwords = json.loads(password_file(SETTINGS).read_text())
+    answer = client.post("/auth/token", json={"username": name, "password": passwords[name]})
+    assert answer.status_code == 201, answer.text
+    return Visitor(client, answer.json()["access_token"])
+
+
+@pytest.fixture(scope="session")
+def admin_login(airflow_client: TestClient) -> Visitor:
+    """Somebody who may trigger DAGs."""
+    return _log_in(airflow_client, "admin")
+
+
+@pytest.fixture(scope="session")
+def viewer_login(airflow_client: TestClient) -> Visitor:
+    """Somebody who may only look."""
+    return _log_in(airflow_client, "viewer")
+
+
+ReadFrom = Callable[[Store], None]
+
+
+@pytest.fixture
+def read_from(airflow_client: TestClient, tmp_path: Path) -> Iterator[ReadFrom]:
+    """Makes the page read from a store of the test's; its Data Docs rest in the test's home."""
+    from winnow_airflow.page.app import app
+    from winnow_airflow.page.lake import Lake, opened_lake
+
+    settings = load_settings(env={"WINNOW_HOME": str(tmp_path / "winnow-home"), "PATH": os.environ["PATH"]})
+
+    def read(opened: Store) -> None:
+        app.dependency_overrides[opened_lake] = lambda: Lake(settings, opened)
+
+    yield read
+    app.dependency_overrides.clear()
+
+
+@pytest.fixture
+def home_store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store on SQLite."""
+    with Store.open(f"sqlite:///{tmp_path / 'page.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def viewer(viewer_login: Visitor, read_from: ReadFrom, home_store: Store) -> Visitor:
+    """A viewer at a page that reads from ``home_store``."""
+    read_from(home_store)
+    return viewer_login
+
+
+@pytest.fixture
+def admin(admin_login: Visitor, read_from: ReadFrom, home_store: Store) -> Visitor:
+    """An administrator at a page that reads from ``home_store``."""
+    read_from(home_store)
+    return admin_login
+
+
+@pytest.fixture
+def nobody(airflow_client: TestClient, read_from: ReadFrom, home_store: Store) -> Visitor:
+    """Somebody without a login."""
+    read_from(home_store)
+    airflow_client.cookies.clear()
+    return Visitor(airflow_client, None)

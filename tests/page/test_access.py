@@ -1,0 +1,135 @@
+"""Who gets in and who may act: every route of the page, in a real Airflow with its own login."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from fastapi.routing import APIRoute
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from tests.page.conftest import ReadFrom, Visitor
+from tests.page.samples import put, put_run, put_verdict
+from winnow.store import Store
+
+
+def routes(app: Any) -> list[str]:
+    """The paths of every route of the page, with names filled in for what they are about."""
+    paths = []
+    for route in app.routes:
+        if isinstance(route, APIRoute):
+            assert route.methods == {"GET"}, f"{route.path} writes"
+            named = route.path.replace(":path}", "}")
+            paths.append(named.format(topic="orders", plan_id="plan-1", path="verdict.html").lstrip("/"))
+        else:
+            assert isinstance(route, Mount), route
+            assert route.path == "/static", route.path
+    return paths
+
+
+@pytest.fixture
+def every_route(airflow_client: TestClient, home_store: Store) -> list[str]:
+    """Every route but static files, with something behind each."""
+    from winnow_airflow.page.app import app
+
+    put(home_store)
+    put_run(home_store, published=True)
+    put_verdict(home_store)
+    found = routes(app)
+    assert len(found) >= 13
+    return found
+
+
+def test_every_route_but_static_files_refuses_who_is_not_logged_in(nobody: Visitor, every_route: list[str]) -> None:
+    """401, with nothing of the lake in the answer; also where the token is no token."""
+    for path in every_route:
+        answer = nobody.get(path)
+        assert (path, answer.status_code) == (path, 401)
+        assert answer.json() == {"detail": "Not authenticated"}
+        forged = Visitor(nobody.client, "e30.e30.e30").get(path)
+        assert (path, forged.status_code in {401, 403}) == (path, True)
+        assert "orders" not in forged.text
+    assert nobody.get("static/icon.svg").status_code == 200
+
+
+def test_every_route_answers_a_viewer(viewer: Visitor, every_route: list[str]) -> None:
+    """All that is there is for looking at; the Data Docs were not built."""
+    for path in every_route:
+        answer = viewer.get(path)
+        assert (path, answer.status_code) == (path, 404 if path.startswith("data-docs") else 200)
+
+
+def test_cookie_of_the_browser_is_a_login_too(viewer: Visitor, every_route: list[str]) -> None:
+    """The page in its frame has no other."""
+    assert viewer.token is not None
+    for path in every_route:
+        answer = viewer.client.get(f"/winnow/{path}", headers={"Cookie": f"_token={viewer.token}"})
+        assert (path, answer.status_code) != (path, 401)
+
+
+def test_user_without_the_right_to_see_plugins_is_forbidden(
+    viewer: Visitor, every_route: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The auth manager's word counts for every route: 403, and nothing else."""
+    from airflow.api_fastapi.app import get_auth_manager
+
+    monkeypatch.setattr(type(get_auth_manager()), "is_authorized_view", lambda *_, **__: False)
+    for path in every_route:
+        answer = viewer.get(path)
+        assert (path, answer.status_code, answer.json()) == (path, 403, {"detail": "Forbidden"})
+
+
+def test_administrator_may_act_and_viewer_may_not(
+    admin_login: Visitor, viewer_login: Visitor, read_from: ReadFrom, home_store: Store
+) -> None:
+    """What the page offers is what Airflow will allow; so says Airflow's own route for new runs."""
+    read_from(home_store)
+    for who, name, allowed in ((admin_login, "admin", True), (viewer_login, "viewer", False)):
+        found = who.json("api/me")
+        assert (found["user"], found["can"]) == (name, {"compact": allowed, "change": allowed})
+        for dag in ("compact_topics", "change_partitions"):
+            answer = who.client.post(
+                f"/api/v2/dags/{dag}/dagRuns",
+                headers={"Authorization": f"Bearer {who.token}"},
+                json={"logical_date": None, "conf": {}},
+            )
+            assert (answer.status_code == 403) is not allowed
+
+
+def test_browser_without_a_login_is_led_through_it(nobody: Visitor) -> None:
+    """401, with a link and a script of the page's own; the script takes along what follows the #."""
+    answer = nobody.browse("page")
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert 'href="/api/v2/auth/login"' in answer.text
+    assert 'src="/winnow/static/login.js"' in answer.text
+    assert "next" in nobody.get("static/login.js").text
+    back = "http://127.0.0.1:8080/winnow/page#/runs/plan-1"
+    there = nobody.client.get("/api/v2/auth/login", params={"next": back}, follow_redirects=False)
+    assert there.status_code == 307
+    assert there.headers["location"].endswith(f"?next={quote(back, safe='')}")
+
+
+def test_every_answer_carries_the_security_headers(viewer: Visitor, nobody: Visitor, every_route: list[str]) -> None:
+    """Errors too: no inline script, no other frames, no guessing of types, nothing kept."""
+    answers = [viewer.get(path) for path in every_route]
+    answers += [nobody.browse("page"), nobody.get("api/topics"), viewer.get("api/nothing"), viewer.get("nothing")]
+    answers += [viewer.get("api/topics", size=0), viewer.get("static/js/main.js")]
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'self'; " in policy or "default-src 'none'; " in policy
+        assert "frame-ancestors 'self'" in policy
+        assert "script-src" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        path = answer.request.url.path
+        assert answer.headers["cache-control"] == ("no-cache" if "etag" in answer.headers else "no-store"), path
+
+
+def test_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(viewer: Visitor) -> None:
+    """What the policy forbids is not there to be forbidden."""
+    text = viewer.browse("page").text
+    assert "<script>" not in text
+    assert "style=" not in text
+    assert "onclick" not in text
+    assert "//" not in text.replace("http://www.w3.org", "")

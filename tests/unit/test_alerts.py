@@ -1,0 +1,139 @@
+"""What alerts say: how they name things, how they shorten, and that every kind has all its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from winnow.model import OpenAlert
+from winnow.report import situations
+from winnow.report.alerts import (
+    MOST_CHARACTERS,
+    SEVERITIES,
+    Finding,
+    Kind,
+    Situation,
+    alert_of,
+    lasting,
+    link_to,
+    named,
+    recovery_of,
+)
+
+AT_MS = 1_760_000_000_000
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+FINDING = Finding(0, AT_MS - HOUR_MS, "it happened")
+
+SITUATIONS: dict[Kind, Callable[[], Situation]] = {
+    Kind.VALIDATION_FAILED: lambda: situations.validation_failed(
+        "orders", "p1", [FINDING], next_attempt_ms=AT_MS, evidence="winnow receipts orders", at_ms=AT_MS
+    ),
+    Kind.VALIDATION_BROKEN: lambda: situations.validation_broken("orders", "p1", "A check raised.", at_ms=AT_MS),
+    Kind.UNCLEANABLE_PARTITION: lambda: situations.uncleanable_partition(
+        "orders", "p1", [FINDING], fate="Have it tried at once: winnow partitions release orders", at_ms=AT_MS
+    ),
+    Kind.DEADLINE_NEAR: lambda: situations.deadline_near(
+        "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
+    ),
+    Kind.DEADLINE_MISSED: lambda: situations.deadline_missed(
+        "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
+    ),
+    Kind.COMMIT_UNKNOWN: lambda: situations.commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
+    Kind.SWEEP_STUCK: lambda: situations.sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
+}
+
+
+def test_every_kind_but_recovery_has_a_situation_and_every_one_a_severity() -> None:
+    assert SITUATIONS.keys() == set(Kind) - {Kind.RECOVERED}
+    assert SEVERITIES.keys() == set(Kind)
+
+
+@pytest.mark.parametrize("kind", SITUATIONS)
+def test_text_of_each_kind_has_its_six_parts(kind: Kind) -> None:
+    """What happened to which topic partition, since when, what is safe, what to do next, and where to look."""
+    situation = SITUATIONS[kind]()
+    alert = alert_of(situation, situation.open_alerts, "https://airflow.example.org")
+    first, what, since, safe, to_do, link = alert.text.splitlines()
+    assert first.startswith(f"{SEVERITIES[kind].upper()}: {kind.value.replace('_', ' ')}: orders")
+    assert what == alert.message
+    assert what.endswith(".")
+    assert not what.endswith("..")
+    assert since.startswith("Since: 2025-10-09T0")
+    assert safe == f"Safe: {alert.safe}"
+    assert to_do == f"Next: {alert.next}"
+    assert "winnow " in to_do
+    assert link.startswith("https://airflow.example.org/winnow/page#/")
+    assert situation.sentences == f"{alert.message} {alert.safe} {alert.next}"
+
+
+def test_situation_tells_what_is_fresh_of_it_alone() -> None:
+    findings = [Finding(number, AT_MS - number, f"reason {number}") for number in range(20)]
+    situation = situations.deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
+    fresh = [each for each in situation.open_alerts if each.partition in {3, 17}]
+    alert = alert_of(situation, fresh, None)
+    assert alert.partitions == (3, 17)
+    assert alert.since_ms == AT_MS - 17
+    assert alert.message.endswith(": orders-3: reason 3; orders-17: reason 17.")
+
+
+def test_long_lists_and_long_reasons_are_cut_in_text_and_whole_in_the_document() -> None:
+    findings = [Finding(number, AT_MS, "x" * 5_000) for number in range(2_000)]
+    situation = situations.deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
+    alert = alert_of(situation, situation.open_alerts, None)
+    assert alert.partitions == tuple(range(2_000))
+    assert "; and 1,997 more." in alert.message
+    assert alert.text.splitlines()[0].endswith(
+        ": orders-0, orders-1, orders-2, orders-3, orders-4, orders-5, orders-6, "
+        "orders-7, orders-8, orders-9 and 1,990 more"
+    )
+    assert len(alert.text) < 4 * MOST_CHARACTERS
+
+
+def test_recovery_says_what_ended_after_how_long_and_by_whom() -> None:
+    ended = [
+        OpenAlert("uncleanable_partition", "orders", 1, AT_MS - 3 * HOUR_MS, released="released by anna"),
+        OpenAlert("validation_failed", "orders", 0, AT_MS - DAY_MS - HOUR_MS),
+        OpenAlert("validation_failed", "orders", 1, AT_MS - HOUR_MS),
+    ]
+    alert = recovery_of("orders", ended, "was compacted and published again", at_ms=AT_MS, page_url=None, plan_id="p1")
+    assert alert.message == (
+        "Recovered: orders-0, orders-1 was compacted and published again. That ends uncleanable_partition after 3 h, "
+        "validation_failed after 1 day 1 h. It had been taken in hand: released by anna."
+    )
+    assert (alert.about, alert.severity) == ((Kind.UNCLEANABLE_PARTITION, Kind.VALIDATION_FAILED), "info")
+    assert alert.since_ms == AT_MS - DAY_MS - HOUR_MS
+    assert alert.link is None
+    assert alert.text.splitlines()[0] == alert.message
+    assert alert.text.splitlines()[-1] == "Next: Nothing is left to do."
+
+
+def test_links_lead_to_the_run_or_to_the_topic_or_nowhere() -> None:
+    assert link_to("http://a/", "orders", "p1") == "http://a/winnow/page#/runs/p1"
+    assert link_to("http://a/airflow", "orders", None) == "http://a/airflow/winnow/page#/topics/orders"
+    assert link_to(None, "orders", "p1") is None
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (-1, "less than a minute"),
+        (59_999, "less than a minute"),
+        (MINUTE_MS, "1 min"),
+        (90 * MINUTE_MS, "1 h 30 min"),
+        (DAY_MS, "1 day"),
+        (2 * DAY_MS + 59_000, "2 days"),
+        (49 * HOUR_MS + 5 * MINUTE_MS, "2 days 1 h"),
+        (1_000 * DAY_MS, "1,000 days"),
+    ],
+)
+def test_stretches_of_time_have_two_units_at_most(ms: int, words: str) -> None:
+    assert lasting(ms) == words
+
+
+def test_topic_and_partition_are_never_taken_for_another_topic() -> None:
+    """orders-1 may be partition 1 of orders, or a topic of that name."""
+    about = [("orders", 1), ("orders-1", None), ("orders", None)]
+    keys = {OpenAlert("k", topic, partition, 0).key for topic, partition in about}
+    assert len(keys) == 3
+    assert named("orders", None) == named("orders", ()) == "orders"

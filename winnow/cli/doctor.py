@@ -1,0 +1,127 @@
+"""``winnow doctor``: what is missing on this machine, and how to mend it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from winnow.cli.failures import finish, worst
+from winnow.cli.options import Json
+from winnow.cli.output import count, tell, write_json
+from winnow.cli.tables import show
+from winnow.clock import wall_clock_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from winnow.pipeline.doctor.examination import Examination, Finding
+
+
+def doctor(
+    spark: Annotated[bool, typer.Option("--spark", help="Also start a small application on the Spark master.")] = False,
+    alert: Annotated[bool, typer.Option("--alert", help="Also send a test alert to the webhook.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="For each check; 60, and 180 for Spark and Airflow, when left out.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check everything that Winnow needs, and say how to mend what is not well.
+
+    Python and its packages, Java, Spark, catalog, warehouse, staging area, metadata store, Airflow, clocks, webhook.
+    The checks run side by side, and one that hangs holds up no other. Writes and removes small files called
+    winnow-doctor-...; changes nothing else. Ends with 0 when nothing fails, with 2 when something here must be changed,
+    with 6 when a service is out of reach.
+
+    Example: winnow doctor --spark
+    """
+    with contextlib.redirect_stdout(sys.stderr), _progress() as tell_waiting:
+        examination = _examine(spark, alert, timeout, tell_waiting)
+    findings = examination.findings
+    if as_json:
+        write_json([_document(finding) for finding in findings])
+    else:
+        _show(findings)
+    code = worst(finding.exit_code for finding in findings)
+    if examination.is_hanging:
+        _leave(code)
+    finish(code)
+
+
+def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Sequence[str]], None]) -> Examination:
+    from winnow.config.settings import load_settings
+    from winnow.errors import ConfigurationError
+    from winnow.pipeline.doctor import machine
+    from winnow.pipeline.doctor.examination import Examination, failed
+    from winnow.pipeline.doctor.rounds import rounds
+
+    try:
+        settings = load_settings()
+    except ConfigurationError as problem:
+        # What does not depend on settings is looked at all the same.
+        fix = "Mend it where it says, then: winnow doctor"
+        return Examination([*machine.python(), *machine.packages(), failed("settings", problem, fix)])
+    return rounds(
+        settings,
+        env=os.environ,
+        now_ms=wall_clock_ms,
+        start_spark=spark,
+        send_alert=alert,
+        timeout_s=timeout,
+        tell=tell,
+    )
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    return {
+        "check": finding.check,
+        "status": finding.status.value,
+        "detail": finding.detail,
+        "fix": finding.fix or None,
+    }
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    from winnow.pipeline.doctor.examination import Status
+
+    rows = [[finding.status.value, finding.check, finding.detail] for finding in findings]
+    show(["", "check", "what was seen"], rows, sentences=(2,))
+    for status, title in ((Status.FAILURE, "To mend"), (Status.WARNING, "To look at")):
+        named = [finding for finding in findings if finding.status is status]
+        if named:
+            tell(f"\n{title}:")
+            for finding in named:
+                tell(f"  {finding.check}: {finding.fix}")
+    warnings = sum(finding.status is Status.WARNING for finding in findings)
+    if all(finding.status is not Status.FAILURE for finding in findings):
+        also = f", with {count(warnings, 'warning')}" if warnings else ""
+        tell(f"\nNothing fails{also}. Next: winnow topics list")
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Sequence[str]], None]]:
+    """Hears what is still being looked at, and shows it where standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda waiting: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("Looking") as status:
+        yield lambda waiting: status.update(f"Looking at {', '.join(waiting)}")
+
+
+def _leave(code: int) -> None:
+    """End the process at once: a library that still waits for a dead service would keep Python from ending."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

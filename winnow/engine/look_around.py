@@ -1,0 +1,60 @@
+"""What Spark's tasks see where they run: which Python, whether Winnow is there, and whether they reach the lake."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+
+from winnow.files import storage
+
+NEEDED = ("duckdb", "pyarrow", "winnow")
+MOST_TASKS = 8
+
+
+def look_around(uris: Sequence[str]) -> dict[str, Any]:
+    """Start a Spark application whose tasks look around; ``uris`` are folders that they try to look into.
+
+    Gives ``spark`` (its version), ``tasks``, ``pythons``, ``missing`` (modules) and ``unreachable`` (of ``uris``).
+    """
+    context = SparkContext.getOrCreate(SparkConf().setAppName("winnow doctor"))
+    try:
+        context.setLogLevel("ERROR")
+        tasks = min(context.defaultParallelism, MOST_TASKS)
+        seen = context.parallelize(range(tasks), tasks).mapPartitions(lambda _: _look(uris)).collect()
+        return {
+            "spark": context.version,
+            "tasks": len(seen),
+            "pythons": sorted({each["python"] for each in seen}),
+            "missing": sorted({name for each in seen for name in each["missing"]}),
+            "unreachable": sorted({uri for each in seen for uri in each["unreachable"]}),
+        }
+    finally:
+        context.stop()
+
+
+def _look(uris: Sequence[str]) -> Iterator[dict[str, Any]]:
+    yield {
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "missing": [name for name in NEEDED if not _is_there(name)],
+        "unreachable": [uri for uri in uris if not _is_reached(uri)],
+    }
+
+
+def _is_there(module: str) -> bool:
+    try:
+        import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
+def _is_reached(uri: str) -> bool:
+    try:
+        storage.exists(storage.join(uri, "winnow-doctor"))
+    except Exception:  # whatever it is, the driver's machine has the words for it
+        return False
+    return True

@@ -1,0 +1,229 @@
+"""What must be on this machine: Python, the pinned packages, Java, Spark, and room to spill."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from winnow.config.settings import Settings
+from winnow.engine.events import parse_event
+from winnow.errors import ConfigurationError, ServiceError
+from winnow.files import probe
+from winnow.files.storage import local_path
+from winnow.java import ask, check_spark_install, find_java, spark_environment
+from winnow.pipeline.doctor.examination import Finding, failure, ok, warning
+from winnow.pipeline.spark_process import job_file, spark_conf
+
+DISTRIBUTION = "winnow-log"
+LOW_DISK_BYTES = 5 * 2**30
+FULL_DISK_BYTES = 200 * 2**20
+"""Below it a run may not even write its plans and its spill."""
+
+_PIN = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?==([\w.+-]+)(?:\s*;(.*))?")
+_SPARK_VERSION = re.compile(r"version (\d+\.\d+\.\d+\S*)")
+
+
+def python(requirement: str | None = None, version: tuple[int, ...] = sys.version_info[:3]) -> list[Finding]:
+    """Whether this Python is one that Winnow was tested with. ``requirement`` defaults to the installation's own."""
+    wanted = requirement if requirement is not None else _requires_python()
+    said = f"Python {'.'.join(map(str, version))}, {sys.executable}."
+    lowest, below = (re.search(rf"{sign}\s*(\d+)\.(\d+)", wanted) for sign in (">=", r"<(?!=)"))
+    too_old = lowest is not None and version[:2] < (int(lowest[1]), int(lowest[2]))
+    too_new = below is not None and version[:2] >= (int(below[1]), int(below[2]))
+    if too_old or too_new:
+        return [
+            failure(
+                "python", f"{said} Winnow wants {wanted}.", "Make an environment with such a Python, then: make setup"
+            )
+        ]
+    return [ok("python", said)]
+
+
+def _requires_python() -> str:
+    try:
+        return metadata.metadata(DISTRIBUTION)["Requires-Python"] or ""
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def packages(pins: Iterable[str] | None = None) -> list[Finding]:
+    """Whether what is installed is what Winnow was tested with. ``pins`` defaults to the installation's own.
+
+    The pins of an extra matter where the package is installed at all.
+    """
+    try:
+        wanted = list(pins if pins is not None else metadata.requires(DISTRIBUTION) or ())
+    except metadata.PackageNotFoundError:
+        return [warning("packages", "Winnow itself is not installed here, so its pins are not known.", "make setup")]
+    missing, other = [], []
+    for name, version, is_extra in _pinned(wanted):
+        installed = _installed(name)
+        if installed is None and not is_extra:
+            missing.append(f"{name}=={version}")
+        elif installed is not None and installed != version:
+            other.append((name, installed, version))
+    fix = f"python -m pip install {' '.join([*missing, *(f'{name}=={version}' for name, _, version in other)])}"
+    if missing:
+        return [failure("packages", f"Not installed: {', '.join(missing)}.", fix)]
+    if other:
+        named = ", ".join(f"{name} {installed} instead of {version}" for name, installed, version in other)
+        return [warning("packages", f"Not what Winnow was tested with: {named}.", fix)]
+    return [ok("packages", "Every package is at the version that Winnow was tested with.")]
+
+
+def _pinned(requirements: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
+    for line in requirements:
+        found = _PIN.match(line)
+        if found is not None:
+            yield found[1], found[2], found[3] is not None
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def java_and_spark(settings: Settings, env: Mapping[str, str], timeout_s: float, *, start: bool) -> list[Finding]:
+    """Which Java, and whether the Spark that would be started is the one that is installed.
+
+    ``start``: also run a small application on the configured master.
+    """
+    try:
+        home = find_java(env, settings.home / "java")
+    except ConfigurationError as problem:
+        return [
+            failure(
+                "java",
+                str(problem),
+                "Install Java 17 or newer and export JAVA_HOME, or: pip install 'winnow-log[java]'",
+            )
+        ]
+    java = ask(home / "bin" / "java")
+    findings = [ok("java", f"Java {java.feature if java is not None else ''}, {home}.")]
+    try:
+        check_spark_install()
+    except ConfigurationError as problem:
+        version = _installed("pyspark") or "4.1.3"
+        fix = f"pip uninstall -y pyspark pyspark-client && pip install pyspark=={version} pyspark-client=={version}"
+        return [*findings, failure("spark", str(problem), fix)]
+    environment = spark_environment(env, home, settings.spark.master)
+    submit = _submit(settings, environment, timeout_s, start=start)
+    return [*findings, submit]
+
+
+def _submit(settings: Settings, environment: dict[str, str], timeout_s: float, *, start: bool) -> Finding:
+    installed = _installed("pyspark")
+    try:
+        said = _run(["spark-submit", "--version"], environment, timeout_s)
+    except FileNotFoundError:
+        return failure("spark", "There is no spark-submit on PATH.", f"pip install pyspark=={installed}")
+    found = _SPARK_VERSION.search(said.stdout)
+    where = environment.get("SPARK_HOME")
+    if found is None:
+        return failure(
+            "spark",
+            f"spark-submit --version ended with exit code {said.returncode}: {_tail(said.stdout)}",
+            "spark-submit --version",
+        )
+    if found[1] != installed:
+        because = f" SPARK_HOME leads to {where}." if where else ""
+        return failure(
+            "spark",
+            f"spark-submit starts Spark {found[1]}, but PySpark {installed} is installed.{because}",
+            "unset SPARK_HOME" if where else "Put this environment's bin folder first on PATH",
+        )
+    if start:
+        return _application(settings, environment, timeout_s)
+    return ok("spark", f"Spark {installed}; master {settings.spark.master}. --spark starts it.")
+
+
+def _application(settings: Settings, environment: dict[str, str], timeout_s: float) -> Finding:
+    conf = [part for key, value in sorted(spark_conf(settings).items()) for part in ("--conf", f"{key}={value}")]
+    command = ["spark-submit", "--master", settings.spark.master, "--name", "winnow doctor", *conf, job_file("doctor")]
+    command += [settings.warehouse, settings.staging]
+    said = _run(command, environment, timeout_s)
+    event = next(filter(None, map(parse_event, said.stdout.splitlines())), None)
+    if event is None:
+        return failure(
+            "spark",
+            f"The application on {settings.spark.master} ended with exit code {said.returncode} before its tasks did "
+            f"anything: {_tail(said.stdout)}",
+            "Look at what Spark says: " + shlex.join(command),
+            ServiceError.exit_code,
+        )
+    here = ".".join(map(str, sys.version_info[:2]))
+    if event["pythons"] != [here]:
+        return failure(
+            "spark",
+            f"The driver has Python {here}, the executors have {' and '.join(event['pythons'])}.",
+            "Give them the same Python, in the image or with: export PYSPARK_PYTHON=...",
+        )
+    if event["missing"]:
+        return failure(
+            "spark",
+            f"The executors lack {', '.join(event['missing'])}.",
+            "Install the wheel of Winnow where the executors run",
+        )
+    if event["unreachable"]:
+        return failure(
+            "spark",
+            f"The executors cannot look into {' and '.join(event['unreachable'])}.",
+            "Give them the object store's credentials and endpoint, or mount the folder where they run",
+            ServiceError.exit_code,
+        )
+    return ok("spark", f"Spark {event['spark']} ran {event['tasks']} tasks on {settings.spark.master}.")
+
+
+def _run(command: Sequence[str], environment: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+    )
+
+
+def _tail(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it said nothing"
+
+
+def folder(name: str, path: str, variable: str, *, low_bytes: int = LOW_DISK_BYTES) -> list[Finding]:
+    """Whether a local folder can be written to, and how much room its disk has."""
+    try:
+        probe.probe(path, _no_clock)
+    except OSError as problem:
+        return [failure(name, f"{path} cannot be written to: {problem.strerror}.", _mend(path, variable))]
+    return [room(name, path, "", variable, probe.free_bytes(path), low_bytes)]
+
+
+def _no_clock() -> int:
+    return 0
+
+
+def room(name: str, place: str, said: str, variable: str, free_bytes: int | None, low_bytes: int) -> Finding:
+    """``said`` of ``place``, with how much room there is where that can be known."""
+    if free_bytes is None:
+        return ok(name, f"{place} {said}".strip() + ".")
+    text = f"{place}{' ' + said if said else ''}, {free_bytes / 2**30:,.1f} GiB free."
+    fix = f"Make room there (winnow sweep removes what was replaced), or point {variable} at a larger disk"
+    if free_bytes < FULL_DISK_BYTES:
+        return failure(name, text, fix)
+    return warning(name, text, fix) if free_bytes < low_bytes else ok(name, text)
+
+
+def _mend(path: str, variable: str) -> str:
+    place = probe.nearest_folder(Path(local_path(path)))
+    return f"Make {place} writable for {os.environ.get('USER') or 'this user'} (ls -ld {place}), or set {variable}"

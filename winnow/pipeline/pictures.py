@@ -1,0 +1,118 @@
+"""The picture of a topic that the page shows, made of one view: manifests and state, no data file.
+
+A picture is of the present, whatever as-of was asked about: a backfill over last month, or a simulated next one, must
+not show up as what is due today. Nor does it say that a run is at work; runs have rows of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from winnow import eligibility
+from winnow.config.topic import entries
+from winnow.eligibility import PartitionLog, after_retention, cleanable_range, retention, whole_log_dirty
+from winnow.estimates import estimate
+from winnow.model import Assessment
+from winnow.pipeline.context import Context
+from winnow.pipeline.earlier import EarlierRuns
+from winnow.planning import plan_partition
+from winnow.store.overview_values import PartitionPicture, TopicPicture
+
+if TYPE_CHECKING:
+    from winnow.pipeline.assess import TopicView
+
+
+def record_picture(ctx: Context, view: TopicView, earlier: EarlierRuns | None = None) -> None:
+    """Record what the page shows of the topic in ``view``: one transaction, however many partitions.
+
+    ``earlier``: what was read of earlier runs, where something was.
+
+    Raises:
+        ServiceError: the metadata store cannot be reached.
+    """
+    found = partition_pictures(view, earlier or EarlierRuns(ctx, view.log.topic))
+    ctx.store.record_overview(topic_picture(view, found, recorded_at_ms=ctx.now_ms()), found)
+
+
+def partition_pictures(view: TopicView, earlier: EarlierRuns) -> list[PartitionPicture]:
+    """Every partition of ``view`` as it stands now."""
+    return [_partition(view, log, earlier) for log in view.partitions]
+
+
+def topic_picture(view: TopicView, partitions: list[PartitionPicture], *, recorded_at_ms: int) -> TopicPicture:
+    """The topic of ``view``, summed up over its partitions."""
+    config = view.config
+    reclaimable = [each.reclaimable_bytes for each in partitions if each.reclaimable_bytes is not None]
+    return TopicPicture(
+        topic=view.log.topic,
+        as_of_ms=view.now_ms,
+        recorded_at_ms=recorded_at_ms,
+        partitions=len(partitions),
+        eligible=sum(each.eligible for each in partitions),
+        dirty_ratio=max((each.dirty_ratio for each in partitions), default=0.0),
+        threshold=config.min_cleanable_dirty_ratio,
+        compacts=config.compacts,
+        policy=",".join(sorted(config.cleanup_policy)),
+        strategy=config.compaction_strategy.value,
+        deadline_ms=min((each.deadline_ms for each in partitions if each.deadline_ms is not None), default=None),
+        size_bytes=sum(each.size_bytes for each in partitions),
+        reclaimable_bytes=sum(reclaimable) if len(reclaimable) == len(partitions) else None,
+        retired_bytes=sum(file.size_bytes for file in view.head.state.retired),
+        configuration=_configuration(view),
+        table_name=".".join(view.head.table.name()),
+        location=view.head.location,
+    )
+
+
+def _partition(view: TopicView, log: PartitionLog, earlier: EarlierRuns) -> PartitionPicture:
+    rules, now_ms = view.rules, view.now_ms
+    found = eligibility.assess(log, rules, as_of_ms=now_ms, cleaning_time_ms=now_ms)
+    left = after_retention(log, retention(log, rules, as_of_ms=now_ms, now_ms=now_ms))
+    span = cleanable_range(left, rules, now_ms, whole_log_dirty=whole_log_dirty(left, rules))
+    return PartitionPicture(
+        topic=log.topic,
+        partition=log.partition,
+        eligible=found.eligible,
+        reason=found.reason.value,
+        log_start_offset=found.log_start_offset,
+        first_dirty_offset=found.first_dirty_offset,
+        first_uncleanable_offset=found.first_uncleanable_offset,
+        active_offset=None if span.active_offset >= found.log_end_offset else span.active_offset,
+        log_end_offset=found.log_end_offset,
+        dirty_ratio=found.dirty_ratio if rules.compacts else 0.0,
+        clean_bytes=found.clean_bytes,
+        cleanable_bytes=found.cleanable_bytes,
+        size_bytes=sum(segment.size_bytes for segment in log.segments),
+        max_compaction_delay_ms=found.max_compaction_delay_ms if rules.compacts else 0,
+        # Where nothing is ever compacted, nothing can be late.
+        deadline_ms=found.deadline_ms if rules.compacts else None,
+        reclaimable_bytes=_reclaimable_bytes(view, log, found, earlier),
+    )
+
+
+def _reclaimable_bytes(view: TopicView, log: PartitionLog, found: Assessment, earlier: EarlierRuns) -> int | None:
+    """What a run now would free, also where none is due yet; None where no earlier run says what one keeps."""
+    cleans = view.rules.compacts and found.cleanable_bytes > 0
+    if not cleans and not found.eligible:
+        return 0
+    plan = plan_partition(log, view.rules, found, as_of_ms=view.now_ms, now_ms=view.now_ms)
+    retired_bytes = sum(segment.size_bytes for segment in plan.retired)
+    if not view.rules.compacts or not plan.segments:
+        return retired_bytes
+    expected_bytes = estimate(plan, log.state.history, earlier.shares).expected_bytes_out
+    return None if expected_bytes is None else retired_bytes + max(0, plan.size_bytes - expected_bytes)
+
+
+def _configuration(view: TopicView) -> str:
+    rows = [
+        {
+            "name": each.name,
+            "value": each.value,
+            "source": each.source,
+            "is_default": each.name not in view.config.overrides,
+            "sentence": each.sentence,
+        }
+        for each in entries(view.config)
+    ]
+    return json.dumps(rows, ensure_ascii=False)

@@ -1,0 +1,207 @@
+"""What no single run can see: deadlines that pass, files that nobody sweeps, messages that no channel took.
+
+Every run of ``compact_topics`` ends with it. It looks from the present, whatever the run looked from: an alert is about
+now. The metadata store says which topics to look at, so thousands of topics that are well cost one statement.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from winnow.errors import WinnowError
+from winnow.model import OpenAlert, Reason
+from winnow.pipeline.assess import assess_view, view_topic
+from winnow.pipeline.context import Context
+from winnow.pipeline.metrics import RECENT_RUNS, Deadlines, forecast_of
+from winnow.pipeline.overdue import Due, advice, missed, near
+from winnow.report import situations
+from winnow.report.alerts import DEADLINES, RELEASABLE, Finding, Kind
+from winnow.report.forecast import Prospect
+
+log = logging.getLogger("winnow")
+
+LEAST_OF_LAG = 4
+"""A deadline is near at most so much of max.compaction.lag.ms before it passes: with a lag of an hour, a quarter."""
+
+_NOT_DUE = frozenset(
+    {
+        Reason.POLICY_DELETE_ONLY,
+        Reason.EMPTY,
+        Reason.CLEAN,
+        Reason.NO_CLOSED_SEGMENT,
+        Reason.INSIDE_MIN_LAG,
+        Reason.NOT_DIRTY_ENOUGH,
+    }
+)
+
+
+@dataclass
+class Watched:
+    """What a look around came to: how many topics were looked at, and how many messages of each kind were new."""
+
+    topics: int = 0
+    told: dict[str, int] = field(default_factory=dict)
+    delivered: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, alert: object, kind: Kind) -> None:
+        """Count ``alert`` if there was one."""
+        if alert is not None:
+            self.told[kind.value] = self.told.get(kind.value, 0) + 1
+
+    @property
+    def sentence(self) -> str:
+        """For logs."""
+        told = ", ".join(f"{count} {kind}" for kind, count in self.told.items()) or "nothing new"
+        late = f" {self.delivered} earlier message(s) reached their channel." if self.delivered else ""
+        failed = f" {len(self.problems)} topic(s) could not be looked at." if self.problems else ""
+        return f"Looked at {self.topics} topic(s): {told}.{late}{failed}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One topic as it is now: its partitions that have a deadline, and those that are idle for good."""
+
+    topic: str
+    due: dict[int, Due]
+    deadlines: Deadlines
+    warning_ms: int
+    idle: frozenset[int]
+
+
+def watch(ctx: Context) -> Watched:
+    """Tell of deadlines that are near or missed and of sweeps that are stuck, of what recovered, and deliver the rest.
+
+    A topic that cannot be looked at stops no other; its alerts stay as they are.
+
+    Raises:
+        ServiceError: metadata store or catalog cannot be reached, so nothing is known.
+    """
+    watched = Watched()
+    now_ms = ctx.now_ms()
+    watched.delivered = ctx.alerts.deliver()
+    known = set(ctx.log.names())
+    opened = _by_topic(ctx.store.open_alerts())
+    for topic in sorted(opened.keys() - known):
+        ctx.alerts.supersede(topic, list(Kind), None)
+    names = set(ctx.store.topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
+    names |= {topic for topic, rows in opened.items() if any(row.kind in DEADLINES or row.released for row in rows)}
+    looks = [look for topic in sorted(names & known) if (look := _look(ctx, topic, now_ms, watched)) is not None]
+    _judge_deadlines(ctx, looks, opened, now_ms, watched)
+    _judge_sweeps(ctx, known, now_ms, watched)
+    return watched
+
+
+def _by_topic(rows: Iterable[OpenAlert]) -> dict[str, list[OpenAlert]]:
+    found: dict[str, list[OpenAlert]] = {}
+    for row in rows:
+        found.setdefault(row.topic, []).append(row)
+    return found
+
+
+def _look(ctx: Context, topic: str, now_ms: int, watched: Watched) -> _Look | None:
+    try:
+        view = view_topic(ctx, topic)
+        assessed = assess_view(ctx, view, as_of_ms=now_ms)
+    except WinnowError as problem:
+        log.warning("Topic %s could not be watched: %s", topic, problem)
+        watched.problems.append(topic)
+        return None
+    watched.topics += 1
+    logs = {each.partition: each for each in view.partitions}
+    due = {
+        each.partition: Due(each, logs[each.partition])
+        for each in assessed
+        if each.deadline_ms is not None and view.rules.compacts
+    }
+    return _Look(
+        topic=topic,
+        due=due,
+        deadlines=Deadlines(
+            tuple(each.work for each in due.values()), tuple(ctx.store.receipts(topic, limit=RECENT_RUNS))
+        ),
+        warning_ms=min(ctx.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // LEAST_OF_LAG),
+        idle=frozenset(a.partition for a in assessed if a.reason in _NOT_DUE),
+    )
+
+
+def _judge_deadlines(
+    ctx: Context, looks: Sequence[_Look], opened: dict[str, list[OpenAlert]], now_ms: int, watched: Watched
+) -> None:
+    # They share the engine, so the outlook of one depends on all that have an earlier deadline.
+    outlook = forecast_of(ctx, [look.deadlines for look in looks], as_of_ms=now_ms)
+    prospects = {(each.topic, each.partition): each for each in outlook.prospects}
+    for look in looks:
+        _judge_topic(ctx, look, prospects, opened.get(look.topic, []), now_ms, watched)
+
+
+def _judge_topic(
+    ctx: Context,
+    look: _Look,
+    prospects: dict[tuple[str, int], Prospect],
+    opened: Sequence[OpenAlert],
+    now_ms: int,
+    watched: Watched,
+) -> None:
+    grace_ms = ctx.settings.alert.deadline_grace_ms
+    topic = look.topic
+    last_run = next(iter(ctx.store.runs(topic, limit=1)), None)
+    past: dict[int, Finding] = {}
+    soon: dict[int, Finding] = {}
+    close: set[int] = set()
+    for number, due in look.due.items():
+        late_by_ms = prospects[topic, number].late_by_ms
+        if due.deadline_ms + grace_ms < now_ms:
+            past[number] = missed(due, last_run, now_ms)
+        elif due.deadline_ms <= now_ms + look.warning_ms:
+            close.add(number)
+            if due.is_blocked or (late_by_ms is not None and late_by_ms > grace_ms):
+                soon[number] = near(due, late_by_ms, now_ms)
+    if past:
+        to_do = advice(topic, [look.due[number] for number in past])
+        found = situations.deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
+        watched.note(ctx.alerts.raise_alert(found), Kind.DEADLINE_MISSED)
+        ctx.alerts.supersede(topic, {Kind.DEADLINE_NEAR}, past)
+    if soon:
+        to_do = advice(topic, [look.due[number] for number in soon])
+        found = situations.deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
+        watched.note(ctx.alerts.raise_alert(found), Kind.DEADLINE_NEAR)
+    over = {
+        Kind.DEADLINE_MISSED: (past.keys(), "is no longer past its compaction deadline"),
+        # What was near stays near until it is compacted: a forecast that sways must not tell people twice.
+        Kind.DEADLINE_NEAR: (past.keys() | close, "is no longer about to miss its compaction deadline"),
+    }
+    for kind, (still, how) in over.items():
+        well = {row.partition for row in opened if row.kind == kind and row.partition is not None} - still
+        if well:
+            watched.note(ctx.alerts.recover(topic, {kind}, well, how), Kind.RECOVERED)
+    idle = {row.partition for row in opened if row.released and row.partition is not None} & look.idle
+    if idle:
+        how = "was released, and nothing of it is due"
+        watched.note(ctx.alerts.recover(topic, RELEASABLE, idle, how), Kind.RECOVERED)
+
+
+def _judge_sweeps(ctx: Context, known: set[str], now_ms: int, watched: Watched) -> None:
+    for found in ctx.store.waiting_files(now_ms - ctx.settings.alert.sweep_stuck_ms):
+        if found.topic not in known:
+            continue
+        try:
+            log_of = ctx.log.open(found.topic)
+            grace_ms = log_of.config(log_of.head()).retired_grace_ms
+        except WinnowError as problem:
+            log.warning("Topic %s could not be watched: %s", found.topic, problem)
+            watched.problems.append(found.topic)
+            continue
+        watched.note(tell_stuck_sweep(ctx, found.topic, grace_ms, now_ms), Kind.SWEEP_STUCK)
+
+
+def tell_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> object:
+    """Alert if files of ``topic`` wait too long; the alert, None when none was sent."""
+    stuck_ms = ctx.settings.alert.sweep_stuck_ms
+    for found in ctx.store.waiting_files(now_ms - grace_ms - stuck_ms, topic):
+        due_ms = found.oldest_ms + grace_ms
+        what = situations.overdue_files(found.files, found.size_bytes, due_ms, now_ms)
+        return ctx.alerts.raise_alert(situations.sweep_stuck(topic, due_ms, f"Topic {topic}: {what}", at_ms=now_ms))
+    return None

@@ -1,0 +1,63 @@
+"""Up to when a topic is compacted: what a reader of the compacted log may wait for. Manifests and state only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winnow.eligibility import PartitionLog, Rules, append_as_of_ms, dirty_segments, first_dirty_offset, whole_log_dirty
+from winnow.log.topic_log import Head, TopicLog
+from winnow.model import Segment
+from winnow.pipeline.assess import partition_logs, rules_of
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far one topic is compacted at one snapshot.
+
+    ``compacted_through_ms`` is a time T, in ms since the epoch: every record that the log of ``snapshot_id`` holds with
+    a timestamp of T or before lies below the first dirty offset of its partition. None: nothing may be said, since a
+    dirty segment has no time at all. A record without a timestamp counts by the as-of of its append. A record that
+    arrives later with an older timestamp is dirty then, and the watermark of that snapshot lies before it.
+
+    ``first_dirty_offsets``: per partition; the log start where another strategy came into force and all is dirty again.
+    """
+
+    topic: str
+    snapshot_id: int | None
+    first_dirty_offsets: dict[int, int]
+    compacted_through_ms: int | None
+
+
+def watermark(log: TopicLog, *, now_ms: int, head: Head | None = None) -> Watermark:
+    """The watermark of a topic: per partition the earliest dirty timestamp less 1 ms, and the least of them.
+
+    ``now_ms``, where nothing is dirty, and at most: a record from the future tells nothing of the time until then.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    head = head or log.head()
+    rules = rules_of(log.config(head))
+    offsets: dict[int, int] = {}
+    times: list[int | None] = [now_ms]
+    for partition in partition_logs(log, head):
+        start, time_ms = _of_partition(partition, rules, now_ms)
+        offsets[partition.partition] = start
+        times.append(time_ms)
+    known = [time_ms for time_ms in times if time_ms is not None]
+    return Watermark(log.topic, head.snapshot_id, offsets, min(known) if len(known) == len(times) else None)
+
+
+def _of_partition(log: PartitionLog, rules: Rules, now_ms: int) -> tuple[int, int | None]:
+    start = log.state.log_start_offset if whole_log_dirty(log, rules) else first_dirty_offset(log.state)
+    earliest = [_earliest_ms(segment, log) for segment in dirty_segments(log, start)]
+    known = [time_ms for time_ms in earliest if time_ms is not None]
+    if len(known) < len(earliest):
+        return start, None
+    return start, min((time_ms - 1 for time_ms in known), default=now_ms)
+
+
+def _earliest_ms(segment: Segment, log: PartitionLog) -> int | None:
+    """At or before every record of ``segment``: some of its records may have a timestamp and others none."""
+    times = [segment.min_timestamp_ms, append_as_of_ms(segment, log.state.appends)]
+    return min((time_ms for time_ms in times if time_ms is not None), default=None)

@@ -1,0 +1,114 @@
+"""What events of the pipeline count and time, for StatsD and OpenTelemetry. Pure.
+
+Gauges say how things stand (:mod:`winnow.report.metrics`); these say what happened, at the moment when it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from winnow.report.events import EVENTS, Told
+
+PHASE = "phase"
+"""The timer: how long one step of one topic took. Its label ``phase`` is one of :data:`PHASES`."""
+PHASES = tuple(dict.fromkeys(event.phase for event in EVENTS if event.phase is not None))
+OUTCOMES = tuple(event.outcome for event in EVENTS if event.outcome is not None)
+
+_BY_NAME = {event.name: event for event in EVENTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """So much was counted, or so many milliseconds it took. ``label``: name and value, besides the topic."""
+
+    name: str
+    value: int
+    label: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One counter: its name, its label besides the topic, and what an event adds to it (by label)."""
+
+    name: str
+    label: str | None
+    labels: tuple[str, ...]
+    meaning: str
+    added: Callable[[Told], Mapping[str | None, Any]]
+
+
+def _number(told: Told, field: str) -> int | float:
+    value = told.fields.get(field)
+    return value if isinstance(value, int | float) else 0
+
+
+def _outcome(told: Told) -> Mapping[str | None, Any]:
+    event = _BY_NAME.get(told.name)
+    return {event.outcome: 1} if event is not None and event.outcome is not None else {}
+
+
+_REMOVALS = {
+    "superseded": "records_superseded",
+    "tombstone": "tombstones_expired",
+    "keyless": "records_keyless",
+    "retention": "records_retired",
+}
+
+
+def _records_removed(told: Told) -> Mapping[str | None, Any]:
+    if told.name != "published":
+        return {}
+    return {why: _number(told, field) for why, field in _REMOVALS.items()}
+
+
+def _bytes_removed(told: Told) -> Mapping[str | None, Any]:
+    if told.name != "published":
+        return {}
+    left = _number(told, "bytes_in") - _number(told, "bytes_out") + _number(told, "bytes_retired")
+    # A counter cannot fall, and a rewrite may compress a little worse than its input.
+    return {None: max(0, left)}
+
+
+def _records_ingested(told: Told) -> Mapping[str | None, Any]:
+    return {None: _number(told, "records_appended")} if told.name == "ingested" else {}
+
+
+def _alerts(told: Told) -> Mapping[str | None, Any]:
+    return {str(told.fields.get("kind")): 1} if told.name == "alerted" else {}
+
+
+COUNTERS: tuple[Counter, ...] = (
+    Counter(
+        "runs", "outcome", OUTCOMES, "Runs that ended, by outcome; unknown and broken ones may end again", _outcome
+    ),
+    Counter(
+        "records-removed",
+        "reason",
+        tuple(_REMOVALS),
+        "Records that published runs took out of the log",
+        _records_removed,
+    ),
+    Counter("bytes-removed", None, (), "Bytes by which published runs made the log smaller", _bytes_removed),
+    Counter("records-ingested", None, (), "Records appended by ingest calls", _records_ingested),
+    Counter("alerts", "kind", (), "Alerts that were sent, by kind", _alerts),
+)
+
+
+def counted(told: Told) -> Iterator[Sample]:
+    """What ``told`` adds to which counter; nothing is added where it would be 0."""
+    for counter in COUNTERS:
+        for value, added in counter.added(told).items():
+            if added:
+                label = None if counter.label is None or value is None else (counter.label, value)
+                yield Sample(counter.name, int(added), label)
+
+
+def timed(told: Told) -> Sample | None:
+    """How long the step took that ``told`` ended; None where it ended none, or does not say."""
+    event = _BY_NAME.get(told.name)
+    duration_ms = told.fields.get("duration_ms")
+    if event is None or event.phase is None or not isinstance(duration_ms, int):
+        return None
+    return Sample(PHASE, duration_ms, (PHASE, event.phase))

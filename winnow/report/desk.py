@@ -1,0 +1,187 @@
+"""Raises alerts once, says when they are over, and sees to it that every channel gets every message at least once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from winnow.clock import Clock
+from winnow.documents import dump_json, load_json
+from winnow.errors import WinnowError
+from winnow.model import Delivery, OpenAlert
+from winnow.report import events
+from winnow.report.alerts import RELEASABLE, SEVERITIES, Alert, Kind, Situation, alert_of, recovery_of
+from winnow.report.channels import Channel
+
+log = logging.getLogger("winnow.alerts")
+
+CLAIM_MS = 5 * 60_000
+"""How long a channel may take for one message before another process tries it too."""
+RETRY_MS = 60_000
+"""How long a channel that did not take a message is left alone."""
+GIVE_UP_MS = 3 * 86_400_000
+"""A message that no channel took for so long is news no more; the log and the page have it."""
+
+Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
+
+
+class AlertMemory(Protocol):
+    """Keeps open alerts and undelivered messages; the metadata store is one (:mod:`winnow.store.alerts`)."""
+
+    def remember_alerts(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
+        """Open ``alerts``; those that were not open before."""
+
+    def forget_alerts(
+        self, topic: str, kinds: Collection[str], partitions: Collection[int] | None, now_ms: int, compose: Compose
+    ) -> list[OpenAlert]:
+        """Close alerts; those that were open."""
+
+    def release_alerts(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
+        """Note that somebody took them in hand."""
+
+    def claim_delivery(self, channel: str, now_ms: int, until_ms: int) -> Delivery | None:
+        """The oldest message that ``channel`` has not taken, for this caller alone."""
+
+    def postpone_delivery(self, key: str, until_ms: int) -> None:
+        """It was not taken."""
+
+    def finish_delivery(self, key: str) -> None:
+        """It was taken."""
+
+    def drop_deliveries(self, before_ms: int) -> int:
+        """Give up what is older; how many messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertDesk:
+    """Where the pipeline says what is wrong and what is well again. Nothing here ever decides how a run ends.
+
+    ``channels``: those that this process can drive. ``queues``: the names of all that the installation has; what is for
+    another waits until a process that can drive it comes by. ``page_url``: Airflow's address, for links.
+    """
+
+    memory: AlertMemory
+    now_ms: Clock
+    channels: Sequence[Channel] = ()
+    queues: Sequence[str] = ()
+    page_url: str | None = None
+
+    def raise_alert(self, situation: Situation) -> Alert | None:
+        """Tell of ``situation`` what is not open already, in the log and through every channel. None: all was told."""
+        told = _Told()
+
+        def compose(fresh: Sequence[OpenAlert]) -> list[tuple[str, str]]:
+            told.alert = alert_of(situation, fresh, self.page_url)
+            return self._for_every_channel(told.alert)
+
+        with self._harmless(situation.sentences):
+            self.memory.remember_alerts(situation.open_alerts, situation.at_ms, compose)
+            if told.alert is not None:
+                self._tell(told.alert)
+        return told.alert
+
+    def recover(
+        self,
+        topic: str,
+        kinds: Collection[Kind],
+        partitions: Collection[int] | None,
+        how: str,
+        *,
+        plan_id: str | None = None,
+        safe: str | None = None,
+    ) -> Alert | None:
+        """Close what is open of ``kinds`` about ``partitions`` (None = all) and about the topic, and say so.
+
+        ``how`` completes the sentence "Recovered: orders-0 …". None: nothing was open.
+        """
+        told = _Told()
+        now_ms = self.now_ms()
+        more = {} if safe is None else {"safe": safe}
+
+        def compose(ended: Sequence[OpenAlert]) -> list[tuple[str, str]]:
+            told.alert = recovery_of(topic, ended, how, at_ms=now_ms, page_url=self.page_url, plan_id=plan_id, **more)
+            return self._for_every_channel(told.alert)
+
+        with self._harmless(f"{topic} {how}."):
+            self.memory.forget_alerts(topic, kinds, partitions, now_ms, compose)
+            if told.alert is not None:
+                self._tell(told.alert)
+        return told.alert
+
+    def supersede(self, topic: str, kinds: Collection[Kind], partitions: Collection[int] | None) -> None:
+        """Close without a word what a worse alert stands for from now on, or what nobody can mend any more."""
+        with self._harmless(f"{topic}: an alert could not be closed."):
+            self.memory.forget_alerts(topic, kinds, partitions, self.now_ms(), lambda _: ())
+
+    def release(self, topic: str, partitions: Collection[int], why: str) -> None:
+        """Somebody released ``partitions``: told again if they fail again, and named when they recover."""
+        with self._harmless(f"{topic}: an alert could not be marked as released."):
+            self.memory.release_alerts(topic, RELEASABLE, partitions, why)
+
+    def deliver(self) -> int:
+        """Send what channels have not taken yet; how many messages they took now."""
+        delivered = 0
+        with self._harmless("Messages that wait for their channels could not be read."):
+            dropped = self.memory.drop_deliveries(self.now_ms() - GIVE_UP_MS)
+            if dropped:
+                log.error("%d alert message(s) were given up: their channel took none for three days.", dropped)
+            for channel in self.channels:
+                delivered += self._drain(channel)
+        return delivered
+
+    def _for_every_channel(self, alert: Alert) -> list[tuple[str, str]]:
+        document = dump_json(alert).decode()
+        return [(name, document) for name in self.queues]
+
+    def _tell(self, alert: Alert) -> None:
+        sentences = f"{alert.message} {alert.safe} {alert.next}"
+        if alert.link is not None:
+            sentences = f"{sentences} ({alert.link})"
+        if alert.kind is Kind.RECOVERED:
+            events.tell("recovered", alert.topic, level=logging.WARNING, message=sentences, partitions=alert.partitions)
+        else:
+            level = logging.WARNING if SEVERITIES[alert.kind] == "warning" else logging.ERROR
+            events.tell(
+                "alerted",
+                alert.topic,
+                level=level,
+                message=sentences,
+                kind=alert.kind.value,
+                partitions=alert.partitions,
+            )
+        for channel in self.channels:
+            self._drain(channel)
+
+    def _drain(self, channel: Channel) -> int:
+        taken = 0
+        while True:
+            now_ms = self.now_ms()
+            delivery = self.memory.claim_delivery(channel.name, now_ms, now_ms + CLAIM_MS)
+            if delivery is None:
+                return taken
+            try:
+                channel.deliver(load_json(Alert, delivery.document.encode()))
+            except Exception as problem:  # an alert that cannot be delivered must not turn an outcome into another one
+                self.memory.postpone_delivery(delivery.key, self.now_ms() + RETRY_MS)
+                # A stranger's words may quote the address, which is a secret.
+                words = str(problem) if isinstance(problem, WinnowError) else f"{type(problem).__name__}."
+                log.error("Channel %s did not take an alert: %s It is tried again later.", channel.name, words)
+                return taken
+            self.memory.finish_delivery(delivery.key)
+            taken += 1
+
+    @contextmanager
+    def _harmless(self, otherwise: str) -> Iterator[None]:
+        try:
+            yield
+        except WinnowError as problem:
+            log.error("%s", otherwise)
+            log.error("The metadata store did not take this alert, so it is in this log alone: %s", problem)
+
+
+@dataclass(slots=True)
+class _Told:
+    alert: Alert | None = field(default=None)

@@ -1,0 +1,164 @@
+"""Events of the pipeline, each one line of the log: a fixed name, then fields. What happened, never what was in it.
+
+They go through the logger ``winnow.events`` at level INFO, alerts at ERROR. A formatter that knows nothing of them
+prints ``published topic=orders plan_id=...``; whoever wants fields finds a :class:`Told` on the record as its
+attribute ``winnow`` (:func:`told_of`). In Airflow the plugin does that, and the task log carries the fields.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Field = str | int | float | bool | Sequence[int] | Sequence[str] | Mapping[str, int] | None
+"""Names, ids and counts; None: not known, and left out."""
+
+log = logging.getLogger("winnow.events")
+_ATTRIBUTE = "winnow"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What may be told. ``fields``: in the order in which they are printed, after the topic.
+
+    ``phase``: the step of a run whose time the field ``duration_ms`` is. ``outcome``: how this event ends a run.
+    """
+
+    name: str
+    meaning: str
+    fields: tuple[str, ...]
+    phase: str | None = None
+    outcome: str | None = None
+
+
+_PLAN = ("plan_id", "attempt")
+
+EVENTS: tuple[Event, ...] = (
+    Event(
+        "ingested",
+        "an ingest call ended; nothing new was there when no records were appended",
+        ("files", "records_appended", "records_skipped", "records_quarantined", "snapshot_id", "duration_ms"),
+        phase="ingest",
+    ),
+    Event(
+        "assessed",
+        "it was decided which partitions are worth compacting; `reasons` counts partitions",
+        ("partitions", "eligible", "reasons", "as_of_ms", "duration_ms"),
+        phase="assess",
+    ),
+    Event(
+        "planned",
+        "a plan was written",
+        (*_PLAN, "partitions", "bytes", "deadline_ms", "as_of_ms", "duration_ms"),
+        phase="plan",
+    ),
+    Event("compacting", "an attempt at a plan begins", _PLAN),
+    Event(
+        "staged",
+        "an attempt left its staging manifest; `duration_ms` is that of the whole Spark application",
+        (*_PLAN, "duration_ms"),
+        phase="compact",
+    ),
+    Event(
+        "validated",
+        "an attempt passed validation",
+        (*_PLAN, "expectations", "warnings", "duration_ms"),
+        phase="validate",
+    ),
+    Event(
+        "invalid",
+        "an attempt is wrong, or could not be made, because of its partitions; they are marked",
+        (*_PLAN, "partitions", "failed", "duration_ms"),
+        phase="validate",
+        outcome="invalid",
+    ),
+    Event(
+        "broken",
+        "a check raised instead of judging; nothing is marked",
+        (*_PLAN, "failed", "duration_ms"),
+        phase="validate",
+        outcome="broken",
+    ),
+    Event(
+        "published",
+        "a plan is in the table, its checkpoint moved",
+        (
+            *_PLAN,
+            "snapshot_id",
+            "partitions",
+            "records_in",
+            "records_kept",
+            "records_superseded",
+            "tombstones_expired",
+            "records_keyless",
+            "records_retired",
+            "bytes_in",
+            "bytes_out",
+            "bytes_retired",
+            "engine_seconds",
+            "duration_ms",
+        ),
+        phase="publish",
+        outcome="published",
+    ),
+    Event("refused", "the log moved under a plan; nothing was published", _PLAN, outcome="refused"),
+    Event("unknown", "whether a plan is in the table is not known yet", _PLAN, outcome="unknown"),
+    Event("voided", "a plan ended before it published anything", _PLAN, outcome="void"),
+    Event(
+        "state_changed",
+        "marks, pauses or checkpoints changed without a run; `operation` says how",
+        ("operation", "partitions", "snapshot_id"),
+    ),
+    Event(
+        "swept",
+        "files that nobody can reach any more were removed",
+        ("files_deleted", "bytes_deleted", "snapshots_expired", "files_waiting", "bytes_waiting", "duration_ms"),
+        phase="sweep",
+    ),
+    Event("alerted", "people were told; `message` is what they were told", ("kind", "partitions", "message")),
+    Event("recovered", "what was alerted is well again", ("partitions", "message")),
+)
+"""In the order of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event as it happened: its name, and its fields in order, the topic first."""
+
+    name: str
+    fields: Mapping[str, Field]
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"{name}={_shown(value)}" for name, value in self.fields.items())])
+
+
+def tell(name: str, topic: str, *, level: int = logging.INFO, message: str | None = None, **fields: Field) -> None:
+    """Log one event about ``topic``. ``message``: what people read in place of name and fields."""
+    if not log.isEnabledFor(level):
+        return
+    event = next(each for each in EVENTS if each.name == name)
+    given = {**fields, "message": message}
+    known = {field: _plain(given[field]) for field in event.fields if given.get(field) is not None}
+    told = Told(name, {"topic": topic, **known})
+    log.log(level, "%s", told if message is None else message, extra={_ATTRIBUTE: told}, stacklevel=2)
+
+
+def told_of(record: logging.LogRecord) -> Told | None:
+    """The event that a record of the log carries; None where it carries none."""
+    found = getattr(record, _ATTRIBUTE, None)
+    return found if isinstance(found, Told) else None
+
+
+def _plain(value: Field) -> Field:
+    if isinstance(value, Mapping):
+        return dict(value)
+    # A tuple is printed as Python prints it, and only a list as JSON has it.
+    return [*value] if isinstance(value, tuple) else value
+
+
+def _shown(value: Field) -> str:
+    if isinstance(value, str):
+        return value if value and not set(value) & set(' "=\n') else json.dumps(value)
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,177 @@
+"""One function per kind of alert: what is said to be safe, and what to do next. Pure; the findings come from callers.
+
+A command in a message can be typed as it stands. docs/operations.md has a section for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from winnow.clock import format_ms
+from winnow.report.alerts import SHOWN, Finding, Kind, Situation, lasting
+from winnow.report.receipts import human_bytes
+
+_AS_BEFORE = "Nothing was published; readers see the log as before."
+
+
+def validation_failed(
+    topic: str,
+    plan_id: str,
+    findings: Sequence[Finding],
+    *,
+    next_attempt_ms: int | None,
+    evidence: str,
+    at_ms: int,
+    fate: str = "",
+) -> Situation:
+    """A result is wrong. ``evidence``: where the verdict is read; ``next_attempt_ms``: of the marks.
+
+    ``fate``: what became of the marks, where they are not simply there.
+    """
+    partitions = [each.partition for each in findings if each.partition is not None]
+    marked = fate or (
+        f"Partition(s) {_numbers(partitions)} are marked uncleanable{_until(next_attempt_ms)} and tried again then; "
+        "the next run takes the others."
+    )
+    return Situation(
+        kind=Kind.VALIDATION_FAILED,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"Validation of plan {plan_id} of topic {topic} failed",
+        safe=_AS_BEFORE,
+        next=f"{marked} Evidence: {evidence}. Once mended, have it tried at once with: {release(topic, partitions)}",
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
+
+
+def validation_broken(topic: str, plan_id: str, summary: str, *, at_ms: int, to_do: str | None = None) -> Situation:
+    """A check raised, or ended without a verdict; nothing is known about the data. ``summary``: without a full stop."""
+    return Situation(
+        kind=Kind.VALIDATION_BROKEN,
+        topic=topic,
+        findings=(Finding(None, at_ms),),
+        summary=summary.rstrip("."),
+        safe="Nothing was published and no partition was marked; readers see the log as before.",
+        next=to_do or f"Mend the check or the suite, then run it again: winnow compact {topic}",
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
+
+
+def uncleanable_partition(topic: str, plan_id: str, findings: Sequence[Finding], *, fate: str, at_ms: int) -> Situation:
+    """A partition could not be compacted. ``fate``: what became of its mark, and the command that releases it."""
+    return Situation(
+        kind=Kind.UNCLEANABLE_PARTITION,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"Topic {topic} was not compacted",
+        safe="Nothing was published and nothing was lost; readers see the log as before.",
+        next=fate,
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
+
+
+def commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -> Situation:
+    """Whether a commit landed is not known. ``summary``: without a full stop."""
+    return Situation(
+        kind=Kind.COMMIT_UNKNOWN,
+        topic=topic,
+        findings=(Finding(None, at_ms),),
+        summary=summary.rstrip("."),
+        safe=(
+            "Nothing was cleaned up, and nothing is before the outcome is known. Readers see the whole log either as "
+            "it was or as it is compacted, and both are right."
+        ),
+        next=(
+            "Delete no files by hand. The next run looks for the plan in the table's history and settles it; to do so "
+            f"at once: winnow compact {topic}"
+        ),
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
+
+
+def deadline_near(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
+    """Deadlines will be missed unless somebody does something. ``to_do``: sentences."""
+    return Situation(
+        kind=Kind.DEADLINE_NEAR,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"Topic {topic} is about to miss its compaction deadline (max.compaction.lag.ms)",
+        safe=_STILL_THERE,
+        next=to_do,
+        at_ms=at_ms,
+    )
+
+
+def deadline_missed(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
+    """Deadlines passed and no run compacted what was due. ``to_do``: sentences."""
+    return Situation(
+        kind=Kind.DEADLINE_MISSED,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"Topic {topic} missed its compaction deadline (max.compaction.lag.ms)",
+        safe=_STILL_THERE,
+        next=to_do,
+        at_ms=at_ms,
+    )
+
+
+_STILL_THERE = (
+    "No record is lost and readers see a whole log; superseded and deleted values stay readable for longer than "
+    "promised."
+)
+
+
+def sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situation:
+    """Retired files outlive their grace. ``summary``: without a full stop."""
+    return Situation(
+        kind=Kind.SWEEP_STUCK,
+        topic=topic,
+        findings=(Finding(None, since_ms),),
+        summary=summary.rstrip("."),
+        safe=(
+            "Readers are not concerned: these files are no part of the log any more. They keep their disk space, and "
+            "what was removed from the log is still on disk in them."
+        ),
+        next=(
+            "See why the DAG sweep_topics did not: is it paused, is a task red? Where files stay after a sweep, a "
+            f"branch or a tag of the table still refers to them. By hand, to read what it says: winnow sweep {topic}"
+        ),
+        at_ms=at_ms,
+    )
+
+
+def overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
+    """How many files outlive their grace, and for how long."""
+    return (
+        f"{files:,} retired file(s) with {human_bytes(size_bytes)} are still there {lasting(now_ms - due_ms)} after "
+        "their grace (winnow.retired.grace.ms)"
+    )
+
+
+def release(topic: str, partitions: Iterable[int]) -> str:
+    """The command that has uncleanable partitions tried again."""
+    return f"winnow partitions release {topic}{_options(partitions)}"
+
+
+def resume(topic: str, partitions: Iterable[int]) -> str:
+    """The command that takes back every pause."""
+    return f"winnow partitions resume {topic}{_options(partitions)} --all"
+
+
+def _options(partitions: Iterable[int]) -> str:
+    """The partitions as options; none where they are many, which means all."""
+    numbers = sorted(partitions)
+    return "".join(f" --partition {number}" for number in numbers) if len(numbers) <= SHOWN else ""
+
+
+def _numbers(partitions: Sequence[int]) -> str:
+    more = f" and {len(partitions) - SHOWN:,} more" if len(partitions) > SHOWN else ""
+    return ", ".join(map(str, sorted(partitions)[:SHOWN])) + more
+
+
+def _until(ms: int | None) -> str:
+    return f" until {format_ms(ms)}" if ms is not None else ""

@@ -1,0 +1,251 @@
+"""The picture of topics and partitions that the page shows: recorded whole, read with search, filter, order, pages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, delete, func, select
+from sqlalchemy.orm import Session
+
+from winnow.store import bulk, tables
+from winnow.store.database import Room, one_writer
+from winnow.store.overview_states import (
+    STATES,
+    mark,
+    partition_rank,
+    pause,
+    picture,
+    rank_of,
+    topic_ranks,
+    with_marks,
+)
+from winnow.store.overview_values import (
+    Listed,
+    MarkSeen,
+    PartitionPicture,
+    PartitionSeen,
+    PauseSeen,
+    PictureState,
+    TopicPicture,
+    TopicSeen,
+    TopicSort,
+    TopicsSeen,
+    Window,
+)
+from winnow.store.runs import run_of
+from winnow.store.values import Run
+
+_TOPIC_COLUMNS: Final = tuple(field.name for field in fields(TopicPicture))
+_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionPicture))
+
+
+class Overview(Room):
+    """One row per topic and one per topic partition, as they were looked at last."""
+
+    def record_overview(self, topic: TopicPicture, partitions: Sequence[PartitionPicture]) -> bool:
+        """Replace the picture of a topic and its partitions; ten thousand partitions are a few statements.
+
+        Returns:
+            False, and nothing changed, when a later picture is there already.
+        """
+        # asdict copies what is frozen already, which takes longer than the database.
+        rows = [
+            {name: getattr(each, name) for name in _PARTITION_COLUMNS}
+            for each in sorted(partitions, key=lambda each: each.partition)
+        ]
+        with self._database.writing() as session:
+            one_writer(session, topic.topic)
+            there = session.get(tables.TopicOverview, topic.topic)
+            if there is not None and there.recorded_at_ms > topic.recorded_at_ms:
+                return False
+            bulk.upsert(session, tables.TopicOverview, [asdict(topic)])
+            beyond = max((each.partition for each in partitions), default=-1)
+            # A topic that was dropped and made again may have fewer.
+            session.execute(delete(picture).where(picture.topic == topic.topic, picture.partition > beyond))
+            bulk.upsert(session, picture, rows)
+        return True
+
+    def topics_seen(
+        self,
+        now_ms: int,
+        window: Window,
+        *,
+        search: str = "",
+        state: PictureState | None = None,
+        sort: TopicSort = TopicSort.STATE,
+        descending: bool = False,
+    ) -> TopicsSeen:
+        """One page of topics.
+
+        Args:
+            now_ms: the present, which decides whose deadline has passed.
+            window: which page.
+            search: part of a topic's name, in any case; no character of it is special.
+            state: only topics in this state.
+            sort: by what; what has no such value comes last in either direction, and names decide among equals.
+            descending: the other way round.
+        """
+        topic, ranks = tables.TopicOverview, topic_ranks(now_ms)
+        rank = func.coalesce(ranks.c.rank, rank_of(PictureState.HEALTHY))
+        found = _topics(ranks)
+        counted = select(rank, func.count()).select_from(topic).outerjoin(ranks, ranks.c.topic == topic.topic)
+        if search:
+            matches = func.lower(topic.topic).contains(search.lower(), autoescape=True)
+            found, counted = found.where(matches), counted.where(matches)
+        if state is not None:
+            found = found.where(rank == rank_of(state))
+        ordered = found.order_by(*_order(sort, rank, ranks, descending=descending))
+        with self._database.reading() as session:
+            by_rank = {row[0]: row[1] for row in session.execute(counted.group_by(rank))}
+            counts = {each: by_rank.get(rank_of(each), 0) for each in PictureState}
+            rows = session.execute(ordered.offset(window.offset).limit(window.size)).mappings().all()
+            total = sum(counts.values()) if state is None else counts[state]
+            return TopicsSeen(Listed(total, _topics_of(session, rows, now_ms)), counts)
+
+    def picture(self, topic: str) -> TopicPicture | None:
+        """The picture of ``topic`` alone; None when it was never looked at."""
+        with self._database.reading() as session:
+            row = session.get(tables.TopicOverview, topic)
+            return None if row is None else TopicPicture(**{name: getattr(row, name) for name in _TOPIC_COLUMNS})
+
+    def topic_seen(self, topic: str, now_ms: int) -> TopicSeen | None:
+        """One topic; None when it was never looked at."""
+        ranks = topic_ranks(now_ms, topic=topic)
+        with self._database.reading() as session:
+            rows = session.execute(_topics(ranks).where(tables.TopicOverview.topic == topic)).mappings().all()
+            return next(iter(_topics_of(session, rows, now_ms)), None)
+
+    def partitions_seen(
+        self, topic: str, now_ms: int, window: Window, *, state: PictureState | None = None
+    ) -> Listed[PartitionSeen]:
+        """One page of the partitions of ``topic`` in their order, or of those in ``state``."""
+        rank = partition_rank(now_ms)
+        found = with_marks(select(picture, rank.label("rank"), mark, pause.since_ms)).where(picture.topic == topic)
+        if state is not None:
+            found = found.where(rank == rank_of(state))
+        page = found.order_by(picture.partition).offset(window.offset).limit(window.size)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
+            rows: list[tuple[Any, ...]] = [tuple(row) for row in session.execute(page)]
+            names = _pausing(session, topic, [row[0].partition for row in rows if row[3] is not None])
+            return Listed(total, tuple(_partition_seen(row, names) for row in rows))
+
+
+def _partition_seen(row: tuple[Any, ...], names: Mapping[int, tuple[str, ...]]) -> PartitionSeen:
+    pictured, rank, marked, paused_since_ms = row
+    return PartitionSeen(
+        picture=PartitionPicture(**{name: getattr(pictured, name) for name in _PARTITION_COLUMNS}),
+        state=STATES[rank],
+        paused=None if paused_since_ms is None else PauseSeen(paused_since_ms, names.get(pictured.partition, ())),
+        uncleanable=None if marked is None else mark_seen(marked),
+    )
+
+
+def mark_seen(row: tables.Uncleanable) -> MarkSeen:
+    """The mark in ``row``."""
+    return MarkSeen(
+        topic=row.topic,
+        partition=row.partition,
+        reason=row.reason,
+        since_ms=row.since_ms,
+        attempts=row.attempts,
+        next_attempt_ms=row.next_attempt_ms,
+        plan_id=row.plan_id,
+    )
+
+
+def _topics(ranks: Subquery) -> Select[Any]:
+    topic = tables.TopicOverview
+    pictured = [getattr(topic, name) for name in _TOPIC_COLUMNS]
+    return (
+        select(
+            *pictured,
+            func.coalesce(ranks.c.rank, rank_of(PictureState.HEALTHY)).label("rank"),
+            ranks.c.deadline_ms.label("unpaused_deadline_ms"),
+        )
+        .select_from(topic)
+        .outerjoin(ranks, ranks.c.topic == topic.topic)
+    )
+
+
+def _order(
+    sort: TopicSort, rank: ColumnElement[int], ranks: Subquery, *, descending: bool
+) -> Sequence[ColumnElement[Any]]:
+    topic, run = tables.TopicOverview, tables.Run
+    deadline_ms = ranks.c.deadline_ms
+    last_run_ms = select(func.max(run.updated_at_ms)).where(run.topic == topic.topic).scalar_subquery()
+    keys: dict[TopicSort, ColumnElement[Any]] = {
+        TopicSort.TOPIC: topic.topic.expression,
+        TopicSort.STATE: rank,
+        TopicSort.DIRTY_RATIO: topic.dirty_ratio.expression,
+        TopicSort.DEADLINE: deadline_ms,
+        TopicSort.RECLAIMABLE: topic.reclaimable_bytes.expression,
+        TopicSort.SIZE: topic.size_bytes.expression,
+        TopicSort.LAST_RUN: last_run_ms,
+    }
+    key = keys[sort]
+    ordered = [key.is_(None), key.desc() if descending else key.asc()]
+    if sort is TopicSort.STATE:
+        ordered += [deadline_ms.is_(None), deadline_ms.asc()]
+    return [*ordered, topic.topic.asc()]
+
+
+def _topics_of(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tuple[TopicSeen, ...]:
+    names = [row["topic"] for row in rows]
+    states = _partition_states(session, names, now_ms)
+    runs, published = _last_runs(session, names), _last_published(session, names)
+    return tuple(
+        TopicSeen(
+            picture=TopicPicture(**{name: row[name] for name in _TOPIC_COLUMNS}),
+            state=STATES[row["rank"]],
+            states={state: states.get((row["topic"], state), 0) for state in STATES},
+            deadline_ms=row["unpaused_deadline_ms"],
+            last_run=runs.get(row["topic"]),
+            last_published_ms=published.get(row["topic"]),
+        )
+        for row in rows
+    )
+
+
+def _partition_states(session: Session, topics: Sequence[str], now_ms: int) -> Mapping[tuple[str, PictureState], int]:
+    rank = partition_rank(now_ms).label("rank")
+    ranked = with_marks(select(picture.topic, rank)).where(picture.topic.in_(topics)).subquery("ranked")
+    counted = select(ranked.c.topic, ranked.c.rank, func.count()).group_by(ranked.c.topic, ranked.c.rank)
+    return {(row[0], STATES[row[1]]): row[2] for row in session.execute(counted)}
+
+
+def _last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:
+    run = tables.Run
+    latest = (
+        select(run.topic, func.max(run.updated_at_ms).label("at_ms"))
+        .where(run.topic.in_(topics))
+        .group_by(run.topic)
+        .subquery()
+    )
+    found = (
+        select(run)
+        .join(latest, (latest.c.topic == run.topic) & (latest.c.at_ms == run.updated_at_ms))
+        .order_by(run.opened_at_ms, run.plan_id.desc())
+    )
+    return {row.topic: run_of(row) for row in session.scalars(found)}
+
+
+def _last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int]:
+    receipt = tables.Receipt
+    found = (
+        select(receipt.topic, func.max(receipt.finished_at_ms)).where(receipt.topic.in_(topics)).group_by(receipt.topic)
+    )
+    return {row[0]: row[1] for row in session.execute(found)}
+
+
+def _pausing(session: Session, topic: str, partitions: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
+    row = tables.PausedBy
+    names: dict[int, list[str]] = defaultdict(list)
+    for some in bulk.chunks(partitions):
+        found = select(row).where(row.topic == topic, row.partition.in_(some)).order_by(row.partition, row.number)
+        for each in session.scalars(found):
+            names[each.partition].append(each.name)
+    return {number: tuple(listed) for number, listed in names.items()}

@@ -1,0 +1,122 @@
+"""Quality for the page: verdicts by day, expectations that do not hold, uncleanable partitions, open alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Integer, case, func, or_, select
+
+from winnow.documents import load_json
+from winnow.model import Verdict
+from winnow.store import tables
+from winnow.store.database import Room
+from winnow.store.overview import mark_seen
+from winnow.store.overview_values import AlertSeen, DaySeen, ExpectationSeen, Listed, MarkSeen, QualitySeen, Window
+
+DAY_MS: Final = 86_400_000
+_SOME_FAILURES: Final = '"failures":[{'
+"""What a verdict's document holds where an expectation did not hold: inside a text its quotes would be escaped."""
+
+
+class Quality(Room):
+    """What on-call asks in the morning."""
+
+    def quality_seen(self, now_ms: int, days: int) -> QualitySeen:
+        """Verdicts of the last ``days`` days (UTC, today is the last), and every expectation that did not hold.
+
+        Warnings count too: an expectation of severity ``warn`` fails in verdicts that pass. Most failures come first.
+        """
+        row = tables.Verdict
+        first_day = now_ms // DAY_MS - days + 1
+        since = (row.checked_at_ms >= first_day * DAY_MS, row.checked_at_ms < (first_day + days) * DAY_MS)
+        day = (row.checked_at_ms // DAY_MS).label("day")
+
+        failed = case((row.passed.is_(False) & row.broken.is_(False), 1), else_=0)
+        counted = select(
+            day,
+            func.count(),
+            func.sum(failed).cast(Integer),
+            func.sum(case((row.broken, 1), else_=0)).cast(Integer),
+        )
+        with self._database.reading() as session:
+            by_day = {each[0]: each for each in session.execute(counted.where(*since).group_by(day))}
+            failing = select(row.document).where(
+                *since, or_(row.passed.is_(False), row.document.contains(_SOME_FAILURES, autoescape=True))
+            )
+            verdicts = [load_json(Verdict, found.encode()) for found in session.scalars(failing)]
+        series = []
+        for number in range(first_day, first_day + days):
+            _, verdicts_count, failed_count, broken_count = by_day.get(number, (number, 0, 0, 0))
+            series.append(DaySeen(number * DAY_MS, verdicts_count, failed_count, broken_count))
+        return QualitySeen(tuple(series), _expectations(verdicts, first_day, days))
+
+    def marks_seen(self, window: Window, *, search: str = "") -> Listed[MarkSeen]:
+        """One page of uncleanable partitions whose topic's name holds ``search``, the latest mark first."""
+        row = tables.Uncleanable
+        found = select(row)
+        if search:
+            found = found.where(func.lower(row.topic).contains(search.lower(), autoescape=True))
+        page = found.order_by(row.since_ms.desc(), row.topic, row.partition).offset(window.offset).limit(window.size)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
+            return Listed(total, tuple(mark_seen(each) for each in session.scalars(page)))
+
+    def alerts_seen(self, window: Window) -> Listed[AlertSeen]:
+        """One page of the alerts that have not recovered, the newest first."""
+        row = tables.Alert
+        page = select(row).order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(row)) or 0
+            return Listed(total, tuple(map(_alert, session.scalars(page))))
+
+
+@dataclass(slots=True)
+class _Failing:
+    """One expectation, summed up."""
+
+    days: int
+    failures: int = 0
+    last_ms: int = 0
+    topics: set[str] = field(default_factory=set)
+    by_day: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.by_day = [0] * self.days
+
+    def add(self, verdict: Verdict, day: int) -> None:
+        """One more time that it did not hold."""
+        self.failures += 1
+        self.last_ms = max(self.last_ms, verdict.checked_at_ms)
+        self.topics.add(verdict.topic)
+        self.by_day[day] += 1
+
+
+def _expectations(verdicts: Iterable[Verdict], first_day: int, days: int) -> tuple[ExpectationSeen, ...]:
+    found: dict[str, _Failing] = {}
+    for verdict in verdicts:
+        for failure in verdict.failures:
+            failing = found.setdefault(failure.expectation, _Failing(days))
+            failing.add(verdict, verdict.checked_at_ms // DAY_MS - first_day)
+    return tuple(_most_first([_seen(name, each) for name, each in found.items()]))
+
+
+def _seen(name: str, failing: _Failing) -> ExpectationSeen:
+    return ExpectationSeen(name, failing.failures, len(failing.topics), failing.last_ms, tuple(failing.by_day))
+
+
+def _most_first(found: Sequence[ExpectationSeen]) -> list[ExpectationSeen]:
+    return sorted(found, key=lambda each: (-each.failures, -each.last_ms, each.expectation))
+
+
+def _alert(row: tables.Alert) -> AlertSeen:
+    # What was sent before alerts kept more than their key still tells its kind and its topic.
+    kind, _, about = row.key.partition(":")
+    return AlertSeen(
+        kind=row.kind or kind,
+        topic=row.topic if row.topic is not None else about,
+        partition=row.partition,
+        since_ms=row.since_ms if row.since_ms is not None else row.sent_at_ms,
+        message=row.message,
+    )
