@@ -431,7 +431,7 @@ def test_many_partitions_at_once_are_one_message_and_a_further_one_is_alone_in_i
     (both,) = inbox.take()
     assert both["partitions"] == [0, 1]
     assert both["next"] == (
-        "Have paused partitions go on: winnow partitions resume orders --partition 0 --partition 1 --all"
+        "Let paused partitions go on: winnow partitions resume orders --partition 0 --partition 1 --all"
     )
     resume(world.ctx, TOPIC, [1], by="anna")
     world.compact()

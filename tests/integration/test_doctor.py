@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sqlite3
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from tests.contract import store_fixtures
 from tests.integration.cli_runner import make_topic, winnow, winnow_process
+from tests.object_store import running_store
 from winnow.clock import wall_clock_ms
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ServiceError
@@ -177,6 +179,30 @@ def test_place_that_is_well_keeps_nothing_of_what_was_tried(tmp_path: Path) -> N
     ]
     assert {finding.status for finding in findings} == {Status.OK}
     assert list((tmp_path / "home" / "warehouse").rglob("*")) == []
+
+
+def test_bucket_is_tried_with_both_ways_to_it_and_its_clock_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing bucket fails with 6; of one that is there nothing is left behind, and its dates are this clock's."""
+    with running_store() as server:
+        for name, value in server.variables.items():
+            monkeypatch.setenv(name, value)
+        settings = settings_with(tmp_path, WAREHOUSE="s3://lake/warehouse")
+
+        def look(now_ms: Callable[[], int] = wall_clock_ms) -> dict[str, Finding]:
+            found = [*services.place("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", now_ms)]
+            return {finding.check: finding for finding in [*found, *services.catalog(settings)]}
+
+        missing = look()
+        assert {missing[name].exit_code for name in ("warehouse", "catalog-files")} == {6}
+        assert "bucket, endpoint, credentials" in missing["warehouse"].fix
+        server.create_bucket("lake")
+        assert {name: finding.status for name, finding in look().items()} == dict.fromkeys(
+            ["warehouse", "clock-warehouse", "catalog"], Status.OK
+        )
+        assert server.keys("lake") == {}
+        assert look(lambda: wall_clock_ms() - HOUR_MS)["clock-warehouse"].status is Status.FAILURE
 
 
 def test_store_that_is_out_of_reach_fails_with_six(tmp_path: Path) -> None:
@@ -439,6 +465,29 @@ def test_service_that_never_answers_does_not_keep_the_command_from_ending(
     assert answer.exit_code == 6
     assert "No answer within 4 s" in answer.stdout
     assert "catalog: Look whether the catalog runs" in answer.stdout
+
+
+POOL_THAT_HANGS = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from winnow.cli import doctor, main
+from winnow.pipeline.doctor.examination import Check, examine
+
+def hangs():
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(threading.Event().wait).result()
+
+doctor._examine = lambda *arguments: examine([Check("slow", hangs, "mend it", 0.2)], lambda names: None)
+sys.argv = ["winnow", "doctor", "--json"]
+main()
+"""
+
+
+def test_library_whose_threads_python_would_wait_for_does_not_keep_the_command_from_ending() -> None:
+    """Those of a pool are joined when Python ends; one that waits for a dead service never comes back."""
+    done = subprocess.run([sys.executable, "-c", POOL_THAT_HANGS], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 6
+    assert [each["check"] for each in json.loads(done.stdout)] == ["slow"]
 
 
 def test_settings_that_cannot_be_read_are_a_finding_beside_what_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:

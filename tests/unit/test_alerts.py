@@ -27,7 +27,12 @@ FINDING = Finding(0, AT_MS - HOUR_MS, "it happened")
 
 SITUATIONS: dict[Kind, Callable[[], Situation]] = {
     Kind.VALIDATION_FAILED: lambda: situations.validation_failed(
-        "orders", "p1", [FINDING], next_attempt_ms=AT_MS, evidence="winnow receipts orders", at_ms=AT_MS
+        "orders",
+        "p1",
+        [FINDING],
+        evidence="file:///docs.html",
+        fate="Once mended: winnow partitions release",
+        at_ms=AT_MS,
     ),
     Kind.VALIDATION_BROKEN: lambda: situations.validation_broken("orders", "p1", "A check raised.", at_ms=AT_MS),
     Kind.UNCLEANABLE_PARTITION: lambda: situations.uncleanable_partition(

@@ -21,8 +21,8 @@ from urllib.parse import urlparse
 
 from pyarrow import fs
 
-S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
-"""``s3a`` and ``s3n`` are Hadoop's names for the same."""
+S3_SCHEMES = frozenset({"s3", "s3a"})
+"""``s3a`` is Hadoop's name for the same."""
 
 DEFAULT_REGION = "us-east-1"
 """Signatures name a region, also where the store has none."""

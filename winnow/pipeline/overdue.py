@@ -97,7 +97,7 @@ def advice(topic: str, found: Sequence[Due]) -> str:
     marked = [each.log.partition for each in found if each.is_uncleanable]
     told = []
     if paused:
-        told.append(f"have paused partitions go on: {resume(topic, paused)}")
+        told.append(f"let paused partitions go on: {resume(topic, paused)}")
     if marked:
         told.append(f"have uncleanable partitions tried again once they are mended: {release(topic, marked)}")
     if any(not each.is_blocked for each in found):

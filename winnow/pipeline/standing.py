@@ -81,7 +81,7 @@ def _moved(
     moved = state.log_start_offset != (partition.log_start_offset if before is None else before)
     if planned == there and not straddling and not moved:
         return None
-    by = _publisher(plan, set(planned), set(there), head)
+    by = _publisher(plan, set(planned) - set(there), head)
     cause = Cause.TAKEN if by is not None else Cause.DELETED if moved else Cause.UNEXPLAINED
     return Void(
         cause,
@@ -92,18 +92,11 @@ def _moved(
     )
 
 
-def _publisher(plan: Plan, planned: set[str], there: set[str], head: Head) -> str | None:
-    """The plan that took planned segments out of the log, or brought others in: retired files and paths say so."""
-    for file in head.state.retired:
-        if file.path in planned and file.path not in there and file.plan_id != plan.plan_id:
-            return file.plan_id
-    published = {reference.plan_id for reference in head.state.receipts}
-    for path in sorted(there - planned):
-        # New segments rest in <table>/data/<plan id>/<attempt>/.
-        owner = path.removeprefix(f"{plan.data_location}/").partition("/")[0]
-        if owner in published and owner != plan.plan_id:
-            return owner
-    return None
+def _publisher(plan: Plan, gone: set[str], head: Head) -> str | None:
+    """The plan that took planned segments out of the log; retired files say so until they are swept."""
+    return next(
+        (file.plan_id for file in head.state.retired if file.path in gone and file.plan_id != plan.plan_id), None
+    )
 
 
 def standing(ctx: Context, run: Run) -> Void | None:

@@ -23,7 +23,7 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.state_change import change_states
 from winnow.planning import PlanReference
 from winnow.report import situations
-from winnow.report.alerts import Finding, Situation
+from winnow.report.alerts import Finding, Situation, named
 from winnow.report.events import tell
 from winnow.store import RunState
 
@@ -131,7 +131,7 @@ def condemn(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: st
     marks: dict[int, Uncleanable] = {}
     try:
         marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, reasons)
-        fate = _fate(plan.topic, marks)
+        fate = fate_of(plan.topic, marks)
     except Exception as problem:  # the failure itself must be told whatever became of the mark
         fate = (
             f"The mark itself could not be committed ({type(problem).__name__}), so the next run may try these "
@@ -163,7 +163,7 @@ def condemned(
         Finding(number, marks[number].since_ms if number in marks else at_ms, reason.rstrip("."))
         for number, reason in sorted(reasons.items())
     ]
-    told = fate if fate is not None else _fate(topic, marks)
+    told = fate if fate is not None else fate_of(topic, marks)
     return situations.uncleanable_partition(topic, plan_id, findings, fate=told, at_ms=at_ms)
 
 
@@ -176,15 +176,13 @@ def _kind(exit_code: int) -> type[WinnowError]:
     return kinds.get(exit_code, WinnowError)
 
 
-def _fate(topic: str, marks: Mapping[int, Uncleanable]) -> str:
-    names = ", ".join(f"{topic}-{number}" for number in sorted(marks))
+def fate_of(topic: str, marks: Mapping[int, Uncleanable]) -> str:
+    """What became of partitions that are marked, and the command that has them tried at once."""
     next_ms = min((mark.next_attempt_ms for mark in marks.values() if mark.next_attempt_ms is not None), default=None)
     when = f" until {format_ms(next_ms)}" if next_ms is not None else ""
-    chosen = " ".join(f"--partition {number}" for number in sorted(marks)[:SHOWN]) if len(marks) <= SHOWN else ""
-    command = f"winnow partitions release {topic} {chosen}".rstrip()
     return (
-        f"Marked uncleanable{when}: {names}; the next run takes the others. "
-        f"Once mended, have it tried at once with: {command}"
+        f"Marked uncleanable{when}: {named(topic, sorted(marks))}; the next run takes the others. "
+        f"Once mended, have it tried at once with: {situations.release(topic, marks)}"
     )
 
 

@@ -10,7 +10,7 @@ from winnow.engine import staging
 from winnow.errors import CommitConflictError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
 from winnow.pipeline.context import Context
-from winnow.pipeline.uncleanable import mark_uncleanable
+from winnow.pipeline.uncleanable import fate_of, mark_uncleanable
 from winnow.quality.content import judge_content
 from winnow.quality.facts import fact_table
 from winnow.quality.judge import judge
@@ -161,13 +161,11 @@ def failed_verdict(
         more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
         since_ms = marks[number].since_ms if number in marks else at_ms
         findings.append(Finding(number, since_ms, f"{'; '.join(told[:SHOWN])}{more}"))
-    attempts = [mark.next_attempt_ms for mark in marks.values() if mark.next_attempt_ms is not None]
     return situations.validation_failed(
         topic,
         verdict.plan_id,
         findings,
-        next_attempt_ms=min(attempts, default=None),
         evidence=verdict.data_docs or f"winnow receipts {topic}",
-        fate=fate,
+        fate=fate or fate_of(topic, marks),
         at_ms=at_ms,
     )

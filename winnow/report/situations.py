@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from winnow.clock import format_ms
 from winnow.report.alerts import SHOWN, Finding, Kind, Situation, lasting
 from winnow.report.receipts import human_bytes
 
@@ -19,27 +18,18 @@ def validation_failed(
     plan_id: str,
     findings: Sequence[Finding],
     *,
-    next_attempt_ms: int | None,
     evidence: str,
+    fate: str,
     at_ms: int,
-    fate: str = "",
 ) -> Situation:
-    """A result is wrong. ``evidence``: where the verdict is read; ``next_attempt_ms``: of the marks.
-
-    ``fate``: what became of the marks, where they are not simply there.
-    """
-    partitions = [each.partition for each in findings if each.partition is not None]
-    marked = fate or (
-        f"Partition(s) {_numbers(partitions)} are marked uncleanable{_until(next_attempt_ms)} and tried again then; "
-        "the next run takes the others."
-    )
+    """A result is wrong. ``evidence``: where the verdict is read. ``fate``: see :func:`uncleanable_partition`."""
     return Situation(
         kind=Kind.VALIDATION_FAILED,
         topic=topic,
         findings=tuple(findings),
         summary=f"Validation of plan {plan_id} of topic {topic} failed",
         safe=_AS_BEFORE,
-        next=f"{marked} Evidence: {evidence}. Once mended, have it tried at once with: {release(topic, partitions)}",
+        next=f"Evidence: {evidence}. {fate}",
         at_ms=at_ms,
         plan_id=plan_id,
     )
@@ -133,7 +123,7 @@ def sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situa
         findings=(Finding(None, since_ms),),
         summary=summary.rstrip("."),
         safe=(
-            "Readers are not concerned: these files are no part of the log any more. They keep their disk space, and "
+            "Readers are not affected: these files are no part of the log any more. They keep their disk space, and "
             "what was removed from the log is still on disk in them."
         ),
         next=(
@@ -166,12 +156,3 @@ def _options(partitions: Iterable[int]) -> str:
     """The partitions as options; none where they are many, which means all."""
     numbers = sorted(partitions)
     return "".join(f" --partition {number}" for number in numbers) if len(numbers) <= SHOWN else ""
-
-
-def _numbers(partitions: Sequence[int]) -> str:
-    more = f" and {len(partitions) - SHOWN:,} more" if len(partitions) > SHOWN else ""
-    return ", ".join(map(str, sorted(partitions)[:SHOWN])) + more
-
-
-def _until(ms: int | None) -> str:
-    return f" until {format_ms(ms)}" if ms is not None else ""

@@ -28,7 +28,13 @@ function refusal(dagId) {
 
 /** "Compact now" for topics; ``topics()`` names them when it is pressed. ``why``: a reason that there is nothing to do. */
 export function compactButton(topics, { why = "", label = "Compact now", kind = "solid" } = {}) {
-  return button(label, { shape: "play", kind, key: "compact", why: refusal(COMPACT) || why, press: () => compact(topics()) });
+  return button(label, {
+    shape: "play",
+    kind,
+    key: "compact",
+    why: refusal(COMPACT) || why,
+    press: () => compact(topics()),
+  });
 }
 
 const CHANGES = {
@@ -82,9 +88,18 @@ function compact(topics) {
   openFor(COMPACT, {
     title: `Compact ${what} now?`,
     body: [
-      h("p", {}, "A DAG run looks at what is due now and compacts it: only partitions that are worth it, nothing that is paused or held by another run. Readers see the result in one commit, after validation."),
+      h(
+        "p",
+        {},
+        "A DAG run looks at what is due now and compacts it: only partitions that are worth it, nothing that is paused or held by another run. Readers see the result in one commit, after validation.",
+      ),
       topics.length > 1
-        ? h("ul", { class: "name-list" }, topics.slice(0, NAMES_SHOWN).map((name) => h("li", {}, name)), more > 0 ? h("li", { class: "quiet" }, `and ${more} more`) : null)
+        ? h(
+            "ul",
+            { class: "name-list" },
+            topics.slice(0, NAMES_SHOWN).map((name) => h("li", {}, name)),
+            more > 0 ? h("li", { class: "quiet" }, `and ${more} more`) : null,
+          )
         : null,
     ],
     confirmLabel: "Compact now",
@@ -100,14 +115,30 @@ function ask(action, topic, partitions, names) {
   const list = uid("names");
   const [question, hint] = change.asks;
   const proposed = action === "release" ? "" : action === "resume" ? (names[0] ?? me.user) : me.user;
-  const input = h("input", { id: field, name: "reason", value: proposed, list: names.length ? list : null, maxlength: LONGEST_REASON, required: true, autofocus: true, autocomplete: "off", "aria-describedby": `${field}-hint` });
+  const input = h("input", {
+    id: field,
+    name: "reason",
+    value: proposed,
+    list: names.length ? list : null,
+    maxlength: LONGEST_REASON,
+    required: true,
+    autofocus: true,
+    autocomplete: "off",
+    "aria-describedby": `${field}-hint`,
+  });
   openFor(CHANGE, {
     title: change.title(what),
     body: [
       h("p", {}, change.says),
       h("label", { for: field }, question),
       input,
-      names.length ? h("datalist", { id: list }, names.map((name) => h("option", { value: name }))) : null,
+      names.length
+        ? h(
+            "datalist",
+            { id: list },
+            names.map((name) => h("option", { value: name })),
+          )
+        : null,
       h("p", { class: "quiet", id: `${field}-hint` }, names.length ? `${hint} Paused by: ${names.join(", ")}.` : hint),
     ],
     watch: input,
@@ -152,6 +183,11 @@ async function warnIfPaused(dagId, place) {
   const dag = await getAirflow(`dags/${part(dagId)}`).catch(() => null);
   if (dag?.is_paused)
     place.replaceChildren(
-      h("p", { class: "warning" }, `The DAG ${dagId} is paused in Airflow: the run will wait until it is switched on. `, airflowLink(`dags/${part(dagId)}`, "Open the DAG")),
+      h(
+        "p",
+        { class: "warning" },
+        `The DAG ${dagId} is paused in Airflow: the run will wait until it is switched on. `,
+        airflowLink(`dags/${part(dagId)}`, "Open the DAG"),
+      ),
     );
 }

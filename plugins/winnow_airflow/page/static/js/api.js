@@ -6,11 +6,13 @@ const root = new URL("api/", new URL(".", document.baseURI));
 
 /** What went wrong: ``message`` says what, ``next`` what to do about it. */
 export class Problem extends Error {
-  constructor(message, { status = 0, next = "", login = false } = {}) {
+  constructor(message, { status = 0, next = "", login = false, away = false } = {}) {
     super(message);
+    this.name = "Problem";
     this.status = status;
     this.next = next;
     this.login = login;
+    this.away = away;
   }
 }
 
@@ -23,7 +25,11 @@ export function serverNow() {
 
 function problemOf(status, detail) {
   if (status === 401)
-    return new Problem("You are logged out of Airflow.", { status, login: true, next: "Log in again; you come back here." });
+    return new Problem("You are logged out of Airflow.", {
+      status,
+      login: true,
+      next: "Log in again; you come back here.",
+    });
   if (status === 403)
     return new Problem(detail || "Your role in Airflow may not do this.", {
       status,
@@ -34,7 +40,7 @@ function problemOf(status, detail) {
   if (status < 500) return new Problem(detail || `The server refused the request (${status}).`, { status });
   return new Problem(detail || `The server failed to answer (${status}).`, {
     status,
-    next: "The api-server's log has the cause. `winnow doctor` checks the metadata store.",
+    next: "The api-server's log has the cause; the command winnow doctor checks the metadata store.",
   });
 }
 
@@ -52,6 +58,7 @@ async function ask(url, options) {
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem("Airflow's api-server did not answer.", {
+      away: true,
       next: "See that it runs and that this machine reaches it. What was shown before is kept; this page tries again.",
     });
   }

@@ -36,7 +36,10 @@ export function replace(element, ...children) {
   const key = held?.closest("[data-key]")?.dataset.key;
   element.replaceChildren();
   put(element, children);
-  if (key) [...element.querySelectorAll("[data-key]")].find((each) => each.dataset.key === key)?.focus({ preventScroll: true });
+  if (key)
+    [...element.querySelectorAll("[data-key]")]
+      .find((each) => each.dataset.key === key)
+      ?.focus({ preventScroll: true });
   return element;
 }
 

@@ -17,7 +17,16 @@ function toast(title) {
     { class: "toast" },
     h("div", { class: "toast-title" }, title),
     text,
-    h("button", { type: "button", class: "button ghost small toast-close", "aria-label": "Dismiss", on: { click: () => box.remove() } }, icon("close")),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "button ghost small toast-close",
+        "aria-label": "Dismiss",
+        on: { click: () => box.remove() },
+      },
+      icon("close"),
+    ),
   );
   document.getElementById("toasts").prepend(box);
   return { box, text };
@@ -32,7 +41,12 @@ export function dagRunPath(dagId, runId) {
 export function followDagRun(title, run, ended) {
   const { text } = toast(title);
   const show = (state, note = "") =>
-    replace(text, dagRunBadge(state), airflowLink(dagRunPath(run.dag_id, run.dag_run_id), "Open the DAG run"), note ? h("p", { class: "quiet" }, note) : null);
+    replace(
+      text,
+      dagRunBadge(state),
+      airflowLink(dagRunPath(run.dag_id, run.dag_run_id), "Open the DAG run"),
+      note ? h("p", { class: "quiet" }, note) : null,
+    );
   show(run.state);
   announce(`${title}: ${run.state}.`);
   let wait = FIRST_MS;

@@ -5,7 +5,7 @@
 export const isFramed = window.parent !== window;
 
 /** The root of Airflow, with its path when it does not live at the root of the host. */
-export const airflowRoot = new URL("../", new URL(".", document.baseURI)).href;
+const airflowRoot = new URL("../", new URL(".", document.baseURI)).href;
 
 /** The absolute address of something of Airflow's: ``airflow("dags/compact_topics")``. */
 export function airflow(path) {

@@ -2,14 +2,42 @@
 
 import { h, replace } from "./dom.js";
 import { problem, skeleton } from "./parts.js";
+import { again } from "./router.js";
+
+/** What keeps every place of the page from its answer is said once, above them all. */
+function isShared(error) {
+  return error.login || error.away;
+}
+
+function shared() {
+  return document.getElementById("trouble");
+}
 
 /** A place on the page and the way to fill it: ``load(fetch, draw)``, where ``fetch`` takes an AbortSignal. */
-export function place({ lines = 6, tag = "div", kind = "" } = {}) {
-  const element = h(tag, { class: `place ${kind}`, "aria-busy": "true" }, skeleton(lines));
+export function place({ lines = 6 } = {}) {
+  const element = h("div", { class: "place", "aria-busy": "true" }, skeleton(lines));
   const trouble = h("div", {});
   const content = h("div", { class: "content" });
   let running = null;
   let filled = false;
+
+  function show(answer, draw) {
+    shared().replaceChildren();
+    trouble.replaceChildren();
+    if (!filled) element.replaceChildren(trouble, content);
+    filled = true;
+    replace(content, draw(answer));
+  }
+
+  function complain(error, retry) {
+    if (isShared(error)) shared().replaceChildren(problem(error, again));
+    // What was shown before stays, except when it is not there any more.
+    else if (filled && error.status !== 404) trouble.replaceChildren(problem(error, retry));
+    else {
+      filled = false;
+      element.replaceChildren(problem(error, retry));
+    }
+  }
 
   async function load(fetch, draw) {
     running?.abort();
@@ -19,19 +47,13 @@ export function place({ lines = 6, tag = "div", kind = "" } = {}) {
     try {
       const answer = await fetch(mine.signal);
       if (running !== mine) return null;
-      if (!filled) element.replaceChildren(trouble, content);
-      filled = true;
-      trouble.replaceChildren();
-      replace(content, draw(answer));
+      show(answer, draw);
       return answer;
     } catch (error) {
       if (error.name === "AbortError" || running !== mine) return null;
-      const shown = problem(error, () => load(fetch, draw));
-      // What was shown before stays, except when it is not there any more.
-      if (filled && error.status !== 404) trouble.replaceChildren(shown);
-      else element.replaceChildren(shown);
-      if (!filled || error.status === 404) filled = false;
-      if (!(error.status || error.next)) throw error;
+      complain(error, () => load(fetch, draw));
+      // A mistake of the page itself belongs into the console too.
+      if (error.name !== "Problem") throw error;
       return null;
     } finally {
       if (running === mine) element.setAttribute("aria-busy", "false");

@@ -22,7 +22,9 @@ function bounds(row) {
   const uncleanable = BigInt(row.first_uncleanable_offset);
   const edges = [BigInt(row.log_start_offset), dirty, uncleanable, active, end];
   // Each edge at or behind the one before, whatever was recorded.
-  return edges.map((edge, index) => edges.slice(0, index + 1).reduce((most, each) => (each > most ? each : most), edge));
+  return edges.map((edge, index) =>
+    edges.slice(0, index + 1).reduce((most, each) => (each > most ? each : most), edge),
+  );
 }
 
 /** The sections as shares in per cent of the drawing; one that holds anything stays visible. */
@@ -49,12 +51,16 @@ function offsets(row) {
 export function logStrip(row) {
   const edges = bounds(row);
   const widths = shares(edges);
-  const said = `Log of partition ${row.partition}. ${offsets(row).map(([name, value]) => `${name} ${value === null ? "none" : count(value)}`).join(", ")}.`;
+  const said = `Log of partition ${row.partition}. ${offsets(row)
+    .map(([name, value]) => `${name} ${value === null ? "none" : count(value)}`)
+    .join(", ")}.`;
   let left = 0;
   const sections = SECTIONS.map(([name], index) => {
     const x = left;
     left += widths[index];
-    return widths[index] ? s("rect", { class: `log-${name}`, x: `${x}%`, y: 4, width: `${widths[index]}%`, height: 12 }) : null;
+    return widths[index]
+      ? s("rect", { class: `log-${name}`, x: `${x}%`, y: 4, width: `${widths[index]}%`, height: 12 })
+      : null;
   });
   const isEmpty = edges[4] === edges[0];
   const drawing = s(
@@ -73,7 +79,9 @@ export function logStrip(row) {
       { class: "log-ends", "aria-hidden": "true" },
       h("span", {}, count(row.log_start_offset)),
       isEmpty ? h("span", {}, "empty") : null,
-      widths[0] > LABEL_ROOM && widths[0] < 100 - LABEL_ROOM ? h("span", { class: "log-dirty-label", vars: { "--at": `${widths[0]}%` } }, count(row.first_dirty_offset)) : null,
+      widths[0] > LABEL_ROOM && widths[0] < 100 - LABEL_ROOM
+        ? h("span", { class: "log-dirty-label", vars: { "--at": `${widths[0]}%` } }, count(row.first_dirty_offset))
+        : null,
       h("span", {}, count(row.log_end_offset)),
     ),
   );
@@ -92,15 +100,26 @@ export function logLegend() {
   return h(
     "ul",
     { class: "legend", "aria-label": "Legend of the log" },
-    SECTIONS.map(([name, label, meaning]) => h("li", { "data-tip": `${label}: ${meaning}` }, swatch(`log-${name}`), label)),
+    SECTIONS.map(([name, label, meaning]) =>
+      h("li", { "data-tip": `${label}: ${meaning}` }, swatch(`log-${name}`), label),
+    ),
     h("li", { "data-tip": "Below it everything has been compacted" }, dirtyMark(), "First dirty offset"),
   );
 }
 
 function swatch(name) {
-  return s("svg", { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" }, s("rect", { class: "log-ground", width: 12, height: 12 }), s("rect", { class: name, width: 12, height: 12 }));
+  return s(
+    "svg",
+    { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" },
+    s("rect", { class: "log-ground", width: 12, height: 12 }),
+    s("rect", { class: name, width: 12, height: 12 }),
+  );
 }
 
 function dirtyMark() {
-  return s("svg", { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" }, s("line", { class: "log-dirty", x1: 6, x2: 6, y1: 0, y2: 12 }));
+  return s(
+    "svg",
+    { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" },
+    s("line", { class: "log-dirty", x1: 6, x2: 6, y1: 0, y2: 12 }),
+  );
 }

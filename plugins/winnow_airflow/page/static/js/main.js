@@ -54,7 +54,11 @@ function show({ segments, query }) {
 }
 
 function notHere() {
-  replace(main, problem(new Problem("There is no such page.", { next: "The topics are the way in." })), h("p", {}, link(hashOf(["topics"]), "See the topics")));
+  replace(
+    main,
+    problem(new Problem("There is no such page.", { next: "The topics are the way in." })),
+    h("p", {}, link(hashOf(["topics"]), "See the topics")),
+  );
 }
 
 function lookAgain() {
@@ -66,15 +70,67 @@ function lookAgain() {
 function drawBar(first) {
   bar.hidden = BARE.includes(first);
   const tools = [
-    h("button", { type: "button", class: "button ghost", "aria-label": "Refresh", "data-tip": "Look again (it does by itself every 30 s)", "data-key": "refresh", on: { click: () => shown.view?.update(here().query) } }, icon("refresh")),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "button ghost",
+        "aria-label": "Refresh",
+        "data-tip": "Look again (it does by itself every 30 s)",
+        "data-key": "refresh",
+        on: { click: () => shown.view?.update(here().query) },
+      },
+      icon("refresh"),
+    ),
     isFramed
-      ? h("button", { type: "button", class: "button ghost", "aria-label": "Open on its own", "data-tip": "Open on its own, in a new tab", "data-key": "own", on: { click: () => leave(location.href, { newTab: true }) } }, icon("external"))
-      : h("button", { type: "button", class: "button ghost", "aria-label": "Light or dark", "data-tip": "Light or dark, for Airflow too", "data-key": "theme", on: { click: theme.toggle } }, icon("sun"), icon("moon")),
+      ? h(
+          "button",
+          {
+            type: "button",
+            class: "button ghost",
+            "aria-label": "Open on its own",
+            "data-tip": "Open on its own, in a new tab",
+            "data-key": "own",
+            on: { click: () => leave(location.href, { newTab: true }) },
+          },
+          icon("external"),
+        )
+      : h(
+          "button",
+          {
+            type: "button",
+            class: "button ghost",
+            "aria-label": "Light or dark",
+            "data-tip": "Light or dark, for Airflow too",
+            "data-key": "theme",
+            on: { click: theme.toggle },
+          },
+          icon("sun"),
+          icon("moon"),
+        ),
   ];
   replace(
     bar,
-    isFramed ? null : h("a", { class: "brand", href: airflow(""), "data-tip": "To Airflow" }, h("img", { src: "static/icon.svg", alt: "", class: "only-light" }), h("img", { src: "static/icon-dark.svg", alt: "", class: "only-dark" }), "Winnow"),
-    h("nav", { class: "tabs", "aria-label": "Winnow" }, SECTIONS.map(([name, label]) => h("a", { href: hashOf([name]), "aria-current": first === name ? "page" : null, "data-key": `tab-${name}` }, label))),
+    isFramed
+      ? null
+      : h(
+          "a",
+          { class: "brand", href: airflow(""), "data-tip": "To Airflow" },
+          h("img", { src: "static/icon.svg", alt: "", class: "only-light" }),
+          h("img", { src: "static/icon-dark.svg", alt: "", class: "only-dark" }),
+          "Winnow",
+        ),
+    h(
+      "nav",
+      { class: "tabs", "aria-label": "Winnow" },
+      SECTIONS.map(([name, label]) =>
+        h(
+          "a",
+          { href: hashOf([name]), "aria-current": first === name ? "page" : null, "data-key": `tab-${name}` },
+          label,
+        ),
+      ),
+    ),
     h("div", { class: "bar-end" }, !isFramed && me ? h("span", { class: "quiet" }, me.user) : null, tools),
   );
 }
@@ -98,7 +154,10 @@ async function begin() {
   try {
     me = await get("me");
   } catch (error) {
-    replace(main, problem(error, () => location.reload()));
+    replace(
+      main,
+      problem(error, () => location.reload()),
+    );
     return;
   }
   prepare(me, () => shown.view?.update(here().query));

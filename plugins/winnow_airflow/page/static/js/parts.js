@@ -18,7 +18,11 @@ export function since(ms) {
 /** The time to a compaction deadline; a passed one stands out. */
 export function due(ms) {
   if (ms === null || ms === undefined)
-    return h("span", { class: "quiet", "data-tip": "No record waits: nothing is dirty, or no deadline is set" }, NOTHING);
+    return h(
+      "span",
+      { class: "quiet", "data-tip": "No record waits: nothing is dirty, or no deadline is set" },
+      NOTHING,
+    );
   return time(ms, deadline(ms, serverNow()), ms < serverNow() ? "late" : "");
 }
 
@@ -29,7 +33,9 @@ export function instant(ms) {
 
 /** When a marked partition is tried again: in 2 h; once that has passed, by the run that comes next. */
 export function nextAttempt(ms) {
-  return ms !== null && ms <= serverNow() ? h("span", { "data-tip": `Since ${utc(ms)}` }, "by the next run") : instant(ms);
+  return ms !== null && ms <= serverNow()
+    ? h("span", { "data-tip": `Since ${utc(ms)}` }, "by the next run")
+    : instant(ms);
 }
 
 /** The dirty ratio as a bar with the threshold as a tick; above it compaction is worth while. */
@@ -49,7 +55,12 @@ export function ratioBar(ratio, threshold) {
       h("span", { class: "ratio-fill" }),
       h("span", { class: "ratio-tick" }),
     ),
-    h("span", { class: "ratio-text" }, percent(ratio), h("span", { class: "unseen" }, ` of at most ${percent(threshold)}`)),
+    h(
+      "span",
+      { class: "ratio-text" },
+      percent(ratio),
+      h("span", { class: "unseen" }, ` of at most ${percent(threshold)}`),
+    ),
   );
 }
 
@@ -70,7 +81,12 @@ export function dataDocs(path) {
 
 /** A link that opens beside this page. */
 export function documentLink(href, ...children) {
-  return h("a", { href, target: "_blank", rel: "noopener", "data-leave": true, class: "outward" }, children, icon("external"));
+  return h(
+    "a",
+    { href, target: "_blank", rel: "noopener", "data-leave": true, class: "outward" },
+    children,
+    icon("external"),
+  );
 }
 
 /** A button. One that may not be pressed says why, and stays reachable so that everybody can read it. */
@@ -101,7 +117,13 @@ export function section(title, { tools, note, id } = {}, ...children) {
   return h(
     "section",
     { class: "section", "aria-label": title, id },
-    h("div", { class: "section-head" }, h("h2", {}, title), note ? h("p", { class: "quiet" }, note) : null, tools ?? null),
+    h(
+      "div",
+      { class: "section-head" },
+      h("h2", {}, title),
+      note ? h("p", { class: "quiet" }, note) : null,
+      tools ?? null,
+    ),
     children,
   );
 }
@@ -160,7 +182,17 @@ export function copyable(text) {
     "span",
     { class: "copyable" },
     h("code", {}, text),
-    h("button", { type: "button", class: "button ghost small", "aria-label": `Copy ${text}`, "data-tip": "Copy", on: { click: press } }, icon("copy")),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "button ghost small",
+        "aria-label": `Copy ${text}`,
+        "data-tip": "Copy",
+        on: { click: press },
+      },
+      icon("copy"),
+    ),
   );
 }
 
@@ -169,6 +201,10 @@ export function crumbs(...links) {
   return h(
     "nav",
     { class: "crumbs", "aria-label": "Breadcrumb" },
-    h("ol", {}, links.map((each) => h("li", {}, each))),
+    h(
+      "ol",
+      {},
+      links.map((each) => h("li", {}, each)),
+    ),
   );
 }

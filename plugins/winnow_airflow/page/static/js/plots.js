@@ -13,7 +13,10 @@ const LABEL_EVERY_PX = 84;
 function roundTop(value, base) {
   if (value <= 0) return 1;
   const unit = base ** Math.floor(Math.log(value) / Math.log(base));
-  const steps = base === 10 ? [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10] : [1, 2, 4, 6, 8, 10, 16, 20, 32, 40, 64, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1024];
+  const steps =
+    base === 10
+      ? [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10]
+      : [1, 2, 4, 6, 8, 10, 16, 20, 32, 40, 64, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1024];
   return Math.max(1, (steps.find((step) => step * unit >= value) ?? base) * unit);
 }
 
@@ -31,19 +34,38 @@ export function barPlot({ title, columns, format, base = 10, height = 150, legen
       draw(width);
     }
   }).observe(holder);
-  return h("figure", { class: "plot" }, h("figcaption", {}, h("span", { class: "plot-title" }, title), keys(legend)), holder);
+  return h(
+    "figure",
+    { class: "plot" },
+    h("figcaption", {}, h("span", { class: "plot-title" }, title), keys(legend)),
+    holder,
+  );
 }
 
 function keys(legend) {
   return h(
     "ul",
     { class: "legend" },
-    legend.map(([kind, label]) => h("li", {}, s("svg", { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" }, s("rect", { class: `bar-${kind}`, width: 12, height: 12 })), label)),
+    legend.map(([kind, label]) =>
+      h(
+        "li",
+        {},
+        s(
+          "svg",
+          { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" },
+          s("rect", { class: `bar-${kind}`, width: 12, height: 12 }),
+        ),
+        label,
+      ),
+    ),
   );
 }
 
 function drawing({ title, columns, format, base, height, width }) {
-  const most = Math.max(0, ...columns.flatMap((column) => column.stacks.map((stack) => stack.reduce((sum, { value }) => sum + value, 0))));
+  const most = Math.max(
+    0,
+    ...columns.flatMap((column) => column.stacks.map((stack) => stack.reduce((sum, { value }) => sum + value, 0))),
+  );
   const ceiling = roundTop(most, base);
   const inner = height - TOP - BOTTOM;
   const y = (value) => TOP + inner - (inner * value) / ceiling;
@@ -52,7 +74,11 @@ function drawing({ title, columns, format, base, height, width }) {
     const value = ceiling * share;
     return [
       s("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
-      s("text", { class: "axis", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, Number.isInteger(value) || base !== 10 ? format(value).replace(/\.0+(?=\D)/, "") : ""),
+      s(
+        "text",
+        { class: "axis", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" },
+        Number.isInteger(value) || base !== 10 ? format(value).replace(/\.0+(?=\D)/, "") : "",
+      ),
     ];
   });
   const every = Math.max(1, Math.ceil(LABEL_EVERY_PX / step));
@@ -62,9 +88,19 @@ function drawing({ title, columns, format, base, height, width }) {
     if ((columns.length - 1 - index) % every !== 0) return null;
     const x = LEFT + step * (index + 0.5);
     const anchor = x > width - LABEL_EVERY_PX / 2 ? "end" : x < LEFT + LABEL_EVERY_PX / 2 ? "start" : "middle";
-    return s("text", { class: "axis", x: anchor === "end" ? width - RIGHT : x, y: height - 6, "text-anchor": anchor }, column.label);
+    return s(
+      "text",
+      { class: "axis", x: anchor === "end" ? width - RIGHT : x, y: height - 6, "text-anchor": anchor },
+      column.label,
+    );
   });
-  return s("svg", { class: "plot-svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": title }, grid, bars, labels);
+  return s(
+    "svg",
+    { class: "plot-svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": title },
+    grid,
+    bars,
+    labels,
+  );
 }
 
 function columnGroup(column, x, step, y, height) {
@@ -80,13 +116,21 @@ function columnGroup(column, x, step, y, height) {
         const bottom = y(sum);
         sum += value;
         const top = y(sum);
-        return s("rect", { class: `bar-${kind}`, x: begin + each * at, y: Math.min(top, bottom - 1), width: Math.max(1, each - (column.stacks.length > 1 ? 1 : 0)), height: Math.max(1, bottom - top) });
+        return s("rect", {
+          class: `bar-${kind}`,
+          x: begin + each * at,
+          y: Math.min(top, bottom - 1),
+          width: Math.max(1, each - (column.stacks.length > 1 ? 1 : 0)),
+          height: Math.max(1, bottom - top),
+        });
       });
   });
   const mark = column.mark ? s("path", { class: "bar-mark", d: cross(x + step / 2, y(0) - 8) }) : null;
   const hit = s("rect", { class: "bar-hit", x, y: TOP, width: step, height: height - TOP - BOTTOM });
   const attributes = { class: "bar-group", "aria-label": column.said, "data-key": column.key };
-  const group = column.href ? s("a", { ...attributes, href: column.href }, hit, rects, mark) : s("g", { ...attributes, role: "img", tabindex: "0" }, hit, rects, mark);
+  const group = column.href
+    ? s("a", { ...attributes, href: column.href }, hit, rects, mark)
+    : s("g", { ...attributes, role: "img", tabindex: "0" }, hit, rects, mark);
   return column.tip ? tip(group, column.tip) : group;
 }
 
@@ -102,7 +146,15 @@ export function sparkBars(values, most, said) {
     { class: "spark", viewBox: "0 0 100 20", preserveAspectRatio: "none", role: "img", "aria-label": said },
     s("line", { class: "grid", x1: 0, x2: 100, y1: 19.5, y2: 19.5 }),
     values.map((value, index) =>
-      value ? s("rect", { class: "bar-failed", x: index * width + width * 0.15, width: width * 0.7, y: 20 - Math.max(3, (19 * value) / most), height: Math.max(3, (19 * value) / most) }) : null,
+      value
+        ? s("rect", {
+            class: "bar-failed",
+            x: index * width + width * 0.15,
+            width: width * 0.7,
+            y: 20 - Math.max(3, (19 * value) / most),
+            height: Math.max(3, (19 * value) / most),
+          })
+        : null,
     ),
   );
 }

@@ -5,7 +5,10 @@ import { tellRoute } from "./frame.js";
 /** The route in the address: path segments, decoded, and the query. */
 export function here() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
-  return { segments: path.split("/").filter(Boolean).map(decode), query: Object.fromEntries(new URLSearchParams(query)) };
+  return {
+    segments: path.split("/").filter(Boolean).map(decode),
+    query: Object.fromEntries(new URLSearchParams(query)),
+  };
 }
 
 function decode(segment) {
@@ -29,6 +32,11 @@ export function setQuery(changes, { replace = false } = {}) {
   const hash = hashOf(segments, { ...query, ...changes });
   if (hash === location.hash) return;
   history[replace ? "replaceState" : "pushState"](null, "", hash);
+  again();
+}
+
+/** Ask for everything of the route in force again. */
+export function again() {
   window.dispatchEvent(new Event("winnow:route"));
 }
 

@@ -18,8 +18,20 @@ export function table({ caption, columns, rows, order = {}, onSort, rowClass }) 
       "table",
       {},
       h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, columns.map((column) => header(column, order, onSort)))),
-      h("tbody", {}, rows.map((row) => line(columns, row, rowClass))),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          columns.map((column) => header(column, order, onSort)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((row) => line(columns, row, rowClass)),
+      ),
     ),
   );
 }
@@ -33,14 +45,21 @@ function header(column, order, onSort) {
     "data-column": column.key,
     "aria-sort": column.sortable ? (direction ?? "none") : null,
   };
-  if (!column.sortable) return h("th", attributes, column.head ?? h("span", { "data-tip": column.hint ?? null }, column.label));
+  if (!column.sortable)
+    return h("th", attributes, column.head ?? h("span", { "data-tip": column.hint ?? null }, column.label));
   const next = sorted ? (order.order === "desc" ? "asc" : "desc") : (column.first ?? "asc");
   return h(
     "th",
     attributes,
     h(
       "button",
-      { type: "button", class: "sorter", "data-key": `sort-${column.key}`, "data-tip": column.hint ?? null, on: { click: () => onSort(column.key, next) } },
+      {
+        type: "button",
+        class: "sorter",
+        "data-key": `sort-${column.key}`,
+        "data-tip": column.hint ?? null,
+        on: { click: () => onSort(column.key, next) },
+      },
       column.label,
       icon(sorted ? (direction === "descending" ? "down" : "up") : "both"),
     ),
@@ -49,7 +68,15 @@ function header(column, order, onSort) {
 
 function line(columns, row, rowClass) {
   const cells = columns.map((column, index) =>
-    h(column.heads ? "th" : "td", { class: `${column.align ?? ""} ${column.width ?? ""}`, scope: column.heads ? "row" : null, "data-column": column.key ?? index }, column.cell(row)),
+    h(
+      column.heads ? "th" : "td",
+      {
+        class: `${column.align ?? ""} ${column.width ?? ""}`,
+        scope: column.heads ? "row" : null,
+        "data-column": column.key ?? index,
+      },
+      column.cell(row),
+    ),
   );
   const made = h("tr", { class: rowClass?.(row) ?? "" }, cells);
   const opens = made.querySelector("a.row-link");
@@ -57,7 +84,9 @@ function line(columns, row, rowClass) {
   made.classList.add("opens");
   made.addEventListener("click", (event) => {
     if (event.target.closest("a, button, input, label, summary") || getSelection()?.toString()) return;
-    opens.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, ctrlKey: event.ctrlKey, metaKey: event.metaKey }));
+    opens.dispatchEvent(
+      new MouseEvent("click", { bubbles: true, cancelable: true, ctrlKey: event.ctrlKey, metaKey: event.metaKey }),
+    );
   });
   return made;
 }
@@ -70,13 +99,24 @@ export function pager({ total, page, size }, go, { noun = "row", sizes = true } 
   const step = (label, shape, target, usable) =>
     h(
       "button",
-      { type: "button", class: "button ghost", "aria-label": label, "data-key": label, disabled: !usable, on: { click: () => go({ page: target }) } },
+      {
+        type: "button",
+        class: "button ghost",
+        "aria-label": label,
+        "data-key": label,
+        disabled: !usable,
+        on: { click: () => go({ page: target }) },
+      },
       icon(shape),
     );
   return h(
     "nav",
     { class: "pager", "aria-label": `Pages of ${noun}s` },
-    h("span", { class: "quiet", "data-pager": "range" }, total > size ? `${count(from)}–${count(to)} of ${counted(total, noun)}` : counted(total, noun)),
+    h(
+      "span",
+      { class: "quiet", "data-pager": "range" },
+      total > size ? `${count(from)}–${count(to)} of ${counted(total, noun)}` : counted(total, noun),
+    ),
     sizes && total > SIZES[0]
       ? h(
           "label",

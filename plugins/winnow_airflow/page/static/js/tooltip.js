@@ -24,7 +24,10 @@ function show(target) {
   target.setAttribute("aria-describedby", box.id);
   const around = target.getBoundingClientRect();
   const own = box.getBoundingClientRect();
-  const left = Math.min(Math.max(GAP_PX, around.left + around.width / 2 - own.width / 2), innerWidth - own.width - GAP_PX);
+  const left = Math.min(
+    Math.max(GAP_PX, around.left + around.width / 2 - own.width / 2),
+    innerWidth - own.width - GAP_PX,
+  );
   const below = around.bottom + GAP_PX;
   const top = below + own.height > innerHeight ? Math.max(GAP_PX, around.top - own.height - GAP_PX) : below;
   box.style.setProperty("--left", `${Math.round(left)}px`);

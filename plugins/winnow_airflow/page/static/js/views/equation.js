@@ -25,9 +25,31 @@ export function equation(rows) {
     h(
       "table",
       { class: "equation" },
-      h("caption", { class: "unseen" }, "Records in equal records kept, superseded, expired and keyless, per partition"),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "right" }, "Partition"), TERMS.map(([name, label, sign]) => [sign ? h("th", { class: "sign", "aria-hidden": "true" }) : null, h("th", { scope: "col", class: `right term-${name}` }, label)]), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Balance")), h("th", { scope: "col", class: "is-shares" }, h("span", { class: "unseen" }, "Shares")))),
-      h("tbody", {}, rows.map((row) => line(row, row.partition))),
+      h(
+        "caption",
+        { class: "unseen" },
+        "Records in equal records kept, superseded, expired and keyless, per partition",
+      ),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          h("th", { scope: "col", class: "right" }, "Partition"),
+          TERMS.map(([name, label, sign]) => [
+            sign ? h("th", { class: "sign", "aria-hidden": "true" }) : null,
+            h("th", { scope: "col", class: `right term-${name}` }, label),
+          ]),
+          h("th", { scope: "col" }, h("span", { class: "unseen" }, "Balance")),
+          h("th", { scope: "col", class: "is-shares" }, h("span", { class: "unseen" }, "Shares")),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((row) => line(row, row.partition)),
+      ),
       rows.length > 1 ? h("tfoot", {}, line(sum, "all")) : null,
     ),
   );
@@ -38,8 +60,17 @@ function line(row, name) {
     "tr",
     {},
     h("th", { scope: "row", class: "right" }, name),
-    TERMS.map(([key, , sign]) => [sign ? h("td", { class: "sign", "aria-hidden": "true" }, sign) : null, h("td", { class: `right term-${key}${row[key] ? "" : " is-zero"}` }, count(row[key]))]),
-    h("td", {}, row.balanced ? h("span", { class: "badge is-healthy" }, icon("healthy"), h("span", {}, "balanced")) : h("span", { class: "badge is-uncleanable" }, icon("uncleanable"), h("span", {}, "does not add up"))),
+    TERMS.map(([key, , sign]) => [
+      sign ? h("td", { class: "sign", "aria-hidden": "true" }, sign) : null,
+      h("td", { class: `right term-${key}${row[key] ? "" : " is-zero"}` }, count(row[key])),
+    ]),
+    h(
+      "td",
+      {},
+      row.balanced
+        ? h("span", { class: "badge is-healthy" }, icon("healthy"), h("span", {}, "balanced"))
+        : h("span", { class: "badge is-uncleanable" }, icon("uncleanable"), h("span", {}, "does not add up")),
+    ),
     h("td", { class: "is-shares" }, shareBar(row)),
   );
 }

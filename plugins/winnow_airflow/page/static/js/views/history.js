@@ -29,7 +29,10 @@ export function historyPlots(newestFirst) {
     ["Before", bytes(row.totals?.bytes_in)],
     ["After", bytes(row.totals?.bytes_out)],
   ];
-  const recordsOf = (row) => [["In", count(row.totals?.records_in)], ...RECORDS.map(([name, , label]) => [label, count(row.totals?.[name])])];
+  const recordsOf = (row) => [
+    ["In", count(row.totals?.records_in)],
+    ...RECORDS.map(([name, , label]) => [label, count(row.totals?.[name])]),
+  ];
   return h(
     "div",
     { class: "plots" },
@@ -41,13 +44,24 @@ export function historyPlots(newestFirst) {
         ["before", "Before"],
         ["after", "After"],
       ],
-      columns: rows.map((row) => column(row, [[{ kind: "before", value: row.totals?.bytes_in ?? 0 }], [{ kind: "after", value: row.totals?.bytes_out ?? 0 }]], bytesOf(row))),
+      columns: rows.map((row) =>
+        column(
+          row,
+          [
+            [{ kind: "before", value: row.totals?.bytes_in ?? 0 }],
+            [{ kind: "after", value: row.totals?.bytes_out ?? 0 }],
+          ],
+          bytesOf(row),
+        ),
+      ),
     }),
     barPlot({
       title: "What became of the records",
       format: short,
       legend: RECORDS.map(([, kind, label]) => [kind, label]),
-      columns: rows.map((row) => column(row, [RECORDS.map(([name, kind]) => ({ kind, value: row.totals?.[name] ?? 0 }))], recordsOf(row))),
+      columns: rows.map((row) =>
+        column(row, [RECORDS.map(([name, kind]) => ({ kind, value: row.totals?.[name] ?? 0 }))], recordsOf(row)),
+      ),
     }),
   );
 }

@@ -16,7 +16,14 @@ export function partitionTable(topic, rows) {
     rows,
     rowClass: () => "is-tall",
     columns: [
-      { key: "partition", label: "Partition", heads: true, align: "right", width: "is-tight", cell: (row) => row.partition },
+      {
+        key: "partition",
+        label: "Partition",
+        heads: true,
+        align: "right",
+        width: "is-tight",
+        cell: (row) => row.partition,
+      },
       { key: "state", label: "State", width: "is-state", cell: (row) => state(topic, row) },
       { key: "log", label: "Log", width: "is-log", hint: "Scaled to each partition's own log", cell: logStrip },
       { key: "ratio", label: "Dirty ratio", cell: (row) => ratioBar(row.dirty_ratio, row.threshold) },
@@ -37,7 +44,11 @@ function state(topic, row) {
       ? h(
           "p",
           {},
-          h("span", { class: "clamp", "data-tip": row.uncleanable.reason }, ownReason(topic, row.partition, row.uncleanable.reason)),
+          h(
+            "span",
+            { class: "clamp", "data-tip": row.uncleanable.reason },
+            ownReason(topic, row.partition, row.uncleanable.reason),
+          ),
           "Since ",
           since(row.uncleanable.since_ms),
           `, attempt ${row.uncleanable.attempts}, tried again `,
@@ -61,6 +72,8 @@ function actions(topic, row) {
     "div",
     { class: "row-actions" },
     row.uncleanable ? changeButton("release", topic, [row.partition], some) : null,
-    row.paused ? changeButton("resume", topic, [row.partition], { ...some, names: row.paused.by }) : changeButton("pause", topic, [row.partition], some),
+    row.paused
+      ? changeButton("resume", topic, [row.partition], { ...some, names: row.paused.by })
+      : changeButton("pause", topic, [row.partition], some),
   );
 }

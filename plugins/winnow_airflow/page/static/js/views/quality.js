@@ -29,16 +29,44 @@ export function quality() {
       "div",
       { class: "stack" },
       section("Open alerts", { id: "alerts" }, alerts.element),
-      section("Uncleanable partitions", { id: "uncleanable", note: "Left alone until the next attempt, or until they are released; retention goes on" }, marks.element),
+      section(
+        "Uncleanable partitions",
+        { id: "uncleanable", note: "Left alone until the next attempt, or until they are released; retention goes on" },
+        marks.element,
+      ),
       section("Validation over time", { id: "time", tools: days }, time.element),
     ),
   );
 
   function update(query) {
     const shown = DAYS.includes(Number(query.days)) ? Number(query.days) : 30;
-    days.replaceChildren(...DAYS.map((each) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === shown), "data-key": `days-${each}`, on: { click: () => setQuery({ days: each === 30 ? null : each }) } }, `${each} days`)));
-    alerts.load((signal) => get("quality/alerts", { page: query.alerts, size: SIZE }, signal), (answer) => (answer.total === 0 ? empty("No alert is open.") : [alertTable(answer.alerts), more(answer, "alerts", "alert")]));
-    marks.load((signal) => get("quality/uncleanable", { page: query.marks, size: SIZE }, signal), (answer) => (answer.total === 0 ? empty("Every partition can be cleaned.") : [markTable(answer.partitions), more(answer, "marks", "partition")]));
+    days.replaceChildren(
+      ...DAYS.map((each) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "chip",
+            "aria-pressed": String(each === shown),
+            "data-key": `days-${each}`,
+            on: { click: () => setQuery({ days: each === 30 ? null : each }) },
+          },
+          `${each} days`,
+        ),
+      ),
+    );
+    alerts.load(
+      (signal) => get("quality/alerts", { page: query.alerts, size: SIZE }, signal),
+      (answer) =>
+        answer.total === 0 ? empty("No alert is open.") : [alertTable(answer.alerts), more(answer, "alerts", "alert")],
+    );
+    marks.load(
+      (signal) => get("quality/uncleanable", { page: query.marks, size: SIZE }, signal),
+      (answer) =>
+        answer.total === 0
+          ? empty("Every partition can be cleaned.")
+          : [markTable(answer.partitions), more(answer, "marks", "partition")],
+    );
     time.load((signal) => get("quality", { days: shown }, signal), drawTime);
   }
 
@@ -46,26 +74,44 @@ export function quality() {
 }
 
 function more(answer, key, noun) {
-  return answer.total > SIZE ? pager(answer, ({ page }) => setQuery({ [key]: page === 1 ? null : page }), { noun, sizes: false }) : null;
+  return answer.total > SIZE
+    ? pager(answer, ({ page }) => setQuery({ [key]: page === 1 ? null : page }), { noun, sizes: false })
+    : null;
 }
 
 function alertTable(rows) {
-  const shape = (kind) => (["deadline_near", "validation_broken", "commit_unknown", "sweep_stuck"].includes(kind) ? "overdue" : "uncleanable");
+  const shape = (kind) =>
+    ["deadline_near", "validation_broken", "commit_unknown", "sweep_stuck"].includes(kind) ? "overdue" : "uncleanable";
   return table({
     caption: "Open alerts",
     rows,
     columns: [
-      { key: "kind", label: "Alert", heads: true, cell: (row) => h("span", { class: `badge is-${shape(row.kind)}` }, icon(shape(row.kind)), h("span", {}, words(row.kind))) },
+      {
+        key: "kind",
+        label: "Alert",
+        heads: true,
+        cell: (row) =>
+          h("span", { class: `badge is-${shape(row.kind)}` }, icon(shape(row.kind)), h("span", {}, words(row.kind))),
+      },
       { key: "topic", label: "Topic partition", width: "is-name", cell: (row) => topicLink(row) },
       { key: "since", label: "Since", cell: (row) => since(row.since_ms) },
-      { key: "message", label: "What happened", width: "is-wide", cell: (row) => row.message ?? h("span", { class: "quiet" }, "no message was kept") },
+      {
+        key: "message",
+        label: "What happened",
+        width: "is-wide",
+        cell: (row) => row.message ?? h("span", { class: "quiet" }, "no message was kept"),
+      },
     ],
   });
 }
 
 function topicLink(row) {
   if (!row.topic) return h("span", { class: "quiet" }, "all topics");
-  return h("a", { class: "row-link", href: hashOf(["topics", row.topic]) }, breakable(row.partition === null ? row.topic : `${row.topic}-${row.partition}`));
+  return h(
+    "a",
+    { class: "row-link", href: hashOf(["topics", row.topic]) },
+    breakable(row.partition === null ? row.topic : `${row.topic}-${row.partition}`),
+  );
 }
 
 function markTable(rows) {
@@ -74,12 +120,28 @@ function markTable(rows) {
     rows,
     columns: [
       { key: "partition", label: "Topic partition", heads: true, width: "is-name", cell: topicLink },
-      { key: "reason", label: "Reason", width: "is-wide", cell: (row) => ownReason(row.topic, row.partition, row.reason) },
+      {
+        key: "reason",
+        label: "Reason",
+        width: "is-wide",
+        cell: (row) => ownReason(row.topic, row.partition, row.reason),
+      },
       { key: "since", label: "Since", cell: (row) => since(row.since_ms) },
       { key: "attempts", label: "Attempts", align: "right", cell: (row) => count(row.attempts) },
       { key: "next", label: "Next attempt", cell: (row) => nextAttempt(row.next_attempt_ms) },
-      { key: "run", label: "Run", cell: (row) => (row.plan_id ? link(hashOf(["runs", row.plan_id]), "Run") : h("span", { class: "quiet" }, count(null))) },
-      { key: "act", label: "", align: "right", width: "is-tight", cell: (row) => changeButton("release", row.topic, [row.partition], { kind: "small" }) },
+      {
+        key: "run",
+        label: "Run",
+        cell: (row) =>
+          row.plan_id ? link(hashOf(["runs", row.plan_id]), "Run") : h("span", { class: "quiet" }, count(null)),
+      },
+      {
+        key: "act",
+        label: "",
+        align: "right",
+        width: "is-tight",
+        cell: (row) => changeButton("release", row.topic, [row.partition], { kind: "small" }),
+      },
     ],
   });
 }
@@ -98,7 +160,17 @@ function drawTime(answer) {
       ],
     ],
     said: `${day(each.day_ms)}: ${counted(each.verdicts, "verdict")}, ${each.failed} failed, ${each.broken} broken`,
-    tip: () => h("dl", { class: "tip-list" }, h("dt", {}, day(each.day_ms)), h("dd", {}, counted(each.verdicts, "verdict")), h("dt", {}, "Failed"), h("dd", {}, count(each.failed)), h("dt", {}, "Broken"), h("dd", {}, count(each.broken))),
+    tip: () =>
+      h(
+        "dl",
+        { class: "tip-list" },
+        h("dt", {}, day(each.day_ms)),
+        h("dd", {}, counted(each.verdicts, "verdict")),
+        h("dt", {}, "Failed"),
+        h("dd", {}, count(each.failed)),
+        h("dt", {}, "Broken"),
+        h("dd", {}, count(each.broken)),
+      ),
   }));
   const most = Math.max(1, ...answer.expectations.flatMap((each) => each.by_day));
   return [
@@ -118,11 +190,23 @@ function drawTime(answer) {
           caption: "Failing expectations",
           rows: answer.expectations,
           columns: [
-            { key: "expectation", label: "Failing expectation", heads: true, width: "is-name", cell: (row) => h("code", {}, row.expectation) },
+            {
+              key: "expectation",
+              label: "Failing expectation",
+              heads: true,
+              width: "is-name",
+              cell: (row) => h("code", {}, row.expectation),
+            },
             { key: "failures", label: "Failures", align: "right", cell: (row) => count(row.failures) },
             { key: "topics", label: "Topics", align: "right", cell: (row) => count(row.topics) },
             { key: "last", label: "Last", cell: (row) => since(row.last_ms) },
-            { key: "by_day", label: "By day", width: "is-spark", cell: (row) => sparkBars(row.by_day, most, `Failures of ${row.expectation} by day: ${row.by_day.join(", ")}`) },
+            {
+              key: "by_day",
+              label: "By day",
+              width: "is-spark",
+              cell: (row) =>
+                sparkBars(row.by_day, most, `Failures of ${row.expectation} by day: ${row.by_day.join(", ")}`),
+            },
           ],
         }),
   ];

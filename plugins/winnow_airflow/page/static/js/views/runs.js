@@ -7,9 +7,9 @@ import { dagRunPath } from "../following.js";
 import { place } from "../loading.js";
 import { airflowLink, empty, link, since } from "../parts.js";
 import { hashOf, setQuery } from "../router.js";
+import { searchField } from "../search.js";
 import { runBadge, RUN_STATUSES } from "../states.js";
 import { pager, table } from "../table.js";
-import { searchField } from "./topics.js";
 
 const SIZE = 50;
 
@@ -18,21 +18,53 @@ export function runColumns({ withTopic = true, withDagRun = true } = {}) {
   const of = (row, name) => (row.totals ? row.totals[name] : null);
   const removed = (row) => (row.totals ? row.totals.records_superseded + row.totals.tombstones_expired : null);
   return [
-    { key: "run", label: "Run", heads: true, width: "is-name", cell: (row) => h("a", { class: "row-link", href: hashOf(["runs", row.plan_id]), "data-key": `run-${row.plan_id}` }, withTopic ? breakable(row.topic) : h("code", { "data-tip": row.plan_id }, shortId(row.plan_id))) },
+    {
+      key: "run",
+      label: "Run",
+      heads: true,
+      width: "is-name",
+      cell: (row) =>
+        h(
+          "a",
+          { class: "row-link", href: hashOf(["runs", row.plan_id]), "data-key": `run-${row.plan_id}` },
+          withTopic ? breakable(row.topic) : h("code", { "data-tip": row.plan_id }, shortId(row.plan_id)),
+        ),
+    },
     { key: "status", label: "Status", cell: (row) => runBadge(row.status) },
     { key: "updated", label: "Updated", cell: (row) => since(row.updated_at_ms) },
     { key: "in", label: "Records in", align: "right", cell: (row) => count(of(row, "records_in")) },
-    { key: "removed", label: "Removed", align: "right", hint: "Superseded records and expired tombstones", cell: (row) => count(removed(row)) },
+    {
+      key: "removed",
+      label: "Removed",
+      align: "right",
+      hint: "Superseded records and expired tombstones",
+      cell: (row) => count(removed(row)),
+    },
     { key: "before", label: "Bytes before", align: "right", cell: (row) => bytes(of(row, "bytes_in")) },
     { key: "after", label: "After", align: "right", cell: (row) => bytes(of(row, "bytes_out")) },
-    { key: "seconds", label: "Work", align: "right", hint: "Seconds of Spark tasks", cell: (row) => seconds(of(row, "seconds")) },
+    {
+      key: "seconds",
+      label: "Work",
+      align: "right",
+      hint: "Seconds of Spark tasks",
+      cell: (row) => seconds(of(row, "seconds")),
+    },
     ...(withDagRun ? [{ key: "dag_run", label: "DAG run", width: "is-run", cell: dagRun }] : []),
   ];
 }
 
 function dagRun(row) {
-  if (!row.dag_run) return h("span", { class: "quiet", "data-tip": row.holder ? `Started from a shell: ${row.holder}` : null }, row.holder ? "shell" : NOTHING);
-  return h("span", { class: "clip" }, airflowLink(dagRunPath(row.dag_run.dag_id, row.dag_run.run_id), row.dag_run.run_id));
+  if (!row.dag_run)
+    return h(
+      "span",
+      { class: "quiet", "data-tip": row.holder ? `Started from a shell: ${row.holder}` : null },
+      row.holder ? "shell" : NOTHING,
+    );
+  return h(
+    "span",
+    { class: "clip" },
+    airflowLink(dagRunPath(row.dag_run.dag_id, row.dag_run.run_id), row.dag_run.run_id),
+  );
 }
 
 /** The view of a list of runs. ``dagId`` and ``dagRunId`` narrow it to what Airflow shows around it. */
@@ -41,7 +73,11 @@ export function runs({ dagId = "", dagRunId = "" } = {}) {
   const search = searchField("Search topics of runs");
   const status = h(
     "select",
-    { "aria-label": "Status", "data-key": "status", on: { change: () => setQuery({ status: status.value || null, page: null }) } },
+    {
+      "aria-label": "Status",
+      "data-key": "status",
+      on: { change: () => setQuery({ status: status.value || null, page: null }) },
+    },
     h("option", { value: "" }, "Any status"),
     RUN_STATUSES.map((each) => h("option", { value: each }, each)),
   );
@@ -57,14 +93,26 @@ export function runs({ dagId = "", dagRunId = "" } = {}) {
   function update(query) {
     search.show(query.search ?? "");
     status.value = query.status ?? "";
-    const asked = { topic: query.search, status: query.status, dag_id: dagId, dag_run_id: dagRunId, page: query.page, size: Number(query.size) || SIZE };
-    list.load((signal) => get("runs", asked, signal), (answer) => {
-      if (answer.total === 0) return nothing(query, dagId, dagRunId);
-      return [
-        table({ caption: heading, columns: runColumns({ withDagRun: !dagRunId }), rows: answer.runs }),
-        pager(answer, ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }), { noun: "run" }),
-      ];
-    });
+    const asked = {
+      topic: query.search,
+      status: query.status,
+      dag_id: dagId,
+      dag_run_id: dagRunId,
+      page: query.page,
+      size: Number(query.size) || SIZE,
+    };
+    list.load(
+      (signal) => get("runs", asked, signal),
+      (answer) => {
+        if (answer.total === 0) return nothing(query, dagId, dagRunId);
+        return [
+          table({ caption: heading, columns: runColumns({ withDagRun: !dagRunId }), rows: answer.runs }),
+          pager(answer, ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }), {
+            noun: "run",
+          }),
+        ];
+      },
+    );
   }
 
   return { element, update, title: heading, focusSearch: dagRunId ? null : search.focus, stop: list.stop };
@@ -72,8 +120,37 @@ export function runs({ dagId = "", dagRunId = "" } = {}) {
 
 function nothing(query, dagId, dagRunId) {
   if (query.search || query.status)
-    return empty("No run matches.", h("p", {}, h("button", { type: "button", class: "button", on: { click: () => setQuery({ search: null, status: null, page: null }) } }, "Show all runs")));
-  if (dagRunId) return empty("This DAG run compacted nothing.", h("p", {}, "No topic was due when it looked, or it has not planned yet."), h("p", {}, link(hashOf(["topics"]), "See the topics")));
-  if (dagId) return empty(`${dagId} has compacted nothing.`, h("p", {}, "The DAG compact_topics does; other DAGs have no runs here."), h("p", {}, link(hashOf(["topics"]), "See the topics")));
-  return empty("Nothing was compacted yet.", h("p", {}, "The DAG compact_topics compacts what is due, every 15 minutes unless it is paused."), h("p", {}, airflowLink("dags/compact_topics", "Open the DAG")));
+    return empty(
+      "No run matches.",
+      h(
+        "p",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            class: "button",
+            on: { click: () => setQuery({ search: null, status: null, page: null }) },
+          },
+          "Show all runs",
+        ),
+      ),
+    );
+  if (dagRunId)
+    return empty(
+      "This DAG run compacted nothing.",
+      h("p", {}, "No topic was due when it looked, or it has not planned yet."),
+      h("p", {}, link(hashOf(["topics"]), "See the topics")),
+    );
+  if (dagId)
+    return empty(
+      `${dagId} has compacted nothing.`,
+      h("p", {}, "The DAG compact_topics does; other DAGs have no runs here."),
+      h("p", {}, link(hashOf(["topics"]), "See the topics")),
+    );
+  return empty(
+    "Nothing was compacted yet.",
+    h("p", {}, "The DAG compact_topics compacts what is due, every 15 minutes unless it is paused."),
+    h("p", {}, airflowLink("dags/compact_topics", "Open the DAG")),
+  );
 }

@@ -35,7 +35,11 @@ export function topic(name) {
     { class: "stack" },
     section("Partitions", { tools: logLegend(), id: "partitions" }, partitions.element),
     section("History", { id: "history", note: `The last ${PLOTTED} runs` }, history.element, list.element),
-    section("Quality", { id: "quality", note: "What Great Expectations said before anything was published" }, quality.element),
+    section(
+      "Quality",
+      { id: "quality", note: "What Great Expectations said before anything was published" },
+      quality.element,
+    ),
     section("Configuration", { id: "configuration" }, configuration.element),
   );
   const element = h("div", { class: "view" }, crumbs(link(hashOf(["topics"]), "Topics"), name), head.element, rest);
@@ -43,9 +47,15 @@ export function topic(name) {
 
   function update(query) {
     const pageOf = (key) => Number(query[key]) || 1;
-    const pages = (key) => ({ page }) => setQuery({ [key]: page === 1 ? null : page });
+    const pages =
+      (key) =>
+      ({ page }) =>
+        setQuery({ [key]: page === 1 ? null : page });
     head
-      .load((signal) => get(path, {}, signal), (answer) => header(answer, next))
+      .load(
+        (signal) => get(path, {}, signal),
+        (answer) => header(answer, next),
+      )
       .then((answer) => {
         if (!answer) rest.hidden = head.element.querySelector(".figures") === null;
         else {
@@ -53,21 +63,44 @@ export function topic(name) {
           configuration.load(async () => answer.configuration, drawConfiguration);
         }
       });
-    partitions.load((signal) => get(`${path}/partitions`, { page: pageOf("partitions"), size: PARTITIONS }, signal), (answer) =>
-      answer.total === 0
-        ? empty("No partition has been looked at yet.")
-        : [partitionTable(name, answer.partitions), answer.total > PARTITIONS ? pager(answer, pages("partitions"), { noun: "partition", sizes: false }) : null],
+    partitions.load(
+      (signal) => get(`${path}/partitions`, { page: pageOf("partitions"), size: PARTITIONS }, signal),
+      (answer) =>
+        answer.total === 0
+          ? empty("No partition has been looked at yet.")
+          : [
+              partitionTable(name, answer.partitions),
+              answer.total > PARTITIONS
+                ? pager(answer, pages("partitions"), { noun: "partition", sizes: false })
+                : null,
+            ],
     );
-    history.load((signal) => get(`${path}/runs`, { page: 1, size: PLOTTED }, signal), (answer) => (answer.runs.some((run) => run.totals) ? historyPlots(answer.runs) : []));
-    list.load((signal) => get(`${path}/runs`, { page: pageOf("runs"), size: RUNS }, signal), (answer) =>
-      answer.total === 0
-        ? empty("This topic has not been compacted yet.", h("p", {}, "The DAG compact_topics compacts it once it is due; “Compact now” asks for that at once."))
-        : [table({ caption: `Runs of ${name}`, columns: runColumns({ withTopic: false }), rows: answer.runs }), answer.total > RUNS ? pager(answer, pages("runs"), { noun: "run", sizes: false }) : null],
+    history.load(
+      (signal) => get(`${path}/runs`, { page: 1, size: PLOTTED }, signal),
+      (answer) => (answer.runs.some((run) => run.totals) ? historyPlots(answer.runs) : []),
     );
-    quality.load((signal) => get(`${path}/verdicts`, { page: pageOf("verdicts"), size: VERDICTS }, signal), (answer) =>
-      answer.total === 0
-        ? empty("Nothing of this topic was validated yet.")
-        : [verdictTable(answer.verdicts, { caption: `Quality verdicts of ${name}` }), answer.total > VERDICTS ? pager(answer, pages("verdicts"), { noun: "verdict", sizes: false }) : null],
+    list.load(
+      (signal) => get(`${path}/runs`, { page: pageOf("runs"), size: RUNS }, signal),
+      (answer) =>
+        answer.total === 0
+          ? empty(
+              "This topic has not been compacted yet.",
+              h("p", {}, "The DAG compact_topics compacts it once it is due; “Compact now” asks for that at once."),
+            )
+          : [
+              table({ caption: `Runs of ${name}`, columns: runColumns({ withTopic: false }), rows: answer.runs }),
+              answer.total > RUNS ? pager(answer, pages("runs"), { noun: "run", sizes: false }) : null,
+            ],
+    );
+    quality.load(
+      (signal) => get(`${path}/verdicts`, { page: pageOf("verdicts"), size: VERDICTS }, signal),
+      (answer) =>
+        answer.total === 0
+          ? empty("Nothing of this topic was validated yet.")
+          : [
+              verdictTable(answer.verdicts, { caption: `Quality verdicts of ${name}` }),
+              answer.total > VERDICTS ? pager(answer, pages("verdicts"), { noun: "verdict", sizes: false }) : null,
+            ],
     );
     showNextRun(next);
   }
@@ -80,7 +113,12 @@ export function topic(name) {
       configuration.load(async () => entries, drawConfiguration);
     };
     return [
-      h("label", { class: "toggle" }, h("input", { type: "checkbox", checked: onlyDiffering, "data-key": "differing", on: { change: flip } }), `Only what differs from the default (${differing.length} of ${entries.length})`),
+      h(
+        "label",
+        { class: "toggle" },
+        h("input", { type: "checkbox", checked: onlyDiffering, "data-key": "differing", on: { change: flip } }),
+        `Only what differs from the default (${differing.length} of ${entries.length})`,
+      ),
       rows.length === 0
         ? empty("Every key has its default.")
         : table({
@@ -88,9 +126,29 @@ export function topic(name) {
             rows,
             rowClass: (row) => (row.is_default ? "is-dim" : ""),
             columns: [
-              { key: "name", label: "Key", heads: true, width: "is-name", cell: (row) => h("code", {}, breakable(row.name)) },
-              { key: "value", label: "Value", cell: (row) => [h("code", { class: `value${row.value.length < 24 ? " is-short" : ""}` }, row.value), h("small", {}, " ", meaning(row.name, row.value))] },
-              { key: "source", label: "From", cell: (row) => row.source },
+              {
+                key: "name",
+                label: "Key",
+                heads: true,
+                width: "is-name",
+                cell: (row) => h("code", {}, breakable(row.name)),
+              },
+              {
+                key: "value",
+                label: "Value",
+                cell: (row) =>
+                  h(
+                    "span",
+                    { class: row.value.length < 24 ? "is-short" : "" },
+                    h("code", { class: "value" }, row.value),
+                    h("small", {}, " ", meaning(row.name, row.value)),
+                  ),
+              },
+              {
+                key: "source",
+                label: "From",
+                cell: (row) => h("span", { class: row.source.length < 24 ? "is-short" : "" }, row.source),
+              },
               { key: "sentence", label: "What it does", width: "is-wide", cell: (row) => row.sentence },
             ],
           }),
@@ -114,7 +172,11 @@ function header(row, next) {
         { class: "row" },
         marked ? changeButton("release", row.topic, [], { key: "release-all", label: "Release all" }) : null,
         paused ? changeButton("resume", row.topic, [], { key: "resume-all", label: "Resume all" }) : null,
-        changeButton("pause", row.topic, [], { key: "pause-all", label: "Pause all", why: paused === row.partitions ? "Every partition is paused already" : "" }),
+        changeButton("pause", row.topic, [], {
+          key: "pause-all",
+          label: "Pause all",
+          why: paused === row.partitions ? "Every partition is paused already" : "",
+        }),
         compactButton(() => [row.topic]),
       ),
     ),
@@ -132,9 +194,17 @@ function header(row, next) {
       { class: "figures" },
       figure("Dirty ratio", ratioBar(row.dirty_ratio, row.threshold)),
       figure("Compaction deadline", due(row.deadline_ms)),
-      figure("Reclaimable", bytes(row.reclaimable_bytes), row.retired_bytes ? `and ${bytes(row.retired_bytes)} waiting for the sweep` : null),
+      figure(
+        "Reclaimable",
+        bytes(row.reclaimable_bytes),
+        row.retired_bytes ? `and ${bytes(row.retired_bytes)} waiting for the sweep` : null,
+      ),
       figure("Size", bytes(row.size_bytes)),
-      figure("Last run", row.last_run ? link(hashOf(["runs", row.last_run.plan_id]), runBadge(row.last_run.status)) : "none", row.last_run ? since(row.last_run.updated_at_ms) : null),
+      figure(
+        "Last run",
+        row.last_run ? link(hashOf(["runs", row.last_run.plan_id]), runBadge(row.last_run.status)) : "none",
+        row.last_run ? since(row.last_run.updated_at_ms) : null,
+      ),
       figure("Next expected run", next),
       figure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
     ),
@@ -151,6 +221,7 @@ function drawNextRun(element, dag) {
   if (dag.is_paused) return replace(element, airflowLink("dags/compact_topics", "none: DAG paused"));
   const at = dag.next_dagrun_run_after ? Date.parse(dag.next_dagrun_run_after) : null;
   if (at === null) return replace(element, h("span", { class: "quiet" }, words("not scheduled")));
-  const text = at <= serverNow() ? h("span", { "data-tip": "Its time has come; the scheduler starts it" }, "now") : instant(at);
+  const text =
+    at <= serverNow() ? h("span", { "data-tip": "Its time has come; the scheduler starts it" }, "now") : instant(at);
   return replace(element, text);
 }

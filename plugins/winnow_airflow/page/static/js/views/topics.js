@@ -6,14 +6,23 @@ import { announce, breakable, h, replace } from "../dom.js";
 import { bytes, count, counted, NOTHING } from "../format.js";
 import { icon } from "../icons.js";
 import { place } from "../loading.js";
-import { command, due, empty, link, ratioBar, since } from "../parts.js";
+import { due, empty, link, ratioBar, since } from "../parts.js";
 import { hashOf, setQuery } from "../router.js";
+import { searchField } from "../search.js";
 import { MEANING, runBadge, STATES, stateBadge } from "../states.js";
 import { pager, table } from "../table.js";
+import { noTopics, nothingFound } from "./no-topics.js";
 
-const TYPING_MS = 200;
 const SIZE = 50;
-const FIRST_ORDER = { state: "asc", topic: "asc", deadline: "asc", dirty_ratio: "desc", reclaimable: "desc", size: "desc", last_run: "desc" };
+const FIRST_ORDER = {
+  state: "asc",
+  topic: "asc",
+  deadline: "asc",
+  dirty_ratio: "desc",
+  reclaimable: "desc",
+  size: "desc",
+  last_run: "desc",
+};
 
 /** The view of all topics. */
 export function topics() {
@@ -34,8 +43,17 @@ export function topics() {
   const drawAction = () =>
     replace(
       act,
-      selected.size ? h("button", { type: "button", class: "button ghost", "data-key": "clear", on: { click: () => choose([]) } }, "Clear selection") : null,
-      compactButton(() => [...selected], { why: selected.size ? "" : "Select topics first: the boxes at the left of the rows", label: selected.size ? `Compact ${counted(selected.size, "topic")} now` : "Compact now" }),
+      selected.size
+        ? h(
+            "button",
+            { type: "button", class: "button ghost", "data-key": "clear", on: { click: () => choose([]) } },
+            "Clear selection",
+          )
+        : null,
+      compactButton(() => [...selected], {
+        why: selected.size ? "" : "Select topics first: the boxes at the left of the rows",
+        label: selected.size ? `Compact ${counted(selected.size, "topic")} now` : "Compact now",
+      }),
     );
 
   const choose = (names) => {
@@ -62,14 +80,70 @@ export function topics() {
     {
       key: "select",
       width: "is-tight",
-      head: h("input", { type: "checkbox", "data-all": true, "aria-label": "Select all topics of this page", on: { change: (event) => pickPage(event.target.checked) } }),
-      cell: (row) => h("label", { class: "pick" }, h("input", { type: "checkbox", "data-topic": row.topic, "data-key": `pick-${row.topic}`, "aria-label": `Select ${row.topic}`, on: { change: (event) => pick(row.topic, event.target.checked) } })),
+      head: h("input", {
+        type: "checkbox",
+        "data-all": true,
+        "aria-label": "Select all topics of this page",
+        on: { change: (event) => pickPage(event.target.checked) },
+      }),
+      cell: (row) =>
+        h(
+          "label",
+          { class: "pick" },
+          h("input", {
+            type: "checkbox",
+            "data-topic": row.topic,
+            "data-key": `pick-${row.topic}`,
+            "aria-label": `Select ${row.topic}`,
+            on: { change: (event) => pick(row.topic, event.target.checked) },
+          }),
+        ),
     },
-    { key: "topic", label: "Topic", sortable: true, heads: true, width: "is-name", cell: (row) => h("a", { class: "row-link", href: hashOf(["topics", row.topic]), "data-key": `topic-${row.topic}` }, breakable(row.topic)) },
-    { key: "state", label: "State", sortable: true, hint: "The worst first: uncleanable, overdue, due, paused, healthy", cell: state },
-    { key: "dirty_ratio", label: "Dirty ratio", sortable: true, first: "desc", hint: "Dirty bytes in the log; the tick is the topic's min.cleanable.dirty.ratio", cell: (row) => (row.compacts ? ratioBar(row.dirty_ratio, row.threshold) : h("span", { class: "quiet" }, "not compacted")) },
-    { key: "deadline", label: "Deadline", sortable: true, hint: "Time to the compaction deadline: max.compaction.lag.ms after the oldest dirty record", cell: (row) => due(row.deadline_ms) },
-    { key: "reclaimable", label: "Reclaimable", align: "right", sortable: true, first: "desc", hint: "Bytes that the next compaction is expected to remove; – before the first run, which nothing can be guessed from", cell: (row) => bytes(row.reclaimable_bytes) },
+    {
+      key: "topic",
+      label: "Topic",
+      sortable: true,
+      heads: true,
+      width: "is-name",
+      cell: (row) =>
+        h(
+          "a",
+          { class: "row-link", href: hashOf(["topics", row.topic]), "data-key": `topic-${row.topic}` },
+          breakable(row.topic),
+        ),
+    },
+    {
+      key: "state",
+      label: "State",
+      sortable: true,
+      hint: "The worst first: uncleanable, overdue, due, paused, healthy",
+      cell: state,
+    },
+    {
+      key: "dirty_ratio",
+      label: "Dirty ratio",
+      sortable: true,
+      first: "desc",
+      hint: "Dirty bytes in the log; the tick is the topic's min.cleanable.dirty.ratio",
+      cell: (row) =>
+        row.compacts ? ratioBar(row.dirty_ratio, row.threshold) : h("span", { class: "quiet" }, "not compacted"),
+    },
+    {
+      key: "deadline",
+      label: "Deadline",
+      sortable: true,
+      hint: "Time to the compaction deadline: max.compaction.lag.ms after the oldest dirty record",
+      cell: (row) => due(row.deadline_ms),
+    },
+    {
+      key: "reclaimable",
+      label: "Reclaimable",
+      align: "right",
+      sortable: true,
+      first: "desc",
+      hint: "Bytes that the next compaction is expected to remove; – before the first run, which nothing can be guessed from",
+      cell: (row) => bytes(row.reclaimable_bytes),
+    },
     { key: "size", label: "Size", align: "right", sortable: true, first: "desc", cell: (row) => bytes(row.size_bytes) },
     { key: "last_run", label: "Last run", sortable: true, first: "desc", width: "is-run", cell: lastRun },
   ];
@@ -87,9 +161,19 @@ export function topics() {
   function update(query) {
     search.show(query.search ?? "");
     const size = Number(query.size) || SIZE;
-    const asked = { search: query.search, state: query.state, sort: query.sort, order: query.order, page: query.page, size };
+    const asked = {
+      search: query.search,
+      state: query.state,
+      sort: query.sort,
+      order: query.order,
+      page: query.page,
+      size,
+    };
     list
-      .load((signal) => get("topics", asked, signal), (answer) => draw(answer, query))
+      .load(
+        (signal) => get("topics", asked, signal),
+        (answer) => draw(answer, query),
+      )
       .then((answer) => {
         if (!answer) return;
         drawChips(answer.counts, query);
@@ -103,9 +187,17 @@ export function topics() {
     if (answer.total === 0) return query.search || query.state ? nothingFound(query) : noTopics();
     const order = { sort: query.sort ?? "state", order: query.order ?? FIRST_ORDER[query.sort ?? "state"] };
     return [
-      table({ caption: "Topics", columns, rows: answer.topics, order, onSort: (sort, direction) => setQuery({ sort, order: direction, page: null }) }),
+      table({
+        caption: "Topics",
+        columns,
+        rows: answer.topics,
+        order,
+        onSort: (sort, direction) => setQuery({ sort, order: direction, page: null }),
+      }),
       answer.topics.length === 0 ? empty("This page is behind the end of the list.") : null,
-      pager(answer, ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }), { noun: "topic" }),
+      pager(answer, ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }), {
+        noun: "topic",
+      }),
     ];
   }
 
@@ -114,12 +206,23 @@ export function topics() {
     const chip = (value, label, number, meaning) =>
       h(
         "button",
-        { type: "button", class: `chip${value ? ` is-${value}` : ""}`, "aria-pressed": String((query.state ?? "") === value), "data-key": `chip-${value}`, "data-tip": meaning, on: { click: () => setQuery({ state: value === query.state ? null : value, page: null }) } },
+        {
+          type: "button",
+          class: `chip${value ? ` is-${value}` : ""}`,
+          "aria-pressed": String((query.state ?? "") === value),
+          "data-key": `chip-${value}`,
+          "data-tip": meaning,
+          on: { click: () => setQuery({ state: value === query.state ? null : value, page: null }) },
+        },
         value ? icon(value) : null,
         label,
         h("span", { class: "chip-count" }, count(number)),
       );
-    replace(chips, chip("", "All", all, null), STATES.map((each) => chip(each, each, counts[each], MEANING[each])));
+    replace(
+      chips,
+      chip("", "All", all, null),
+      STATES.map((each) => chip(each, each, counts[each], MEANING[each])),
+    );
   }
 
   drawAction();
@@ -128,52 +231,23 @@ export function topics() {
 
 function state(row) {
   const affected = row.partition_states[row.state] ?? 0;
-  const part = row.state !== "healthy" && affected < row.partitions ? `${count(affected)} of ${count(row.partitions)}` : null;
-  return h("span", { class: "state-cell" }, stateBadge(row.state), part ? h("small", { class: "quiet", "data-tip": `${part} partitions` }, part) : null);
+  const part =
+    row.state !== "healthy" && affected < row.partitions ? `${count(affected)} of ${count(row.partitions)}` : null;
+  return h(
+    "span",
+    { class: "state-cell" },
+    stateBadge(row.state),
+    part ? h("small", { class: "quiet", "data-tip": `${part} partitions` }, part) : null,
+  );
 }
 
 function lastRun(row) {
   const run = row.last_run;
   if (!run) return h("span", { class: "quiet" }, NOTHING);
-  return h("span", { class: "run-cell" }, link(hashOf(["runs", run.plan_id]), runBadge(run.status)), h("small", { class: "quiet" }, since(run.updated_at_ms)));
-}
-
-/** The search field; what is typed goes into the address a moment later. */
-export function searchField(label = "Search topics") {
-  const input = h("input", { type: "search", placeholder: label, "aria-label": label, autocomplete: "off", spellcheck: "false", "data-search": true, "aria-keyshortcuts": "/" });
-  let timer = 0;
-  const send = () => setQuery({ search: input.value.trim() || null, page: null }, { replace: true });
-  input.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(send, TYPING_MS);
-  });
-  input.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter") return;
-    clearTimeout(timer);
-    send();
-  });
-  return {
-    element: h("div", { class: "search" }, icon("search"), input, h("kbd", { "aria-hidden": "true" }, "/")),
-    focus: () => input.focus(),
-    show: (text) => {
-      if (document.activeElement !== input) input.value = text;
-    },
-  };
-}
-
-function nothingFound(query) {
-  const what = [query.state, query.search ? `"${query.search}"` : null].filter(Boolean).join(", ");
-  return empty(
-    `No topic matches ${what}.`,
-    h("p", {}, h("button", { type: "button", class: "button", "data-key": "show-all", on: { click: () => setQuery({ search: null, state: null, page: null }) } }, "Show all topics")),
-  );
-}
-
-function noTopics() {
-  return empty(
-    "No topics yet.",
-    h("p", {}, "A topic appears here once it has been created and looked at:"),
-    command("winnow topics create orders --partitions 6\nwinnow ingest orders FILES…\nwinnow assess orders"),
-    h("p", {}, "From then on the DAG compact_topics looks at every topic each time it runs. Are there topics already? Then it has not run since this page exists, or the api-server reads another metadata store than the DAGs do: compare WINNOW_HOME and WINNOW_STORE__URL."),
+  return h(
+    "span",
+    { class: "run-cell" },
+    link(hashOf(["runs", run.plan_id]), runBadge(run.status)),
+    h("small", { class: "quiet" }, since(run.updated_at_ms)),
   );
 }

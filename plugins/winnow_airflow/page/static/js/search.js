@@ -1,0 +1,38 @@
+// The search field of a list. The key "/" leads there.
+
+import { h } from "./dom.js";
+import { icon } from "./icons.js";
+import { setQuery } from "./router.js";
+
+const TYPING_MS = 200;
+
+/** The search field; what is typed goes into the address a moment later. */
+export function searchField(label = "Search topics") {
+  const input = h("input", {
+    type: "search",
+    placeholder: label,
+    "aria-label": label,
+    autocomplete: "off",
+    spellcheck: "false",
+    "data-search": true,
+    "aria-keyshortcuts": "/",
+  });
+  let timer = 0;
+  const send = () => setQuery({ search: input.value.trim() || null, page: null }, { replace: true });
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(send, TYPING_MS);
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    clearTimeout(timer);
+    send();
+  });
+  return {
+    element: h("div", { class: "search" }, icon("search"), input, h("kbd", { "aria-hidden": "true" }, "/")),
+    focus: () => input.focus(),
+    show: (text) => {
+      if (document.activeElement !== input) input.value = text;
+    },
+  };
+}
