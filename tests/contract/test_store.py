@@ -319,7 +319,9 @@ def test_a_url_that_is_not_served_is_a_configuration_error_that_does_not_repeat_
 def test_a_refused_statement_is_told_without_its_values(store: Store) -> None:
     """A constraint that does not hold is no service problem, and parameters stay out of the message."""
     with pytest.raises(WinnowError, match="refused a statement") as caught, store._database.writing() as session:
-        session.execute(text("INSERT INTO winnow_alert (key, sent_at_ms) VALUES (:key, NULL)"), {"key": "a secret value"})
+        session.execute(
+            text("INSERT INTO winnow_alert (key, sent_at_ms) VALUES (:key, NULL)"), {"key": "a secret value"}
+        )
     assert not isinstance(caught.value, ServiceError)
     assert "a secret value" not in "".join(traceback.format_exception(caught.value))
 

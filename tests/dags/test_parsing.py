@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from airflow.sdk import CronTriggerTimetable
 
-from tests.dags.conftest import ENVIRONMENT
+from tests.airflow_process import ENVIRONMENT
 from winnow.airflow_home import POOLS, migrate
 from winnow.config.settings import Settings
 
