@@ -51,7 +51,7 @@ class CompactOperator(SparkSubmitOperator):
 
         Raises:
             AirflowFailException: the topics of the batch could not be planned.
-            AirflowSkipException: all of it is left to other runs, or done already.
+            AirflowSkipException: all of it is left to other runs.
             WinnowError: of the kind that the job's exit code says.
         """
         from winnow.pipeline.leases import renewing
@@ -69,10 +69,13 @@ class CompactOperator(SparkSubmitOperator):
                 with topics.attempt(plan.topic, plan.plan_id):
                     leases.append(ready(ctx, plan))
                     plans.append(plan)
+            if not plans and not topics.left and not topics.errors:
+                self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
+                return
             # Spark may take longer than a lease lasts; the report gives the topics back.
             with renewing(ctx, leases):
                 staged = self._submit(ctx, topics, plans, attempt, context) if plans else []
-            topics.close(staged, nothing="Every plan of this batch is staged or published; Spark is not needed.")
+            topics.close(staged, nothing="Nothing of this batch was staged.")
 
     def _submit(
         self, ctx: Pipeline, topics: Topics, plans: Sequence[PlanReference], attempt: str, context: Context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -50,7 +51,8 @@ def test_selected_topics_are_compacted_by_one_dag_run_that_is_followed_to_its_en
         "href", re.compile(re.escape("/dags/compact_topics/runs/manual__"))
     )
     seen.picture("toast", whole=False)
-    # What the scheduler would do after a while.
+    # It is looked at while it waits, and what the scheduler would do after a while is seen too.
+    page.wait_for_event("requestfinished", lambda sent: sent.url.endswith(quote(run["dag_run_id"], safe="")))
     ended = page.request.patch(
         f"{seen.server.url}/api/v2/dags/compact_topics/dagRuns/{run['dag_run_id']}", data={"state": "success"}
     )

@@ -29,7 +29,7 @@ def test_a_link_to_a_dag_leaves_the_frame(look: Open) -> None:
     frame.locator("tbody a.row-link").first.click()
     expect(frame.get_by_text("Validation failed. Nothing was published.")).to_be_visible()
     frame.get_by_role("link", name="DAG run and logs").click()
-    seen.page.wait_for_url(re.compile(r"/dags/compact_topics/runs/manual__"))
+    seen.page.wait_for_url(re.compile(f"^{seen.server.url}/dags/compact_topics/runs/manual__"))
     # That DAG run was never in this Airflow, and the browser logs the answer 404.
     assert all("404" in error for error in seen.errors)
     seen.errors.clear()

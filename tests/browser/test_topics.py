@@ -145,6 +145,18 @@ def test_an_unknown_topic_and_an_unknown_page_say_what_there_is_not(look: Open) 
     seen.errors.clear()
 
 
+def test_a_question_that_is_refused_leaves_what_was_shown(look: Open) -> None:
+    """A sentence says what was wrong with it, and the rows stay."""
+    seen = look("small")
+    page = seen.at("#/topics")
+    before = names(page)
+    page.evaluate("location.hash = '#/topics?sort=colour'")
+    expect(page.locator("main .callout")).to_contain_text("Input should be")
+    assert names(page) == before
+    assert all("422" in error for error in seen.errors)
+    seen.errors.clear()
+
+
 def test_an_api_server_that_is_away_leaves_what_was_shown(look: Open) -> None:
     """The rows stay, a sentence says what to do, and looking again heals it."""
     seen = look("small")

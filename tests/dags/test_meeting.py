@@ -257,6 +257,24 @@ def test_a_check_that_is_cleared_leaves_its_own_runs_work_alone(ctx: Context, a:
     assert ctx.store.runs("orders")[0].status is RunState.VOID
 
 
+def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Context, tmp_path: Path) -> None:
+    """The plan task of a run is cleared, before and after its topic was published: the same plan, then none."""
+    now_ms = ctx.now_ms()
+    checks = [steps.check(a, "orders", as_of_ms=now_ms)]
+    (first,) = steps.plan(a, checks, as_of_ms=now_ms)
+    stage(a, first, tmp_path)
+    (again,) = steps.plan(a, checks, as_of_ms=now_ms)
+    assert again["plans"] == first["plans"]
+    assert len(ctx.store.runs("orders")) == 1
+    stage(a, again, tmp_path)
+    assert steps.publish(a, again)
+    steps.report(a, again)
+    receipts = ctx.store.receipts("orders")
+    assert steps.plan(a, checks, as_of_ms=now_ms) == []
+    assert ctx.store.lease("orders") is None
+    assert ctx.store.receipts("orders") == receipts
+
+
 def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp_path: Path) -> None:
     """Spark says that a segment is missing, but the log moved on under it: nothing is marked, nothing is red."""
     batch = planned(a, "orders")

@@ -239,13 +239,12 @@ def uncompacted(world: World) -> Env:
 class Case:
     """How a section's subject comes about, and which alert tells of it.
 
-    ``looks_again``: whether the alert ends when a run of ``compact_topics`` looks around. ``newest``: offsets of the
-    newest record of each key of partition 0, as readers of ``topic`` see them after the section; in ``home``.
+    ``newest``: offsets of the newest record of each key of partition 0, as readers of ``topic`` see them after the
+    section; in ``home``.
     """
 
     cause: Callable[[World], Env]
     alert: str | None = None
-    looks_again: bool = False
     topic: str = TOPIC
     home: str = "home"
     newest: frozenset[int] = frozenset({9, 10, 11})
@@ -255,8 +254,8 @@ CASES: dict[str, Case] = {
     "validation_failed": Case(failed_validation, "validation_failed"),
     "validation_broken": Case(broken_validation, "validation_broken"),
     "uncleanable_partition": Case(damaged_segment, "uncleanable_partition"),
-    "deadline_near": Case(near_deadline, "deadline_near", looks_again=True),
-    "deadline_missed": Case(missed_deadline, "deadline_missed", looks_again=True),
+    "deadline_near": Case(near_deadline, "deadline_near"),
+    "deadline_missed": Case(missed_deadline, "deadline_missed"),
     "commit_unknown": Case(unknown_commit, "commit_unknown"),
     "sweep_stuck": Case(stuck_sweep, "sweep_stuck"),
     "recovered": Case(two_partitions),

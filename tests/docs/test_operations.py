@@ -11,7 +11,6 @@ from tests.docs.causes import CASES, lake_settings
 from tests.docs.runbook import Section, prompt_program, run_block, sections
 from tests.integration.world import FakeClock, World, open_world
 from winnow.clock import wall_clock_ms
-from winnow.pipeline.watch import watch
 from winnow.report.alerts import SEVERITIES, Kind
 
 PAGE = sections("operations.md")
@@ -51,8 +50,6 @@ def test_commands_of_a_section_end_what_it_is_about(title: str, tmp_path: Path, 
         run_block(block, tmp_path, {**settings, **env}, first_on_path=scripts_of_docs)
     home = {"WINNOW_HOME": str(tmp_path / case.home)}
     with open_world(tmp_path, FakeClock(wall_clock_ms()), {**settings, **home}) as world:
-        if case.looks_again:
-            watch(world.ctx)
         if case.alert is not None:
             assert open_kinds(world) == []
         assert newest(world, case.topic) == case.newest

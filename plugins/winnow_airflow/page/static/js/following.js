@@ -60,7 +60,7 @@ export function followDagRun(title, run, ended) {
     } catch (error) {
       show(state, `${error.message} Still looking.`);
     }
-    return ended(state);
+    if (ENDED.includes(state)) return ended(state);
     wait = Math.min(SLOWEST_MS, wait * 1.3);
     return setTimeout(look, wait);
   };
