@@ -76,7 +76,11 @@ export function outcome(row) {
           }),
           compactButton(() => [row.topic], { kind: "" }),
         )
-      : h("p", { class: "quiet" }, `No partition of ${row.topic} is marked uncleanable now.`),
+      : h(
+          "p",
+          { class: "quiet" },
+          `No partition of ${row.topic} is marked uncleanable now: it was released, or a later run went well.`,
+        ),
     marked.length
       ? h(
           "ul",
