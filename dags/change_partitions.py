@@ -80,6 +80,8 @@ with DAG(
             type="string",
             minLength=1,
             maxLength=MAX_REASON_LENGTH,
+            # One line of plain text: it is quoted in logs, in the table's snapshot and in alerts.
+            pattern=r"^[^\x00-\x1f\x7f]+$",
             title="Name or reason",
             description="The name of the pause, which a resume must give again; why a partition is released.",
         ),

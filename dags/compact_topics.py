@@ -193,7 +193,8 @@ def report(batch: BatchRow) -> list[str]:
     context: Any = get_current_context()
     context["label"] = batch["label"]
     with steps.pipeline(context) as ctx:
-        paragraphs, published = steps.report(ctx, batch)
+        last_try = context["ti"].try_number > context["ti"].max_tries
+        paragraphs, published = steps.report(ctx, batch, last_try=last_try)
     for receipt, mark in published:
         context["outlet_events"][COMPACTED].add(topic_asset(receipt.topic), extra=event_of(receipt, mark))
     return paragraphs

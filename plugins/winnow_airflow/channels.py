@@ -47,8 +47,12 @@ class NotifierChannel:
             raise ConfigurationError(
                 f"{self._notifier.path} does not take these arguments: {named}. Mend alert.notifiers."
             ) from None
-        # Rendered once, by the notifier itself: what an alert quotes is no template.
-        made({**self._context, "alert": asdict(alert)})
+        context: Any = {**self._context, "alert": asdict(alert)}
+        # What calling it would do, except that it would log a stranger's words, which may quote an address that is a
+        # secret. Rendered once, by the notifier itself: what an alert quotes is no template.
+        made._update_context(context)
+        made.render_template_fields(context)
+        made.notify(context)
 
 
 def _class_at(path: str) -> type[BaseNotifier]:

@@ -188,14 +188,19 @@ def connection(before: str = "") -> Finding:
 
 
 def api(embedded: bool) -> Finding:
-    """Whether Airflow's API answers at its ``[api] base_url`` and its components are well."""
+    """Whether Airflow's API answers where tasks ask it, and its components are well.
+
+    ``[api] base_url`` is where people find it, which may be another machine's name, or a proxy's.
+    """
     from airflow.configuration import conf
 
     from winnow.errors import ServiceError
     from winnow.pipeline.doctor.examination import failure, ok, warning
 
     name = "airflow-api"
-    url = conf.get("api", "base_url", fallback="").rstrip("/") or "http://localhost:8080"
+    inside = conf.get("core", "execution_api_server_url", fallback="") or ""
+    outside = conf.get("api", "base_url", fallback="") or "http://localhost:8080"
+    url = inside.rstrip("/").removesuffix("/execution") or outside.rstrip("/")
     try:
         with urllib.request.urlopen(f"{url}/api/v2/monitor/health", timeout=HTTP_TIMEOUT_S) as answer:
             health = json.load(answer)
@@ -211,7 +216,7 @@ def api(embedded: bool) -> Finding:
             f"What listens at {url} does not answer as Airflow does: the port is taken, or the address is wrong.",
             "End what listens there, or take another port: export WINNOW_UI_PORT=8081"
             if embedded
-            else "Mend [api] base_url, or end what listens there",
+            else "Mend [core] execution_api_server_url, or end what listens there",
             ServiceError.exit_code,
         )
     if ill:

@@ -64,8 +64,9 @@ class Topics:
 
         try:
             return left_to(self.ctx, plan_id)
-        except WinnowError as unknown:
-            log.warning("Why the plan is void could not be looked up: %s", unknown)
+        except Exception as unknown:  # the void plan is told, and the next topic's turn comes, whatever this was
+            strange = not isinstance(unknown, WinnowError)
+            log.warning("Why the plan is void could not be looked up: %s", sentence(unknown), exc_info=strange)
             return None
 
     def raise_kept(self) -> None:

@@ -99,6 +99,7 @@ class CompactOperator(SparkSubmitOperator):
         self.application_args = spark_arguments(ctx.settings, reading, attempt)
         output: str | None = None
         staged: list[str] = []
+        missing: list[PlanReference] = []
         try:
             if reading:
                 super().execute(context)
@@ -112,9 +113,12 @@ class CompactOperator(SparkSubmitOperator):
                 with topics.attempt(plan.topic, plan.plan_id):
                     if self._note_staged(ctx, plan, started_ms):
                         staged.append(plan.topic)
+                    else:
+                        missing.append(plan)
         if output is not None:
-            self._judge(ctx, topics, output, begun, attempt)
-        elif unstaged := [plan.topic for plan in begun if plan.topic not in staged]:
+            self._judge(ctx, topics, output, begun, missing, attempt)
+        elif missing:
+            unstaged = [plan.topic for plan in missing]
             ended = ServiceError(
                 f"The Spark application ended well but left no staging manifest for {', '.join(unstaged)}, so those "
                 "files do not count. Nothing of it was published. It is tried again."
@@ -122,8 +126,19 @@ class CompactOperator(SparkSubmitOperator):
             topics.errors.append((label_of(unstaged), ended))
         return staged
 
-    def _judge(self, ctx: Pipeline, topics: Topics, output: str, plans: Sequence[PlanReference], attempt: str) -> None:
-        """What the job's last lines say: topics that are left, partitions to mark, and the error to end with."""
+    def _judge(
+        self,
+        ctx: Pipeline,
+        topics: Topics,
+        output: str,
+        plans: Sequence[PlanReference],
+        missing: Collection[PlanReference],
+        attempt: str,
+    ) -> None:
+        """What the job's last lines say: topics that are left, partitions to mark, and the error to end with.
+
+        ``missing``: those of ``plans`` without a staging manifest. The last lines need not tell of each of them.
+        """
         from winnow.pipeline.standing import left_to
         from winnow.pipeline.uncleanable import condemn
 
@@ -134,17 +149,18 @@ class CompactOperator(SparkSubmitOperator):
             failure = failures.get(plan.plan_id)
             if failure is None:
                 continue
-            # A file that another run retired, and a sweep removed, is no damage.
-            text = left_to(ctx, plan.plan_id)
-            if text is not None:
-                topics.leave(text)
-                left.add(plan.plan_id)
-                continue
-            condemned = condemn(ctx, plan, failure, attempt)
-            if condemned is not None:
-                self.log.error("%s", condemned)
-                told[plan.plan_id] = str(condemned)
-        if failures and left >= failures.keys():
+            with topics.attempt(plan.topic):
+                # A file that another run retired, and a sweep removed, is no damage.
+                text = left_to(ctx, plan.plan_id)
+                if text is not None:
+                    topics.leave(text)
+                    left.add(plan.plan_id)
+                    continue
+                condemned = condemn(ctx, plan, failure, attempt)
+                if condemned is not None:
+                    self.log.error("%s", condemned)
+                    told[plan.plan_id] = str(condemned)
+        if failures and left >= failures.keys() | {plan.plan_id for plan in missing}:
             return
         failing = [plan for plan in plans if plan.plan_id not in left]
         topics.errors.append((label_of([plan.topic for plan in failing]), failure_of(output, failing, told, left)))
@@ -186,9 +202,12 @@ def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
 
 
 def open_again(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
-    """Open the run of ``plan`` if it was closed: whoever clears its Spark task wants another attempt."""
+    """Open the run of ``plan`` if it was closed, or is open as another's: whoever attempts it now has its topic.
+
+    Whoever clears a Spark task wants another attempt; two runs that look from the same instant make the same plan.
+    """
     run = ctx.store.run(plan.plan_id)
-    if run is not None and run.status.is_closed:
+    if run is not None and (run.status.is_closed or run.holder != ctx.holder):
         ctx.store.open_run(
             plan.plan_id,
             plan.topic,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from winnow.errors import ServiceError, TopicBusyError, UnknownTopicError
 from winnow_airflow.channels import open_pipeline
 from winnow_airflow.meeting import Topics, settled, take
-from winnow_airflow.policy import sentence
+from winnow_airflow.policy import is_worth_retrying, sentence
 from winnow_airflow.references import (
     MAX_FAILED,
     MAX_MAPPED,
@@ -120,9 +120,9 @@ def _plan_topic(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> PlanR
     from winnow.pipeline.leases import release
     from winnow.pipeline.plan import plan_topic
 
-    take(ctx, topic)
     planned = None
     try:
+        take(ctx, topic)
         planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
     finally:
         if planned is None:
@@ -218,8 +218,14 @@ def _held(ctx: Pipeline, topic: str) -> Iterator[None]:
         yield
 
 
-def report(ctx: Pipeline, batch: BatchRow) -> tuple[list[str], list[tuple[Receipt, Watermark]]]:
-    """One paragraph per topic of the batch, and what this run published with its watermark. Gives the topics back."""
+def report(
+    ctx: Pipeline, batch: BatchRow, *, last_try: bool = False
+) -> tuple[list[str], list[tuple[Receipt, Watermark]]]:
+    """One paragraph per topic of the batch, and what this run published with its watermark. Gives the topics back.
+
+    Airflow sends no event of a task that fails. So what goes wrong with one topic is raised only while trying again may
+    help (not on the ``last_try``), or where there is no other topic's event to be lost; else its paragraph tells it.
+    """
     from winnow.pipeline.leases import release
     from winnow.pipeline.report import paragraph
     from winnow.pipeline.watermark import watermark
@@ -229,17 +235,29 @@ def report(ctx: Pipeline, batch: BatchRow) -> tuple[list[str], list[tuple[Receip
     topics = Topics(ctx)
     for row in batch["plans"]:
         with topics.attempt(row["topic"]):
-            topic_log = ctx.log.open(row["topic"])
-            receipt = topic_log.find_receipt(row["plan_id"])
-            run = ctx.store.run(row["plan_id"])
-            if receipt is not None and (run is None or run.holder in {None, ctx.holder}):
-                published.append((receipt, watermark(topic_log, now_ms=ctx.now_ms())))
-            paragraphs.append(paragraph(receipt) if receipt is not None else _unpublished(ctx, row, run))
+            try:
+                topic_log = ctx.log.open(row["topic"])
+                receipt = topic_log.find_receipt(row["plan_id"])
+                run = ctx.store.run(row["plan_id"])
+                if receipt is not None and (run is None or run.holder in {None, ctx.holder}):
+                    published.append((receipt, watermark(topic_log, now_ms=ctx.now_ms())))
+                paragraphs.append(paragraph(receipt) if receipt is not None else _unpublished(ctx, row, run))
+            except UnknownTopicError:
+                paragraphs.append(
+                    f"Topic {row['topic']} was dropped since plan {row['plan_id']} was made. There is nothing left to "
+                    "report, and no event of it is sent."
+                )
         with topics.attempt(row["topic"]):
             release(ctx, row["topic"])
+    again = not last_try and any(is_worth_retrying(problem) for _, problem in topics.errors)
+    if again or not published:
+        topics.raise_kept()
+    paragraphs += [
+        f"Topic {topic} could not be reported: {sentence(problem)} Clear this task to report its batch again."
+        for topic, problem in topics.errors
+    ]
     for text in paragraphs:
         log.info("%s", text)
-    topics.raise_kept()
     return paragraphs, published
 
 

@@ -36,9 +36,24 @@ def take_turns(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) ->
     Raises:
         AirflowRescheduleException: a topic is held by a run that looks from earlier, or does not say from when.
     """
-    from winnow.pipeline.leases import acquire, release
-
     mine: list[TopicCheck] = []
+    try:
+        wait_ms = _take(ctx, checks, mine, as_of_ms=as_of_ms)
+    except Exception:
+        _give_back(ctx, mine)
+        raise
+    if wait_ms is None:
+        return mine
+    _give_back(ctx, mine)
+    raise AirflowRescheduleException(  # type: ignore[no-untyped-call]
+        datetime.fromtimestamp((ctx.now_ms() + wait_ms) / 1000, UTC)
+    )
+
+
+def _take(ctx: Pipeline, checks: Iterable[TopicCheck], mine: list[TopicCheck], *, as_of_ms: int) -> int | None:
+    """Hold what is free and add it to ``mine``; how long to wait for the rest, None where nothing is waited for."""
+    from winnow.pipeline.leases import acquire
+
     waits_ms: list[int] = []
     for found in checks:
         if not found["eligible"] and "in_progress" not in found["reasons"]:
@@ -56,14 +71,14 @@ def take_turns(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) ->
             wanted = found.copy()
             wanted["eligible"] = True
             mine.append(wanted)
-    if waits_ms:
-        for found in mine:
-            release(ctx, found["topic"])
-        wait_ms = max(LEAST_MS, min(max(waits_ms), MOST_MS))
-        raise AirflowRescheduleException(  # type: ignore[no-untyped-call]
-            datetime.fromtimestamp((ctx.now_ms() + wait_ms) / 1000, UTC)
-        )
-    return mine
+    return max(LEAST_MS, min(max(waits_ms), MOST_MS)) if waits_ms else None
+
+
+def _give_back(ctx: Pipeline, mine: Iterable[TopicCheck]) -> None:
+    from winnow.pipeline.leases import release
+
+    for found in mine:
+        release(ctx, found["topic"])
 
 
 def _holder(ctx: Pipeline, topic: str) -> Run | None:

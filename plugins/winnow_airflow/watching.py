@@ -52,7 +52,7 @@ def away_from_present(context: Mapping[str, Any], *, now_ms: int) -> str | None:
         as_of_ms = as_of_of(context, now_ms=now_ms)
     except UsageError as problem:
         return str(problem)
-    if str(context["dag_run"].run_type) == "scheduled":
+    if context["dag_run"].run_type == "scheduled":
         return None
     if abs(now_ms - as_of_ms) <= NEAR_MS:
         return None

@@ -29,6 +29,8 @@ ANSWER_S = 120
 POLL_S = 1.0
 TAIL_LINES = 40
 ENDED = ("success", "failed")
+FAILED = "Task failed with exception"
+"""What Airflow writes into the log of a task that raised, whether it tries it again or not."""
 
 Found = TypeVar("Found")
 
@@ -131,8 +133,8 @@ class Standalone:
         return {(ti["task_id"], ti["map_index"]): str(ti["state"]) for ti in self._instances(dag_id, run_id)}
 
     def tries(self, dag_id: str, run_id: str) -> set[int]:
-        """How often the tasks of one run were tried since they were last cleared."""
-        return {ti["try_number"] - max(0, ti["max_tries"] - 3) for ti in self._instances(dag_id, run_id)}
+        """The numbers of the latest tries of the tasks of one run; 0: not begun. Clearing a task goes on counting."""
+        return {ti["try_number"] for ti in self._instances(dag_id, run_id)}
 
     def _instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         answer = self.call("GET", f"/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances?limit=1000")
@@ -165,19 +167,30 @@ class Standalone:
 
     # Backfills
 
-    def backfill(self, dag_id: str, first: datetime, last: datetime, **options: object) -> int:
-        """Ask for a backfill over the API, as the UI does; its id."""
+    def backfill(self, dag_id: str, first: datetime, last: datetime, **options: object) -> None:
+        """Ask for a backfill over the API, as the UI does."""
         body = {"dag_id": dag_id, "from_date": first.isoformat(), "to_date": last.isoformat(), **options}
-        return int(self.call("POST", "/backfills", body)["id"])
+        self.call("POST", "/backfills", body)
 
     def wait_backfill(self, dag_id: str, *, within_s: float = RUN_S) -> None:
-        """Wait until no backfill of the DAG is left."""
+        """Wait until the DAG's backfill is marked complete, as it must be before the next one.
 
-        def ended() -> bool:
+        Airflow looks every half a minute.
+        """
+
+        def complete() -> bool:
             found = self.call("GET", f"/backfills?dag_id={dag_id}&limit=100")["backfills"]
             return all(backfill["completed_at"] is not None for backfill in found)
 
-        self.until(ended, f"the backfills of {dag_id} are complete", within_s=within_s)
+        self.until(complete, f"the backfill of {dag_id} is complete", within_s=within_s)
+
+    def wait_all(self, dag_id: str, *, within_s: float = RUN_S) -> None:
+        """Wait until every run of the DAG has ended."""
+
+        def ended() -> bool:
+            return all(run["state"] in ENDED for run in self.runs(dag_id))
+
+        self.until(ended, f"all runs of {dag_id} have ended", within_s=within_s)
 
     def cli(self, *arguments: str) -> str:
         """Run ``airflow`` as in a shell; what it printed."""
@@ -201,14 +214,10 @@ class Standalone:
         return "\n".join(f"--- {path}\n{tail(path)}" for path in [*newest, self.log])
 
     def failures(self, dag_id: str, run_id: str) -> str:
-        """The ends of the logs of the failed tasks of one run; empty when none failed."""
-        found = []
-        for (task_id, map_index), state in self.tasks(dag_id, run_id).items():
-            if state in {"failed", "up_for_retry"}:
-                folder = self.settings.airflow_home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}"
-                folder = folder / f"task_id={task_id}" / (f"map_index={map_index}" if map_index >= 0 else "")
-                found += [f"--- {path}\n{tail(path)}" for path in sorted(folder.glob("attempt=*.log"))]
-        return "\n".join(found)
+        """The ends of the logs of the tries of one run that failed, also where another try succeeded; empty: none."""
+        folder = self.settings.airflow_home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}"
+        logs = sorted(folder.rglob("attempt=*.log"))
+        return "\n".join(f"--- {path}\n{tail(path)}" for path in logs if FAILED in path.read_text(encoding="utf-8"))
 
 
 def tail(path: Path) -> str:

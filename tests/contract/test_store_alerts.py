@@ -109,6 +109,19 @@ def test_messages_of_a_channel_go_out_one_at_a_time_in_their_order(store: Store)
     assert second.document == "validation_failed:orders:1"
 
 
+def test_a_message_that_nobody_takes_holds_up_the_others_until_it_is_stale(store: Store) -> None:
+    store.remember_alerts([alert(0)], NOW_MS, to("webhook"))
+    store.remember_alerts([alert(1)], NOW_MS + 100, to("webhook"))
+    first = store.claim_delivery("webhook", NOW_MS + 100, NOW_MS + 900)
+    assert first is not None
+    assert store.claim_delivery("webhook", NOW_MS + 200, NOW_MS + 900, stale_before_ms=NOW_MS) is None
+    second = store.claim_delivery("webhook", NOW_MS + 200, NOW_MS + 900, stale_before_ms=NOW_MS + 1)
+    assert second is not None
+    assert second.document == "validation_failed:orders:1"
+    again = store.claim_delivery("webhook", NOW_MS + 900, NOW_MS + 999, stale_before_ms=NOW_MS + 1)
+    assert again == first, "it is tried again before younger ones"
+
+
 def test_of_senders_that_reach_for_a_message_at_once_one_gets_it(store: Store) -> None:
     store.remember_alerts([alert()], NOW_MS, to("webhook"))
     barrier = Barrier(8)

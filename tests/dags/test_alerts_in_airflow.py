@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
+from airflow.sdk.api.datamodels._generated import DagRunType
 
 from tests.dags.conftest import RunDag
 from tests.dags.topics import make_topic, old_lines
@@ -166,7 +167,7 @@ def test_backfilled_past_alerts_nobody(webhook: Inbox, ctx: Context, run_dag: Ru
 def test_only_runs_that_look_from_the_present_watch(run_type: str, as_of: timedelta, watches: bool) -> None:
     """A scheduled run does however late it begins: when runs queue up, deadlines pass. A simulated one does not."""
     now = datetime(2026, 1, 31, 18, 0, tzinfo=UTC)
-    run = SimpleNamespace(run_type=run_type, run_after=now)
+    run = SimpleNamespace(run_type=DagRunType(run_type), run_after=now)
     context = {"params": {"simulate": True}, "dag_run": run, "data_interval_end": now - as_of}
     assert (away_from_present(context, now_ms=round(now.timestamp() * 1000)) is None) == watches
 

@@ -24,10 +24,12 @@ from tests.dags.topics import (
     make_topic,
     old_lines,
 )
+from tests.integration.world import FakeClock, World
 from winnow.config.settings import Settings
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.pipeline.assess import assess
 from winnow.pipeline.context import Context, open_context
+from winnow.planning import PlanReference
 from winnow.store import Run, RunState
 from winnow_airflow import steps
 from winnow_airflow.operators import open_again, pending
@@ -142,6 +144,33 @@ def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
     ]
     assert "Nothing was published" in webhook[0]["safe"]
     assert [a.reason.value for a in assess(ctx, ["orders"], as_of_ms=ctx.now_ms())] == ["uncleanable"]
+
+
+def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
+    ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path, airflow_home: Settings
+) -> None:
+    """Published all three, then one is dropped and one spoilt by somebody else: the third's consumers are told."""
+    for topic in ("orders", "clicks", "views"):
+        make_topic(ctx, tmp_path, topic, [old_lines(100, 10)])
+
+    def stage(context: object) -> None:
+        world = World(ctx, FakeClock(ctx.now_ms()), tmp_path)
+        for run in ctx.store.runs():
+            world.stage(PlanReference(**batch_of(run)["plans"][0]), f"{run.attempt}-1")
+
+    def spoil(context: object) -> None:
+        ctx.log.catalog.drop_table(("winnow", "orders"))
+        ctx.log.open("clicks").head().table.append(ARROW_SCHEMA.empty_table())
+
+    tasks = runnable.dags["compact_topics"].task_dict
+    tasks["plan"].on_success_callback = [stage]
+    tasks["compact_batch.publish"].on_success_callback = [spoil]
+    states = run_dag("compact_topics")
+
+    assert group_states(states) == ["success"] * 4
+    plan_ids = {run.plan_id: run.topic for run in ctx.store.runs()}
+    events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
+    assert [event["topic"] for event in events if event.get("plan_id") in plan_ids] == ["views"]
 
 
 def test_backfills_in_any_order_and_again_give_the_same_log(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,17 +15,20 @@ from tests.dags.conftest import RunDag
 from tests.dags.topics import contents, first_dirty_offsets, group_states, make_topic, old_lines
 from tests.integration.world import World
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
-from winnow.errors import PlanVoidError, ServiceError, TopicBusyError
+from winnow.errors import ForeignTableError, PlanVoidError, ServiceError, TopicBusyError, WinnowError
+from winnow.files import storage
+from winnow.files.schema import ARROW_SCHEMA
 from winnow.log.topic_log import Change
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import release
 from winnow.pipeline.partitions import pause
 from winnow.pipeline.standing import left_to
+from winnow.planning import PlanReference
 from winnow.store import RunState
 from winnow_airflow import steps, upkeep
 from winnow_airflow.meeting import Topics, ready
-from winnow_airflow.operators import CompactOperator, pending
-from winnow_airflow.references import BatchRow
+from winnow_airflow.operators import CompactOperator, open_again, pending
+from winnow_airflow.references import BatchRow, label_of
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -166,10 +170,8 @@ def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: 
     assert ctx.store.runs("orders")[0].status is RunState.VALIDATED, "it is not this run's to close"
 
 
-def plans_of(batch: BatchRow) -> list[Any]:
+def plans_of(batch: BatchRow) -> list[PlanReference]:
     """The plans of ``batch`` as the operator has them."""
-    from winnow.planning import PlanReference
-
     return [PlanReference(**row) for row in batch["plans"]]
 
 
@@ -281,17 +283,131 @@ def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp
     (plan,) = plans_of(batch)
     lapse(a, "orders")
     compact_as(ctx, NIGHT, "orders", tmp_path)
-    failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
-    with (tmp_path / "output").open("w+") as stream:
-        emit_outcomes([PlanOutcome("orders", plan.plan_id, None, failure)], stream)
-        stream.seek(0)
-        output = stream.read()
     operator = CompactOperator(task_id="compact", batch=batch)
     topics = Topics(a)
-    operator._judge(a, topics, output, [plan], "a-1")
+    operator._judge(a, topics, missing_segments(plan), [plan], [plan], "a-1")
     assert topics.errors == []
     assert f"{NIGHT} took it" in topics.left[0]
     assert ctx.store.marks(["orders"]) == {}
+
+
+def missing_segments(*plans: PlanReference) -> str:
+    """The last lines of a Spark job that found a segment of each of ``plans`` missing."""
+    failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
+    stream = io.StringIO()
+    emit_outcomes([PlanOutcome(plan.topic, plan.plan_id, None, failure) for plan in plans], stream)
+    return stream.getvalue()
+
+
+def test_a_plan_without_files_that_the_last_lines_do_not_tell_of_is_red(
+    ctx: Context, a: Context, tmp_path: Path
+) -> None:
+    """The log is cut short, and all that it shows is left to another run: what it does not show is no success."""
+    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    batch = planned(a, "clicks", "orders")
+    plans = {plan.topic: plan for plan in plans_of(batch)}
+    lapse(a, "orders")
+    compact_as(ctx, NIGHT, "orders", tmp_path)
+    operator = CompactOperator(task_id="compact", batch=batch)
+    output = missing_segments(plans["orders"])
+
+    topics = Topics(a)
+    operator._judge(a, topics, output, [*plans.values()], [*plans.values()], "a-1")
+    ((label, problem),) = topics.errors
+    assert label == "clicks"
+    assert isinstance(problem, ServiceError)
+    assert "for clicks ended" in str(problem)
+
+    topics = Topics(a)
+    operator._judge(a, topics, output, [*plans.values()], [plans["orders"]], "a-1")
+    assert topics.errors == [], "the files of the other are there, whatever the last lines show"
+
+
+def test_a_damaged_segment_is_marked_although_a_sibling_cannot_be_looked_up(
+    ctx: Context, a: Context, tmp_path: Path
+) -> None:
+    """Whether the first plan is left cannot be said: that is told, and the second topic's partition is marked."""
+    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    batch = planned(a, "clicks", "orders")
+    plans = sorted(plans_of(batch), key=lambda plan: plan.topic)
+    ctx.log.open("clicks").head().table.append(ARROW_SCHEMA.empty_table())
+    topics = Topics(a)
+    CompactOperator(task_id="compact", batch=batch)._judge(a, topics, missing_segments(*plans), plans, plans, "a-1")
+    assert [topic for topic, _ in topics.errors] == ["clicks", label_of(["clicks", "orders"])]
+    assert isinstance(topics.errors[0][1], ForeignTableError)
+    assert [mark.topic for mark in ctx.store.marks(["clicks", "orders"])] == ["orders"]
+
+
+def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(ctx: Context, a: Context) -> None:
+    """Its document cannot even be opened, with an error of the disk's own: the plan's own error is kept, and told."""
+    (plan,) = plans_of(planned(a, "orders"))
+    document = storage.local_path(plan.uri)
+    document.unlink()
+    document.mkdir()
+    topics = Topics(a)
+    with topics.attempt("orders", plan.plan_id):
+        raise PlanVoidError("orders is void")
+    with topics.attempt("clicks"):
+        raise ServiceError("the store is away")
+    assert [topic for topic, _ in topics.errors] == ["orders", "clicks"]
+
+
+def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
+    ctx: Context, a: Context, tmp_path: Path
+) -> None:
+    """The other opened the same plan and could not judge it: what this run does now is its own to tell and publish."""
+    now_ms = ctx.now_ms()
+    b = as_run(ctx, B)
+    (mine,) = steps.plan(a, [steps.check(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    lapse(a, "orders")
+    (theirs,) = steps.plan(b, [steps.check(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    plan_id = theirs["plans"][0]["plan_id"]
+    ctx.store.set_run_state(plan_id, RunState.BROKEN, now_ms)
+    steps.report(b, theirs)
+    assert status(ctx, theirs) is RunState.BROKEN
+
+    (plan,) = plans_of(mine)
+    ready(a, plan)
+    open_again(a, plan, f"{mine['attempt']}-1")
+    assert left_to(a, plan_id) is None, "a failure of this attempt is this run's to tell"
+    stage(a, mine, tmp_path)
+    assert steps.publish(a, mine) == [plan_id]
+    assert [receipt.plan_id for receipt, _ in steps.report(a, mine)[1]] == [plan_id]
+
+
+def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(ctx: Context, a: Context) -> None:
+    """Planning takes hold of it first; an hour's lease would keep everybody off a topic that is at fault already."""
+    now_ms = ctx.now_ms()
+    found = steps.check(a, "orders", as_of_ms=now_ms)
+    ctx.store.open_run("p", "orders", attempt="b", as_of_ms=now_ms, plan_uri="", now_ms=now_ms, holder=B)
+    ctx.log.open("orders").head().table.append(ARROW_SCHEMA.empty_table())
+    (failed,) = steps.plan(a, [found], as_of_ms=now_ms)
+    assert "Topic orders could not be planned" in str(failed.get("error"))
+    assert ctx.store.lease("orders") is None
+
+
+def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_other_topics_event(
+    ctx: Context, a: Context, tmp_path: Path
+) -> None:
+    """One receipt cannot be read: raised while tries are left; then the other topic's event goes out, and it is told."""
+    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    batch = planned(a, "clicks", "orders")
+    stage(a, batch, tmp_path)
+    steps.publish(a, batch)
+    (reference,) = ctx.log.open("orders").head().state.receipts
+    storage.write_bytes(reference.uri, b"no receipt")
+    with pytest.raises(WinnowError, match="damaged"):
+        steps.report(a, batch)
+    paragraphs, published = steps.report(a, batch, last_try=True)
+    assert [receipt.topic for receipt, _ in published] == ["clicks"]
+    assert "Topic orders could not be reported: " in paragraphs[-1]
+    assert [ctx.store.lease(topic) for topic in ("clicks", "orders")] == [None, None]
+
+    alone = BatchRow(
+        label="orders", attempt=batch["attempt"], plans=[r for r in batch["plans"] if r["topic"] == "orders"]
+    )
+    with pytest.raises(WinnowError, match="damaged"):
+        steps.report(a, alone, last_try=True)
 
 
 def test_a_spark_task_whose_batch_is_left_is_skipped_before_spark(ctx: Context, a: Context, tmp_path: Path) -> None:

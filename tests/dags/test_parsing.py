@@ -28,6 +28,7 @@ DAGS = (
     "example_consumer",
     "ingest_topics",
     "sweep_topics",
+    "watch_topics",
 )
 
 PARSE = """

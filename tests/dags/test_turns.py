@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
+from winnow.errors import WinnowError
 from winnow.pipeline.context import Context, open_context
 from winnow_airflow.references import TopicCheck
 from winnow_airflow.turns import LEAST_MS, MOST_MS, take_turns
@@ -90,6 +93,16 @@ def test_a_run_waits_for_one_that_looks_from_earlier_and_holds_nothing_meanwhile
     assert waits_ms(run, found("due", "dirty_ratio"), found("theirs", "dirty_ratio")) == LEAST_MS
     assert holder(run, "due") is None
     assert holder(run, "theirs") == other.holder
+
+
+def test_a_run_that_cannot_take_a_topic_keeps_no_other(run: Context) -> None:
+    """The store refuses the second lease: the first is given back, not left to lapse in an hour."""
+    refuse = "CREATE TRIGGER refuse BEFORE INSERT ON winnow_lease WHEN NEW.topic = 'second' BEGIN SELECT RAISE(ABORT, ''); END"
+    with closing(sqlite3.connect(run.settings.home / "winnow.db")) as database:
+        database.execute(refuse)
+    with pytest.raises(WinnowError, match="refused a statement"):
+        take_turns(run, [found("first", "dirty_ratio"), found("second", "dirty_ratio")], as_of_ms=AS_OF_MS)
+    assert holder(run, "first") is None
 
 
 def test_a_run_waits_for_one_that_has_planned_nothing_yet(run: Context, other: Context) -> None:

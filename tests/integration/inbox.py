@@ -11,11 +11,15 @@ from typing import Any
 
 
 class Inbox:
-    """What arrived, in order. ``status``: what the server answers; whatever is no success arrives nowhere."""
+    """What arrived, in order. ``status``: what the server answers; whatever is no success arrives nowhere.
+
+    ``refuses``: a kind of alert that it answers with 413.
+    """
 
     def __init__(self) -> None:
         self.url = ""
         self.status = 204
+        self.refuses: str | None = None
         self.bodies: list[bytes] = []
         self.refused = 0
 
@@ -44,15 +48,16 @@ def open_inbox() -> Iterator[Inbox]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if inbox.status < 300:
+            status = 413 if inbox.refuses == json.loads(body)["kind"] else inbox.status
+            if status < 300:
                 inbox.bodies.append(body)
             else:
                 inbox.refused += 1
-            self.send_response(inbox.status)
-            if 300 <= inbox.status < 400:
+            self.send_response(status)
+            if 300 <= status < 400:
                 self.send_header("Location", f"{inbox.url}/elsewhere")
             self.end_headers()
-            self.wfile.write(b"ok" if inbox.status == 200 else b"")
+            self.wfile.write(b"ok" if status == 200 else b"")
 
         def do_GET(self) -> None:
             self.send_response(200)

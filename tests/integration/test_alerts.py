@@ -15,7 +15,7 @@ from tests.integration import spark_in_process
 from tests.integration.inbox import Inbox, open_inbox
 from tests.integration.world import NOW_MS, TOPIC, World, open_world, versions
 from winnow.clock import format_ms, wall_clock_ms
-from winnow.errors import CommitUnknownError, ValidationBrokenError, ValidationFailedError
+from winnow.errors import CommitUnknownError, PlanVoidError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import Record, Status
 from winnow.pipeline.assess import assess
@@ -554,13 +554,61 @@ def test_topic_that_cannot_be_looked_at_stops_no_other_and_keeps_its_alerts(worl
 
 
 def test_topic_that_is_gone_takes_its_alerts_with_it(world: World, inbox: Inbox) -> None:
-    """Nobody could ever mend it."""
+    """Nobody could ever mend it. A catalog without any topic is the wrong one, though, and says nothing."""
     leave_paused(world, NOW_MS + 2 * DAY_MS)
     inbox.take()
     world.ctx.log.catalog.drop_table(world.head().table.name())
     watch(world.ctx)
+    assert [each.topic for each in world.ctx.store.open_alerts()] == [TOPIC]
+    world.create(1, topic="events", **EAGER)
+    watch(world.ctx)
     assert inbox.kinds == []
     assert world.ctx.store.open_alerts() == []
+
+
+def test_doubt_about_a_commit_ends_when_its_plan_is_refused(world: World, inbox: Inbox) -> None:
+    """The second attempt looked into the history first, so nothing is left to settle; the next doubt is told again."""
+    lost = Commit()
+    lost.lose(world)
+    assert lost.plan is not None
+    pause(world.ctx, TOPIC, by="anna")
+    with pytest.raises(PlanVoidError, match="was paused"):
+        publish(world.ctx, lost.plan.plan_id, "a1")
+    assert inbox.kinds == ["commit_unknown", "recovered"]
+    assert world.ctx.store.open_alerts() == []
+
+
+def test_old_receipt_that_is_asked_for_again_mends_nothing(world: World, inbox: Inbox) -> None:
+    """Somebody clears the publish task of a run that was published long ago."""
+    old = staged(world)
+    world.accept(old)
+    publish(world.ctx, old.plan_id, "a1")
+    world.ingest(fresh(12, 12))
+    lost = Commit()
+    lost.lose(world)
+    publish(world.ctx, old.plan_id, "a1")
+    assert inbox.kinds == ["commit_unknown"]
+
+
+def test_plan_that_another_run_closed_is_not_judged_and_marks_nothing(world: World, inbox: Inbox) -> None:
+    """It would mark a partition, and nobody would be told."""
+    plan = spoil(world)
+    with holding(world.ctx, TOPIC):
+        settle(world.ctx, TOPIC)
+    with pytest.raises(PlanVoidError, match="closed meanwhile"):
+        validate(world.ctx, plan.plan_id, "a1")
+    assert world.state(0).uncleanable is None
+    assert inbox.kinds == []
+
+
+def test_message_that_its_channel_never_takes_does_not_hold_up_the_others_for_ever(world: World, inbox: Inbox) -> None:
+    """One document that is too large for the receiver, say; what comes within an hour waits for it."""
+    inbox.refuses = "uncleanable_partition"
+    troubled = Damage()
+    troubled.fail(world)
+    troubled.restore(world)
+    assert inbox.kinds == ["recovered"]
+    assert inbox.refused == 2
 
 
 def test_alert_that_cannot_be_written_down_is_in_the_log_and_changes_no_outcome(

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,22 @@ def test_java_that_is_too_old_fails_and_spark_is_not_started_with_it(
     assert (finding.check, finding.exit_code) == ("java", 2)
     assert "is Java 11" in finding.detail
     assert "JAVA_HOME" in finding.fix
+
+
+def test_an_application_that_fails_is_told_without_the_secrets_of_its_conf(tmp_path: Path) -> None:
+    """The command to try is for tickets; the rest of the conf stands in it."""
+    (tmp_path / "spark" / "bin").mkdir(parents=True)
+    fake = tmp_path / "spark" / "bin" / "spark-class"
+    version = metadata.version("pyspark")
+    fake.write_text(f"#!/bin/sh\ncase \"$*\" in *--version*) echo 'version {version}';; *) exit 1;; esac\n")
+    fake.chmod(0o755)
+    conf = {"SPARK__CONF__spark__hadoop__fs__s3a__secret__key": "HUNTER2", "SPARK__CONF__spark__executor__memory": "2g"}
+    env = {**os.environ, "SPARK_HOME": str(tmp_path / "spark")}
+    *_, finding = machine.java_and_spark(settings_with(tmp_path, **conf), env, 120, start=True)
+    assert finding.status is Status.FAILURE
+    assert "spark.executor.memory=2g" in finding.fix
+    assert "secret.key=***" in finding.fix
+    assert "HUNTER2" not in f"{finding.fix} {finding.detail}"
 
 
 def test_another_spark_that_spark_home_leads_to_is_told_from_the_installed_one(tmp_path: Path) -> None:

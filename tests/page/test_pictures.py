@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -267,3 +268,17 @@ def test_a_picture_that_cannot_be_taken_fails_no_publish(
     assert topic(world).state is PictureState.DUE
     assert f"The page shows topic {TOPIC} as it was before" in caplog.text
     assert "Unexpected ZeroDivisionError" in caplog.text
+
+
+def test_a_picture_that_cannot_be_taken_stops_no_decision_and_no_plan(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The metadata store lost a table, say: the page is stale, and topics are compacted."""
+    with sqlite3.connect(world.folder / "home" / "store.db") as database:
+        database.execute("DROP TABLE winnow_partition_overview")
+    with caplog.at_level(logging.WARNING, "winnow"):
+        found = assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+        assert [each.eligible for each in found] == [True, False]
+        assert world.ctx.store.last_assessed_ms(TOPIC) is not None
+        assert world.compact(world.clock()) is not None
+    assert "The page shows topic orders as it was before" in caplog.text

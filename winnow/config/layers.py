@@ -163,6 +163,7 @@ def default_layer(home: Path, chosen_catalog: Mapping[str, Any], temporary_folde
         "alert.deadline_warning_ms": 3_600_000,
         "alert.deadline_grace_ms": 1_800_000,
         "alert.sweep_stuck_ms": 259_200_000,
+        "metrics.most_topics": 1_000,
         "lease_ms": 3_600_000,
     }
     if not chosen_catalog.keys() & {"uri", "py-catalog-impl"} and chosen_catalog.get("type", "sql") == "sql":

@@ -97,7 +97,7 @@ class AlertSettings(_Frozen):
 class MetricsSettings(_Frozen):
     """What is sent: with more than ``most_topics`` topics, figures of all topics together, and none of single ones."""
 
-    most_topics: Count = 1_000
+    most_topics: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     engine: EngineSettings
     expectations: FolderPath | None = None
     alert: AlertSettings
-    metrics: MetricsSettings = MetricsSettings()
+    metrics: MetricsSettings
     lease_ms: Count
     kafka: dict[str, str] = Field(default_factory=dict)
 

@@ -47,7 +47,8 @@ EXAMPLES: Mapping[str, str] = {
     "alert.webhook": 'webhook = "https://hooks.example.com/winnow"',
     "alert.page_url": 'page_url = "https://airflow.example.com"',
     "alert.notifiers": 'notifiers = [{ class = "airflow.providers.smtp.notifications.smtp.SmtpNotifier", '
-    'arguments = { to = "oncall@example.com", subject = "{{ alert.message }}", html_content = "{{ alert.text }}" } }]',
+    'arguments = { to = "oncall@example.com", subject = "{{ alert.severity }}: {{ alert.kind }} of {{ alert.topic }}", '
+    'html_content = "<pre>{{ alert.text | e }}</pre>" } }]',
     "kafka": '"log.cleaner.min.cleanable.ratio" = 0.3',
 }
 """A line for everything that has no default."""

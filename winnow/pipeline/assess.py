@@ -13,7 +13,7 @@ from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Assessment
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import held_by_another
-from winnow.pipeline.pictures import record_picture
+from winnow.pipeline.pictures import harmless, record_picture
 from winnow.report.events import tell
 
 
@@ -94,7 +94,8 @@ def assess(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool =
         view = view_topic(ctx, topic)
         assessed = assess_view(ctx, view, as_of_ms=as_of_ms)
         if record:
-            record_picture(ctx, view)
+            with harmless(topic):
+                record_picture(ctx, view)
             tell(
                 "assessed",
                 topic,

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-
-from winnow.errors import WinnowError
 from winnow.pipeline.assess import view_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.pictures import record_picture
-
-log = logging.getLogger("winnow")
+from winnow.pipeline.pictures import harmless, record_picture
 
 
 def refresh_picture(ctx: Context, topic: str) -> bool:
@@ -21,11 +16,7 @@ def refresh_picture(ctx: Context, topic: str) -> bool:
     Returns:
         Whether the picture was taken.
     """
-    try:
+    with harmless(topic) as taken:
         record_picture(ctx, view_topic(ctx, topic))
-    except Exception as problem:  # whatever it is, it must not turn a recorded outcome into another one
-        # A library's own words may quote data.
-        said = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
-        log.warning("The page shows topic %s as it was before; the next check looks again. %s", topic, said)
-        return False
-    return True
+        taken.append(topic)
+    return bool(taken)

@@ -7,11 +7,15 @@ not show up as what is due today. Nor does it say that a run is at work; runs ha
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from winnow import eligibility
 from winnow.config.topic import entries
 from winnow.eligibility import PartitionLog, after_retention, cleanable_range, retention, whole_log_dirty
+from winnow.errors import WinnowError
 from winnow.estimates import estimate
 from winnow.model import Assessment
 from winnow.pipeline.context import Context
@@ -21,6 +25,8 @@ from winnow.store.overview_values import PartitionPicture, TopicPicture
 
 if TYPE_CHECKING:
     from winnow.pipeline.assess import TopicView
+
+log = logging.getLogger("winnow")
 
 
 def record_picture(ctx: Context, view: TopicView, earlier: EarlierRuns | None = None) -> None:
@@ -33,6 +39,21 @@ def record_picture(ctx: Context, view: TopicView, earlier: EarlierRuns | None = 
     """
     found = partition_pictures(view, earlier or EarlierRuns(ctx, view.log.topic))
     ctx.store.record_overview(topic_picture(view, found, recorded_at_ms=ctx.now_ms()), found)
+
+
+@contextmanager
+def harmless(topic: str) -> Iterator[list[str]]:
+    """A picture that cannot be taken stops nothing: the page shows the one before until somebody looks again.
+
+    Gives a list for the block to write down what it got done.
+    """
+    done: list[str] = []
+    try:
+        yield done
+    except Exception as problem:  # whatever it is, no decision and no recorded outcome may hang on it
+        # A library's own words may quote data.
+        said = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
+        log.warning("The page shows topic %s as it was before; the next check looks again. %s", topic, said)
 
 
 def partition_pictures(view: TopicView, earlier: EarlierRuns) -> list[PartitionPicture]:

@@ -14,7 +14,7 @@ from winnow.model import Assessment, Plan
 from winnow.pipeline.assess import TopicView, assess_view, rules_of, view_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.earlier import EarlierRuns
-from winnow.pipeline.pictures import record_picture
+from winnow.pipeline.pictures import harmless, record_picture
 from winnow.planning import Batch, PlanReference, TopicFacts, make_plan, plan_partition
 from winnow.report.events import tell
 
@@ -79,7 +79,8 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
     ctx.store.record_assessments(as_of_ms, ctx.now_ms(), assessments)
     earlier = EarlierRuns(ctx, topic)
-    record_picture(ctx, view, earlier)
+    with harmless(topic):
+        record_picture(ctx, view, earlier)
     plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None

@@ -20,6 +20,7 @@ from winnow.model import (
     StagedPartition,
     StagingManifest,
     Status,
+    TopicState,
 )
 from winnow.pipeline.context import Context
 from winnow.pipeline.keyless_move import move_keyless
@@ -27,7 +28,7 @@ from winnow.pipeline.overview import refresh_picture
 from winnow.pipeline.partition_states import after_cleaning, behind_retention
 from winnow.pipeline.standing import find_void
 from winnow.report import situations
-from winnow.report.alerts import PUBLISHED_AGAIN
+from winnow.report.alerts import PUBLISHED_AGAIN, Kind
 from winnow.report.events import tell
 from winnow.store import RunState
 
@@ -66,6 +67,9 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     except PlanVoidError as problem:
         ctx.store.set_run_state(plan_id, RunState.REFUSED, ctx.now_ms(), message=str(problem))
         tell("refused", plan.topic, plan_id=plan_id, attempt=attempt)
+        if run.status in {RunState.PUBLISHING, RunState.UNKNOWN}:
+            how = f"is settled: plan {plan_id} is not in the table's history and void, and the next run plans anew"
+            ctx.alerts.recover(plan.topic, {Kind.COMMIT_UNKNOWN}, (), how, plan_id=plan_id)
         raise
     except CommitUnknownError as problem:
         what = str(problem).partition(". ")[0]
@@ -87,19 +91,25 @@ def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int
     retired = [file for file in state.retired if file.plan_id == receipt.plan_id]
     ctx.store.record_publication(receipt, state.partitions, retired, ctx.now_ms())
     run = ctx.store.run(receipt.plan_id)
+    if run is None or run.status is not RunState.PUBLISHED:
+        # Before the state says that all is done. An old receipt that is asked for again mends nothing.
+        _recover(ctx, receipt, state)
     if run is not None:
         ctx.store.set_run_state(
             receipt.plan_id, RunState.PUBLISHED, ctx.now_ms(), snapshot_id=receipt.snapshot_id, message=receipt.message
         )
         if run.status is not RunState.PUBLISHED:
             _tell(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
-    # Retention goes on where a partition is marked, and mends nothing.
-    well = [part.partition for part in receipt.partitions if state.partitions[part.partition].uncleanable is None]
-    if well:
-        how = "was compacted and published again"
-        ctx.alerts.recover(receipt.topic, PUBLISHED_AGAIN, well, how, plan_id=receipt.plan_id)
     refresh_picture(ctx, receipt.topic)
     return receipt
+
+
+def _recover(ctx: Context, receipt: Receipt, state: TopicState) -> None:
+    # Retention goes on where a partition is marked, and mends nothing but the doubt about its own commit.
+    well = [part.partition for part in receipt.partitions if state.partitions[part.partition].uncleanable is None]
+    kinds = PUBLISHED_AGAIN if well else {Kind.COMMIT_UNKNOWN}
+    how = "was compacted and published again" if well else f"is settled: plan {receipt.plan_id} is published"
+    ctx.alerts.recover(receipt.topic, kinds, well, how, plan_id=receipt.plan_id)
 
 
 def _tell(receipt: Receipt, duration_ms: int | None) -> None:

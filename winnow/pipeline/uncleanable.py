@@ -143,9 +143,10 @@ def condemn(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: st
     summary = f"{found.summary}: {_named(plan.topic, failure.partitions)}"
     message = replace(found, summary=summary, findings=()).sentences
     partitions = tuple(sorted(reasons))
+    # Told first: the partitions are marked, whatever became of the run meanwhile.
+    ctx.alerts.raise_alert(found)
     ctx.store.set_run_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
     tell("invalid", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
-    ctx.alerts.raise_alert(found)
     return _kind(failure.exit_code)(message)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from winnow.engine import staging
-from winnow.errors import CommitConflictError, ValidationBrokenError, ValidationFailedError, WinnowError
+from winnow.errors import CommitConflictError, PlanVoidError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
 from winnow.pipeline.context import Context
 from winnow.pipeline.uncleanable import fate_of, mark_uncleanable
@@ -29,6 +29,7 @@ def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
     Raises:
         ValidationFailedError: the result is wrong; the failing partitions are marked uncleanable.
         ValidationBrokenError: a check raised; nothing is marked.
+        PlanVoidError: another run closed the plan meanwhile; nothing is judged.
     """
     run = ctx.store.run(plan_id)
     if run is None:
@@ -36,6 +37,12 @@ def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
     known = ctx.store.verdict(plan_id, attempt)
     if run.status is RunState.PUBLISHED and known is not None:
         return known  # its inputs may be gone by now
+    if run.status in {RunState.VOID, RunState.REFUSED}:
+        raise PlanVoidError(
+            f"Plan {plan_id} of topic {run.topic} was closed meanwhile ({run.status}), so attempt {attempt} is not "
+            "judged and no partition is marked. Nothing was published. Run it again: the next plan starts from the "
+            "log as it is."
+        )
     plan = staging.read_plan(run.plan_uri)
     manifest = staging.read_manifest(run.plan_uri, attempt)
     if manifest is None:
@@ -134,10 +141,11 @@ def _failed(ctx: Context, plan: Plan, verdict: Verdict) -> ValidationFailedError
     except CommitConflictError:
         fate = "The mark itself could not be committed, so the next run may try these partitions again."
     found = failed_verdict(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), fate=fate)
+    # Told first: the partitions are marked, whatever became of the run meanwhile.
+    ctx.alerts.raise_alert(found)
     ctx.store.set_run_state(
         plan.plan_id, RunState.INVALID, ctx.now_ms(), message=found.sentences, attempt=verdict.attempt
     )
-    ctx.alerts.raise_alert(found)
     return ValidationFailedError(found.sentences)
 
 

@@ -84,7 +84,8 @@ def watch(ctx: Context) -> Watched:
     watched.delivered = ctx.alerts.deliver()
     known = set(ctx.log.names())
     opened = _by_topic(ctx.store.open_alerts())
-    for topic in sorted(opened.keys() - known):
+    # A catalog without any topic is more likely the wrong one.
+    for topic in sorted(opened.keys() - known if known else ()):
         ctx.alerts.supersede(topic, list(Kind), None)
     names = set(ctx.store.topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
     names |= {topic for topic, rows in opened.items() if any(row.kind in DEADLINES or row.released for row in rows)}

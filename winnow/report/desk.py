@@ -22,6 +22,10 @@ CLAIM_MS = 5 * 60_000
 """How long a channel may take for one message before another process tries it too."""
 RETRY_MS = 60_000
 """How long a channel that did not take a message is left alone."""
+STALE_MS = 3_600_000
+"""A message that its channel has not taken for so long holds up the others no more."""
+MOST_REFUSALS = 5
+"""A channel that took none of so many messages in a row is away."""
 GIVE_UP_MS = 3 * 86_400_000
 """A message that no channel took for so long is news no more; the log and the page have it."""
 
@@ -42,7 +46,7 @@ class AlertMemory(Protocol):
     def release_alerts(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
         """Note that somebody took them in hand."""
 
-    def claim_delivery(self, channel: str, now_ms: int, until_ms: int) -> Delivery | None:
+    def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
         """The oldest message that ``channel`` has not taken, for this caller alone."""
 
     def postpone_delivery(self, key: str, until_ms: int) -> None:
@@ -156,30 +160,38 @@ class AlertDesk:
             self._drain(channel)
 
     def _drain(self, channel: Channel) -> int:
-        taken = 0
-        while True:
+        taken = refused = 0
+        while refused < MOST_REFUSALS:
             now_ms = self.now_ms()
-            delivery = self.memory.claim_delivery(channel.name, now_ms, now_ms + CLAIM_MS)
+            stale_before_ms = now_ms - STALE_MS
+            delivery = self.memory.claim_delivery(
+                channel.name, now_ms, now_ms + CLAIM_MS, stale_before_ms=stale_before_ms
+            )
             if delivery is None:
-                return taken
+                break
             try:
                 channel.deliver(load_json(Alert, delivery.document.encode()))
             except Exception as problem:  # an alert that cannot be delivered must not turn an outcome into another one
+                refused += 1
                 self.memory.postpone_delivery(delivery.key, self.now_ms() + RETRY_MS)
                 # A stranger's words may quote the address, which is a secret.
                 words = str(problem) if isinstance(problem, WinnowError) else f"{type(problem).__name__}."
                 log.error("Channel %s did not take an alert: %s It is tried again later.", channel.name, words)
-                return taken
-            self.memory.finish_delivery(delivery.key)
-            taken += 1
+            else:
+                self.memory.finish_delivery(delivery.key)
+                taken += 1
+                refused = 0
+        return taken
 
     @contextmanager
     def _harmless(self, otherwise: str) -> Iterator[None]:
         try:
             yield
-        except WinnowError as problem:
+        except Exception as problem:  # whatever it is, what the pipeline did is done
+            # A stranger's words may quote data.
+            words = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
             log.error("%s", otherwise)
-            log.error("The metadata store did not take this alert, so it is in this log alone: %s", problem)
+            log.error("The metadata store did not take this alert, so it is in this log alone: %s", words)
 
 
 @dataclass(slots=True)

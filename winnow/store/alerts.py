@@ -74,13 +74,15 @@ class SentAlerts(Room):
         with self._database.writing() as session:
             bulk.changed(session, update(row).where(_about(topic, kinds, partitions)).values(released=why))
 
-    def claim_delivery(self, channel: str, now_ms: int, until_ms: int) -> Delivery | None:
+    def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
         """The oldest message that ``channel`` has not taken; nobody else gets it before ``until_ms``.
 
-        None: there is none, or somebody has it, or it has just failed; what came after it waits for it.
+        None: there is none, or somebody has it, or it has just failed; what came after it waits for it, unless it was
+        written before ``stale_before_ms``: one message that nobody can take must not hold up all others.
         """
         row = tables.AlertDelivery
-        oldest = select(row).where(row.channel == channel).order_by(row.key).limit(1)
+        waiting = or_(row.created_at_ms >= stale_before_ms, row.claimed_until_ms <= now_ms)
+        oldest = select(row).where(row.channel == channel, waiting).order_by(row.key).limit(1)
         with self._database.writing() as session:
             found = session.scalar(oldest)
             if found is None or found.claimed_until_ms > now_ms:

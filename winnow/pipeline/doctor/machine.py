@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from winnow.config.masking import mask
 from winnow.config.settings import Settings
 from winnow.engine.events import parse_event
 from winnow.errors import ConfigurationError, ServiceError
@@ -145,18 +146,23 @@ def _submit(settings: Settings, environment: dict[str, str], timeout_s: float, *
     return ok("spark", f"Spark {installed}; master {settings.spark.master}. --spark starts it.")
 
 
+def _submission(settings: Settings, conf: Sequence[tuple[str, str]]) -> list[str]:
+    told = [part for key, value in conf for part in ("--conf", f"{key}={value}")]
+    command = ["spark-submit", "--master", settings.spark.master, "--name", "winnow doctor", *told, job_file("doctor")]
+    return [*command, settings.warehouse, settings.staging]
+
+
 def _application(settings: Settings, environment: dict[str, str], timeout_s: float) -> Finding:
-    conf = [part for key, value in sorted(spark_conf(settings).items()) for part in ("--conf", f"{key}={value}")]
-    command = ["spark-submit", "--master", settings.spark.master, "--name", "winnow doctor", *conf, job_file("doctor")]
-    command += [settings.warehouse, settings.staging]
-    said = _run(command, environment, timeout_s)
+    conf = sorted(spark_conf(settings).items())
+    said = _run(_submission(settings, conf), environment, timeout_s)
     event = next(filter(None, map(parse_event, said.stdout.splitlines())), None)
     if event is None:
         return failure(
             "spark",
             f"The application on {settings.spark.master} ended with exit code {said.returncode} before its tasks did "
             f"anything: {_tail(said.stdout)}",
-            "Look at what Spark says: " + shlex.join(command),
+            # What is shown ends in tickets.
+            "Look at what Spark says: " + shlex.join(_submission(settings, [(k, mask(k, v)) for k, v in conf])),
             ServiceError.exit_code,
         )
     here = ".".join(map(str, sys.version_info[:2]))
