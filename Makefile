@@ -66,7 +66,7 @@ setup: $(INSTALLED) ## the environment in .venv, from requirements.lock; a secon
 	@:
 
 test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
-	@$(BIN)/python -m pytest -q --durations=15 $(ARGS)
+	@$(BIN)/python -m $(if $(strip $(ARGS)),pytest -q --durations=15 $(ARGS),tests.lanes)
 
 test-long: setup ## the properties and the state machine with 2,000 examples each
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q --timeout=0 $(LONG)
