@@ -389,14 +389,14 @@ def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(ctx: Context
 def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_other_topics_event(
     ctx: Context, a: Context, tmp_path: Path
 ) -> None:
-    """One receipt cannot be read: raised while tries are left; then the other topic's event goes out, and it is told."""
+    """One receipt cannot be read: raised while tries are left; then told, and the other topic's event goes out."""
     make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
     steps.publish(a, batch)
     (reference,) = ctx.log.open("orders").head().state.receipts
-    storage.write_bytes(reference.uri, b"no receipt")
-    with pytest.raises(WinnowError, match="damaged"):
+    storage.write_bytes(reference.path, b"no receipt")
+    with pytest.raises(WinnowError, match="receipt file of topic orders"):
         steps.report(a, batch)
     paragraphs, published = steps.report(a, batch, last_try=True)
     assert [receipt.topic for receipt, _ in published] == ["clicks"]
@@ -406,7 +406,7 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
     alone = BatchRow(
         label="orders", attempt=batch["attempt"], plans=[r for r in batch["plans"] if r["topic"] == "orders"]
     )
-    with pytest.raises(WinnowError, match="damaged"):
+    with pytest.raises(WinnowError, match="receipt file of topic orders"):
         steps.report(a, alone, last_try=True)
 
 
@@ -432,3 +432,13 @@ def test_a_sweep_waits_for_a_compaction_and_then_leaves_the_topic(ctx: Context, 
         upkeep.sweep(as_run(ctx, B), ["orders"], last_try=False)
     (said,) = upkeep.sweep(as_run(ctx, B), ["orders"], last_try=True)
     assert "It is left to that run" in said
+
+
+def test_a_topic_that_was_dropped_meanwhile_is_a_paragraph_of_its_report(ctx: Context, a: Context) -> None:
+    """Nothing is wrong with the run, and trying again brings nothing back: it is told, and the topic is given back."""
+    batch = planned(a, "orders")
+    ctx.log.catalog.drop_table(("winnow", "orders"))
+    (said,), published = steps.report(a, batch)
+    assert "Topic orders was dropped" in said
+    assert published == []
+    assert ctx.store.lease("orders") is None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
+from sqlalchemy import make_url
 
 from winnow.errors import WinnowError
 from winnow.pipeline.context import Context, open_context
@@ -97,9 +98,9 @@ def test_a_run_waits_for_one_that_looks_from_earlier_and_holds_nothing_meanwhile
 
 def test_a_run_that_cannot_take_a_topic_keeps_no_other(run: Context) -> None:
     """The store refuses the second lease: the first is given back, not left to lapse in an hour."""
-    refuse = "CREATE TRIGGER refuse BEFORE INSERT ON winnow_lease WHEN NEW.topic = 'second' BEGIN SELECT RAISE(ABORT, ''); END"
-    with closing(sqlite3.connect(run.settings.home / "winnow.db")) as database:
-        database.execute(refuse)
+    second = "BEFORE INSERT ON winnow_lease WHEN NEW.topic = 'second'"
+    with closing(sqlite3.connect(str(make_url(run.settings.store_url).database))) as database:
+        database.execute(f"CREATE TRIGGER refuse {second} BEGIN SELECT RAISE(ABORT, 'refused'); END")
     with pytest.raises(WinnowError, match="refused a statement"):
         take_turns(run, [found("first", "dirty_ratio"), found("second", "dirty_ratio")], as_of_ms=AS_OF_MS)
     assert holder(run, "first") is None
