@@ -48,7 +48,8 @@ def open_inbox() -> Iterator[Inbox]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            status = 413 if inbox.refuses == json.loads(body)["kind"] else inbox.status
+            unwanted = inbox.refuses is not None and json.loads(body).get("kind") == inbox.refuses
+            status = 413 if unwanted else inbox.status
             if status < 300:
                 inbox.bodies.append(body)
             else:
