@@ -37,7 +37,7 @@ BROWSER_MS = 120_000
 def browser() -> Iterator[Browser]:
     """Chromium."""
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"], timeout=BROWSER_MS)
         yield launched
         launched.close()
 
