@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +36,17 @@ def airflow_home() -> Settings:
     """The embedded Airflow, with its database and pools."""
     migrate(SETTINGS)
     return SETTINGS
+
+
+def copy_home(settings: Settings, home: Path) -> None:
+    """A copy of the embedded Airflow at ``home``, its database as it stands."""
+    # Not as a file: to open and close one drops the locks that this process holds on the database.
+    shutil.copytree(settings.home, home, ignore=shutil.ignore_patterns("airflow.db*"))
+    with (
+        closing(sqlite3.connect(settings.airflow_home / "airflow.db")) as used,
+        closing(sqlite3.connect(home / "airflow" / "airflow.db")) as copy,
+    ):
+        used.backup(copy)
 
 
 @pytest.fixture(scope="session")

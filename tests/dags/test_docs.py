@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sqlite3
 import tomllib
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, Param
 from airflow.sdk.definitions._internal.types import ArgNotSet
 
+from tests.dags.conftest import copy_home
 from tests.docs.runbook import DOCS, Section, prompt_program, run_block, sections
 from winnow.airflow_env import airflow_environment
 from winnow.airflow_home import POOLS
@@ -120,7 +120,7 @@ def test_airflows_commands_on_both_pages_do_what_they_say(
 ) -> None:
     """Triggers, pools, the connection and backfills, in an Airflow that has read the DAGs; none of them fails."""
     home = tmp_path / "home"
-    shutil.copytree(airflow_home.home, home)
+    copy_home(airflow_home, home)
     settings = load_settings(cwd=tmp_path, env={"WINNOW_HOME": str(home), "WINNOW_SPARK__MASTER": "local[2]"})
     for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_HOME"):
         monkeypatch.delenv(name, raising=False)

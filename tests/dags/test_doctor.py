@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.dags.conftest import copy_home
 from winnow.airflow_home import POOLS
 from winnow.config.settings import Settings
 from winnow.pipeline.doctor.examination import Finding, Status
@@ -93,10 +94,9 @@ def test_broken_home_fails_with_the_command_that_mends_each_thing(
 ) -> None:
     """A pool without slots, and a port that somebody else has."""
     home = tmp_path / "home"
-    shutil.copytree(airflow_home.home, home)
-    with sqlite3.connect(home / "airflow" / "airflow.db") as database:
+    copy_home(airflow_home, home)
+    with closing(sqlite3.connect(home / "airflow" / "airflow.db")) as database, database:
         database.execute("DELETE FROM slot_pool WHERE pool = 'winnow_commit'")
-    database.close()
     found = asked(home, WINNOW_UI_PORT=listener[0].rpartition(":")[2])
     pools = found["airflow-pools"]
     assert (pools["status"], pools["exit_code"]) == ("failure", 2)
@@ -180,9 +180,10 @@ def test_api_is_well_only_when_its_components_are(
 ) -> None:
     """A scheduler without a heartbeat is named."""
     url, document = listener
-    monkeypatch.setenv("AIRFLOW__API__BASE_URL", url)
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", f"{url}/execution/")
     document |= {name: {"status": "healthy"} for name in health.HEALTHY}
-    assert health.api(embedded=True).status is Status.OK
+    well = health.api(embedded=True)
+    assert (well.status, well.detail) == (Status.OK, f"Airflow at {url} is well.")
     document["scheduler"] = {"status": "unhealthy"}
     ill = health.api(embedded=True)
     assert ill.status is Status.WARNING
