@@ -1,7 +1,7 @@
 r"""What spark-submit starts: carries out compaction plans, writes files nobody reads yet, ends with an exit code.
 
     spark-submit jobs/compact.py --attempt NAME --memory BYTES --spill FOLDER [--tasks N] [--bytes-per-second RATE] \
-        PLAN_URI [PLAN_URI ...]
+        [--giant-bytes BYTES] PLAN_URI [PLAN_URI ...]
 
 It sees the plans and the object store, nothing else: no catalog, no metadata store. Running it twice is harmless.
 """
@@ -12,6 +12,7 @@ import argparse
 import sys
 import tempfile
 
+from winnow.engine.cutting import GIANT_BYTES
 from winnow.engine.events import emit, emit_outcomes, worst
 from winnow.engine.rewrite import Budget
 from winnow.engine.spark import run
@@ -30,6 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--bytes-per-second", type=float, metavar="RATE", help="what all tasks read and write together; else no limit"
     )
+    parser.add_argument(
+        "--giant-bytes", type=int, default=GIANT_BYTES, metavar="BYTES", help="partitions from this size on may be cut"
+    )
     options = parser.parse_args(arguments)
     try:
         outcomes = run(
@@ -37,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
             attempt=options.attempt,
             budget=Budget(options.memory, options.threads, options.spill, options.bytes_per_second),
             most_tasks=options.tasks,
+            giant_bytes=options.giant_bytes,
         )
     except WinnowError as problem:
         emit({"event": "failed", "error": str(problem), "exit_code": problem.exit_code})

@@ -148,6 +148,8 @@ def spark_environment(env: Mapping[str, str], java_home: Path, master: str = "lo
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PATH": os.pathsep.join(path),
     }
+    # A second JVM only puts the command line together; it ends before a compiler or a collector of threads pays.
+    result.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
     if is_local(master):
         result.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return result

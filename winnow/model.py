@@ -219,11 +219,12 @@ class RetiredFile:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptReference:
-    """Where the receipt of a published plan rests."""
+    """Where the receipt of a published plan rests. ``finished_at_ms``: the receipt's, None where it was not noted."""
 
     plan_id: str
     path: str
     sha256: str
+    finished_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,20 @@ class IngestReference:
     path: str
     sha256: str
     as_of_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReference:
+    """Where the newest link of older references rests: an immutable file that names the link before it.
+
+    ``count``: how many references this link and those before it hold. ``newest_ms``: when the last receipt of this link
+    was finished, None where that is not known.
+    """
+
+    path: str
+    sha256: str
+    count: int
+    newest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +266,8 @@ class TopicState:
     """The carried state of one topic: one immutable file per table snapshot.
 
     The ledgers of ``ingests`` hold every slice ever added; :attr:`PartitionState.appends` only those that are still
-    dirty, so the state does not grow with the number of ingests and partitions.
+    dirty, so the state does not grow with the number of ingests and partitions. ``receipts`` and ``ingests`` are the
+    newest ones; those before them are in the links of ``older_*`` (:mod:`winnow.log.chains`).
     """
 
     topic: str
@@ -264,6 +280,8 @@ class TopicState:
     """Digest of every file ingested without offsets -> as-of of its last ingest (ms)."""
     partitions_added: tuple[PartitionsAdded, ...] = ()
     format_version: int = 2
+    older_receipts: ChainReference | None = None
+    older_ingests: ChainReference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +403,8 @@ class Rewrite:
 class StagedPartition:
     """The result of compacting one topic partition; planned segments outside ``rewrites`` are kept by reference.
 
-    ``keyless_files``: where the keyless records rest that leave the log for the quarantine.
+    ``keyless_files``: where the keyless records rest that leave the log for the quarantine. ``seconds``: all of the
+    work; ``winners_seconds`` finding survivors and ``rewrite_seconds`` copying them, of all its tasks together.
     """
 
     partition: int
@@ -393,6 +412,8 @@ class StagedPartition:
     rewrites: tuple[Rewrite, ...]
     seconds: float = 0.0
     keyless_files: tuple[str, ...] = ()
+    winners_seconds: float = 0.0
+    rewrite_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

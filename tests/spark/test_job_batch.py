@@ -1,13 +1,15 @@
-"""``winnow compact`` with a real Spark application: several topics in one batch, one of which cannot be carried out."""
+"""``winnow compact`` with a real Spark application: several topics in one batch, one of them large, one damaged."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +25,10 @@ from winnow.store import RunState
 ORDERS = [*versions(0, 500, keys=20), *versions(7, 300, keys=300, partition=2)]
 USERS = [*versions(0, 50), record(50, b"gone", b"x"), record(51, b"gone", None)]
 BROKEN = versions(0, 9)
+# Two thousand records of 8 kB that nothing compresses; every other one is superseded, so all segments lose some.
+NOISE = random.Random(6)
+GIANT = [record(n, f"key-{n // 2}".encode(), NOISE.randbytes(8_000)) for n in range(2_000)]
+LARGE = {"WINNOW_ENGINE__GIANT_BYTES": "8MB"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Batch:
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    """Two good topics, one whose planned file is gone, and one that is idle; one Spark application."""
+    """Two good topics, a giant, one whose planned file is gone, and one that is idle; one Spark application."""
     folder = tmp_path_factory.mktemp("batch")
     with open_world(folder, FakeClock(wall_clock_ms())) as world:
         for topic, partitions, records in (
@@ -51,6 +57,8 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
         ):
             world.create(partitions, topic=topic, min_cleanable_dirty_ratio="0")
             world.ingest(records, topic=topic)
+        world.create(1, topic="giant", min_cleanable_dirty_ratio="0", segment_bytes="4000000")
+        world.ingest(GIANT, topic="giant")
         world.create(1, topic="idle")
         storage.delete(world.segments(topic="broken")[0].path)
         done = winnow(world, "compact", "--json")
@@ -58,7 +66,8 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 
 
 def winnow(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"WINNOW_HOME": str(world.ctx.settings.home), "WINNOW_SPARK__MASTER": "local[2]"}
+    environment = os.environ | LARGE | {"WINNOW_HOME": str(world.ctx.settings.home)}
+    environment["WINNOW_SPARK__MASTER"] = "local[4]"
     return subprocess.run(
         [sys.executable, "-m", "winnow.cli", *arguments], env=environment, capture_output=True, text=True, timeout=300
     )
@@ -67,6 +76,7 @@ def winnow(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_standard_output_is_one_document_with_an_entry_for_each_topic(batch: Batch) -> None:
     assert {topic: receipt["status"] for topic, receipt in batch.receipts.items()} == {
         "broken": "invalid",
+        "giant": "published",
         "orders": "published",
         "users": "published",
         "idle": "nothing_to_do",
@@ -74,7 +84,7 @@ def test_standard_output_is_one_document_with_an_entry_for_each_topic(batch: Bat
 
 
 def test_every_partition_of_a_receipt_adds_up_and_says_what_the_oracle_says(batch: Batch) -> None:
-    for topic, records in (("orders", ORDERS), ("users", USERS)):
+    for topic, records in (("orders", ORDERS), ("users", USERS), ("giant", GIANT)):
         parts = batch.receipts[topic]["partitions"]
         assert [part["partition"] for part in parts] == sorted({each.partition for each in records})
         for part in parts:
@@ -85,7 +95,7 @@ def test_every_partition_of_a_receipt_adds_up_and_says_what_the_oracle_says(batc
             assert part["records_in"] == part["records_kept"] + gone
 
 
-@pytest.mark.parametrize(("topic", "records"), [("orders", ORDERS), ("users", USERS)])
+@pytest.mark.parametrize(("topic", "records"), [("orders", ORDERS), ("users", USERS), ("giant", GIANT)])
 @pytest.mark.kafka("46")
 def test_read_gives_the_oracles_records_byte_for_byte(batch: Batch, topic: str, records: list[Record]) -> None:
     read = winnow(batch.world, "read", topic)
@@ -95,7 +105,7 @@ def test_read_gives_the_oracles_records_byte_for_byte(batch: Batch, topic: str, 
 
 
 def test_progress_names_every_partition_on_standard_error_and_no_user_byte(batch: Batch) -> None:
-    for name, records_in in (("orders-0", 500), ("orders-2", 300), ("users-0", 52)):
+    for name, records_in in (("orders-0", 500), ("orders-2", 300), ("users-0", 52), ("giant-0", "2,000")):
         lines = [line for line in batch.stderr.splitlines() if line.startswith(f"{name}: ")]
         assert len(lines) == 1
         assert f"{records_in} records in" in lines[0]
@@ -123,9 +133,19 @@ def test_one_topic_that_failed_stops_no_other_and_the_exit_code_says_so(batch: B
 
 def test_the_topics_shared_one_application(batch: Batch) -> None:
     """Starting one costs more than compacting a small topic."""
-    attempts = {run.attempt for topic in ("orders", "users", "broken") for run in batch.world.ctx.store.runs(topic)}
+    attempts = {
+        run.attempt for topic in ("orders", "users", "giant", "broken") for run in batch.world.ctx.store.runs(topic)
+    }
     assert len(attempts) == 1
     assert len([line for line in batch.stderr.splitlines() if line.startswith("Compacting ")]) == 1
+
+
+def test_giant_was_cut_over_several_tasks_which_left_no_scratch(batch: Batch) -> None:
+    """The new segments were written by more than one Spark task; what the shares of its keys left behind is gone."""
+    paths = [PurePosixPath(segment.path) for segment in batch.world.segments(topic="giant")]
+    assert len({path.parent.name for path in paths}) > 1
+    assert not [path for path in paths if path.parent.name.startswith("ingest-")]
+    assert not [name for name in batch.world.listing() if "survivors" in name]
 
 
 def test_compacting_again_finds_nothing_to_do_and_starts_no_spark(batch: Batch) -> None:

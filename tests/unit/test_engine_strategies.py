@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.random_logs import HEADER, Row, records_of, segment_of, version_headers
+from winnow.engine.orders import greatest_offset
 from winnow.engine.rewrite import Budget, compact_partition
-from winnow.engine.winners import greatest_offset
 from winnow.errors import UsageError
 from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, StagedPartition, Strategy
 from winnow.semantics import survivors

@@ -85,7 +85,7 @@ def test_a_batch_is_named_by_its_topic_or_by_their_number() -> None:
 
 def test_one_giant_partition_and_many_small_ones_keep_all_cores_busy() -> None:
     """The giant has a task of its own and starts first; every unit is in exactly one task."""
-    units = [Unit("u", "t", 0, 10_000), *(Unit("u", "t", n, 10) for n in range(1, 101))]
+    units = [Unit("u", "t", 0, 10_000 << 20), *(Unit("u", "t", n, 10 << 20) for n in range(1, 101))]
     tasks = slices(units, cores=2)
     assert tasks[0] == [units[0]]
     assert len(tasks) == 8

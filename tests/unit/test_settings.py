@@ -14,6 +14,7 @@ from winnow.config import layers
 from winnow.config.layers import MAPS, NAMES
 from winnow.config.masking import mask
 from winnow.config.settings import Settings, load_settings
+from winnow.engine.cutting import GIANT_BYTES
 from winnow.errors import ConfigurationError
 
 
@@ -62,6 +63,7 @@ def test_engine_spark_and_lease_have_their_defaults(tmp_path: Path) -> None:
     assert settings.engine.memory_bytes == 1_073_741_824
     assert settings.engine.threads == 1
     assert settings.engine.spill_folder == tempfile.gettempdir()
+    assert settings.engine.giant_bytes == GIANT_BYTES
     assert settings.spark.master == "local[*]"
     assert settings.spark.conf == {}
     assert settings.lease_ms == 3_600_000
@@ -288,6 +290,10 @@ threads = 2
 spill_folder = "spill"
 tasks = 3
 bytes_per_second = "50MB"
+giant_bytes = "1GB"
+[facts]
+workers = 3
+spark_from_bytes = "2GB"
 [alert]
 webhook = "https://hooks.example.org/T0"
 page_url = "https://airflow.example.org/"
@@ -331,6 +337,8 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.engine.spill_folder == str(tmp_path / "spill")
     assert settings.engine.tasks == 3
     assert settings.engine.bytes_per_second == 50_000_000
+    assert settings.engine.giant_bytes == 1_000_000_000
+    assert (settings.facts.workers, settings.facts.spark_from_bytes) == (3, 2_000_000_000)
     assert settings.kafka == {"log.retention.hours": "168"}
     assert settings.alert.webhook is not None
     assert settings.alert.webhook.get_secret_value() == "https://hooks.example.org/T0"

@@ -27,6 +27,13 @@ SETTINGS: dict[str, str] = {
     "Spark's cores decide.",
     "engine.bytes_per_second": "What all tasks of one Spark application read and write per second, together and on "
     "average: a number of at least 1, or a size like `50MB`.",
+    "engine.giant_bytes": "From this size on a topic partition may be cut over several tasks: bytes, or a size like "
+    "`512MB`. One is cut where cores of its Spark application would be idle otherwise, and never under "
+    "`engine.bytes_per_second`.",
+    "facts.workers": "How many partitions validation recomputes at once in one process, each within the engine's "
+    "memory; without it one a core, and four at most.",
+    "facts.spark_from_bytes": "A topic of which validation would read at least that much is recomputed in a Spark "
+    "application instead of the process that validates.",
     "expectations": "Folder with content suites of your own.",
     "alert.webhook": "Who receives a JSON document for each alert: an http or https URL.",
     "alert.page_url": "Airflow's address, for the links of alerts that are raised outside of Airflow; inside, its own "

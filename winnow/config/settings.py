@@ -53,7 +53,7 @@ class EngineSettings(_Frozen):
 
     One task: ``memory_bytes`` (>= 1 MB) before it spills, ``threads``, ``spill_folder``. One Spark application: at most
     ``tasks`` at once (None: as many as Spark has cores), which read and write ``bytes_per_second`` together (None: no
-    limit).
+    limit). Topic partitions from ``giant_bytes`` (>= 1 MB) on are cut over several tasks where cores would be idle.
     """
 
     memory_bytes: SizeBytes
@@ -61,6 +61,18 @@ class EngineSettings(_Frozen):
     spill_folder: Text
     tasks: Count | None = None
     bytes_per_second: BytesPerSecond | None = None
+    giant_bytes: SizeBytes
+
+
+class FactsSettings(_Frozen):
+    """How validation recomputes what a compaction says of itself.
+
+    ``workers``: partitions at a time in one process (None: one a core, at most four), each within the engine's memory.
+    ``spark_from_bytes``: a topic from that many bytes to read on is recomputed in a Spark application of its own.
+    """
+
+    workers: Count | None = None
+    spark_from_bytes: SizeBytes
 
 
 class NotifierSettings(_Frozen):
@@ -126,6 +138,7 @@ class Settings(BaseSettings):
     store_url: DatabaseUrl = Field(repr=False)
     spark: SparkSettings
     engine: EngineSettings
+    facts: FactsSettings
     expectations: FolderPath | None = None
     alert: AlertSettings
     metrics: MetricsSettings

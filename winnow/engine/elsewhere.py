@@ -6,14 +6,14 @@ of them leaves both. Counting says how many survivors that may concern.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from winnow.files.duck import file_list
+from winnow.engine.survivors import surviving
+from winnow.engine.winners import KeyShare, of_share
 from winnow.files.murmur import partitions_for_keys
-from winnow.model import Segment
+from winnow.model import PartitionPlan
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,22 +22,19 @@ BATCH_ROWS = 65_536
 
 
 def count_elsewhere(
-    connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment], partition: int, partitions: int
+    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, partitions: int, share: KeyShare | None = None
 ) -> int:
-    """How many keys of the table ``survivors`` Kafka's default partitioner would put elsewhere among ``partitions``.
+    """How many surviving keys of ``share`` Kafka's default partitioner would put elsewhere among ``partitions``.
 
-    Reads key and offset of ``segments`` once more. Says nothing of producers with a partitioner of their own.
+    Reads key and offset of all segments once more. Says nothing of producers with a partitioner of their own.
     """
-    if not segments:
+    if not plan.segments:
         return 0
-    relation = connection.sql(
-        f"""
-        SELECT key FROM read_parquet({file_list(segment.path for segment in segments)})
-        WHERE "offset" IN (SELECT "offset" FROM survivors)
-        """
-    )
+    uris = [segment.path for segment in plan.segments]
+    survivors = surviving(connection, uris, plan.log_start_offset, plan.segments[-1].last_offset)
+    relation = connection.sql(f"SELECT key {survivors} WHERE key IS NOT NULL{of_share(share)}")
     found = 0
     for batch in relation.to_arrow_reader(BATCH_ROWS):
         if batch.num_rows:
-            found += int(np.count_nonzero(partitions_for_keys(batch.column("key"), partitions) != partition))
+            found += int(np.count_nonzero(partitions_for_keys(batch.column("key"), partitions) != plan.partition))
     return found

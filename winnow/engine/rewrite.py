@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
 from winnow.engine.aside import copy_keyless
+from winnow.engine.connections import Connections, connected
 from winnow.engine.elsewhere import count_elsewhere
 from winnow.engine.grouping import Surviving, groups
+from winnow.engine.stretches import stretches
+from winnow.engine.survivors import surviving
 from winnow.engine.throttle import Meter, Throttle
-from winnow.engine.winners import pick_winners
-from winnow.files import duck, storage
-from winnow.files.fingerprint import CONTENT_HASH
+from winnow.engine.winners import Counts, KeyShare, merged, pick_winners
+from winnow.errors import WinnowError
+from winnow.files import storage
+from winnow.files.fingerprint import CONTENT_HASH, EMPTY, RunningFingerprint, combined
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import SegmentWriter, conform
 from winnow.model import PartitionFacts, PartitionPlan, Plan, Rewrite, Segment, StagedPartition
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
     import duckdb
 
 BATCH_ROWS = 16_384
+BATCH_BYTES = 4 << 20
+"""Bytes in the file of the records that pass at a time; decoded they are a few times as many."""
 ENGINE = "duckdb"
+OVERHEAD_BYTES = 320 << 20
+"""What a task's process holds at most beside its memory limit: interpreter, libraries, the row groups being read and
+written. Measured up to 254 MiB: 24 million records of 12 million keys, limits of 64 and 256 MiB, without Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +48,46 @@ class Budget:
     bytes_per_second: float | None = None
 
 
-class ContentFingerprint:
-    """The running ``count:sum:xor`` of 64-bit record hashes, as :mod:`winnow.files.fingerprint` writes it."""
+@dataclass(frozen=True, slots=True)
+class Winners:
+    """What was found out about a partition, or about a share of its keys, before anything is copied."""
 
-    def __init__(self) -> None:
-        self._count = 0
-        self._sum = 0
-        self._xor = 0
+    counts: Counts
+    keyless_files: tuple[str, ...] = ()
+    keys_elsewhere: int = 0
+    seconds: float = 0.0
 
-    def add(self, hashes: pa.Array) -> None:
-        """Take in a column of UBIGINT hashes."""
-        values = hashes.to_numpy(zero_copy_only=True)
-        self._count += len(values)
-        # Two halves, so that no partial sum of a batch can overflow 64 bits.
-        self._sum += (int((values >> np.uint64(32)).sum()) << 32) + int((values & np.uint64(0xFFFFFFFF)).sum())
-        self._xor ^= int(np.bitwise_xor.reduce(values)) if len(values) else 0
 
-    def __str__(self) -> str:
-        return f"{self._count}:{self._sum}:{self._xor}"
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neighbouring segments that are rewritten together; the ``number``-th group of its partition, from 0."""
+
+    number: int
+    members: tuple[Surviving, ...]
+
+    @property
+    def first_offset(self) -> int:
+        """The lowest offset of its segments."""
+        return self.members[0].segment.first_offset
+
+    @property
+    def last_offset(self) -> int:
+        """The highest offset of its segments."""
+        return self.members[-1].segment.last_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its segments."""
+        return sum(member.segment.size_bytes for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """One group, rewritten. ``content_fingerprint`` is over the records that were copied."""
+
+    rewrite: Rewrite
+    content_fingerprint: str
+    seconds: float = 0.0
 
 
 def compact_partition(
@@ -70,6 +98,7 @@ def compact_partition(
     budget: Budget,
     throttle: Throttle | None = None,
     folder: str | None = None,
+    connections: Connections | None = None,
 ) -> StagedPartition:
     """Compact one partition of ``plan`` into new files below ``<data>/<plan id>/<folder>/``.
 
@@ -78,39 +107,95 @@ def compact_partition(
     Nothing is visible to a reader: the files are listed in the staging manifest, which is written last. Running it
     twice under two attempts writes two sets of files, of which one is used.
 
-    ``throttle`` waits wherever bytes are read or written; one with the budget's rate when left out.
+    ``throttle`` waits wherever bytes are read or written; one with the budget's rate when left out. ``connections``:
+    those of the task; a DuckDB of its own when left out.
     """
     started = time.monotonic()
     folder = folder or attempt
     throttle = throttle or Throttle(budget.bytes_per_second)
-    uris = [segment.path for segment in partition.segments]
-    connection = duck.connect(
-        memory_limit_bytes=budget.memory_limit_bytes,
-        threads=budget.threads,
-        spill_folder=budget.spill_folder,
-        uris=uris,
-    )
-    try:
+    opened = connected(budget, partition.segments) if connections is None else connections.open(partition.segments)
+    with opened as connection:
+        winners = find_winners(connection, plan, partition, attempt=attempt, folder=folder, throttle=throttle)
+        copied = [
+            copy_group(connection, plan, partition, group, folder=folder, throttle=throttle)
+            for group in groups_of(partition, winners.counts, plan.segment_bytes)
+        ]
+    return staged_partition(partition, winners, copied, seconds=time.monotonic() - started)
+
+
+def find_winners(
+    connection: duckdb.DuckDBPyConnection,
+    plan: Plan,
+    partition: PartitionPlan,
+    *,
+    attempt: str,
+    folder: str,
+    throttle: Throttle,
+    share: KeyShare | None = None,
+) -> Winners:
+    """Fill the table ``survivors`` of ``connection``, put keyless records aside, count the keys that sit elsewhere.
+
+    ``share``: of the keys of one share alone; the keyless records belong to share 0.
+    """
+    started = time.monotonic()
+    throttle.take(partition.size_bytes)
+    counts = pick_winners(connection, partition, plan.strategy, plan.strategy_header, share=share)
+    keyless_files: tuple[str, ...] = ()
+    if counts.records_keyless:
+        throttle.take(sum(segment.size_bytes for segment in partition.segments if segment.keyless))
+        keyless_files = copy_keyless(connection, plan, partition, attempt, folder, written=throttle.take)
+    elsewhere = 0
+    if plan.partition_count is not None:
         throttle.take(partition.size_bytes)
-        counts = pick_winners(connection, partition, plan.strategy, plan.strategy_header)
-        keyless_files: tuple[str, ...] = ()
-        if counts.records_keyless:
-            throttle.take(sum(segment.size_bytes for segment in partition.segments if segment.keyless))
-            keyless_files = copy_keyless(connection, plan, partition, attempt, folder, written=throttle.take)
-        elsewhere = 0
-        if plan.partition_count is not None:
-            throttle.take(partition.size_bytes)
-            elsewhere = count_elsewhere(connection, partition.segments, partition.partition, plan.partition_count)
-        surviving = [
-            Surviving(segment, records) for segment, records in zip(partition.segments, counts.survivors, strict=True)
-        ]
-        content = ContentFingerprint()
-        rewrites = [
-            _rewrite(connection, group, number, plan, partition.partition, folder, content, throttle=throttle)
-            for number, group in enumerate(groups(surviving, plan.segment_bytes))
-        ]
-    finally:
-        connection.close()
+        elsewhere = count_elsewhere(connection, partition, plan.partition_count, share)
+    return Winners(counts, keyless_files, elsewhere, time.monotonic() - started)
+
+
+def merged_winners(found: Sequence[Winners]) -> Winners:
+    """What was found in all shares of a partition's keys, as of one."""
+    return Winners(
+        merged([each.counts for each in found]),
+        tuple(path for each in found for path in each.keyless_files),
+        sum(each.keys_elsewhere for each in found),
+        sum(each.seconds for each in found),
+    )
+
+
+def groups_of(partition: PartitionPlan, counts: Counts, segment_bytes: int) -> list[Group]:
+    """The groups of segments to rewrite, in offset order; segments in none are kept by reference."""
+    surviving = [
+        Surviving(segment, records) for segment, records in zip(partition.segments, counts.survivors, strict=True)
+    ]
+    return [Group(number, members) for number, members in enumerate(groups(surviving, segment_bytes))]
+
+
+def copy_group(
+    connection: duckdb.DuckDBPyConnection,
+    plan: Plan,
+    partition: PartitionPlan,
+    group: Group,
+    *,
+    folder: str,
+    throttle: Throttle,
+) -> Copied:
+    """Copy what survives of a group into new segments below ``<data>/<plan id>/<folder>/``.
+
+    The table ``survivors`` of ``connection`` must hold at least the survivors within the group's offsets.
+    """
+    started = time.monotonic()
+    inputs = tuple(member.segment.path for member in group.members)
+    if not any(member.records for member in group.members):
+        return Copied(Rewrite(inputs, ()), EMPTY, time.monotonic() - started)
+    outputs, content = _copy_survivors(connection, group, plan, partition, folder, throttle)
+    return Copied(Rewrite(inputs, outputs), content, time.monotonic() - started)
+
+
+def staged_partition(
+    partition: PartitionPlan, winners: Winners, copied: Sequence[Copied], *, seconds: float
+) -> StagedPartition:
+    """The facts of a partition put together; ``copied`` in the order of its groups, ``seconds`` all that it took."""
+    counts = winners.counts
+    rewrites = tuple(each.rewrite for each in copied)
     rewritten = {path for rewrite in rewrites for path in rewrite.inputs}
     kept_bytes = sum(s.size_bytes for s in partition.segments if s.path not in rewritten)
     facts = PartitionFacts(
@@ -122,80 +207,72 @@ def compact_partition(
         bytes_in=partition.size_bytes,
         bytes_out=kept_bytes + sum(s.size_bytes for rewrite in rewrites for s in rewrite.outputs),
         winners_fingerprint=counts.winners_fingerprint,
-        content_fingerprint=str(content),
+        content_fingerprint=combined([each.content_fingerprint for each in copied]),
         headers_missing=counts.headers_missing,
         headers_malformed=counts.headers_malformed,
         malformed_offsets=counts.malformed_offsets,
-        keys_elsewhere=elsewhere,
+        keys_elsewhere=winners.keys_elsewhere,
     )
     return StagedPartition(
         partition.partition,
         facts,
-        tuple(rewrites),
-        seconds=time.monotonic() - started,
-        keyless_files=keyless_files,
+        rewrites,
+        seconds=seconds,
+        keyless_files=winners.keyless_files,
+        winners_seconds=winners.seconds,
+        rewrite_seconds=sum(each.seconds for each in copied),
     )
-
-
-def _rewrite(
-    connection: duckdb.DuckDBPyConnection,
-    group: Sequence[Surviving],
-    number: int,
-    plan: Plan,
-    partition: int,
-    folder: str,
-    content: ContentFingerprint,
-    *,
-    throttle: Throttle,
-) -> Rewrite:
-    inputs = tuple(member.segment.path for member in group)
-    if not any(member.records for member in group):
-        return Rewrite(inputs, ())
-    outputs = _copy_survivors(connection, group, number, plan, partition, folder, content, throttle=throttle)
-    return Rewrite(inputs, outputs)
 
 
 def _copy_survivors(
     connection: duckdb.DuckDBPyConnection,
-    group: Sequence[Surviving],
-    number: int,
+    group: Group,
     plan: Plan,
-    partition: int,
+    partition: PartitionPlan,
     folder: str,
-    content: ContentFingerprint,
-    *,
     throttle: Throttle,
-) -> tuple[Segment, ...]:
-    first = group[0].segment.first_offset
-    last = group[-1].segment.last_offset
+) -> tuple[tuple[Segment, ...], str]:
     columns = ", ".join(f'"{name}"' for name in ARROW_SCHEMA.names)
-    read = [member for member in group if member.records]
-    files = duck.file_list(member.segment.path for member in read)
+    read = [member for member in group.members if member.records]
     # The files must stream past the survivors in offset order: with one thread the probe side keeps its order, so the
-    # optimizer may not swap the sides of the join. The writer refuses offsets that do not increase.
+    # optimizer may not swap the sides of the join, and the join may not spill. The writer refuses another order.
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     connection.execute("SET threads = 1")
-    relation = connection.sql(
-        f"""
-        SELECT {columns}, {CONTENT_HASH} AS fingerprint
-        FROM read_parquet({files}) AS log
-        WHERE "offset" IN (SELECT "offset" FROM survivors WHERE "offset" BETWEEN {first} AND {last})
-        """
-    )
 
     def name(part: int) -> str:
         return storage.join(
-            plan.data_location, plan.plan_id, folder, f"{partition:05d}-{first:020d}-{number:05d}-{part:03d}.parquet"
+            plan.data_location,
+            plan.plan_id,
+            folder,
+            f"{partition.partition:05d}-{group.first_offset:020d}-{group.number:05d}-{part:03d}.parquet",
         )
 
     read_bytes = sum(member.segment.size_bytes for member in read)
     write_bytes = sum(member.segment.size_bytes * member.records // member.segment.records for member in read)
+    content = RunningFingerprint()
+    copied = 0
     meter = Meter(throttle, read_bytes + write_bytes, sum(member.records for member in read))
-    with SegmentWriter(partition=partition, segment_bytes=plan.segment_bytes, name=name) as writer:
-        for batch in relation.to_arrow_reader(BATCH_ROWS):
-            meter.passed(batch.num_rows)
-            content.add(batch.column(len(ARROW_SCHEMA)))
-            writer.write(conform(batch.select(ARROW_SCHEMA.names)))
+    with SegmentWriter(partition=partition.partition, segment_bytes=plan.segment_bytes, name=name) as writer:
+        for stretch in stretches(connection, read, partition.log_start_offset):
+            survivors = surviving(connection, stretch.uris, stretch.first_offset, stretch.last_offset)
+            relation = connection.sql(f"SELECT {columns}, {CONTENT_HASH} AS fingerprint {survivors}")
+            for batch in relation.to_arrow_reader(_batch_rows(read)):
+                copied += batch.num_rows
+                meter.passed(batch.num_rows)
+                content.add(batch.column(len(ARROW_SCHEMA)).to_numpy(zero_copy_only=True))
+                writer.write(conform(batch.select(ARROW_SCHEMA.names)))
         outputs = writer.finish()
+    if copied != sum(member.records for member in read):
+        raise WinnowError(
+            f"{plan.topic}-{partition.partition}: of offsets {group.first_offset} to {group.last_offset} "
+            f"{sum(member.records for member in read):,} records survive, but {copied:,} were copied. Nothing was "
+            "published; the new files go with the next sweep. Run it again, and keep the log's files for a look."
+        )
     meter.finish(read_bytes + sum(segment.size_bytes for segment in outputs))
-    return outputs
+    return outputs, str(content)
+
+
+def _batch_rows(members: Sequence[Surviving]) -> int:
+    """How many records pass at a time: fewer when they are large, so that a batch is a few MiB."""
+    largest_bytes = max(member.segment.size_bytes // max(1, member.segment.records) for member in members)
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, largest_bytes)))

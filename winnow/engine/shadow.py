@@ -1,7 +1,7 @@
 """Choosing in shadow: which record of each key would survive under two total orders, side by side. Writes no segment.
 
 One topic partition at a time, inside a Spark task or in process. The choice is the compaction's own
-(:func:`winnow.engine.winners.greatest_offset`), made twice in one scan over key and ordering columns. What leaves the
+(:func:`winnow.engine.orders.greatest_offset`), made twice in one scan over key and ordering columns. What leaves the
 task are counts and coordinates, never bytes of a key or a value.
 """
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from winnow.engine.orders import greatest_offset
 from winnow.engine.rewrite import Budget
 from winnow.engine.shadow_request import (
     Coordinates,
@@ -20,8 +21,9 @@ from winnow.engine.shadow_request import (
     ShadowRequest,
     ShadowSide,
 )
+from winnow.engine.survivors import count_per_segment
 from winnow.engine.throttle import Throttle
-from winnow.engine.winners import count_per_segment, greatest_offset, offset_within
+from winnow.engine.winners import offset_within
 from winnow.files import duck
 from winnow.files.duck import file_list, literal
 from winnow.model import OffsetRange, Segment

@@ -14,17 +14,27 @@ if TYPE_CHECKING:
 
 TASKS_PER_CORE = 4
 """Enough tasks that a slow one does not leave cores idle, few enough that their start is not felt."""
+UNIT_BYTES = 4 << 20
+"""What a unit costs besides its records, as bytes that are read: statements, files, a new segment or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One topic partition of one plan. ``plan`` is the plan with this partition alone: what a task needs, no more."""
+    """One topic partition of one plan, or a range of one.
+
+    ``plan`` is the plan with this partition alone: what a task needs, no more.
+    """
 
     plan_uri: str
     topic: str
     partition: int
     size_bytes: int
     plan: Plan | None = None
+
+    @property
+    def range(self) -> str | None:
+        """What of its partition it is about, in a log's words; None: all of it."""
+        return None
 
 
 def slices(units: Sequence[Unit], cores: int, most: int | None = None) -> list[list[Unit]]:
@@ -40,9 +50,13 @@ def slices(units: Sequence[Unit], cores: int, most: int | None = None) -> list[l
     for unit in ordered:
         size_bytes, number = heapq.heappop(heap)
         packed[number].append(unit)
-        # A unit costs something even when it is empty.
-        heapq.heappush(heap, (size_bytes + unit.size_bytes + 1, number))
-    return sorted(packed, key=lambda task: -sum(unit.size_bytes for unit in task))
+        heapq.heappush(heap, (size_bytes + work_bytes(unit), number))
+    return sorted(packed, key=lambda task: -sum(work_bytes(unit) for unit in task))
+
+
+def work_bytes(unit: Unit) -> int:
+    """How long ``unit`` takes, as bytes that are read."""
+    return UNIT_BYTES + unit.size_bytes
 
 
 def shared(

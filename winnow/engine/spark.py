@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,14 +9,18 @@ from typing import Any
 import pyspark
 from pyspark import SparkConf, SparkContext, TaskContext
 
-from winnow import __version__, documents
+from winnow import __version__
 from winnow.clock import wall_clock_ms
 from winnow.engine import staging
+from winnow.engine.connections import Connections
+from winnow.engine.cutting import GIANT_BYTES
 from winnow.engine.damage import explained
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, log_event, worst
+from winnow.engine.ranges import PartUnit, ShareUnit, copy_part, find_share
 from winnow.engine.rewrite import ENGINE, Budget, compact_partition
-from winnow.engine.slices import Unit, shared
+from winnow.engine.slices import Unit
 from winnow.engine.task_events import Tell, carry_out
+from winnow.engine.waves import Result, Spread, in_waves
 from winnow.errors import ConfigurationError
 from winnow.model import Plan, StagedPartition, StagingManifest
 
@@ -44,27 +47,37 @@ def run(
     attempt: str,
     budget: Budget,
     most_tasks: int | None = None,
+    giant_bytes: int = GIANT_BYTES,
     app_name: str = "winnow compact",
 ) -> list[PlanOutcome]:
     """Carry out plans in one Spark application and write a staging manifest for each that succeeded.
 
     A plan that fails leaves the others alone. The budget is per task, its rate excepted: that is the application's.
-    ``most_tasks``: so many run at once at most; None: as many as there are cores.
+    ``most_tasks``: so many run at once at most; None: as many as there are cores. ``giant_bytes``: a topic partition
+    from that size on is cut over several tasks where cores would be idle otherwise.
     """
-    plans = {uri: staging.read_plan(uri) for uri in plan_uris}
+    plans = staging.read_plans(plan_uris)
     context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
     try:
         check_versions(context)
         context.setLogLevel("WARN")
         units = [unit for uri, plan in plans.items() for unit in units_of(uri, plan)]
         emit({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
-        results = _execute(context, units, attempt, budget, most_tasks)
+        results = in_waves(
+            units,
+            _spread(context, attempt),
+            cores=context.defaultParallelism,
+            budget=budget,
+            most_tasks=most_tasks,
+            giant_bytes=giant_bytes,
+            done=lambda unit, result: emit(_progress(unit, attempt, result)),
+        )
     finally:
         context.stop()
-    by_plan: dict[str, list[dict[str, Any]]] = {uri: [] for uri in plans}
+    by_plan: dict[str, list[Result]] = {uri: [] for uri in plans}
     for result in results:
         by_plan[result["plan"]].append(result)
-    return [finish(uri, plan, attempt, by_plan[uri]) for uri, plan in plans.items()]
+    return staging.at_once(lambda uri: finish(uri, plans[uri], attempt, by_plan[uri]), list(plans))
 
 
 def units_of(uri: str, plan: Plan) -> list[Unit]:
@@ -82,37 +95,58 @@ def units_of(uri: str, plan: Plan) -> list[Unit]:
     ]
 
 
-def _execute(
-    context: SparkContext, units: Sequence[Unit], attempt: str, budget: Budget, most_tasks: int | None
-) -> list[dict[str, Any]]:
-    tasks, share = shared(units, context.defaultParallelism, budget, most_tasks)
-    return carry_out(context, tasks, lambda task, tell: _run_task(task, attempt, share, tell))
+def _spread(context: SparkContext, attempt: str) -> Spread:
+    return lambda tasks, share: carry_out(context, tasks, lambda task, tell: _run_task(task, attempt, share, tell))
 
 
-def _run_task(tasks: Iterable[list[Unit]], attempt: str, budget: Budget, tell: Tell) -> Iterator[dict[str, Any]]:
-    """Inside a Spark task: compact its units one after another; a unit that fails is reported, not raised."""
+def _run_task(tasks: Iterable[list[Unit]], attempt: str, budget: Budget, tell: Tell) -> Iterator[Result]:
+    """Inside a Spark task: carry out its units one after another; a unit that fails is reported, not raised."""
     context = TaskContext.get()
     # A retried or speculative task writes beside the first one, never over it.
     folder = f"{attempt}-t{context.taskAttemptId() if context is not None else 0}"
-    for task in tasks:
-        for unit in task:
-            # An executor's own log, so that it names what was at work when the executor was killed.
-            log_event({"event": "partition_started", **_key(unit, attempt)}, wall_clock_ms())
-            result = run_unit(unit, attempt, budget, folder=folder)
-            event = _progress(unit, attempt, result)
-            log_event({**event, "event": "partition_failed" if "error" in event else "partition_done"}, wall_clock_ms())
-            tell(event)
-            yield result
+    with Connections(budget) as connections:
+        for task in tasks:
+            for unit in task:
+                yield _run_told(unit, attempt, budget, folder, connections, tell)
 
 
-def run_unit(unit: Unit, attempt: str, budget: Budget, *, folder: str) -> dict[str, Any]:
-    """Compact one unit into ``folder``: the staged partition, or the error that it ended with; never raises."""
-    result: dict[str, Any] = {"plan": unit.plan_uri, "partition": unit.partition}
+def _run_told(unit: Unit, attempt: str, budget: Budget, folder: str, connections: Connections, tell: Tell) -> Result:
+    """Carry out one unit and tell of it: in an executor's own log, which then names what was at work when it died."""
+    what = "partition" if unit.range is None else "range"
+    begun = _key(unit, attempt) | ({} if unit.range is None else {"range": unit.range})
+    log_event({"event": f"{what}_started", **begun}, wall_clock_ms())
+    result = run_unit(unit, attempt, budget, folder=folder, connections=connections)
+    if unit.range is not None:
+        ended = begun | ({"error": result["error"]} if "error" in result else {})
+    else:
+        ended = _progress(unit, attempt, result)
+        tell(ended)
+    log_event({**ended, "event": f"{what}_{'failed' if 'error' in result else 'done'}"}, wall_clock_ms())
+    return result
+
+
+def run_unit(
+    unit: Unit, attempt: str, budget: Budget, *, folder: str, connections: Connections | None = None
+) -> Result:
+    """Carry out one unit into ``folder``: what it made, or the error that it ended with; never raises.
+
+    ``connections``: those of the task, which many units share.
+    """
+    if connections is None:
+        with Connections(budget) as its_own:
+            return run_unit(unit, attempt, budget, folder=folder, connections=its_own)
+    result: Result = {"plan": unit.plan_uri, "partition": unit.partition}
     assert unit.plan is not None
     (partition,) = unit.plan.partitions
     try:
-        staged = compact_partition(unit.plan, partition, attempt=attempt, budget=budget, folder=folder)
-        result["staged"] = documents.jsonable(staged)
+        if isinstance(unit, ShareUnit):
+            result["share"] = find_share(unit, attempt, budget, connections, folder=folder)
+        elif isinstance(unit, PartUnit):
+            result["part"] = (unit.part, copy_part(unit, budget, connections, folder=folder))
+        else:
+            result["staged"] = compact_partition(
+                unit.plan, partition, attempt=attempt, budget=budget, folder=folder, connections=connections
+            )
     except Exception as problem:  # one partition's failure must not end the others in this application
         found = explained(problem, unit.topic, partition)
         result |= {"error": str(found).rstrip("."), "exit_code": found.exit_code}
@@ -124,16 +158,17 @@ def _key(unit: Unit, attempt: str) -> dict[str, Any]:
     return {"topic": unit.topic, "partition": unit.partition, "plan_id": plan_id, "attempt": attempt}
 
 
-def _progress(unit: Unit, attempt: str, result: dict[str, Any]) -> dict[str, Any]:
+def _progress(unit: Unit, attempt: str, result: Result) -> dict[str, Any]:
     event: dict[str, Any] = {"event": "partition", **_key(unit, attempt)}
     if "staged" not in result:
         return event | {"error": result["error"]}
-    facts = result["staged"]["facts"]
+    staged: StagedPartition = result["staged"]
     kept = ("records_in", "records_kept", "records_superseded", "tombstones_expired", "bytes_in", "bytes_out")
-    return event | {name: facts[name] for name in kept} | {"seconds": round(result["staged"]["seconds"], 3)}
+    seconds = {name: round(getattr(staged, name), 3) for name in ("seconds", "winners_seconds", "rewrite_seconds")}
+    return event | {name: getattr(staged.facts, name) for name in kept} | seconds
 
 
-def finish(uri: str, plan: Plan, attempt: str, results: list[dict[str, Any]]) -> PlanOutcome:
+def finish(uri: str, plan: Plan, attempt: str, results: list[Result]) -> PlanOutcome:
     """Write the staging manifest of a plan when all its units succeeded."""
     failed = tuple(
         PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))
@@ -146,7 +181,7 @@ def finish(uri: str, plan: Plan, attempt: str, results: list[dict[str, Any]]) ->
         code = worst([each.exit_code for each in failed]) if failed else 1
         failure = PlanFailure(f"{named}{more}" or "a task returned no result", code, failed)
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)
-    staged = sorted((_staged(result) for result in results), key=lambda part: part.partition)
+    staged: list[StagedPartition] = sorted((each["staged"] for each in results), key=lambda part: part.partition)
     manifest = StagingManifest(
         plan_id=plan.plan_id,
         topic=plan.topic,
@@ -156,7 +191,3 @@ def finish(uri: str, plan: Plan, attempt: str, results: list[dict[str, Any]]) ->
         winnow_version=__version__,
     )
     return PlanOutcome(plan.topic, plan.plan_id, staging.write_manifest(uri, manifest))
-
-
-def _staged(result: dict[str, Any]) -> StagedPartition:
-    return documents.load_json(StagedPartition, json.dumps(result["staged"]).encode())

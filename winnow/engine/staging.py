@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
 from winnow import documents
 from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.model import Plan, StagingManifest
+
+DOCUMENTS_AT_ONCE = 16
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def plan_uri(staging: str, topic: str, plan_id: str) -> str:
@@ -37,6 +46,21 @@ def read_plan(uri: str) -> Plan:
         return documents.load_json(Plan, storage.read_bytes(uri))
     except FileNotFoundError as problem:
         raise WinnowError(f"There is no plan at {uri}. Nothing was changed; plan the topic again.") from problem
+
+
+def read_plans(uris: Sequence[str]) -> dict[str, Plan]:
+    """The plans at ``uris``, many at a time: an object store takes its time over each, and a batch may have thousands.
+
+    Raises:
+        WinnowError, FormatVersionError: as :func:`read_plan`.
+    """
+    return dict(zip(uris, at_once(read_plan, uris), strict=True))
+
+
+def at_once(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """``work`` on each of ``items``, documents of the staging area, several at a time; the results in their order."""
+    with ThreadPoolExecutor(DOCUMENTS_AT_ONCE) as pool:
+        return list(pool.map(work, items))
 
 
 def write_manifest(plan_document_uri: str, manifest: StagingManifest) -> str:

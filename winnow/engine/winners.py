@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from winnow.errors import UsageError
+from winnow.engine import removal
+from winnow.engine.orders import ORDERING_COLUMNS, greatest_offset, version_header, version_value
+from winnow.engine.survivors import count_per_segment, rows_at_once
 from winnow.files import duck
-from winnow.files.duck import file_list, literal
-from winnow.files.fingerprint import WINNERS_HASH, fingerprint
+from winnow.files.duck import file_list
+from winnow.files.fingerprint import EMPTY, WINNERS_HASH, combined, fingerprint
 from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
 
 if TYPE_CHECKING:
@@ -40,10 +42,40 @@ class Counts:
         return self.distinct_keys - self.tombstones_expired
 
 
+@dataclass(frozen=True, slots=True)
+class KeyShare:
+    """The keys whose hash falls into share ``number`` (from 0) of ``of``; keyless records belong to share 0."""
+
+    number: int
+    of: int
+
+
+def merged(counts: Sequence[Counts]) -> Counts:
+    """What was counted in all shares of a partition's keys, as of one."""
+    return Counts(
+        records_in=sum(each.records_in for each in counts),
+        records_keyless=sum(each.records_keyless for each in counts),
+        distinct_keys=sum(each.distinct_keys for each in counts),
+        tombstones_expired=sum(each.tombstones_expired for each in counts),
+        survivors=tuple(sum(of_segment) for of_segment in zip(*(each.survivors for each in counts), strict=True)),
+        winners_fingerprint=combined(each.winners_fingerprint for each in counts),
+        headers_missing=sum(each.headers_missing for each in counts),
+        headers_malformed=sum(each.headers_malformed for each in counts),
+        malformed_offsets=tuple(sorted(offset for each in counts for offset in each.malformed_offsets))[
+            :MALFORMED_SHOWN
+        ],
+    )
+
+
 def pick_winners(
-    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, strategy: Strategy, header: str | None = None
+    connection: duckdb.DuckDBPyConnection,
+    plan: PartitionPlan,
+    strategy: Strategy,
+    header: str | None = None,
+    *,
+    share: KeyShare | None = None,
 ) -> Counts:
-    """Fill the temporary table ``survivors("offset")`` and count.
+    """Fill the table of :mod:`winnow.engine.survivors` and count. ``share``: as if no other records were there.
 
     Every planned segment is scanned, clean and cleanable alike, so exactly one record per key survives: the greatest in
     the total order of ``strategy`` over tail and head (KIP-280). Only key and ordering columns are read; ``value`` is
@@ -52,98 +84,153 @@ def pick_winners(
     Raises:
         UsageError: strategy header without the header's name.
     """
-    if not plan.segments:
-        connection.execute('CREATE TEMP TABLE survivors ("offset" BIGINT, fingerprint UBIGINT)')
-        return Counts(0, 0, 0, 0, (), _text(connection, _FINGERPRINT))
-    files = file_list(segment.path for segment in plan.segments)
-    # Records below the log start cannot be read any more: they neither win nor count.
-    readable = f'read_parquet({files}) WHERE "offset" >= {plan.log_start_offset}'
     version = header if strategy is Strategy.HEADER else None
+    greatest = greatest_offset(strategy, header)
+    # Records below the log start cannot be read any more: they neither win nor count.
+    readable = f'"offset" >= {plan.log_start_offset}{of_share(share)}'
+    if not plan.segments:
+        connection.execute('CREATE TEMP TABLE survivors ("offset" BIGINT)')
+        return Counts(0, 0, 0, 0, (), EMPTY)
+    _create_expired(connection, plan.segments, plan.expired, readable)
+    if not removal.suits(connection, plan):
+        return _pick(connection, plan, readable, greatest, version)
+    found = removal.remove_losers(
+        connection, plan, readable=readable, greatest=greatest, ordering=ORDERING_COLUMNS[strategy]
+    )
+    if found is None:
+        counts = _pick(connection, plan, readable, greatest, version)
+        if share is not None:
+            removal.turn_round(connection, plan, readable)
+        return counts
+    keyed = found.records - found.keyless
+    with_header, with_version = (
+        (keyed, keyed) if version is None else _count_versions(connection, plan, readable, version)
+    )
+    return Counts(
+        records_in=found.records,
+        records_keyless=found.keyless,
+        distinct_keys=keyed - found.losers,
+        tombstones_expired=found.tombstones_expired,
+        survivors=found.survivors,
+        winners_fingerprint=found.fingerprint,
+        headers_missing=keyed - with_header,
+        headers_malformed=with_header - with_version,
+        malformed_offsets=_malformed(connection, plan, readable, version, with_header - with_version),
+    )
+
+
+def _pick(
+    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, greatest: str, version: str | None
+) -> Counts:
+    """Fill the table ``survivors("offset")`` through a table of all keys, and count."""
     present, whole = ("count(*)", "count(*)") if version is None else _versions_counted(version)
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE winners AS
-        SELECT "offset", {WINNERS_HASH} AS fingerprint, records, present, whole FROM (
-            SELECT key, {greatest_offset(strategy, header)} AS "offset", count(*) AS records,
-                   {present} AS present, {whole} AS whole
-            FROM {readable} AND key IS NOT NULL GROUP BY key
+    _table_of_winners(
+        connection,
+        # Keyless records are a group of their own, without a winner.
+        lambda part: (
+            f"""
+        SELECT CASE WHEN key IS NOT NULL THEN "offset" END AS "offset", {WINNERS_HASH} AS fingerprint,
+               records, present, whole FROM (
+            SELECT key, {greatest} AS "offset", count(*) AS records, {present} AS present, {whole} AS whole
+            FROM {_files(plan.segments)} WHERE {readable}{part} GROUP BY key
         )
         """
+        ),
     )
-    (records_in,) = _row(connection, f'SELECT count("offset") FROM {readable}')
-    distinct_keys, records_keyed, with_header, with_version = _row(
+    distinct_keys, keyed, keyless, with_header, with_version = _row(
         connection,
-        "SELECT count(*), coalesce(sum(records), 0)::BIGINT, coalesce(sum(present), 0)::BIGINT, "
-        "coalesce(sum(whole), 0)::BIGINT FROM winners",
+        """
+        SELECT count("offset"), coalesce(sum(records) FILTER ("offset" IS NOT NULL), 0)::BIGINT,
+               coalesce(sum(records) FILTER ("offset" IS NULL), 0)::BIGINT,
+               coalesce(sum(present) FILTER ("offset" IS NOT NULL), 0)::BIGINT,
+               coalesce(sum(whole) FILTER ("offset" IS NOT NULL), 0)::BIGINT FROM winners
+        """,
     )
-    _create_expired(connection, plan.segments, plan.expired)
+    # In order where there are so many that copying takes them bit by bit.
+    ordered = 'ORDER BY "offset"' if distinct_keys > rows_at_once(connection) else ""
     connection.execute(
-        'CREATE TEMP TABLE survivors AS SELECT "offset", fingerprint FROM winners ANTI JOIN expired USING ("offset")'
+        f"""
+        CREATE TEMP TABLE survivors AS SELECT "offset", fingerprint FROM winners ANTI JOIN expired USING ("offset")
+        WHERE "offset" IS NOT NULL {ordered}
+        """
     )
     connection.execute("DROP TABLE winners")
-    (kept,) = _row(connection, "SELECT count(*) FROM survivors")
+    row = duck.one_row(connection, f"SELECT count(*), {fingerprint('fingerprint')} FROM survivors")
+    assert row is not None
     return Counts(
-        records_in=records_in,
-        records_keyless=records_in - records_keyed,
+        records_in=keyed + keyless,
+        records_keyless=keyless,
         distinct_keys=distinct_keys,
-        tombstones_expired=distinct_keys - kept,
+        tombstones_expired=distinct_keys - int(row[0]),
         survivors=count_per_segment(connection, "survivors", plan.segments),
-        winners_fingerprint=_text(connection, _FINGERPRINT),
-        headers_missing=records_keyed - with_header,
+        winners_fingerprint=str(row[1]),
+        headers_missing=keyed - with_header,
         headers_malformed=with_header - with_version,
-        malformed_offsets=_malformed(connection, plan, version) if version and with_header > with_version else (),
+        malformed_offsets=_malformed(connection, plan, readable, version, with_header - with_version),
     )
 
 
-def greatest_offset(strategy: Strategy, header: str | None) -> str:
-    """The SQL aggregate that gives, per key, the offset of the greatest record in the total order of ``strategy``.
+def _table_of_winners(connection: duckdb.DuckDBPyConnection, select: Callable[[str], str]) -> None:
+    """Make the table ``winners`` of what ``select`` gives, in as many parts of the keys as memory asks for."""
+    import duckdb
 
-    offset: (offset). timestamp: (timestamp or -1, offset). header: (present, value, offset). The last two are packed
-    into one 128-bit number, the version above the 63 bits of the offset, which compares as fast as a plain maximum.
+    for parts in PARTS:
+        try:
+            connection.execute(f"CREATE TEMP TABLE winners AS {select(_part(0, parts))}")
+            for number in range(1, parts):
+                connection.execute(f"INSERT INTO winners {select(_part(number, parts))}")
+            return
+        except duckdb.OutOfMemoryException:
+            connection.execute("DROP TABLE IF EXISTS winners")
+            if parts == PARTS[-1]:
+                raise
 
-    Raises:
-        UsageError: strategy header without the header's name.
-    """
-    if strategy is Strategy.OFFSET:
-        return 'max("offset")'
-    if strategy is Strategy.TIMESTAMP:
-        version = 'coalesce(epoch_ms("timestamp"), -1)::HUGEINT'
-    elif header:
-        version = f"coalesce({_long(header)}, {_BELOW_EVERY_LONG})"
-    else:
-        raise UsageError("compaction.strategy.header must be specified.")
-    return f'(max({version} * {_OFFSETS} + "offset") & {_OFFSETS - 1})::BIGINT'
+
+def _part(number: int, parts: int) -> str:
+    return f" AND hash(hash(key), 0) % {parts} = {number}" if parts > 1 else ""
+
+
+PARTS = (1, 4, 16, 64)
+"""DuckDB spills a table of all keys, but below some memory for its number of keys it gives up: fewer keys at a time."""
 
 
 def _versions_counted(header: str) -> tuple[str, str]:
     """SQL aggregates: the records that have the version header, and those that have a version in it."""
-    return f"count({_last(header)})", f"count({_long(header)})"
+    return f"count({version_header(header)})", f"count({version_value(header)})"
 
 
-def _last(header: str) -> str:
-    """The last occurrence of the header, a struct; NULL when there is none."""
-    return f"list_filter(headers, lambda h: h.key = {literal(header)})[-1]"
+def _count_versions(
+    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, header: str
+) -> tuple[int, int]:
+    present, whole = _versions_counted(header)
+    query = f"SELECT {present}, {whole} FROM {_files(plan.segments)} WHERE {readable} AND key IS NOT NULL"
+    found, good = _row(connection, query)
+    return found, good
 
 
-def _long(header: str) -> str:
-    """The version: exactly 8 bytes, big-endian and signed; NULL for anything else."""
-    value = f"{_last(header)}.value"
-    # Of 64 bits in big-endian order DuckDB makes the signed number that they are.
-    return f"CASE WHEN octet_length({value}) = {_LONG_BYTES} THEN {value}::BIT::BIGINT::HUGEINT END"
+def of_share(share: KeyShare | None) -> str:
+    """The SQL condition, after others, that a record is of ``share``."""
+    if share is None or share.of == 1:
+        return ""
+    # Hashed twice: with plain remainders the keys of one share would crowd into a part of DuckDB's own hash table.
+    keys = f"key IS NOT NULL AND hash(hash(key)) % {share.of} = {share.number}"
+    return f" AND ({keys})" if share.number else f" AND (key IS NULL OR ({keys}))"
 
 
-def _malformed(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, header: str) -> tuple[int, ...]:
+def _malformed(
+    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, header: str | None, count: int
+) -> tuple[int, ...]:
     """The lowest offsets with a malformed version header, at most :data:`MALFORMED_SHOWN`.
 
     A scan of its own, which ends with the segment that holds the last of them; where nothing is wrong there is none.
     """
     found: list[int] = []
-    for segment in plan.segments:
+    for segment in plan.segments if header is not None and count else ():
         rows = connection.execute(
             f"""
-            SELECT "offset" FROM read_parquet({file_list([segment.path])})
-            WHERE "offset" >= {plan.log_start_offset} AND key IS NOT NULL
-              AND {_last(header)} IS NOT NULL AND {_long(header)} IS NULL
+            SELECT "offset" FROM {_files([segment])}
+            WHERE {readable} AND key IS NOT NULL
+              AND {version_header(header or "")} IS NOT NULL AND {version_value(header or "")} IS NULL
             ORDER BY "offset" LIMIT {MALFORMED_SHOWN - len(found)}
             """
         ).fetchall()
@@ -155,33 +242,26 @@ def _malformed(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, heade
 
 MALFORMED_SHOWN = 20
 """How many offsets of malformed version headers are named."""
-_LONG_BYTES = 8
-_OFFSETS = 1 << 63
-_BELOW_EVERY_LONG = -(1 << 63) - 1
-# The winners' table has hashed already, so that keys need not be kept.
-_FINGERPRINT = f"SELECT {fingerprint('fingerprint')} FROM survivors"
 
 
 def _create_expired(
-    connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment], expired: Sequence[OffsetRange]
+    connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment], expired: Sequence[OffsetRange], readable: str
 ) -> None:
-    """Table ``expired("offset")``: the tombstones whose delete horizon has passed, winners or not."""
+    """Table ``expired("offset", fingerprint)``: the tombstones whose delete horizon has passed, winners or not."""
+    connection.execute('CREATE TEMP TABLE expired ("offset" BIGINT, fingerprint UBIGINT)')
     holding = [
         segment
         for segment in segments
         if segment.tombstones and any(r.start <= segment.last_offset and segment.first_offset < r.end for r in expired)
     ]
-    if not holding:
-        connection.execute('CREATE TEMP TABLE expired ("offset" BIGINT)')
-        return
-    inside = offset_within(expired)
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE expired AS SELECT "offset"
-        FROM read_parquet({file_list(segment.path for segment in holding)})
-        WHERE value IS NULL AND ({inside})
-        """
-    )
+    if holding:
+        inside = offset_within(expired)
+        connection.execute(
+            f"""
+            INSERT INTO expired SELECT "offset", {WINNERS_HASH} FROM {_files(holding)}
+            WHERE value IS NULL AND ({inside}) AND {readable} AND key IS NOT NULL
+            """
+        )
 
 
 def offset_within(ranges: Iterable[OffsetRange]) -> str:
@@ -189,32 +269,11 @@ def offset_within(ranges: Iterable[OffsetRange]) -> str:
     return " OR ".join(f'("offset" >= {r.start} AND "offset" < {r.end})' for r in ranges) or "false"
 
 
-def count_per_segment(
-    connection: duckdb.DuckDBPyConnection, table: str, segments: Sequence[Segment]
-) -> tuple[int, ...]:
-    """How many offsets of ``table("offset")`` lie in each of ``segments``."""
-    # Segments are disjoint and in offset order, so the last one that begins at or below an offset holds it.
-    connection.execute('CREATE OR REPLACE TEMP TABLE bounds (number INTEGER, "offset" BIGINT)')
-    if segments:
-        values = ", ".join(f"({number}, {segment.first_offset})" for number, segment in enumerate(segments))
-        connection.execute(f"INSERT INTO bounds VALUES {values}")
-    rows = connection.execute(
-        f"""
-        SELECT bounds.number, count(*) FROM {table} ASOF JOIN bounds ON {table}."offset" >= bounds."offset"
-        GROUP BY bounds.number
-        """
-    ).fetchall()
-    counted = dict(rows)
-    return tuple(counted.get(number, 0) for number in range(len(segments)))
+def _files(segments: Iterable[Segment]) -> str:
+    return f"read_parquet({file_list(segment.path for segment in segments)})"
 
 
 def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
     row = duck.one_row(connection, query)
     assert row is not None
     return tuple(row)
-
-
-def _text(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    row = duck.one_row(connection, query)
-    assert row is not None
-    return str(row[0])

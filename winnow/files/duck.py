@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import duckdb
 
 
-LEAST_MEMORY_BYTES = 32 << 20
-"""Below this DuckDB runs out of memory instead of spilling (seen with 16 MiB and long keys)."""
+LEAST_MEMORY_BYTES = 64 << 20
+"""Below this DuckDB runs out of memory instead of spilling (seen with 32 MiB and values of 10 kB)."""
 
 
 def connect(
@@ -29,6 +29,7 @@ def connect(
     """
     import duckdb
 
+    uris = list(uris)
     Path(spill_folder).mkdir(parents=True, exist_ok=True)
     # DuckDB makes this folder when it first spills and removes what it made when it closes.
     spill = str(Path(spill_folder) / f"winnow-spill-{uuid.uuid4().hex}")
@@ -44,6 +45,9 @@ def connect(
         },
     )
     _register_stores(connection, uris)
+    if all(storage.is_local(uri) for uri in uris):
+        # Whole row groups would be held to be read at once; what is local the operating system reads ahead.
+        connection.execute("SET disable_parquet_prefetching = true")
     return connection
 
 
@@ -86,3 +90,14 @@ def one_row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...
     """The only or first row of ``query``. The result is read to its end: DuckDB refuses further work before that."""
     rows = connection.execute(query).fetchall()
     return tuple(rows[0]) if rows else None
+
+
+def memory_limit_bytes(connection: duckdb.DuckDBPyConnection) -> int:
+    """The memory limit of ``connection``, to the 3 digits that DuckDB tells."""
+    row = one_row(connection, "SELECT current_setting('memory_limit')")
+    assert row is not None
+    number, unit = str(row[0]).split()
+    return int(float(number) * _UNITS[unit])
+
+
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

@@ -6,6 +6,15 @@ versions, and they are not a key identity: keys are always compared byte for byt
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+EMPTY = "0:0:0"
+"""The fingerprint of no records."""
+
 WINNERS_HASH = 'hash(key, "offset")'
 CONTENT_HASH = (
     'hash("partition"::INTEGER, "offset"::BIGINT, epoch_us("timestamp"), "timestampType"::INTEGER, key, value, headers)'
@@ -25,3 +34,42 @@ WINNERS_FINGERPRINT = fingerprint(WINNERS_HASH)
 
 CONTENT_FINGERPRINT = fingerprint(CONTENT_HASH)
 """Over every field of rewritten records."""
+
+
+def combined(fingerprints: Iterable[str]) -> str:
+    """The fingerprint of disjoint sets of records, from those of each."""
+    count = total = xor = 0
+    for each in fingerprints:
+        more_count, more_total, more_xor = (int(part) for part in each.split(":"))
+        count, total, xor = count + more_count, total + more_total, xor ^ more_xor
+    return f"{count}:{total}:{xor}"
+
+
+def without(fingerprint: str, part: str) -> str:
+    """The fingerprint of what is left of a set of records when a part of it is taken away."""
+    count, total, xor = (int(figure) for figure in fingerprint.split(":"))
+    part_count, part_total, part_xor = (int(figure) for figure in part.split(":"))
+    return f"{count - part_count}:{total - part_total}:{xor ^ part_xor}"
+
+
+class RunningFingerprint:
+    """The fingerprint of records whose 64-bit hashes come little by little."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = 0
+        self._xor = 0
+
+    def add(self, hashes: npt.NDArray[np.uint64]) -> None:
+        """Take in more hashes."""
+        if not len(hashes):
+            return
+        self._count += len(hashes)
+        # Two halves, so that no partial sum of a batch can overflow 64 bits.
+        high: Any = (hashes >> np.uint64(32)).sum()
+        low: Any = (hashes & np.uint64(0xFFFFFFFF)).sum()
+        self._sum += (int(high) << 32) + int(low)
+        self._xor ^= int(np.bitwise_xor.reduce(hashes))
+
+    def __str__(self) -> str:
+        return f"{self._count}:{self._sum}:{self._xor}"

@@ -17,9 +17,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, MutableMapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
-from pyarrow import fs
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 S3_SCHEMES = frozenset({"s3", "s3a"})
 """``s3a`` is Hadoop's name for the same."""
@@ -82,6 +84,8 @@ def is_answer(problem: OSError) -> bool:
 
 @lru_cache(maxsize=32)
 def _client(scheme: str, authority: str, endpoint: str | None, region: str | None) -> fs.FileSystem:
+    from pyarrow import fs
+
     if scheme in S3_SCHEMES and (endpoint or region):
         return fs.S3FileSystem(endpoint_override=endpoint, region=region or DEFAULT_REGION)
     # Of AWS itself and without a region, Arrow asks for that of the bucket.

@@ -50,9 +50,18 @@ class RollingWriter:
         self._batches.append(batch)
         self._buffered_bytes += batch.nbytes
         if self._buffered_bytes >= min(ROW_GROUP_BYTES, max(self._file_bytes, 1 << 16)):
-            self._flush()
-            if self._stream.tell() >= self._file_bytes:
-                self._close()
+            self.flush()
+
+    @property
+    def held_bytes(self) -> int:
+        """Arrow bytes of the rows that are held back for the next row group."""
+        return self._buffered_bytes
+
+    def flush(self) -> None:
+        """Write what is held back as a row group."""
+        self._flush()
+        if self._stream is not None and self._stream.tell() >= self._file_bytes:
+            self._close()
 
     def abandon(self) -> list[str]:
         """Stop in the middle: close the open file. The URIs of everything written, for the caller to remove."""

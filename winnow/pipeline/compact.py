@@ -21,14 +21,17 @@ JOB = "compact"
 
 def spark_arguments(settings: Settings, plans: Sequence[PlanReference], attempt: str) -> list[str]:
     """Arguments of the job: references only. Credentials reach it by environment or instance role."""
-    return ["--attempt", attempt, *engine_arguments(settings), *[plan.uri for plan in plans]]
+    giant_bytes = str(settings.engine.giant_bytes)
+    options = ["--attempt", attempt, *engine_arguments(settings), "--giant-bytes", giant_bytes]
+    return [*options, *[plan.uri for plan in plans]]
 
 
 def stage_unread(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> list[PlanReference]:
     """Stage the plans of retention alone: they read no segment, so no Spark is started for them. Gives the others."""
     left: list[PlanReference] = []
+    documents = staging.read_plans([reference.uri for reference in plans])
     for reference in plans:
-        plan = staging.read_plan(reference.uri)
+        plan = documents[reference.uri]
         if any(partition.compacts for partition in plan.partitions):
             left.append(reference)
             continue

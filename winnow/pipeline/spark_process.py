@@ -54,8 +54,10 @@ def spark_conf(settings: Settings) -> dict[str, str]:
     """Spark configuration: no UI, quick to start, workers reused; what the settings say wins."""
     return {
         "spark.ui.enabled": "false",
+        # A bar drawn over the lines that are listened to.
+        "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
         "spark.log.level": "WARN",
         **settings.spark.conf,
     }

@@ -1,0 +1,57 @@
+"""Facts that were recomputed elsewhere, on their way to validation: one JSON document beside the staging manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winnow import documents
+from winnow.engine.staging import manifest_uri
+from winnow.files import storage
+from winnow.model import StagingManifest
+
+Figures = dict[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class FactsDocument:
+    """The independent facts of one attempt, by partition. ``manifest_digest``: of the staging manifest they are about.
+
+    An attempt whose manifest was written again has other files, and these facts say nothing of them.
+    """
+
+    plan_id: str
+    topic: str
+    attempt: str
+    manifest_digest: str
+    partitions: dict[int, Figures]
+    format_version: int = 1
+
+
+def facts_uri(plan_document_uri: str, attempt: str) -> str:
+    """Where the facts of an attempt rest: beside its staging manifest."""
+    return storage.join(manifest_uri(plan_document_uri, attempt).rsplit("/", 1)[0], "facts.json")
+
+
+def write_facts(plan_document_uri: str, manifest: StagingManifest, partitions: dict[int, Figures]) -> str:
+    """Write the facts of the attempt that left ``manifest``. Returns their URI."""
+    uri = facts_uri(plan_document_uri, manifest.attempt)
+    facts = FactsDocument(
+        manifest.plan_id, manifest.topic, manifest.attempt, documents.digest(manifest), dict(sorted(partitions.items()))
+    )
+    storage.write_bytes(uri, documents.dump_json(facts))
+    return uri
+
+
+def read_facts(plan_document_uri: str, manifest: StagingManifest) -> dict[int, Figures] | None:
+    """The facts of the attempt that left ``manifest``, by partition; None where there are none of exactly that one.
+
+    Raises:
+        FormatVersionError: a newer Winnow wrote them.
+        WinnowError: they are damaged.
+    """
+    try:
+        data = storage.read_bytes(facts_uri(plan_document_uri, manifest.attempt))
+    except FileNotFoundError:
+        return None
+    facts = documents.load_json(FactsDocument, data)
+    return facts.partitions if facts.manifest_digest == documents.digest(manifest) else None

@@ -1,0 +1,134 @@
+"""The Spark runner of the recomputation: one partition after another in each task, nothing collected but figures.
+
+What recomputes is given by the job's program: this package knows how to spread work, and must not know how it is
+checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+
+from winnow.engine import staging
+from winnow.engine.damage import explained
+from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, worst
+from winnow.engine.facts_document import Figures, write_facts
+from winnow.engine.rewrite import Budget
+from winnow.engine.slices import Unit, shared
+from winnow.engine.spark import SHOWN, check_versions
+from winnow.engine.task_events import Tell, carry_out
+from winnow.errors import WinnowError
+from winnow.model import PartitionPlan, Plan, StagedPartition, StagingManifest
+
+Pairs = Callable[[Plan, StagingManifest], Sequence[tuple[PartitionPlan, StagedPartition]]]
+"""What to recompute of an attempt: a plan and a result for each partition."""
+Recompute = Callable[[Plan, PartitionPlan, StagedPartition, str, Budget], Figures]
+"""The facts of one partition of the named attempt. Runs in a task, so it must be a function of a module."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactsUnit(Unit):
+    """One topic partition and what was staged of it."""
+
+    staged: StagedPartition | None = None
+
+
+def run(
+    plan_uris: Sequence[str],
+    *,
+    attempt: str,
+    budget: Budget,
+    pairs: Pairs,
+    recompute: Recompute,
+    most_tasks: int | None = None,
+    app_name: str = "winnow facts",
+) -> list[PlanOutcome]:
+    """Recompute what ``attempt`` staged of each plan, and write the facts beside its staging manifest.
+
+    Budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run`). What became of it is told as
+    of the plan; its document is the facts'.
+    """
+    plans = {uri: staging.read_plan(uri) for uri in plan_uris}
+    manifests = {uri: staging.read_manifest(uri, attempt) for uri in plan_uris}
+    units = [
+        unit
+        for uri, manifest in manifests.items()
+        if manifest is not None
+        for unit in units_of(uri, plans[uri], pairs(plans[uri], manifest))
+    ]
+    context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
+    try:
+        check_versions(context)
+        context.setLogLevel("WARN")
+        emit({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
+        tasks, share = shared(units, context.defaultParallelism, budget, most_tasks)
+        results = carry_out(context, tasks, lambda task, tell: _run_task(task, attempt, share, recompute, tell))
+    finally:
+        context.stop()
+    return [
+        finish(uri, plans[uri], manifests[uri], [each for each in results if each["plan"] == uri]) for uri in plan_uris
+    ]
+
+
+def units_of(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, StagedPartition]]) -> list[FactsUnit]:
+    """The units of work of one attempt."""
+    return [
+        FactsUnit(
+            uri,
+            plan.topic,
+            partition.partition,
+            partition.size_bytes + sum(s.size_bytes for rewrite in staged.rewrites for s in rewrite.outputs),
+            replace(plan, partitions=(partition,)),
+            staged,
+        )
+        for partition, staged in pairs
+    ]
+
+
+def _run_task(
+    tasks: Iterable[Sequence[Unit]], attempt: str, budget: Budget, recompute: Recompute, tell: Tell
+) -> Iterator[dict[str, Any]]:
+    """Inside a Spark task: one partition after another; one that fails is reported, not raised."""
+    for task in tasks:
+        for unit in task:
+            assert isinstance(unit, FactsUnit)
+            result = run_unit(unit, attempt, budget, recompute)
+            event: dict[str, Any] = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
+            tell(event | ({"error": result["error"]} if "error" in result else {}))
+            yield result
+
+
+def run_unit(unit: FactsUnit, attempt: str, budget: Budget, recompute: Recompute) -> dict[str, Any]:
+    """Recompute one unit: its figures, or the error that it ended with; never raises."""
+    result: dict[str, Any] = {"plan": unit.plan_uri, "partition": unit.partition}
+    assert unit.plan is not None
+    assert unit.staged is not None
+    (partition,) = unit.plan.partitions
+    try:
+        result["facts"] = recompute(unit.plan, partition, unit.staged, attempt, budget)
+    except Exception as problem:  # one partition must not end the others in this application
+        found = explained(problem, unit.topic, partition)
+        result |= {"error": str(found).rstrip("."), "exit_code": found.exit_code}
+    return result
+
+
+def finish(uri: str, plan: Plan, manifest: StagingManifest | None, results: Sequence[dict[str, Any]]) -> PlanOutcome:
+    """Write the facts of a plan's attempt when all its units succeeded."""
+    if manifest is None:
+        failure = PlanFailure("the attempt left no staging manifest", WinnowError.exit_code)
+        return PlanOutcome(plan.topic, plan.plan_id, None, failure)
+    failed = tuple(
+        PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))
+        for result in sorted(results, key=lambda result: int(result["partition"]))
+        if "error" in result
+    )
+    if failed:
+        named = "; ".join(f"{plan.topic}-{each.partition}: {each.error}" for each in failed[:SHOWN])
+        return PlanOutcome(
+            plan.topic, plan.plan_id, None, PlanFailure(named, worst([each.exit_code for each in failed]), failed)
+        )
+    facts = {int(result["partition"]): result["facts"] for result in results}
+    return PlanOutcome(plan.topic, plan.plan_id, write_facts(uri, manifest, facts))
