@@ -22,9 +22,8 @@ from winnow.pipeline.leases import holding
 from winnow.pipeline.publish import publish
 from winnow.pipeline.settle import settle
 from winnow.pipeline.uncleanable import BACK_OFF_FIRST_MS
-from winnow.pipeline.validate import validate
+from winnow.pipeline.validate import fact_table, validate
 from winnow.planning import PlanReference
-from winnow.quality.facts import fact_table
 from winnow.store import RunState
 
 ALL = [*versions(0, 12), *versions(0, 12, partition=1)]

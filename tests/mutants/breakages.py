@@ -29,6 +29,7 @@ class Breakage:
 
 _ELIGIBILITY = "winnow/eligibility.py"
 _WINNERS = "winnow/engine/winners.py"
+_ORDERS = "winnow/engine/orders.py"
 _REWRITE = "winnow/engine/rewrite.py"
 _PUBLISH = "winnow/pipeline/publish.py"
 _STANDING = "winnow/pipeline/standing.py"
@@ -142,14 +143,14 @@ BREAKAGES: tuple[Breakage, ...] = (
         "tail-not-compared",
         "winners are picked among dirty records only",
         _WINNERS,
-        """WHERE "offset" >= {plan.log_start_offset}'\n    version""",
-        """WHERE "offset" >= {plan.first_dirty_offset}'\n    version""",
+        """readable = f'"offset" >= {plan.log_start_offset}""",
+        """readable = f'"offset" >= {plan.first_dirty_offset}""",
         f"{_STRATEGIES}::test_exactly_one_of_a_tail_and_a_head_record_survives",
     ),
     Breakage(
         "first-header-wins",
         "the first occurrence of the version header counts, not the last",
-        _WINNERS,
+        _ORDERS,
         "h.key = {literal(header)})[-1]",
         "h.key = {literal(header)})[1]",
         f"{_STRATEGIES}::test_a_version_is_the_last_eight_byte_value_of_the_exact_name",
@@ -157,7 +158,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     Breakage(
         "short-header-counts",
         "a header value of another length than 8 bytes is a version",
-        _WINNERS,
+        _ORDERS,
         "CASE WHEN octet_length({value}) = {_LONG_BYTES} THEN",
         "CASE WHEN octet_length({value}) > 0 THEN",
         f"{_STRATEGIES}::test_a_version_is_the_last_eight_byte_value_of_the_exact_name",
@@ -165,7 +166,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     Breakage(
         "missing-timestamp-wins",
         "a record without timestamp is the newest of its key",
-        _WINNERS,
+        _ORDERS,
         """coalesce(epoch_ms("timestamp"), -1)""",
         """coalesce(epoch_ms("timestamp"), 9223372036854775807)""",
         f"{_STRATEGIES}::test_exactly_one_of_a_tail_and_a_head_record_survives",
@@ -173,7 +174,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     Breakage(
         "lower-offset-wins-ties",
         "of equal versions the lower offset survives",
-        _WINNERS,
+        _ORDERS,
         """(max({version} * {_OFFSETS} + "offset") & {_OFFSETS - 1})""",
         """(max({version} * {_OFFSETS} + {_OFFSETS - 1} - "offset") & {_OFFSETS - 1} ^ {_OFFSETS - 1})""",
         f"{_STRATEGIES}::test_exactly_one_of_a_tail_and_a_head_record_survives",
@@ -190,8 +191,8 @@ BREAKAGES: tuple[Breakage, ...] = (
         "empty-value-is-a-tombstone",
         "an empty value deletes",
         _WINNERS,
-        "WHERE value IS NULL AND ({inside})",
-        "WHERE (value IS NULL OR octet_length(value) = 0) AND ({inside})",
+        "WHERE value IS NULL AND ({inside}) AND",
+        "WHERE (value IS NULL OR octet_length(value) = 0) AND ({inside}) AND",
         f"{_LIFETIMES}::test_only_a_null_value_expires",
     ),
     Breakage(
@@ -291,5 +292,86 @@ BREAKAGES: tuple[Breakage, ...] = (
         "return self.as_of_ms if self.arrived_ms is None else min(self.as_of_ms, self.arrived_ms)",
         "return self.as_of_ms",
         "tests/integration/test_late_arrivals.py::test_an_append_with_a_future_as_of_counts_as_of_its_arrival",
+    ),
+    Breakage(
+        "facts-ignore-a-stale-winner",
+        "the recomputation does not mind that a survivor has a greater record among the inputs",
+        "winnow/quality/quick_census.py",
+        "if len(self._gone) > self._most or places.above(theirs).any():",
+        "if len(self._gone) > self._most:",
+        "tests/unit/test_quality_facts.py::test_an_older_record_that_survived_instead_fails_as_a_stale_winner_only",
+    ),
+    Breakage(
+        "facts-ignore-a-lost-key",
+        "keys without a survivor are not compared with the tombstones that expired",
+        "winnow/quality/quick_census.py",
+        "if not self.every_new_record_met_itself or len(self._gone) != keys_gone:",
+        "if not self.every_new_record_met_itself:",
+        "tests/unit/test_quality_lookup.py::test_the_quick_census_gives_what_grouping_gives_or_nothing",
+    ),
+    Breakage(
+        "facts-believe-invented-records",
+        "a new record that no input held is no finding",
+        "winnow/quality/quick_census.py",
+        "if not self.every_new_record_met_itself or len(self._gone) != keys_gone:",
+        "if self._sealed() is None or len(self._gone) != keys_gone:",
+        "tests/unit/test_quality_lookup.py::test_the_quick_census_gives_what_grouping_gives_or_nothing",
+    ),
+    Breakage(
+        "facts-ignore-a-surviving-duplicate",
+        "a key that survived twice is no finding",
+        "winnow/quality/quick_census.py",
+        "if self._table.has_duplicates:",
+        "if False:",
+        "tests/unit/test_quality_facts.py::test_a_key_in_two_segments_kept_by_reference_fails_as_not_unique",
+    ),
+    Breakage(
+        "facts-forget-crowded-slots",
+        "keys whose slot another one has are not found",
+        "winnow/quality/key_table.py",
+        "np.where(self._rest_hashes[places] == wanted, self._rest[places], _NOBODY)",
+        "_NOBODY",
+        "tests/unit/test_quality_lookup.py::test_a_table_finds_each_hash_that_it_holds_and_no_other",
+    ),
+    Breakage(
+        "facts-missing-version-is-zero",
+        "a missing version stands as high as version 0",
+        "winnow/quality/quick_census.py",
+        "(self.present & ~others.present) | ((self.present == others.present) & higher)",
+        "higher",
+        "tests/unit/test_quality_orders.py::test_a_header_that_is_no_version_or_a_lower_one_does_not_excuse_a_loser",
+    ),
+    Breakage(
+        "facts-of-another-manifest",
+        "facts that Spark computed are taken for another staging manifest of the attempt",
+        "winnow/engine/facts_document.py",
+        "return facts.partitions if facts.manifest_digest == documents.digest(manifest) else None",
+        "return facts.partitions",
+        "tests/integration/test_facts_in_spark.py::test_facts_of_another_staging_manifest_of_the_attempt_are_not_used",
+    ),
+    Breakage(
+        "facts-rewrites-mixed-up",
+        "a record that one rewrite took from the inputs of another is no finding",
+        "winnow/quality/recomputation.py",
+        "if quick is not None and not self._strays and not",
+        "if quick is not None and not",
+        "tests/unit/test_quality_lookup.py::test_a_record_moved_from_one_rewrite_to_another_is_foreign_to_it",
+    ),
+    Breakage(
+        "judged-without-figures",
+        "a failing check is not run again for its partitions",
+        "winnow/quality/session.py",
+        "return result if result.success else self._run(frame, run_id, _LONG)",
+        "return result",
+        "tests/unit/test_quality_judge.py::test_only_failing_partitions_are_named_and_the_figures_are_told",
+    ),
+    Breakage(
+        "docs-index-always-green",
+        "the index of the Data Docs shows every run as passed",
+        "winnow/quality/site_index.py",
+        'success = bool(result["success"])',
+        "success = True",
+        "tests/unit/test_quality_judge.py::"
+        "test_a_later_run_leaves_earlier_pages_alone_and_the_index_lists_them_when_it_is_built",
     ),
 )

@@ -122,6 +122,14 @@ def test_a_key_that_survived_in_a_kept_segment_too_fails_as_not_unique(tmp_path:
     assert failed(scene.verdict(), 0) == {"unique_keys", "newest_survives"}
 
 
+def test_a_key_in_two_segments_kept_by_reference_fails_as_not_unique(tmp_path: Path) -> None:
+    """Nothing was rewritten, so no input is looked up: the survivors themselves say it."""
+    inputs = ((record(0, "a"), record(1, "b")), (record(2, "a"),))
+    scene = stage(tmp_path, {0: Case(inputs, (*inputs[0], *inputs[1]))})
+    assert scene.staged().rewrites == ()
+    assert failed(scene.verdict(), 0) == {"unique_keys", "newest_survives"}
+
+
 def test_offsets_out_of_order_fail_alone(scene: Scene) -> None:
     """The same records, the same fingerprints, another order in the file."""
     scene.rewrite_file(lambda records: records[::-1], tell=True)

@@ -15,7 +15,7 @@ from tests.unit.quality_staging import SECRET_KEY, SECRET_VALUE, Scene, failed, 
 from winnow.errors import ConfigurationError
 from winnow.model import Severity, Verdict
 from winnow.quality.facts import FactRow
-from winnow.quality.judge import judge
+from winnow.quality.judge import build_index, judge
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -187,6 +187,43 @@ def test_earlier_pages_stay_and_only_the_newest_are_kept(scene: Scene, tmp_path:
     judged(rows, site, attempt="4", checked_at_ms=CHECKED_AT_MS + 4, keep_validations=3)
     index = (site / "site" / "index.html").read_text()
     assert [f"orders 0123456789ab {n}" in index for n in range(5)] == [False, False, True, True, True]
+
+
+def test_one_process_judges_one_topic_after_another_each_by_its_own_facts(scene: Scene, tmp_path: Path) -> None:
+    """What GX keeps between two runs of one context is no fact of the next topic."""
+    sound, site = scene.rows(), tmp_path / "docs"
+    wrong = [sound[0], sound[1] | {"stale_winners": 1}]
+    other = [sound[0] | {"lost_keys": 2}, sound[1]]
+    verdicts = [
+        judged(rows, site, topic=f"topic-{n}", checked_at_ms=CHECKED_AT_MS + n, index=False)
+        for n, rows in enumerate([sound, wrong, sound, other, sound])
+    ]
+    assert [verdict.failing_partitions for verdict in verdicts] == [(), (1,), (), (0,), ()]
+    assert [failed(verdict) for verdict in verdicts] == [set(), {"newest_survives"}, set(), {"no_key_lost"}, set()]
+
+
+def test_a_later_run_leaves_earlier_pages_alone_and_the_index_lists_them_when_it_is_built(
+    scene: Scene, tmp_path: Path
+) -> None:
+    """Building costs the page of the run, however many there are."""
+    rows, site = scene.rows(), tmp_path / "docs"
+    first = page_of(judged(rows, site, attempt="0", index=False))
+    assert not (site / "site" / "index.html").exists()
+    earlier = first.stat().st_mtime_ns, (site / "site" / "static").stat().st_mtime_ns
+    wrong = [rows[0], rows[1] | {"stale_winners": 1}]
+    page_of(judged(wrong, site, attempt="1", checked_at_ms=CHECKED_AT_MS + 1, index=False))
+    build_index(site)
+    assert (first.stat().st_mtime_ns, (site / "site" / "static").stat().st_mtime_ns) == earlier
+    index = (site / "site" / "index.html").read_text()
+    assert all(f"orders 0123456789ab {n}" in index for n in range(2))
+    assert ("fa-check-circle" in index, "fa-times" in index) == (True, True)
+
+
+def test_a_topic_whose_name_is_a_word_of_gx_has_its_page_too(scene: Scene, tmp_path: Path) -> None:
+    """GX takes runs with this word in their name for something else."""
+    site = tmp_path / "docs"
+    assert page_of(judged(scene.rows(), site, topic="profiling")).is_file()
+    assert "profiling 0123456789ab 1" in (site / "site" / "index.html").read_text()
 
 
 def test_a_page_that_cannot_be_written_leaves_the_verdict_standing(scene: Scene, tmp_path: Path) -> None:

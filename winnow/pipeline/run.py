@@ -21,6 +21,7 @@ from winnow.errors import (
 from winnow.model import Receipt, Status
 from winnow.pipeline.compact import begin_attempt, end_attempt, stage_unread, submit
 from winnow.pipeline.context import Context
+from winnow.pipeline.facts import Facts
 from winnow.pipeline.leases import holding
 from winnow.pipeline.plan import batches, plan_topic
 from winnow.pipeline.publish import publish
@@ -29,6 +30,7 @@ from winnow.pipeline.uncleanable import condemn
 from winnow.pipeline.validate import validate
 from winnow.planning import PlanReference
 from winnow.quality import warm_up
+from winnow.quality.judge import build_index
 from winnow.report.events import tell
 from winnow.store import RunState
 
@@ -119,21 +121,24 @@ def _run_batch(
     except Exception as problem:  # what keeps Spark from starting is told of every plan
         found = _told("the batch", problem)
         failures = {plan.plan_id: PlanFailure(str(found), found.exit_code) for plan in plans}
-    for plan in plans:
-        key = (plan.topic, plan.plan_id, attempt)
-        try:
-            if plan.plan_id in failures:
-                _fail_plan(ctx, plan, attempt, as_of_ms, failures[plan.plan_id], outcome)
+    with Facts(ctx, progress) as facts:  # of all topics side by side, while the first is judged and published
+        facts.begin([plan for plan in plans if plan.plan_id not in failures], attempt)
+        for plan in plans:
+            key = (plan.topic, plan.plan_id, attempt)
+            try:
+                if plan.plan_id in failures:
+                    _fail_plan(ctx, plan, attempt, as_of_ms, failures[plan.plan_id], outcome)
+                    continue
+                end_attempt(ctx, plan, attempt, started_ms=started_ms)
+                validate(ctx, plan.plan_id, attempt, facts=facts, index=False)
+            except Exception as problem:  # as above
+                _fail(ctx, outcome, key, as_of_ms, problem, Status.REFUSED)
                 continue
-            end_attempt(ctx, plan, attempt, started_ms=started_ms)
-            validate(ctx, plan.plan_id, attempt)
-        except Exception as problem:  # as above
-            _fail(ctx, outcome, key, as_of_ms, problem, Status.REFUSED)
-            continue
-        try:
-            outcome.receipts.append(publish(ctx, plan.plan_id, attempt))
-        except Exception as problem:  # as above; it may have happened after the commit
-            _fail(ctx, outcome, key, as_of_ms, problem, Status.UNKNOWN)
+            try:
+                outcome.receipts.append(publish(ctx, plan.plan_id, attempt))
+            except Exception as problem:  # as above; it may have happened after the commit
+                _fail(ctx, outcome, key, as_of_ms, problem, Status.UNKNOWN)
+    build_index(ctx.settings.data_docs)
 
 
 def _started(ctx: Context, plan: PlanReference, attempt: str, as_of_ms: int, outcome: CompactionOutcome) -> bool:

@@ -10,9 +10,11 @@ from winnow.engine import staging
 from winnow.errors import CommitConflictError, PlanVoidError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
 from winnow.pipeline.context import Context
+from winnow.pipeline.facts import Attempt, Facts
 from winnow.pipeline.uncleanable import fate_of, mark_uncleanable
+from winnow.quality import ready
 from winnow.quality.content import judge_content
-from winnow.quality.facts import fact_table
+from winnow.quality.facts import FactRow
 from winnow.quality.judge import judge
 from winnow.report import situations
 from winnow.report.alerts import Finding, Situation
@@ -20,11 +22,18 @@ from winnow.report.events import tell
 from winnow.store import RunState
 
 SHOWN = 3
-FACT_WORKERS = 2
 
 
-def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
+def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = None, index: bool = True) -> Verdict:
     """Judge one attempt at a plan and record the verdict. Judging again gives the same verdict.
+
+    Args:
+        ctx: where.
+        plan_id: a plan with a run.
+        attempt: one that left a staging manifest.
+        facts: where they may have been begun ahead; computed here when left out.
+        index: build the index of the Data Docs, too; whoever validates many topics does it once, afterwards
+            (:func:`winnow.quality.judge.build_index`).
 
     Raises:
         ValidationFailedError: the result is wrong; the failing partitions are marked uncleanable.
@@ -51,14 +60,16 @@ def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
             "count. Nothing was published. Run the compaction again."
         )
     started_ms = ctx.now_ms()
+    times = _Times(ctx)
     try:
-        verdict = _verdict(ctx, plan, manifest)
+        verdict = _verdict(ctx, Attempt(run.plan_uri, plan, manifest), facts, times, index=index)
     except ValidationBrokenError as problem:
-        tell("broken", plan.topic, plan_id=plan_id, attempt=attempt, duration_ms=ctx.now_ms() - started_ms)
+        parts: dict[str, Any] = {**times.told, "duration_ms": ctx.now_ms() - started_ms}
+        tell("broken", plan.topic, plan_id=plan_id, attempt=attempt, **parts)
         what, *more = str(problem).split(". ")
         raise _broken(ctx, plan, attempt, what, to_do=more[-1] if more else None) from problem
     ctx.store.record_verdict(verdict)
-    _tell(verdict, duration_ms=ctx.now_ms() - started_ms)
+    _tell(verdict, times, duration_ms=ctx.now_ms() - started_ms)
     if verdict.passed:
         ctx.store.set_run_state(plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
         return verdict
@@ -69,17 +80,41 @@ def validate(ctx: Context, plan_id: str, attempt: str) -> Verdict:
     raise _failed(ctx, plan, verdict)
 
 
-def _verdict(ctx: Context, plan: Plan, manifest: StagingManifest) -> Verdict:
+class _Times:
+    """How long the parts of one validation took."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._now_ms = ctx.now_ms
+        self._last_ms = ctx.now_ms()
+        self.told: dict[str, int] = {}
+
+    def passed(self, part: str) -> None:
+        """``part`` ended; it began when the one before it did."""
+        now_ms = self._now_ms()
+        self.told[part], self._last_ms = now_ms - self._last_ms, now_ms
+
+
+def fact_table(ctx: Context, attempt: Attempt, facts: Facts | None) -> list[FactRow]:
+    """The fact table of one attempt; ``facts`` may have begun with it already."""
+    if facts is not None:
+        return facts.rows(attempt)
+    with Facts(ctx) as its_own:
+        return its_own.rows(attempt)
+
+
+def _verdict(ctx: Context, attempt: Attempt, facts: Facts | None, times: _Times, *, index: bool) -> Verdict:
+    plan, manifest = attempt.plan, attempt.manifest
+    rows = fact_table(ctx, attempt, facts)
+    times.passed("facts_ms")
+    ready()
+    times.passed("import_ms")
+    verdict = _judged(ctx, plan, manifest, rows, index=index)
+    times.passed("judge_ms")
+    return verdict
+
+
+def _judged(ctx: Context, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow], *, index: bool) -> Verdict:
     settings = ctx.settings
-    budget = ctx.budget
-    rows = fact_table(
-        plan,
-        manifest,
-        memory_limit_bytes=budget.memory_limit_bytes,
-        threads=budget.threads,
-        spill_folder=budget.spill_folder,
-        workers=FACT_WORKERS,
-    )
     verdict = judge(
         rows,
         plan_id=plan.plan_id,
@@ -87,6 +122,7 @@ def _verdict(ctx: Context, plan: Plan, manifest: StagingManifest) -> Verdict:
         attempt=manifest.attempt,
         checked_at_ms=ctx.now_ms(),
         data_docs=settings.data_docs,
+        index=index,
     )
     suite = ctx.log.open(plan.topic).config().expectations
     if not suite or verdict.broken:
@@ -101,8 +137,13 @@ def _verdict(ctx: Context, plan: Plan, manifest: StagingManifest) -> Verdict:
     )
 
 
-def _tell(verdict: Verdict, *, duration_ms: int) -> None:
-    key: dict[str, Any] = {"plan_id": verdict.plan_id, "attempt": verdict.attempt, "duration_ms": duration_ms}
+def _tell(verdict: Verdict, times: _Times, *, duration_ms: int) -> None:
+    key: dict[str, Any] = {
+        "plan_id": verdict.plan_id,
+        "attempt": verdict.attempt,
+        **times.told,
+        "duration_ms": duration_ms,
+    }
     failed = sorted({each.expectation for each in verdict.failures if each.severity is Severity.FAIL})
     if verdict.passed:
         warnings = len(verdict.failures)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["warm_up"]
+__all__ = ["ready", "warm_up"]
 
 
 def warm_up() -> None:
@@ -21,6 +21,17 @@ def warm_up() -> None:
     Repeating it is free. An import that fails is not reported here: it fails again, loudly, where GX is used.
     """
     threading.Thread(target=_import_quietly, name="winnow-quality-warm-up", daemon=True).start()
+
+
+def ready() -> None:
+    """Wait until GX is imported, importing it if nobody has begun.
+
+    Raises:
+        ImportError: it cannot be imported.
+    """
+    from winnow.quality.runtime import great_expectations
+
+    great_expectations()
 
 
 def _import_quietly() -> None:

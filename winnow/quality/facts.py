@@ -5,14 +5,30 @@ Rows hold figures and fingerprints only, never a key, a value or a header.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
 
 from winnow.model import PartitionFacts, PartitionPlan, Plan, Reason, StagedPartition, StagingManifest
 from winnow.quality.recomputation import IndependentFacts, connected, recompute, recompute_on
 
-__all__ = ["FactRow", "IndependentFacts", "fact_row", "fact_table", "recompute"]
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = [
+    "FactRow",
+    "FactWorkers",
+    "IndependentFacts",
+    "bytes_to_read",
+    "fact_row",
+    "fact_table",
+    "pairs_of",
+    "recompute",
+    "rows_of",
+]
 
 FactRow = dict[str, int | str]
 PER_MILLION = 1_000_000
@@ -78,6 +94,89 @@ def fact_row(plan: Plan, partition: PartitionPlan, staged: StagedPartition, inde
     }
 
 
+class FactWorkers:
+    """Threads that recompute partitions side by side, each with a DuckDB and a memory limit of its own.
+
+    Threads, not processes: Arrow, DuckDB and NumPy let go of the interpreter while they read, hash and look up, and a
+    process would import them again. Use as a context manager; leaving it drops what has not begun.
+    """
+
+    def __init__(self, workers: int, *, memory_limit_bytes: int, threads: int, spill_folder: str) -> None:
+        self._memory_limit_bytes = memory_limit_bytes
+        self._threads = threads
+        self._spill_folder = spill_folder
+        self._own = threading.local()
+        self._connections = ExitStack()
+        self._connecting = threading.Lock()
+        self._pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="facts")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._connections.close()
+
+    def begin(self, plan: Plan, manifest: StagingManifest) -> dict[int, Future[IndependentFacts]]:
+        """Begin with every partition that was planned or staged, the largest first; their facts by partition."""
+        pairs = {pair[0].partition: pair for pair in pairs_of(plan, manifest)}
+        largest_first = sorted(pairs, key=lambda number: (-pairs[number][0].size_bytes, number))
+        return {
+            number: self._pool.submit(self._one, plan, *pairs[number], manifest.attempt) for number in largest_first
+        }
+
+    def _one(self, plan: Plan, partition: PartitionPlan, staged: StagedPartition, attempt: str) -> IndependentFacts:
+        return recompute_on(
+            self._connection(),
+            plan,
+            partition,
+            staged,
+            attempt=attempt,
+            threads=self._threads,
+            memory_limit_bytes=self._memory_limit_bytes,
+        )
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        if not hasattr(self._own, "connection"):
+            made = connected(
+                memory_limit_bytes=self._memory_limit_bytes, threads=self._threads, spill_folder=self._spill_folder
+            )
+            with self._connecting:
+                self._own.connection = self._connections.enter_context(made)
+        connection: duckdb.DuckDBPyConnection = self._own.connection
+        return connection
+
+
+def pairs_of(plan: Plan, manifest: StagingManifest) -> list[tuple[PartitionPlan, StagedPartition]]:
+    """What was planned and what was staged of every partition that is in either, in partition order."""
+    planned = {partition.partition: partition for partition in plan.partitions}
+    staged = {partition.partition: partition for partition in manifest.partitions}
+    return [
+        (planned.get(number, _nothing_planned(number)), staged.get(number, _nothing_staged(number)))
+        for number in sorted(planned.keys() | staged.keys())
+    ]
+
+
+def bytes_to_read(plan: Plan, manifest: StagingManifest) -> int:
+    """At most so many bytes does the recomputation read: the planned segments and the new files."""
+    return sum(partition.size_bytes for partition in plan.partitions) + sum(
+        segment.size_bytes
+        for staged in manifest.partitions
+        for rewrite in staged.rewrites
+        for segment in rewrite.outputs
+    )
+
+
+def rows_of(plan: Plan, manifest: StagingManifest, independent: Mapping[int, IndependentFacts]) -> list[FactRow]:
+    """The fact table of one attempt, from facts that were recomputed already, in partition order."""
+    times_staged = Counter(partition.partition for partition in manifest.partitions)
+    return [
+        fact_row(plan, partition, staged, independent[partition.partition])
+        | {"times_staged": times_staged[partition.partition]}
+        for partition, staged in pairs_of(plan, manifest)
+    ]
+
+
 def fact_table(
     plan: Plan,
     manifest: StagingManifest,
@@ -95,28 +194,11 @@ def fact_table(
         ServiceError: the object store cannot be reached.
         ValidationBrokenError: the recomputation itself failed.
     """
-    planned = {partition.partition: partition for partition in plan.partitions}
-    staged = {partition.partition: partition for partition in manifest.partitions}
-    times_staged = Counter(partition.partition for partition in manifest.partitions)
-    numbers = sorted(planned.keys() | staged.keys())
-
-    def some(share: Sequence[int]) -> list[tuple[int, FactRow]]:
-        rows = []
-        with connected(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder) as connection:
-            for number in share:
-                partition = planned.get(number, _nothing_planned(number))
-                result = staged.get(number, _nothing_staged(number))
-                independent = recompute_on(
-                    connection, plan, partition, result, attempt=manifest.attempt, threads=threads
-                )
-                row = fact_row(plan, partition, result, independent) | {"times_staged": times_staged[number]}
-                rows.append((number, row))
-        return rows
-
-    shares = [share for worker in range(workers) if (share := numbers[worker::workers])]
-    with ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="facts") as pool:
-        found = dict(numbered for rows in pool.map(some, shares) for numbered in rows)
-    return [found[number] for number in numbers]
+    with FactWorkers(
+        workers, memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder
+    ) as pool:
+        found = {number: future.result() for number, future in pool.begin(plan, manifest).items()}
+    return rows_of(plan, manifest, found)
 
 
 def _removed_per_million(independent: IndependentFacts) -> int:

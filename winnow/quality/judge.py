@@ -9,20 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from winnow.model import Failure, Severity, Verdict
 from winnow.quality.data_docs import KEEP_VALIDATIONS, exclusive, keep_newest
-from winnow.quality.runtime import GX_LOCK, SITE, ephemeral_context, great_expectations, raised, results_by_id
-from winnow.quality.suites import STRUCTURAL_SUITE, Expectation, Suite, load_suite, to_gx
-
-if TYPE_CHECKING:
-    import pandas as pd
+from winnow.quality.runtime import GX_LOCK, raised, results_by_id, results_folder
+from winnow.quality.session import session_for
+from winnow.quality.suites import STRUCTURAL_SUITE, Expectation, Suite, load_suite
 
 LOG = logging.getLogger(__name__)
-_INT64 = range(-(2**63), 2**63)
 
 
 def judge(
@@ -36,6 +32,7 @@ def judge(
     data_docs: Path | None,
     extra_folder: Path | None = None,
     keep_validations: int = KEEP_VALIDATIONS,
+    index: bool = True,
 ) -> Verdict:
     """Judge the fact table of one attempt. The same rows give the same verdict.
 
@@ -50,6 +47,7 @@ def judge(
             out: the verdict stands without it.
         extra_folder: further suites.
         keep_validations: pages the site keeps, the newest.
+        index: build the site's index, too; whoever judges many topics does it once afterwards (:func:`build_index`).
 
     Raises:
         ConfigurationError: the suite is unknown or not valid.
@@ -61,10 +59,23 @@ def judge(
         return verdict.broken([Failure(None, "fact_table", Severity.FAIL, gap)], None)
     if data_docs is not None:
         try:
-            return verdict.reach(data_docs, keep_validations)
+            return verdict.reach(data_docs, keep_validations, index=index)
         except OSError as problem:
             LOG.warning("The Data Docs page of %s %s could not be written: %s", topic, plan_id[:12], problem)
     return verdict.reach(None, keep_validations)
+
+
+def build_index(data_docs: Path) -> None:
+    """List every page of the site in its index. Nothing is done where nothing was judged yet; a failure is logged."""
+    if not results_folder(data_docs).is_dir():
+        return
+    try:
+        with GX_LOCK, exclusive(data_docs):
+            session_for(load_suite(STRUCTURAL_SUITE), data_docs).write_index()
+    except OSError as problem:
+        LOG.warning("The index of the Data Docs could not be written: %s", problem)
+    except Exception as problem:  # what was judged is judged, and GX has many exceptions
+        LOG.warning("The index of the Data Docs could not be built (%s).", type(problem).__name__)
 
 
 class _Judgement:
@@ -87,49 +98,23 @@ class _Judgement:
         self._attempt = attempt
         self._checked_at_ms = checked_at_ms
 
-    def reach(self, site: Path | None, keep: int) -> Verdict:
+    def reach(self, site: Path | None, keep: int, *, index: bool = False) -> Verdict:
         """Run the suite, build the page when there is a ``site``, and sum up."""
         with GX_LOCK, exclusive(site) if site is not None else nullcontext():
-            results, page = self._run(site)
+            session = session_for(self._suite, site)
+            name = f"{self._topic} {self._plan_id[:12]} {self._attempt}"
+            result = session.run(self._rows, name, self._checked_at_ms)
+            page = None
             if site is not None:
+                page = session.write_page(result)
                 keep_newest(site, keep)
-        return self._sum_up(results, page)
+                if index:
+                    session.write_index()
+        return self._sum_up(list(result.results), page)
 
     def broken(self, failures: Sequence[Failure], page: str | None) -> Verdict:
         """The verdict when something raised: no partition is named."""
         return self._verdict(failures, page, passed=False, broken=True)
-
-    def _run(self, site: Path | None) -> tuple[list[Any], str | None]:
-        gx = great_expectations()
-        from great_expectations.checkpoint.actions import UpdateDataDocsAction
-        from great_expectations.core.run_identifier import RunIdentifier
-
-        context = ephemeral_context(site)
-        batch = context.data_sources.add_pandas("facts").add_dataframe_asset("partitions")
-        definition = gx.ValidationDefinition(
-            name=self._suite.name,
-            data=batch.add_batch_definition_whole_dataframe("all"),
-            suite=context.suites.add(to_gx(self._suite)),
-        )
-        checkpoint = gx.Checkpoint(
-            name=self._suite.name,
-            validation_definitions=[context.validation_definitions.add(definition)],
-            actions=[] if site is None else [UpdateDataDocsAction(name=SITE, site_names=[SITE])],
-            result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["partition"]},
-        )
-        run = RunIdentifier(
-            run_name=f"{self._topic} {self._plan_id[:12]} {self._attempt}",
-            run_time=datetime.fromtimestamp(self._checked_at_ms / 1000, tz=UTC),
-        )
-        outcome = context.checkpoints.add(checkpoint).run(
-            batch_parameters={"dataframe": fact_frame(self._rows)}, run_id=run
-        )
-        ((identifier, result),) = outcome.run_results.items()
-        page = None
-        if site is not None:
-            (place,) = context.get_docs_sites_urls(resource_identifier=identifier, site_names=[SITE])
-            page = place["site_url"]
-        return list(result.results), page
 
     def _sum_up(self, results: Sequence[Any], page: str | None) -> Verdict:
         by_id = results_by_id(results)
@@ -160,18 +145,6 @@ class _Judgement:
             data_docs=page,
             expectations=len(self._suite.expectations),
         )
-
-
-def fact_frame(rows: Sequence[Mapping[str, int | str]]) -> pd.DataFrame:
-    """The fact table as a frame whose integers are exact: int64, or Python's own beyond it; never floats."""
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    for name in rows[0]:
-        values = [row[name] for row in rows]
-        exact = all(isinstance(value, int) and value in _INT64 for value in values)
-        columns[name] = pd.Series(values, dtype="int64" if exact else "object")
-    return pd.DataFrame(columns)
 
 
 def _gap(rows: Sequence[Mapping[str, int | str]]) -> str | None:

@@ -1,30 +1,39 @@
 """The independent recomputation: what one staged topic partition is, found by other code than wrote it.
 
-The rewrite reads with DuckDB and counts as it goes; here the new files are read back with Arrow, page checksums
-verified, beside the key and ordering columns of segments kept by reference and of the inputs. DuckDB only groups and
-hashes. Memory is bounded: batches of a few MiB, one input segment's offsets, and tables that spill.
+It differs from the rewrite in method, so that one mistake cannot hide in both. The rewrite reads with DuckDB, groups
+all records by key in SQL, and counts as it goes. Here Arrow reads, page checksums verified: the new files in full, and
+the key and ordering columns of segments kept by reference and of the inputs. Survivors go into a table of hashes, every
+input record is looked up there (:mod:`winnow.quality.quick_census`), and versions are taken apart by NumPy
+(:mod:`winnow.quality.versions`). DuckDB hashes single batches; it groups only where something was found, to count it by
+the bytes of the keys, or where the survivors do not fit into memory.
+
+Memory is bounded: batches of a few MiB, one input segment's offsets, and survivors within the limit or in tables that
+spill.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from winnow.errors import BadInputError, ValidationBrokenError
 from winnow.files import duck
-from winnow.files.fingerprint import CONTENT_FINGERPRINT, WINNERS_FINGERPRINT
+from winnow.files.fingerprint import CONTENT_HASH, WINNERS_HASH
 from winnow.files.quarantine import moved_id
 from winnow.model import OffsetRange, PartitionPlan, Plan, Segment, StagedPartition
 from winnow.quality import reading
 from winnow.quality.aside import keyless_not_aside
 from winnow.quality.census import EXACT, HASHED, Census, KeyCensus
+from winnow.quality.hashes import KEY_HASH, Fingerprint, hashed
 from winnow.quality.membership import InputOffsets
+from winnow.quality.quick_census import SURVIVOR_BYTES, Places, QuickCensus
 from winnow.quality.staged_files import Offsets, StagedFigures, offsets_of, read_staged
 from winnow.quality.versions import KEY_AND_OFFSET, HeaderCount, Ordering
 
@@ -86,7 +95,15 @@ def recompute(
         ValidationBrokenError: the recomputation itself failed (out of memory and of spill space).
     """
     with connected(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder) as connection:
-        return recompute_on(connection, plan, partition, staged, attempt=attempt, threads=threads)
+        return recompute_on(
+            connection,
+            plan,
+            partition,
+            staged,
+            attempt=attempt,
+            threads=threads,
+            memory_limit_bytes=memory_limit_bytes,
+        )
 
 
 @contextmanager
@@ -107,12 +124,14 @@ def recompute_on(
     *,
     attempt: str,
     threads: int,
+    memory_limit_bytes: int,
 ) -> IndependentFacts:
     """:func:`recompute` on a connection that is there already and is left as it was."""
     import duckdb
 
     try:
-        return _Recomputation(plan, partition, staged, attempt, connection, threads).facts()
+        most_survivors = memory_limit_bytes // SURVIVOR_BYTES
+        return _Recomputation(plan, partition, staged, attempt, connection, threads, most_survivors).facts()
     except duckdb.Error as problem:
         # DuckDB's text may quote data; its kind is enough to act on.
         raise ValidationBrokenError(
@@ -133,6 +152,7 @@ class _Recomputation:
         attempt: str,
         connection: duckdb.DuckDBPyConnection,
         threads: int,
+        most_survivors: int,
     ) -> None:
         self._plan = plan
         self._ingest_id = moved_id(plan.plan_id, attempt)
@@ -152,24 +172,21 @@ class _Recomputation:
             (tuple(planned[path] for path in rewrite.inputs if path in planned), rewrite.outputs)
             for rewrite in staged.rewrites
         ]
+        self._new_files = [segment for _, outputs in self._groups for segment in outputs]
+        staying = sum(segment.records for segment in (*self._new_files, *self._kept))
+        self._quick = QuickCensus(most_survivors) if staying <= most_survivors else None
         self._unreadable_inputs: set[str] = set()
-        self._winners = "0:0:0"
-        self._content = "0:0:0"
+        self._winners = Fingerprint()
+        self._content = Fingerprint()
         self._records_kept = 0
         self._keyless_kept = 0
         self._touched = 0
-        self._foreign = 0
+        self._strays = _overlaps((span.start, span.end - 1) for span in (_span(inputs) for inputs, _ in self._groups))
 
     def facts(self) -> IndependentFacts:
-        with self._census(HASHED) as census:
-            figures = self._read_new_files(census)
-            spans = figures.spans + self._read_kept_segments(census)
-            keys = census.count(
-                self._ranked(batch, count=True)
-                for batch in self._input_batches(self._rewritten, self._ordering.columns)
-            )
-        if not keys.is_clean(self._staged.facts.tombstones_expired):
-            keys = self._exact_census()
+        figures = self._read_new_files()
+        spans = figures.spans + self._read_kept_segments()
+        keys = self._keys()
         counts = [self._inside_counts(segment) for segment in self._partition.segments]
         return IndependentFacts(
             records_in=sum(records for records, _ in counts),
@@ -179,8 +196,8 @@ class _Recomputation:
             keys_kept=keys.keys_kept,
             bytes_in=self._partition.size_bytes,
             bytes_out=figures.bytes_read + sum(segment.size_bytes for segment in self._kept),
-            winners_fingerprint=self._winners,
-            content_fingerprint=self._content,
+            winners_fingerprint=str(self._winners),
+            content_fingerprint=str(self._content),
             most_tombstones_expired=self._most_tombstones_expired(),
             headers_missing=self._headers.missing,
             headers_malformed=self._headers.malformed,
@@ -189,7 +206,7 @@ class _Recomputation:
             duplicate_keys=keys.duplicate_keys,
             stale_winners=keys.stale_winners,
             offset_order_violations=figures.order_violations + _overlaps(spans),
-            offsets_not_in_input=self._foreign,
+            offsets_not_in_input=self._foreign(),
             touched_above_end=self._touched,
             wrong_partition=figures.wrong_partition,
             unreadable_files=figures.unreadable_files,
@@ -198,63 +215,102 @@ class _Recomputation:
             unplanned_inputs=self._unplanned,
         )
 
-    def _read_new_files(self, census: KeyCensus) -> StagedFigures:
+    def _read_new_files(self) -> StagedFigures:
         total = StagedFigures()
         for inputs, outputs in self._groups:
-            known = InputOffsets(inputs, threads=self._threads)
+            span = _span(inputs)
             above: list[Offsets] = []
 
             def each(
                 segment: Segment,
                 batch: pa.RecordBatch,
                 offsets: Offsets,
-                known: InputOffsets = known,
+                span: OffsetRange = span,
                 above: list[Offsets] = above,
             ) -> None:
-                self._content = combine(self._content, self._fingerprint(batch, CONTENT_FINGERPRINT))
-                self._count_survivors(batch, offsets)
-                census.add_survivors(self._ranked(batch), by_reference=False)
-                self._foreign += known.foreign(offsets)
+                (content,) = hashed(self._connection, batch, CONTENT_HASH)
+                self._content.add(content)
+                keyed = self._count_survivors(batch, offsets, by_reference=False)
+                self._strays += len(offsets) - keyed + int(((offsets < span.start) | (offsets >= span.end)).sum())
                 above.append(offsets[offsets >= self._inside.end])
 
             total.add(read_staged(outputs, self._partition.partition, threads=self._threads, each=each))
-            self._unreadable_inputs |= known.unreadable
             self._touched += self._touched_above(inputs, np.concatenate([np.empty(0, dtype=np.int64), *above]))
         return total
 
-    def _read_kept_segments(self, census: KeyCensus) -> list[tuple[int, int]]:
+    def _read_kept_segments(self) -> list[tuple[int, int]]:
         for segment in self._kept:
             records = 0
             for batch in self._input_batches([segment], self._ordering.columns):
                 records += batch.num_rows
-                self._count_survivors(batch, offsets_of(batch))
-                census.add_survivors(self._ranked(batch, count=True), by_reference=True)
+                self._count_survivors(batch, offsets_of(batch), by_reference=True)
             if records != segment.records:
                 self._unreadable_inputs.add(segment.path)
         return [(segment.first_offset, segment.last_offset) for segment in self._kept]
 
-    def _exact_census(self) -> Census:
-        new_files = [segment for _, outputs in self._groups for segment in outputs]
+    def _count_survivors(self, batch: pa.RecordBatch, offsets: Offsets, *, by_reference: bool) -> int:
+        """Count what stays in the log; how many keyed records inside the range ``batch`` has."""
+        inside = _only(batch, (offsets >= self._inside.start) & (offsets < self._inside.end))
+        keyed = _only(inside, inside.column("key").is_valid().to_numpy(zero_copy_only=False))
+        self._records_kept += inside.num_rows
+        self._keyless_kept += inside.num_rows - keyed.num_rows
+        if keyed.num_rows != inside.num_rows:
+            (winners,) = hashed(self._connection, inside, WINNERS_HASH)
+            (keys,) = hashed(self._connection, keyed, KEY_HASH)
+        else:
+            winners, keys = hashed(self._connection, keyed, WINNERS_HASH, KEY_HASH)
+        self._winners.add(winners)
+        ranked = self._ordering.ranked(keyed, self._headers if by_reference else None)
+        if self._quick is not None:
+            self._quick.add_survivors(keys, Places.of(ranked), by_reference=by_reference)
+        return int(keyed.num_rows)
+
+    def _keys(self) -> Census:
+        """The census. What the quick one finds is counted again by the bytes of the keys before it is believed."""
+        gone = self._staged.facts.tombstones_expired
+        if self._quick is None:
+            found = self._counted(HASHED, self._headers)
+            return found if found.is_clean(gone) else self._counted(EXACT)
+        for segment in self._rewritten:
+            for batch in self._input_batches([segment], self._ordering.columns):
+                offsets = offsets_of(batch)
+                self._strays += int(((offsets < segment.first_offset) | (offsets > segment.last_offset)).sum())
+                ranked = self._ranked(batch, self._headers)
+                (keys,) = hashed(self._connection, ranked, KEY_HASH)
+                self._quick.meet(keys, Places.of(ranked))
+        return self._quick.result(gone) or self._counted(EXACT)
+
+    def _counted(self, identity: str, count: HeaderCount | None = None) -> Census:
+        """The census by grouping, which spills; ``count``: where to count the headers of what was rewritten."""
         columns = self._ordering.columns
-        with self._census(EXACT) as census:
+        with KeyCensus(self._connection, self._inside, identity, by_version=self._ordering.by_version) as census:
             # What cannot be read is already counted.
-            for batch in _readable(new_files, columns, self._threads, set()):
+            for batch in _readable(self._new_files, columns, self._threads, set()):
                 census.add_survivors(self._ranked(batch), by_reference=False)
             for batch in self._input_batches(self._kept, columns):
                 census.add_survivors(self._ranked(batch), by_reference=True)
-            return census.count(self._ranked(batch) for batch in self._input_batches(self._rewritten, columns))
+            return census.count(self._ranked(batch, count) for batch in self._input_batches(self._rewritten, columns))
 
-    def _census(self, identity: str) -> KeyCensus:
-        return KeyCensus(self._connection, self._inside, identity, by_version=self._ordering.by_version)
-
-    def _ranked(self, batch: pa.RecordBatch, *, count: bool = False) -> pa.RecordBatch:
-        """What the census asks of ``batch``. ``count``: these are inputs, whose version headers are counted, once."""
-        if not count:
-            return self._ordering.ranked(batch)
+    def _ranked(self, batch: pa.RecordBatch, count: HeaderCount | None = None) -> pa.RecordBatch:
+        """Of the keyed records inside the range, what a census asks."""
         offsets = offsets_of(batch)
-        inside = (offsets >= self._inside.start) & (offsets < self._inside.end)
-        keyed = batch.column("key").is_valid().to_numpy(zero_copy_only=False)
-        return self._ordering.ranked(batch, (self._headers, inside & keyed))
+        chosen = (offsets >= self._inside.start) & (offsets < self._inside.end)
+        if batch.column("key").null_count:
+            chosen &= batch.column("key").is_valid().to_numpy(zero_copy_only=False)
+        return self._ordering.ranked(_only(batch, chosen), count)
+
+    def _foreign(self) -> int:
+        """Records of the new files whose offset no segment had that they replace."""
+        quick = self._quick
+        if quick is not None and not self._strays and not self._unreadable_inputs and quick.every_new_record_met_itself:
+            return 0
+        foreign = 0
+        for inputs, outputs in self._groups:
+            known = InputOffsets(inputs, threads=self._threads)
+            for batch in _readable(outputs, ("offset",), self._threads, set()):
+                foreign += known.foreign(offsets_of(batch))
+            self._unreadable_inputs |= known.unreadable
+        return foreign
 
     def _keyless_not_aside(self) -> int:
         segments = [segment for segment in self._partition.segments if segment.keyless]
@@ -268,21 +324,6 @@ class _Recomputation:
             self._ingest_id,
             threads=self._threads,
         )
-
-    def _count_survivors(self, batch: pa.RecordBatch, offsets: Offsets) -> None:
-        mask = (offsets >= self._inside.start) & (offsets < self._inside.end)
-        inside = batch if mask.all() else batch.filter(pa.array(mask))
-        self._records_kept += inside.num_rows
-        self._keyless_kept += inside.column("key").null_count
-        self._winners = combine(self._winners, self._fingerprint(inside, WINNERS_FINGERPRINT))
-
-    def _fingerprint(self, batch: pa.RecordBatch, expression: str) -> str:
-        self._connection.register("records", batch)
-        try:
-            ((text,),) = self._connection.execute(f"SELECT {expression} FROM records").fetchall()
-        finally:
-            self._connection.unregister("records")
-        return str(text)
 
     def _input_batches(self, segments: Iterable[Segment], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         return _readable(segments, columns, self._threads, self._unreadable_inputs)
@@ -344,3 +385,14 @@ def _readable(
 def _overlaps(spans: Iterable[tuple[int, int]]) -> int:
     """How many files, in offset order, begin at or before the end of the one before them."""
     return sum(1 for before, after in pairwise(sorted(spans)) if after[0] <= before[1])
+
+
+def _only(batch: pa.RecordBatch, chosen: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    return batch if chosen.all() else batch.filter(pa.array(chosen))
+
+
+def _span(segments: Sequence[Segment]) -> OffsetRange:
+    """From the lowest to the highest offset that ``segments`` may hold."""
+    if not segments:
+        return OffsetRange(0, 0)
+    return OffsetRange(min(s.first_offset for s in segments), max(s.last_offset for s in segments) + 1)

@@ -50,16 +50,20 @@ def ephemeral_context(site_folder: Path | None = None) -> EphemeralDataContext:
             "class_name": "ValidationResultsStore",
             "store_backend": _files(results_folder(site_folder)),
         }
-        config.data_docs_sites = {
-            SITE: {
-                "class_name": "SiteBuilder",
-                "show_how_to_buttons": False,
-                "store_backend": _files(pages_folder(site_folder)),
-                "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-            }
-        }
+        config.data_docs_sites = {SITE: {"class_name": "SiteBuilder", **site_config(site_folder)}}
     context: EphemeralDataContext = gx.get_context(mode="ephemeral", project_config=config)
     return context
+
+
+def site_config(site_folder: Path) -> dict[str, Any]:
+    """What GX's site builder is made of: pages of validations, and an index of them."""
+    return {
+        "show_how_to_buttons": False,
+        "store_backend": _files(pages_folder(site_folder)),
+        # By default a topic with "profiling" in its name would be shown as something else than a validation.
+        "site_section_builders": {"profiling": "None", "validations": {"run_name_filter": {"not_includes": "\0"}}},
+        "site_index_builder": {"module_name": "winnow.quality.site_index", "class_name": "SiteIndexBuilder"},
+    }
 
 
 def results_folder(site_folder: Path) -> Path:

@@ -47,10 +47,10 @@ class Ordering:
         more = {Strategy.OFFSET: (), Strategy.TIMESTAMP: ("timestamp",), Strategy.HEADER: ("headers",)}
         return (*KEY_AND_OFFSET, *more[self._strategy])
 
-    def ranked(self, batch: pa.RecordBatch, counted: tuple[HeaderCount, Mask] | None = None) -> pa.RecordBatch:
+    def ranked(self, batch: pa.RecordBatch, count: HeaderCount | None = None) -> pa.RecordBatch:
         """``key`` and ``offset`` of ``batch``, and, if a version decides, the columns ``present`` and ``version``.
 
-        ``counted``: where to count headers, and of which records.
+        ``count``: where to count the headers of these records.
         """
         found = batch.select(KEY_AND_OFFSET)
         if self._strategy is Strategy.OFFSET:
@@ -61,10 +61,9 @@ class Ordering:
             present = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
         else:
             has, whole, longs = header_longs(batch.column("headers"), self._header)
-            if counted is not None:
-                count, chosen = counted
-                count.missing += int((chosen & ~has).sum())
-                count.malformed += int((chosen & has & ~whole).sum())
+            if count is not None:
+                count.missing += int((~has).sum())
+                count.malformed += int((has & ~whole).sum())
             present, version = pa.array(whole), pa.array(longs)
         return found.append_column("present", present).append_column("version", version)
 
@@ -87,5 +86,8 @@ def header_longs(headers: pa.Array, name: str) -> tuple[Mask, Mask, npt.NDArray[
     holding = rows[places][eight.to_numpy(zero_copy_only=False)]
     whole[holding] = True
     longs = np.zeros(len(headers), dtype=np.int64)
-    longs[holding] = np.frombuffer(b"".join(values.filter(eight).to_pylist()), ">i8")
+    # All of eight bytes, so they lie one after another.
+    longs[holding] = np.frombuffer(values.filter(eight).cast(pa.binary(_LONG_BYTES)).buffers()[1] or b"", ">i8")[
+        : len(holding)
+    ]
     return has, whole, longs

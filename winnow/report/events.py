@@ -34,6 +34,7 @@ class Event:
 
 
 _PLAN = ("plan_id", "attempt")
+_PARTS = ("facts_ms", "import_ms", "judge_ms")
 
 EVENTS: tuple[Event, ...] = (
     Event(
@@ -63,21 +64,21 @@ EVENTS: tuple[Event, ...] = (
     ),
     Event(
         "validated",
-        "an attempt passed validation",
-        (*_PLAN, "expectations", "warnings", "duration_ms"),
+        "an attempt passed validation; its parts are the facts, waiting for Great Expectations' import, its judgement",
+        (*_PLAN, "expectations", "warnings", *_PARTS, "duration_ms"),
         phase="validate",
     ),
     Event(
         "invalid",
         "an attempt is wrong, or could not be made, because of its partitions; they are marked",
-        (*_PLAN, "partitions", "failed", "duration_ms"),
+        (*_PLAN, "partitions", "failed", *_PARTS, "duration_ms"),
         phase="validate",
         outcome="invalid",
     ),
     Event(
         "broken",
         "a check raised instead of judging; nothing is marked",
-        (*_PLAN, "failed", "duration_ms"),
+        (*_PLAN, "failed", *_PARTS, "duration_ms"),
         phase="validate",
         outcome="broken",
     ),

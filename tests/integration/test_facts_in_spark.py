@@ -1,0 +1,128 @@
+"""Facts of large attempts come from a Spark application, and are those that this process computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.test_publish_validation import damage, run_state
+from tests.integration.world import World, open_world, versions
+from winnow.config.settings import FactsSettings
+from winnow.engine import staging
+from winnow.engine.facts_document import facts_uri, read_facts, write_facts
+from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
+from winnow.files import storage
+from winnow.model import StagingManifest
+from winnow.pipeline import facts as pipeline_facts
+from winnow.pipeline.context import Context
+from winnow.pipeline.facts import Attempt, Facts
+from winnow.pipeline.spark_process import JobResult, run_job
+from winnow.pipeline.validate import validate
+from winnow.planning import PlanReference
+from winnow.quality.facts import fact_table, pairs_of
+from winnow.quality.remote import figures_of
+from winnow.store import RunState
+
+TOPICS = ("orders", "users")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path) as opened:
+        for topic in TOPICS:
+            opened.create(2, topic, min_cleanable_dirty_ratio="0")
+            opened.ingest([*versions(0, 12), *versions(0, 12, partition=1)], topic=topic)
+        yield opened
+
+
+def everything_is_large(ctx: Context) -> Context:
+    """The same installation, where one byte is enough for Spark."""
+    facts = FactsSettings.model_construct(workers=1, spark_from_bytes=1)
+    return replace(ctx, settings=ctx.settings.model_copy(update={"facts": facts}))
+
+
+def staged(world: World, topic: str) -> tuple[PlanReference, Attempt]:
+    plan = world.plan(world.clock(), topic=topic)
+    assert plan is not None
+    manifest = world.stage(plan)
+    return plan, Attempt(plan.uri, staging.read_plan(plan.uri), manifest)
+
+
+def in_process(world: World, attempt: Attempt) -> list[dict[str, int | str]]:
+    budget = world.ctx.budget
+    return fact_table(
+        attempt.plan,
+        attempt.manifest,
+        memory_limit_bytes=budget.memory_limit_bytes,
+        threads=budget.threads,
+        spill_folder=budget.spill_folder,
+    )
+
+
+def test_one_spark_application_gives_every_topic_the_facts_of_this_process_and_a_damaged_file_is_caught(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sound topic passes; of the other the damaged partition fails, under the same names as in process."""
+    ctx = everything_is_large(world.ctx)
+    (sound, first), (broken, second) = staged(world, "users"), staged(world, "orders")
+    damage(second.manifest, 0)
+    started: list[str] = []
+
+    def counted(*arguments: Any, **named: Any) -> JobResult:
+        started.append(named["name"])
+        return run_job(*arguments, **named)
+
+    monkeypatch.setattr(pipeline_facts, "run_job", counted)
+    with Facts(ctx) as facts:
+        facts.begin([sound, broken], "a1")
+        assert facts.rows(first) == in_process(world, first)
+        assert facts.rows(second) == in_process(world, second)
+        assert validate(ctx, sound.plan_id, "a1", facts=facts).passed
+        with pytest.raises(ValidationFailedError, match="orders-0: files_readable"):
+            validate(ctx, broken.plan_id, "a1", facts=facts)
+    assert started == ["winnow facts a1"]
+    assert world.state(0).uncleanable is not None
+    assert world.state(1).uncleanable is None
+
+
+def write_facts_here(world: World, attempt: Attempt) -> None:
+    """What the Spark application leaves, without Spark."""
+    figures = {
+        partition.partition: figures_of(attempt.plan, partition, part, attempt.manifest.attempt, world.ctx.budget)
+        for partition, part in pairs_of(attempt.plan, attempt.manifest)
+    }
+    write_facts(attempt.uri, attempt.manifest, figures)
+
+
+def test_facts_of_another_staging_manifest_of_the_attempt_are_not_used(world: World) -> None:
+    """A second task of the same attempt wrote other files."""
+    _, attempt = staged(world, "orders")
+    write_facts_here(world, attempt)
+    assert read_facts(attempt.uri, attempt.manifest) is not None
+    other: StagingManifest = replace(attempt.manifest, partitions=attempt.manifest.partitions[::-1])
+    assert read_facts(attempt.uri, other) is None
+
+
+def test_facts_of_another_version_break_the_check_and_mark_nothing(world: World) -> None:
+    """A figure that this version knows is missing: nothing is known about the data."""
+    plan, attempt = staged(world, "orders")
+    write_facts_here(world, attempt)
+    uri = facts_uri(attempt.uri, "a1")
+    storage.write_bytes(uri, storage.read_bytes(uri).replace(b"stale_winners", b"other_winners"))
+    with pytest.raises(ValidationBrokenError, match="Install one version of Winnow"):
+        validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+    assert run_state(world, plan) is RunState.BROKEN
+    assert world.state(0).uncleanable is None
+
+
+def test_a_spark_that_cannot_be_started_marks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files were not looked at."""
+    plan, _ = staged(world, "orders")
+    monkeypatch.setenv("PATH", str(world.folder))
+    with pytest.raises(ServiceError, match="no partition was marked"):
+        validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+    assert world.state(0).uncleanable is None

@@ -1,0 +1,159 @@
+"""The quick census says that all is well exactly when the one that groups by key bytes does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.quality_staging import ATTEMPT, Case, Scene, orders, record, stage
+from winnow.files import duck
+from winnow.model import OffsetRange, Record, Strategy
+from winnow.quality.census import EXACT, KeyCensus
+from winnow.quality.key_table import KeyTable
+from winnow.quality.quick_census import Places, QuickCensus
+from winnow.quality.recomputation import IndependentFacts, recompute
+
+# The leading part of a hash chooses the slot: these crowd into few of them.
+_hashes = st.sampled_from([0, 1, 2, 3, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1])
+
+
+def unsigned(numbers: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return np.array(numbers, dtype=np.uint64)
+
+
+@given(held=st.lists(_hashes, unique=True), asked=st.lists(_hashes))
+def test_a_table_finds_each_hash_that_it_holds_and_no_other(held: list[int], asked: list[int]) -> None:
+    table = KeyTable(unsigned(held))
+    expected = [held.index(each) if each in held else -1 for each in asked]
+    assert table.find(unsigned(asked)).tolist() == expected
+    assert not table.has_duplicates
+
+
+@given(held=st.lists(_hashes, min_size=2))
+def test_a_table_knows_whether_a_hash_is_there_twice(held: list[int]) -> None:
+    assert KeyTable(unsigned(held)).has_duplicates == (len(set(held)) < len(held))
+
+
+_rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(-1, 2), st.booleans()), max_size=12)
+
+
+@given(survivors=_rows, inputs=_rows, gone=st.integers(0, 2), by_version=st.booleans())
+def test_the_quick_census_gives_what_grouping_gives_or_nothing(
+    survivors: list[tuple[int, int, int, bool]],
+    inputs: list[tuple[int, int, int, bool]],
+    gone: int,
+    by_version: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Whatever the survivors and the inputs are, records that were there and records that were not."""
+    quick = QuickCensus(100)
+    quick.add_survivors(*looked_up(survivors, by_version), by_reference=False)
+    quick.meet(*looked_up(inputs, by_version))
+    connection = duck.connect(memory_limit_bytes=32 << 20, spill_folder=str(tmp_path_factory.mktemp("spill")))
+    try:
+        with KeyCensus(connection, OffsetRange(0, 10), EXACT, by_version=by_version) as census:
+            census.add_survivors(batch_of(survivors, by_version), by_reference=False)
+            counted = census.count([batch_of(inputs, by_version)])
+    finally:
+        connection.close()
+    found = quick.result(gone)
+    if found is not None:
+        assert found == counted
+    else:
+        # What is sound has no survivor that is not itself among the inputs.
+        met = {(row[0], row[1]) for row in survivors} <= {(row[0], row[1]) for row in inputs}
+        assert not (met and counted.is_clean(gone))
+
+
+def looked_up(rows: list[tuple[int, int, int, bool]], by_version: bool) -> tuple[np.ndarray, Places]:
+    offsets = np.array([row[1] for row in rows], dtype=np.int64)
+    places = Places(offsets)
+    if by_version:
+        versions = np.array([row[2] for row in rows], dtype=np.int64)
+        places = Places(offsets, versions, np.array([row[3] for row in rows], dtype=np.bool_))
+    return unsigned([row[0] for row in rows]), places
+
+
+def batch_of(rows: list[tuple[int, int, int, bool]], by_version: bool) -> pa.RecordBatch:
+    key = pa.array([b"%d" % row[0] for row in rows], pa.binary())
+    columns = {"key": key, "offset": pa.array([row[1] for row in rows], pa.int64())}
+    if by_version:
+        columns["present"] = pa.array([row[3] for row in rows], pa.bool_())
+        columns["version"] = pa.array([row[2] for row in rows], pa.int64())
+    return pa.record_batch(columns)
+
+
+def facts(scene: Scene, memory_limit_bytes: int) -> IndependentFacts:
+    return recompute(
+        scene.plan,
+        scene.plan.partitions[0],
+        scene.staged(),
+        attempt=ATTEMPT,
+        memory_limit_bytes=memory_limit_bytes,
+        threads=1,
+        spill_folder=str(scene.folder / "spill"),
+    )
+
+
+def moved(records: list[Record]) -> list[Record]:
+    """The last new record one offset further, where a segment begins that nobody rewrote."""
+    return [*records[:-1], replace(records[-1], offset=records[-1].offset + 1)]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.OFFSET, Strategy.TIMESTAMP])
+@pytest.mark.parametrize("case", ["sound", "older", "twice", "lost", "foreign"])
+def test_survivors_that_do_not_fit_into_memory_give_the_same_facts(
+    tmp_path: Path, case: str, strategy: Strategy
+) -> None:
+    """Sound or not: what is looked up and what is grouped and spilled agree in every figure."""
+    whole = orders()
+    newest = next(each for each in whole.survivors if each.offset == 16)
+    older = next(r for records in whole.inputs for r in records if r.key == newest.key)
+    others = tuple(each for each in whole.survivors if each is not newest)
+    survivors = {"older": (older, *others), "twice": (older, *whole.survivors), "lost": others}
+    scene = stage(tmp_path, {0: replace(whole, survivors=survivors.get(case, whole.survivors))})
+    scene.plan = replace(scene.plan, strategy=strategy)
+    if case == "foreign":
+        scene.rewrite_file(moved, tell=True)
+    found = facts(scene, 64 << 20)
+    assert facts(scene, 1) == found
+    wrong = (found.duplicate_keys, found.stale_winners, found.keys_in - found.keys_kept, found.offsets_not_in_input)
+    assert (
+        wrong
+        == {
+            "sound": (0, 0, 0, 0),
+            "older": (0, 1, 0, 0),
+            "twice": (1, 1, 0, 0),
+            "lost": (0, 0, 1, 0),
+            "foreign": (0, 0, 0, 1),
+        }[case]
+    )
+
+
+def test_a_record_moved_from_one_rewrite_to_another_is_foreign_to_it(tmp_path: Path) -> None:
+    """Its offset was among the inputs of the partition, but not among those that its file replaces."""
+    inputs = (
+        (record(0, "a"), record(1, "a")),
+        (record(2, "kept"),),
+        (record(3, "b"), record(4, "b")),
+    )
+    scene = stage(tmp_path, {0: Case(inputs, (inputs[0][1], inputs[1][0], inputs[2][1]))})
+    staged = scene.staged()
+    (rewrite,) = staged.rewrites
+    scene.set_staged(
+        replace(
+            staged,
+            rewrites=(
+                replace(rewrite, inputs=rewrite.inputs[:1]),
+                replace(rewrite, inputs=rewrite.inputs[1:], outputs=()),
+            ),
+        )
+    )
+    assert facts(scene, 64 << 20).offsets_not_in_input == 1

@@ -1,0 +1,134 @@
+"""The independent facts of staged attempts: in this process, or from so many bytes on in a Spark application.
+
+In process, partitions of all topics of a batch are recomputed side by side, ahead of the judging of the first. What is
+large is left to one Spark application for the whole batch: whoever validates may be a small worker of a scheduler.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+from winnow.engine import staging
+from winnow.engine.events import PlanFailure
+from winnow.engine.facts_document import read_facts
+from winnow.errors import ServiceError, ValidationBrokenError, WinnowError
+from winnow.model import Plan, StagingManifest
+from winnow.pipeline.context import Context
+from winnow.pipeline.spark_process import Progress, engine_arguments, job_file, run_job
+from winnow.planning import PlanReference
+from winnow.quality.facts import FactRow, FactWorkers, IndependentFacts, bytes_to_read, rows_of
+from winnow.quality.remote import facts_of
+
+JOB = "facts"
+"""The program, below jobs/, that recomputes facts."""
+MOST_WORKERS = 4
+"""Partitions recomputed at a time where the setting does not say: each may use as much memory as an engine task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at one plan, and what it left."""
+
+    uri: str
+    plan: Plan
+    manifest: StagingManifest
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Plan and attempt."""
+        return self.plan.plan_id, self.manifest.attempt
+
+    @property
+    def size_bytes(self) -> int:
+        """At most so many bytes are read to recompute it."""
+        return bytes_to_read(self.plan, self.manifest)
+
+
+class Facts:
+    """Recomputes attempts: each when it is asked for, or all ahead (:meth:`begin`). Use as a context manager."""
+
+    def __init__(self, ctx: Context, progress: Progress | None = None) -> None:
+        self._ctx = ctx
+        self._progress = progress
+        self._pool = FactWorkers(
+            ctx.settings.facts.workers or min(MOST_WORKERS, os.cpu_count() or 1),
+            memory_limit_bytes=ctx.budget.memory_limit_bytes,
+            threads=ctx.budget.threads,
+            spill_folder=ctx.budget.spill_folder,
+        )
+        self._begun: dict[tuple[str, str], dict[int, Future[IndependentFacts]]] = {}
+        self._large: list[Attempt] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._pool.__exit__(kind, error, trace)
+
+    def begin(self, plans: Sequence[PlanReference], attempt: str) -> None:
+        """Begin with every one of ``plans`` whose ``attempt`` left a staging manifest; the others are passed over."""
+        for reference in plans:
+            with suppress(WinnowError, OSError):  # whoever judges meets it again, and says so
+                plan, manifest = staging.read_plan(reference.uri), staging.read_manifest(reference.uri, attempt)
+                if manifest is not None:
+                    self._begin(Attempt(reference.uri, plan, manifest))
+
+    def rows(self, attempt: Attempt) -> list[FactRow]:
+        """The fact table of one attempt.
+
+        Raises:
+            ServiceError: the object store cannot be reached, or Spark cannot be started.
+            ValidationBrokenError: the recomputation itself failed.
+        """
+        if attempt.key not in self._begun and attempt not in self._large:
+            self._begin(attempt)
+        if attempt in self._large:
+            found = self._of_spark(attempt)
+        else:
+            found = {number: future.result() for number, future in self._begun.pop(attempt.key).items()}
+        return rows_of(attempt.plan, attempt.manifest, found)
+
+    def _begin(self, attempt: Attempt) -> None:
+        if attempt.size_bytes >= self._ctx.settings.facts.spark_from_bytes:
+            self._large.append(attempt)
+        else:
+            self._begun[attempt.key] = self._pool.begin(attempt.plan, attempt.manifest)
+
+    def _of_spark(self, attempt: Attempt) -> dict[int, IndependentFacts]:
+        figures = read_facts(attempt.uri, attempt.manifest)
+        if figures is None:
+            # Whatever else is large comes with it: an application costs more to start than a topic to read.
+            missing = [each for each in self._large if read_facts(each.uri, each.manifest) is None]
+            failures = self._submit([each for each in missing if each.manifest.attempt == attempt.manifest.attempt])
+            if attempt.plan.plan_id in failures:
+                raise _error(attempt.plan, failures[attempt.plan.plan_id])
+            figures = read_facts(attempt.uri, attempt.manifest)
+        if figures is None:
+            raise ValidationBrokenError(
+                f"The facts of plan {attempt.plan.plan_id} of topic {attempt.plan.topic} could not be recomputed: the "
+                "Spark application left none of this attempt. Nothing was published and no partition was marked. "
+                "Validate again."
+            )
+        return {number: facts_of(each) for number, each in figures.items()}
+
+    def _submit(self, attempts: Sequence[Attempt]) -> dict[str, PlanFailure]:
+        references = [
+            PlanReference(a.plan.topic, a.plan.plan_id, a.uri, len(a.plan.partitions), a.size_bytes, None)
+            for a in attempts
+        ]
+        name = attempts[0].manifest.attempt
+        options = ["--attempt", name, *engine_arguments(self._ctx.settings)]
+        job = [job_file(JOB), *options, *[reference.uri for reference in references]]
+        done = run_job(self._ctx.settings, job, name=f"winnow facts {name}", plans=references, progress=self._progress)
+        return done.failures
+
+
+def _error(plan: Plan, failure: PlanFailure) -> WinnowError:
+    what = f"The facts of plan {plan.plan_id} of topic {plan.topic} could not be recomputed in Spark: {failure.error}"
+    kind = ServiceError if failure.exit_code == ServiceError.exit_code else ValidationBrokenError
+    return kind(f"{what.rstrip('.')}. Nothing was published and no partition was marked. Validate again.")

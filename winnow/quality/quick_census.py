@@ -1,0 +1,140 @@
+"""The census of a sound result, in memory and without grouping: every input record is looked up among the survivors.
+
+It proves that nothing is wrong, or it says that it cannot: then :class:`winnow.quality.census.KeyCensus` counts, by
+the bytes of the keys. The rewrite groups all records by key; here only survivors are held, 64-bit hashes of their keys
+and their places, and no record of the inputs is compared with another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from winnow.quality.census import Census
+from winnow.quality.hashes import Hashes
+from winnow.quality.key_table import MOST_RECORDS, KeyTable
+
+SURVIVOR_BYTES = 128
+"""What one survivor takes, at most: hash, place, slots, and what building the table needs for a moment."""
+
+Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where records stand in the total order: present, version, offset. No versions: the offset alone decides."""
+
+    offsets: Longs
+    versions: Longs | None = None
+    present: Mask | None = None
+
+    @classmethod
+    def of(cls, ranked: pa.RecordBatch) -> Places:
+        """The places of a batch of :meth:`winnow.quality.versions.Ordering.ranked`."""
+        offsets = ranked.column("offset").to_numpy(zero_copy_only=False)
+        if "version" not in ranked.schema.names:
+            return cls(offsets)
+        version, present = (ranked.column(name).to_numpy(zero_copy_only=False) for name in ("version", "present"))
+        return cls(offsets, version, present)
+
+    def at(self, places: npt.NDArray[np.integer] | Mask) -> Places:
+        """Those of the records at ``places``."""
+        if self.versions is None or self.present is None:
+            return Places(self.offsets[places])
+        return Places(self.offsets[places], self.versions[places], self.present[places])
+
+    def above(self, others: Places) -> Mask:
+        """Which of them stand above their counterpart among ``others``."""
+        later: Mask = self.offsets > others.offsets
+        if self.versions is None or self.present is None or others.versions is None or others.present is None:
+            return later
+        higher = (self.versions > others.versions) | ((self.versions == others.versions) & later)
+        above: Mask = (self.present & ~others.present) | ((self.present == others.present) & higher)
+        return above
+
+    @classmethod
+    def together(cls, parts: list[Places]) -> Places:
+        """All of ``parts``, in order."""
+        if not parts:
+            return cls(np.empty(0, dtype=np.int64))
+        offsets = np.concatenate([part.offsets for part in parts])
+        versions = [part.versions for part in parts if part.versions is not None]
+        present = [part.present for part in parts if part.present is not None]
+        return cls(offsets, np.concatenate(versions), np.concatenate(present)) if versions else cls(offsets)
+
+
+class QuickCensus:
+    """Survivors first (:meth:`add_survivors`), then the inputs that were rewritten (:meth:`meet`), then :meth:`result`.
+
+    All records given are keyed and inside the compacted range. ``most_survivors``: how many fit into memory.
+    """
+
+    def __init__(self, most_survivors: int) -> None:
+        self._most = min(most_survivors, MOST_RECORDS)
+        self._hashes: list[Hashes] = []
+        self._parts: list[Places] = []
+        self._new: list[Mask] = []
+        self._survivors = 0
+        self._table: KeyTable | None = None
+        self._places = Places.together([])
+        self._met: Mask = np.empty(0, dtype=np.bool_)
+        self._gone = np.empty(0, dtype=np.uint64)
+        self._found_nothing = True
+
+    def add_survivors(self, hashes: Hashes, places: Places, *, by_reference: bool) -> None:
+        """Take in records that stay in the log: rewritten ones, or those of segments kept by reference."""
+        self._survivors += len(hashes)
+        if self._survivors > self._most:
+            self._give_up()
+        if self._found_nothing:
+            self._hashes.append(hashes)
+            self._parts.append(places)
+            self._new.append(np.full(len(hashes), not by_reference))
+
+    def meet(self, hashes: Hashes, places: Places) -> None:
+        """Take in records of the inputs that were rewritten."""
+        table = self._sealed()
+        if table is None:
+            return
+        numbers = table.find(hashes)
+        known = numbers >= 0
+        if not known.all():
+            self._gone = np.union1d(self._gone, hashes[~known])
+            numbers, places = numbers[known], places.at(known)
+        theirs = self._places.at(numbers)
+        if len(self._gone) > self._most or places.above(theirs).any():
+            self._give_up()
+            return
+        self._met[numbers[places.offsets == theirs.offsets]] = True
+
+    @property
+    def every_new_record_met_itself(self) -> bool:
+        """Whether each rewritten survivor was among the inputs, by its offset and its key."""
+        return self._sealed() is not None and bool(self._met.all())
+
+    def result(self, keys_gone: int) -> Census | None:
+        """The census, if ``keys_gone`` keys without a survivor are all that there is to say; None: count exactly."""
+        if not self.every_new_record_met_itself or len(self._gone) != keys_gone:
+            return None
+        return Census(self._survivors + keys_gone, self._survivors, duplicate_keys=0, stale_winners=0)
+
+    def _sealed(self) -> KeyTable | None:
+        if self._table is None and self._found_nothing:
+            hashes = np.concatenate([np.empty(0, dtype=np.uint64), *self._hashes])
+            self._places = Places.together(self._parts)
+            self._met = ~np.concatenate([np.empty(0, dtype=np.bool_), *self._new])
+            self._hashes, self._parts, self._new = [], [], []
+            self._table = KeyTable(hashes)
+            if self._table.has_duplicates:
+                self._give_up()
+        return self._table
+
+    def _give_up(self) -> None:
+        self._found_nothing = False
+        self._hashes, self._parts, self._new = [], [], []
+        self._table, self._places = None, Places.together([])
+        self._met, self._gone = np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.uint64)
