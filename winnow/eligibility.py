@@ -7,9 +7,11 @@ a quiet partition are a reason of their own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from operator import attrgetter
 
 from winnow.model import (
     ELIGIBLE_REASONS,
@@ -25,6 +27,7 @@ from winnow.model import (
 )
 
 LONG_MAX = 2**63 - 1
+_LAST_OFFSET = attrgetter("last_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +99,17 @@ def first_dirty_offset(state: PartitionState) -> int:
 
 
 def append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
-    """The as-of of the append that brought ``segment``: stands in where its records carry no timestamp."""
-    covering = [
-        a.as_of_ms for a in appends if a.first_offset <= segment.last_offset and segment.first_offset <= a.last_offset
-    ]
-    return max(covering, default=None)
+    """The as-of of the append that brought ``segment``: stands in where its records carry no timestamp.
+
+    Appends of a log follow one another, so those that cover a segment are found by bisecting.
+    """
+    number = bisect_left(appends, segment.first_offset, key=_LAST_OFFSET)
+    as_of_ms: int | None = None
+    while number < len(appends) and appends[number].first_offset <= segment.last_offset:
+        covering_ms = appends[number].as_of_ms
+        as_of_ms = covering_ms if as_of_ms is None else max(as_of_ms, covering_ms)
+        number += 1
+    return as_of_ms
 
 
 def _oldest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
@@ -310,6 +319,8 @@ def retention(log: PartitionLog, rules: Rules, *, as_of_ms: int, now_ms: int) ->
 
 def after_retention(log: PartitionLog, taken: Retention) -> PartitionLog:
     """``log`` without what retention takes."""
+    if not taken.retired and taken.log_start_offset == log.state.log_start_offset:
+        return log
     state = replace(log.state, log_start_offset=taken.log_start_offset)
     return replace(log, segments=log.segments[len(taken.retired) :], state=state)
 
@@ -362,6 +373,15 @@ def whole_log_dirty(log: PartitionLog, rules: Rules) -> bool:
     return log.state.strategy is not None and log.state.strategy != rules.order
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An assessment and what it rests on: what retention takes, and the cleanable range of the log that it leaves."""
+
+    assessment: Assessment
+    taken: Retention
+    span: CleanableRange
+
+
 def assess(
     log: PartitionLog,
     rules: Rules,
@@ -371,6 +391,26 @@ def assess(
     now_ms: int | None = None,
     in_progress: bool = False,
 ) -> Assessment:
+    """The assessment of :func:`consider`."""
+    return consider(
+        log,
+        rules,
+        as_of_ms=as_of_ms,
+        cleaning_time_ms=cleaning_time_ms,
+        now_ms=now_ms,
+        in_progress=in_progress,
+    ).assessment
+
+
+def consider(
+    log: PartitionLog,
+    rules: Rules,
+    *,
+    as_of_ms: int,
+    cleaning_time_ms: int,
+    now_ms: int | None = None,
+    in_progress: bool = False,
+) -> Decision:
     """Whether ``log`` would be compacted at ``as_of_ms``, with the first reason that holds.
 
     All figures but the log start are those of the log that retention leaves.
@@ -392,11 +432,11 @@ def assess(
         rules,
         look,
         retires=bool(taken.retired),
-        protected_due=any(segment in look.cleanable for segment in taken.protected),
+        protected_due=not {segment.path for segment in taken.protected}.isdisjoint(s.path for s in look.cleanable),
         in_progress=in_progress,
         backs_off=backing_off(log.state, now_ms),
     )
-    return Assessment(
+    assessment = Assessment(
         topic=log.topic,
         partition=log.partition,
         eligible=reason in ELIGIBLE_REASONS,
@@ -411,6 +451,7 @@ def assess(
         max_compaction_delay_ms=look.delay_ms,
         deadline_ms=look.deadline_ms,
     )
+    return Decision(assessment, taken, look.span)
 
 
 @dataclass(frozen=True, slots=True)

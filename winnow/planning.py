@@ -65,15 +65,23 @@ class Batch:
 
 
 def plan_partition(
-    log: PartitionLog, rules: Rules, assessment: Assessment, *, as_of_ms: int, now_ms: int
+    log: PartitionLog,
+    rules: Rules,
+    assessment: Assessment,
+    *,
+    as_of_ms: int,
+    now_ms: int,
+    taken: Retention | None = None,
 ) -> PartitionPlan:
     """What a run does to one eligible partition: the segments that retention takes, and what a compaction reads.
 
     A compaction reads every segment that ends below the first uncleanable offset, and ends where such a segment could
     begin: segments are cleaned whole, also when a checkpoint lies inside one (Kafka 2.2, rounding). Retention alone
     reads nothing.
+
+    ``taken``: what retention takes at that as-of and present, where it is known already.
     """
-    taken = retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms)
+    taken = retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms) if taken is None else taken
     left = after_retention(log, taken)
     end = _rounded(left.segments, assessment.first_uncleanable_offset)
     compacts = assessment.reason is not Reason.RETENTION or _cleans_for_retention(left, taken, assessment, now_ms)

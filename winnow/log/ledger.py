@@ -6,6 +6,7 @@ import hashlib
 
 from winnow import documents
 from winnow.files import storage
+from winnow.log.chains import all_ingests
 from winnow.log.state import read_checked
 from winnow.model import IngestLedger, IngestReference, TopicState
 
@@ -21,7 +22,7 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
 def digests_seen(state: TopicState, partition: int) -> set[str]:
     """Digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
     seen: set[str] = set()
-    for reference in state.ingests:
+    for reference in all_ingests(state):
         data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
         ledger = documents.load_json(IngestLedger, data)
         seen.update(entry.digest for entry in ledger.slices.get(partition, ()))

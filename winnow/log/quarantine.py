@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -181,6 +180,8 @@ def _add_once(table: Table, paths: Sequence[str]) -> None:
 
 
 def _rows(path: str, wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
+    import pyarrow.dataset as ds
+
     filesystem, path_in_store = storage.filesystem_for(path)
     # Row groups without a row that is wanted are passed over by their statistics.
     scanner = ds.dataset(path_in_store, filesystem=filesystem, format="parquet").scanner(

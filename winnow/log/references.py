@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from winnow.log.manifests import live_manifests, live_paths
 from winnow.log.state import STATE_PROPERTY
 
 
@@ -29,13 +30,12 @@ class References:
         state = state_path(snapshot)
         if state is not None:
             self.states.add(state)
-        for manifest in snapshot.manifests(table.io):
+        for manifest in live_manifests(table.io, snapshot):
             self.manifests.add(manifest.manifest_path)
             if manifest.manifest_path in known:
                 continue
             known.add(manifest.manifest_path)
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                self.data.add(entry.data_file.file_path)
+            self.data.update(live_paths(table.io, manifest))
 
 
 def state_path(snapshot: Snapshot) -> str | None:

@@ -19,6 +19,8 @@ from winnow.model import PartitionState, Receipt, ReceiptReference, TopicState
 STATE_PROPERTY = "winnow.state"
 PLAN_PROPERTY = "winnow.plan-id"
 STATE_FORMAT = 1
+STATE_WITHOUT_CHAINS, STATE_WITH_CHAINS = 2, 3
+"""A state that names links of older references must not be written by a Winnow that would leave them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ def empty_state(topic: str, partitions: int) -> TopicState:
 
 def write_state(table_location: str, state: TopicState) -> StateReference:
     """Write ``state`` to a new file below the table; nothing refers to it yet."""
-    data = documents.dump_json(replace(state, format_version=documents.FORMAT_VERSION))
+    chained = state.older_receipts is not None or state.older_ingests is not None
+    data = documents.dump_json(replace(state, format_version=STATE_WITH_CHAINS if chained else STATE_WITHOUT_CHAINS))
     path = storage.join(table_location, "winnow", "state", f"{uuid.uuid4().hex}.json")
     storage.write_bytes(path, data)
     return StateReference(path, hashlib.sha256(data).hexdigest())
@@ -79,7 +82,7 @@ def write_receipt(table_location: str, receipt: Receipt) -> ReceiptReference:
     data = documents.dump_json(receipt)
     path = storage.join(table_location, "winnow", "receipts", f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json")
     storage.write_bytes(path, data)
-    return ReceiptReference(receipt.plan_id, path, hashlib.sha256(data).hexdigest())
+    return ReceiptReference(receipt.plan_id, path, hashlib.sha256(data).hexdigest(), receipt.finished_at_ms)
 
 
 def read_receipt(topic: str, reference: ReceiptReference) -> Receipt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -96,7 +96,7 @@ def data_file(table: Table, segment: Segment) -> DataFile:
     if segment.min_timestamp_ms is not None and segment.max_timestamp_ms is not None:
         lower[_TIMESTAMP] = to_bytes(TimestamptzType(), segment.min_timestamp_ms * 1000)
         upper[_TIMESTAMP] = to_bytes(TimestamptzType(), segment.max_timestamp_ms * 1000)
-    return DataFile.from_args(
+    file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=segment.path,
         file_format=FileFormat.PARQUET,
@@ -113,33 +113,6 @@ def data_file(table: Table, segment: Segment) -> DataFile:
         split_offsets=None,
         equality_ids=None,
         sort_order_id=None,
-        spec_id=table.metadata.default_spec_id,
     )
-
-
-def _long(bound: bytes) -> int:
-    """A long or timestamptz bound (microseconds): both are 8 bytes, little-endian (Iceberg's appendix D)."""
-    return int(from_bytes(LongType(), bound))
-
-
-def segment_of(entry: DataFile) -> Segment:
-    """The segment behind a manifest entry; reads nothing but the entry.
-
-    Raises:
-        KeyError: the entry has no bounds for partition or offset (a file that Winnow did not write).
-    """
-    lower, upper = entry.lower_bounds or {}, entry.upper_bounds or {}
-    nulls = entry.null_value_counts or {}
-    has_time = _TIMESTAMP in lower and _TIMESTAMP in upper
-    return Segment(
-        path=entry.file_path,
-        partition=int(entry.partition[0]),
-        first_offset=_long(lower[_OFFSET]),
-        last_offset=_long(upper[_OFFSET]),
-        records=entry.record_count,
-        size_bytes=entry.file_size_in_bytes,
-        min_timestamp_ms=_long(lower[_TIMESTAMP]) // 1000 if has_time else None,
-        max_timestamp_ms=_long(upper[_TIMESTAMP]) // 1000 if has_time else None,
-        tombstones=nulls[_VALUE],
-        keyless=nulls.get(_KEY, 0),
-    )
+    file.spec_id = table.metadata.default_spec_id
+    return file

@@ -7,18 +7,16 @@ exactly that head, and begins again when another commit came first. PyIceberg's 
 from __future__ import annotations
 
 import contextlib
+import operator
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NoSuchTableError,
-    ValidationException,
-)
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.manifest import ManifestContent
 
 from winnow.config.broker_defaults import TopicDefault
 from winnow.config.topic import TopicConfig
@@ -33,19 +31,25 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import object_store, storage
+from winnow.log import chains
 from winnow.log import state as carried
-from winnow.log.table import PARTITIONS_PROPERTY, data_file, segment_of
+from winnow.log.manifests import few_collections, live_manifests, live_segments
+from winnow.log.producer import LogUpdate
+from winnow.log.table import PARTITIONS_PROPERTY
 from winnow.model import PartitionsAdded, PartitionState, Receipt, ReceiptReference, Segment, TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.typedef import Identifier
 
+_BY_OFFSET = operator.attrgetter("first_offset")
 COMMIT_TRIES = 12
 """How often the commit loop begins again before it gives up with CommitConflictError."""
+CLOCKS_APART_MS = 86_400_000
+"""A receipt is looked for so much further back than it can be, in case the clocks of two machines disagree."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Head:
 class Change:
     """What one commit does: files in, files out (by path), table properties, and the state after it.
 
+    ``remove_from``: the partitions of the files that go out, where they are known; manifests of others are not opened.
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
     the state.
     """
@@ -78,6 +83,7 @@ class Change:
     state: TopicState
     add: Sequence[Segment] = ()
     remove: Sequence[str] = ()
+    remove_from: Collection[int] | None = None
     summary: dict[str, str] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
     dropped_properties: tuple[str, ...] = ()
@@ -171,45 +177,53 @@ class TopicLog:
             ForeignTableError: the table holds delete files or files without offset bounds.
         """
         found: dict[int, list[Segment]] = {}
-        for entry in self._entries(head):
-            segment = self._segment(entry)
-            found.setdefault(segment.partition, []).append(segment)
-        return {p: tuple(sorted(found[p], key=lambda s: s.first_offset)) for p in sorted(found)}
+        with few_collections():
+            for manifest in self._manifests(head):
+                for segment in live_segments(head.table.io, manifest, self._not_ours):
+                    found.setdefault(segment.partition, []).append(segment)
+            return {p: tuple(sorted(found[p], key=_BY_OFFSET)) for p in sorted(found)}
 
-    def _segment(self, entry: DataFile) -> Segment:
-        try:
-            return segment_of(entry)
-        except (KeyError, TypeError) as problem:
-            raise ForeignTableError(
-                f"Topic {self.topic} holds a data file that Winnow did not write: {entry.file_path}. Nothing was "
-                "changed. Remove it from the table or roll the table back to the last Winnow snapshot."
-            ) from problem
+    def _not_ours(self, path: str) -> ForeignTableError:
+        return ForeignTableError(
+            f"Topic {self.topic} holds a data file that Winnow did not write: {path}. Nothing was "
+            "changed. Remove it from the table or roll the table back to the last Winnow snapshot."
+        )
 
-    def _entries(self, head: Head) -> Iterator[DataFile]:
+    def _manifests(self, head: Head) -> list[ManifestFile]:
         snapshot = head.table.current_snapshot() if head.snapshot_id is not None else None
         if snapshot is None:
-            return
-        for manifest in snapshot.manifests(head.table.io):
-            if manifest.content != 0:
-                raise ForeignTableError(
-                    f"Topic {self.topic} holds row-level deletes that Winnow does not write. Nothing was changed. "
-                    "Roll the table back to the last Winnow snapshot, or rewrite it without delete files."
-                )
-            for entry in manifest.fetch_manifest_entry(head.table.io, discard_deleted=True):
-                yield entry.data_file
+            return []
+        manifests = live_manifests(head.table.io, snapshot)
+        if any(manifest.content != ManifestContent.DATA for manifest in manifests):
+            raise ForeignTableError(
+                f"Topic {self.topic} holds row-level deletes that Winnow does not write. Nothing was changed. "
+                "Roll the table back to the last Winnow snapshot, or rewrite it without delete files."
+            )
+        return manifests
 
-    def find_receipt(self, plan_id: str, head: Head | None = None) -> Receipt | None:
-        """The receipt of ``plan_id`` when it was published, however long ago; None when it never was."""
+    def find_receipt(self, plan_id: str, head: Head | None = None, *, since_ms: int | None = None) -> Receipt | None:
+        """The receipt of ``plan_id`` when it was published; None when it never was.
+
+        Args:
+            plan_id: whose.
+            head: where it is looked for; None: the newest.
+            since_ms: it was published then or later, if at all, by whichever clock; None: however long ago.
+        """
         head = head or self.head()
-        for reference in reversed(head.state.receipts):
+        for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
             if reference.plan_id == plan_id:
                 return carried.read_receipt(self.topic, reference)
         return None
 
+    def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
+        """References to receipts, oldest first: all, or those of plans published ``since_ms`` and some before them."""
+        since_ms = None if since_ms is None else since_ms - CLOCKS_APART_MS
+        return chains.all_receipts(head.state, since_ms=since_ms)
+
     def receipts(self, head: Head | None = None) -> list[Receipt]:
         """Receipts of all published plans, oldest first."""
         head = head or self.head()
-        return [carried.read_receipt(self.topic, reference) for reference in head.state.receipts]
+        return [carried.read_receipt(self.topic, reference) for reference in self.receipt_references(head)]
 
     # ------------------------------------------------------------------ writing
 
@@ -287,39 +301,37 @@ class TopicLog:
 
     def _try(self, head: Head, change: Change) -> Committed | None:
         table = head.table
-        removed = self._removed(head, change)
         with catalog_errors(f"The commit to topic {self.topic} was not begun"):
+            manifests = self._manifests(head)
             transaction = table.transaction()
             if change.properties:
                 transaction.set_properties(change.properties)
             if change.dropped_properties:
                 transaction.remove_properties(*change.dropped_properties)
-            update = transaction.update_snapshot()
-            producer = update.overwrite() if change.remove else update.fast_append()
+            producer = LogUpdate(
+                transaction, table, manifests, add=change.add, remove=change.remove, remove_from=change.remove_from
+            )
+            if producer.missing:
+                raise PlanVoidError(
+                    f"{producer.missing} planned segment(s) of topic {self.topic} are no longer in the log; the plan "
+                    "is void and nothing was published. Run it again: the next plan starts from the log as it is."
+                )
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None
-            new_state = change.state
+            new_state, leftovers = change.state, list[str]()
             if receipt is not None:
                 reference = carried.write_receipt(head.location, receipt)
-                new_state = _with_receipt(new_state, reference)
+                new_state = replace(new_state, receipts=(*new_state.receipts, reference))
+                leftovers.append(reference.path)
+            new_state, links = chains.shortened(head.location, new_state)
+            leftovers += links
             state_reference = carried.write_state(head.location, new_state)
             producer.snapshot_properties = {
                 **change.summary,
                 carried.STATE_PROPERTY: state_reference.to_property(),
             }
-            for segment in change.add:
-                producer.append_data_file(data_file(table, segment))
-            for entry in removed:
-                producer.delete_data_file(entry)
-        leftovers = [state_reference.path, *([new_state.receipts[-1].path] if receipt is not None else [])]
-        try:
-            with catalog_errors(f"The commit to topic {self.topic} was not begun"):
-                producer.commit()
-        except ValidationException as problem:
-            _discard(leftovers)
-            raise PlanVoidError(
-                f"A planned segment of topic {self.topic} is no longer in the log; the plan is void and nothing was "
-                "published. Run it again: the next plan starts from the log as it is."
-            ) from problem
+            leftovers.append(state_reference.path)
+        with catalog_errors(f"The commit to topic {self.topic} was not begun"):
+            producer.commit()
         snapshot_id = producer.snapshot_id
         try:
             transaction.commit_transaction()
@@ -335,28 +347,12 @@ class TopicLog:
                 ) from problem
         return Committed(snapshot_id, new_state, receipt)
 
-    def _removed(self, head: Head, change: Change) -> list[DataFile]:
-        if not change.remove:
-            return []
-        wanted = set(change.remove)
-        found = [entry for entry in self._entries(head) if entry.file_path in wanted]
-        if len(found) != len(wanted):
-            raise PlanVoidError(
-                f"{len(wanted) - len(found)} planned segment(s) of topic {self.topic} are no longer in the log; the "
-                "plan is void and nothing was published. Run it again: the next plan starts from the log as it is."
-            )
-        return found
-
     def _landed(self, snapshot_id: int) -> bool:
         try:
             table = self._catalog.load_table(self._identifier)
         except Exception:
             return False
         return table.metadata.snapshot_by_id(snapshot_id) is not None
-
-
-def _with_receipt(state: TopicState, reference: ReceiptReference) -> TopicState:
-    return replace(state, receipts=(*state.receipts, reference))
 
 
 def _discard(paths: Sequence[str]) -> None:

@@ -1,4 +1,7 @@
-"""All topics of a catalog: create, list, open."""
+"""All topics of a catalog: create, list, open.
+
+PyIceberg is loaded when the catalog is first asked for something: who asks the store alone does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import TableAlreadyExistsError
-
 from winnow.config.broker_defaults import TopicDefault
 from winnow.config.names import validate_topic_name
 from winnow.config.topic import TopicConfig
 from winnow.errors import ConfigurationError, UnknownTopicError
-from winnow.files import object_store, storage
-from winnow.log.quarantine import Quarantine
-from winnow.log.table import LOG_SCHEMA, LOG_SPEC, log_properties
-from winnow.log.topic_log import TopicLog, catalog_errors, ensure_namespace
+from winnow.files import object_store
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+    from winnow.log.quarantine import Quarantine
+    from winnow.log.topic_log import TopicLog
 
 NAMESPACE = "winnow"
 MAX_PARTITIONS = 100_000
@@ -45,6 +45,8 @@ class TopicLogs:
     @cached_property
     def catalog(self) -> Catalog:
         """The PyIceberg catalog, opened at first use."""
+        from winnow.log.topic_log import catalog_errors, ensure_namespace
+
         if self._properties.get("uri", "").startswith("sqlite:///"):
             Path(self._properties["uri"].removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         with catalog_errors("The catalog could not be opened"):
@@ -58,6 +60,8 @@ class TopicLogs:
         return catalog
 
     def _load(self) -> Catalog:
+        from pyiceberg.catalog import load_catalog
+
         return load_catalog(
             NAMESPACE, **{**object_store.catalog_properties(self._properties), "warehouse": self._warehouse}
         )
@@ -75,6 +79,12 @@ class TopicLogs:
                 f"not {partitions}."
             )
         config = TopicConfig.parse(overrides, self._defaults)
+        from pyiceberg.exceptions import TableAlreadyExistsError
+
+        from winnow.files import storage
+        from winnow.log.table import LOG_SCHEMA, LOG_SPEC, log_properties
+        from winnow.log.topic_log import catalog_errors
+
         location = storage.join(self._warehouse, NAMESPACE, topic)
         with catalog_errors(f"Topic {topic} was not created"):
             try:
@@ -93,6 +103,8 @@ class TopicLogs:
 
     def names(self) -> list[str]:
         """All topics, sorted."""
+        from winnow.log.topic_log import catalog_errors
+
         with catalog_errors("The topics could not be listed"):
             return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(NAMESPACE))
 
@@ -102,8 +114,13 @@ class TopicLogs:
             validate_topic_name(topic)
         except ConfigurationError as problem:
             raise UnknownTopicError(str(problem)) from problem
+        from winnow.log.topic_log import TopicLog
+
         return TopicLog(self.catalog, (NAMESPACE, topic), topic, self._defaults)
 
     def quarantine(self, topic: str) -> Quarantine:
         """The side table of quarantined records of ``topic``."""
+        from winnow.files import storage
+        from winnow.log.quarantine import Quarantine
+
         return Quarantine(self.catalog, topic, storage.join(self._warehouse, "winnow_quarantine", topic))

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from winnow import eligibility
 from winnow.config.topic import TopicConfig
-from winnow.eligibility import PartitionLog, Rules
+from winnow.eligibility import Decision, PartitionLog, Rules
+from winnow.files import storage
+from winnow.log.manifests import few_collections
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Assessment
-from winnow.pipeline.context import Context
-from winnow.pipeline.leases import held_by_another
-from winnow.pipeline.pictures import harmless, record_picture
+from winnow.pipeline.context import CLOCK_SKEW_MS, Context
+from winnow.pipeline.leases import held_by_another, held_by_others
+from winnow.pipeline.pictures import harmless, pictured
 from winnow.report.events import tell
+from winnow.store.looks import Look
+
+TOPICS_AT_ONCE = 200
+"""What was found of so many topics is recorded in one transaction."""
+LOADING_THREADS = 8
+"""So many topics are loaded side by side where manifests rest in an object store."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +67,10 @@ def view_topic(ctx: Context, topic: str) -> TopicView:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     log = ctx.log.open(topic)
-    head = log.head()
-    config = log.config(head)
-    return TopicView(log, head, config, rules_of(config), partition_logs(log, head), ctx.now_ms())
+    with few_collections():
+        head = log.head()
+        config = log.config(head)
+        return TopicView(log, head, config, rules_of(config), partition_logs(log, head), ctx.now_ms())
 
 
 def partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
@@ -73,8 +85,13 @@ def partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
 def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessment]:
     """Assess every partition of ``view``."""
     busy = held_by_another(ctx, view.log.topic)
+    return [decision.assessment for decision in decisions_of(view, as_of_ms=as_of_ms, busy=busy)]
+
+
+def decisions_of(view: TopicView, *, as_of_ms: int, busy: bool) -> list[Decision]:
+    """What is decided about every partition of ``view``, in their order. ``busy``: another run holds the topic."""
     return [
-        eligibility.assess(
+        eligibility.consider(
             partition,
             view.rules,
             as_of_ms=as_of_ms,
@@ -87,25 +104,130 @@ def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessm
 
 
 def assess(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True) -> list[Assessment]:
-    """Assess ``topics`` (none = all), and record each decision and picture in the metadata store."""
-    found: list[Assessment] = []
-    for topic in topics or ctx.log.names():
-        started_ms = ctx.now_ms()
-        view = view_topic(ctx, topic)
-        assessed = assess_view(ctx, view, as_of_ms=as_of_ms)
-        if record:
+    """Assess ``topics`` (none = all), and record each decision and picture in the metadata store.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: of the first topic that cannot be assessed; what was found
+            of those before it is recorded.
+    """
+    names = list(topics) or ctx.log.names()
+    with looking(ctx, names, as_of_ms=as_of_ms, record=record) as look:
+        return [assessment for topic in names for assessment in look(topic)]
+
+
+@contextmanager
+def looking(
+    ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True
+) -> Iterator[Callable[[str], list[Assessment]]]:
+    """Assess many topics one by one, and record what was found of some hundred of them at a time.
+
+    Gives a function from a topic to its assessments, which raises what is wrong with that topic alone. What it found is
+    recorded when the block ends, however it ends; what a crash leaves unrecorded the next look finds again.
+
+    Args:
+        ctx: the world.
+        topics: those that will be asked for, in that order. On object stores the next ones are loaded meanwhile.
+        as_of_ms: the instant to decide for.
+        record: whether anything is recorded.
+
+    Raises:
+        ServiceError: metadata store or catalog cannot be reached.
+    """
+    with _ahead(ctx, topics) as view_of:
+        looks = _Looks(ctx, topics, as_of_ms, view_of, record=record)
+        try:
+            yield looks.assess
+        finally:
+            looks.record()
+
+
+class _Looks:
+    """The topics of one call, some hundred at a time."""
+
+    def __init__(
+        self, ctx: Context, topics: Sequence[str], as_of_ms: int, view_of: Callable[[str], TopicView], *, record: bool
+    ) -> None:
+        self._ctx = ctx
+        self._as_of_ms = as_of_ms
+        self._view_of = view_of
+        self._records = record
+        self._share_of = {topic: number // TOPICS_AT_ONCE for number, topic in enumerate(topics)}
+        self._topics = topics
+        self._share: int | None = None
+        self._busy: frozenset[str] = frozenset()
+        self._waiting: list[Look] = []
+
+    def assess(self, topic: str) -> list[Assessment]:
+        """Look at ``topic``."""
+        started_ms = self._ctx.now_ms()
+        self._begin_share(topic)
+        view = self._view_of(topic)
+        if 0 <= view.now_ms - self._as_of_ms <= CLOCK_SKEW_MS:
+            # What is asked about now is decided for one instant, and the picture of now is the same.
+            view = replace(view, now_ms=self._as_of_ms)
+        busy = topic in self._busy
+        decisions = decisions_of(view, as_of_ms=self._as_of_ms, busy=busy)
+        found = [decision.assessment for decision in decisions]
+        if self._records:
+            look = Look(found)
             with harmless(topic):
-                record_picture(ctx, view)
+                same = view.now_ms == self._as_of_ms and not busy
+                look = replace(pictured(self._ctx, view, decisions=decisions if same else None), assessments=found)
+            self._waiting.append(look)
             tell(
                 "assessed",
                 topic,
-                partitions=len(assessed),
-                eligible=sum(each.eligible for each in assessed),
-                reasons=Counter(each.reason.value for each in assessed),
-                as_of_ms=as_of_ms,
-                duration_ms=ctx.now_ms() - started_ms,
+                partitions=len(found),
+                eligible=sum(each.eligible for each in found),
+                reasons=Counter(each.reason.value for each in found),
+                as_of_ms=self._as_of_ms,
+                duration_ms=self._ctx.now_ms() - started_ms,
             )
-        found.extend(assessed)
-    if record and found:
-        ctx.store.record_assessments(as_of_ms, ctx.now_ms(), found)
-    return found
+        return found
+
+    def record(self) -> None:
+        """Write down what was found since the last time."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._ctx.store.record_looks(self._as_of_ms, self._ctx.now_ms(), waiting)
+
+    def _begin_share(self, topic: str) -> None:
+        share = self._share_of.get(topic, 0)
+        if share == self._share:
+            return
+        self.record()
+        self._share = share
+        some = self._topics[share * TOPICS_AT_ONCE : (share + 1) * TOPICS_AT_ONCE]
+        self._busy = held_by_others(self._ctx, some)
+
+
+@contextmanager
+def _ahead(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[str], TopicView]]:
+    """Load the views of ``topics`` a few ahead, where loading waits for an object store; else when they are asked for.
+
+    Reading from a local disk is all decoding, which threads of one process do not share.
+    """
+    threads = 1 if storage.is_local(ctx.settings.warehouse) else min(LOADING_THREADS, len(topics))
+    if threads <= 1:
+        yield lambda topic: view_topic(ctx, topic)
+        return
+    assert ctx.log.catalog is not None  # opened once, before threads ask for it
+    coming = iter(topics)
+    loading: dict[str, Future[TopicView]] = {}
+    with ThreadPoolExecutor(threads, thread_name_prefix="looking") as pool:
+
+        def begin(count: int) -> None:
+            for topic in islice(coming, count):
+                if topic not in loading:
+                    loading[topic] = pool.submit(view_topic, ctx, topic)
+
+        def view_of(topic: str) -> TopicView:
+            begin(1)
+            future = loading.pop(topic, None)
+            return view_topic(ctx, topic) if future is None else future.result()
+
+        begin(threads)
+        try:
+            yield view_of
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from winnow.config.settings import Settings
-from winnow.model import Receipt
+from winnow.model import Assessment, Receipt
 from winnow.pipeline.assess import TopicView, assess_view, view_topic
 from winnow.pipeline.context import Context
+from winnow.pipeline.overdue import Due
 from winnow.report.forecast import Prospect, Work, forecast, pace
 from winnow.report.metrics import Measurement, measure
 
@@ -58,30 +59,20 @@ class Forecast:
 def deadlines_of(ctx: Context, topic: str, *, as_of_ms: int) -> Deadlines:
     """The deadlines of ``topic``; none where max.compaction.lag.ms is not set or the policy does not compact."""
     view = view_topic(ctx, topic)
-    return Deadlines(_work(ctx, view, as_of_ms), tuple(ctx.store.receipts(topic, limit=RECENT_RUNS)))
+    return deadlines_for(ctx, topic, due_partitions(view, assess_view(ctx, view, as_of_ms=as_of_ms)))
 
 
-def _work(ctx: Context, view: TopicView, as_of_ms: int) -> tuple[Work, ...]:
+def due_partitions(view: TopicView, assessments: Sequence[Assessment]) -> dict[int, Due]:
+    """The partitions of ``view`` that have a deadline, by number; none where the policy does not compact."""
     if not view.rules.compacts:
-        return ()
+        return {}
     logs = {log.partition: log for log in view.partitions}
-    return tuple(
-        Work(
-            topic=a.topic,
-            partition=a.partition,
-            deadline_ms=a.deadline_ms,
-            # By its deadline the active segment has been closed by the clock, so a run reads the whole partition.
-            size_bytes=sum(segment.size_bytes for segment in logs[a.partition].segments),
-            blocked=_is_blocked(view, a.partition),
-        )
-        for a in assess_view(ctx, view, as_of_ms=as_of_ms)
-        if a.deadline_ms is not None
-    )
+    return {a.partition: Due(a, logs[a.partition]) for a in assessments if a.deadline_ms is not None}
 
 
-def _is_blocked(view: TopicView, partition: int) -> bool:
-    state = view.head.state.partitions[partition]
-    return state.uncleanable is not None or state.paused_since_ms is not None
+def deadlines_for(ctx: Context, topic: str, due: Mapping[int, Due]) -> Deadlines:
+    """What the partitions in ``due`` bring into the forecast."""
+    return Deadlines(tuple(each.work for each in due.values()), tuple(ctx.store.receipts(topic, limit=RECENT_RUNS)))
 
 
 def forecast_of(ctx: Context, topics: Sequence[Deadlines], *, as_of_ms: int) -> Forecast:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from winnow import eligibility
 from winnow.config.topic import entries
-from winnow.eligibility import PartitionLog, after_retention, cleanable_range, retention, whole_log_dirty
+from winnow.eligibility import Decision, PartitionLog
 from winnow.errors import WinnowError
 from winnow.estimates import estimate
-from winnow.model import Assessment
 from winnow.pipeline.context import Context
 from winnow.pipeline.earlier import EarlierRuns
 from winnow.planning import plan_partition
+from winnow.store.looks import Look
 from winnow.store.overview_values import PartitionPicture, TopicPicture
 
 if TYPE_CHECKING:
@@ -37,8 +37,29 @@ def record_picture(ctx: Context, view: TopicView, earlier: EarlierRuns | None = 
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
-    found = partition_pictures(view, earlier or EarlierRuns(ctx, view.log.topic))
-    ctx.store.record_overview(topic_picture(view, found, recorded_at_ms=ctx.now_ms()), found)
+    ctx.store.record_looks(view.now_ms, ctx.now_ms(), [pictured(ctx, view, earlier)])
+
+
+def pictured(
+    ctx: Context, view: TopicView, earlier: EarlierRuns | None = None, decisions: Sequence[Decision] | None = None
+) -> Look:
+    """What the page shows of the topic in ``view``, to be recorded.
+
+    Args:
+        ctx: the world.
+        view: the topic.
+        earlier: what was read of earlier runs, where something was.
+        decisions: those of its partitions, where they were made at its present and nobody holds the topic.
+    """
+    made = present_decisions(view) if decisions is None else decisions
+    found = partition_pictures(view, made, earlier or EarlierRuns(ctx, view.log.topic))
+    return Look(picture=topic_picture(view, found, recorded_at_ms=ctx.now_ms()), partitions=found)
+
+
+def present_decisions(view: TopicView) -> list[Decision]:
+    """What is decided about every partition of ``view`` now, whoever holds the topic."""
+    now_ms = view.now_ms
+    return [eligibility.consider(log, view.rules, as_of_ms=now_ms, cleaning_time_ms=now_ms) for log in view.partitions]
 
 
 @contextmanager
@@ -56,9 +77,9 @@ def harmless(topic: str) -> Iterator[list[str]]:
         log.warning("The page shows topic %s as it was before; the next check looks again. %s", topic, said)
 
 
-def partition_pictures(view: TopicView, earlier: EarlierRuns) -> list[PartitionPicture]:
-    """Every partition of ``view`` as it stands now."""
-    return [_partition(view, log, earlier) for log in view.partitions]
+def partition_pictures(view: TopicView, decisions: Sequence[Decision], earlier: EarlierRuns) -> list[PartitionPicture]:
+    """Every partition of ``view`` as it stands now, in their order."""
+    return [_partition(view, log, decision, earlier) for log, decision in zip(view.partitions, decisions, strict=True)]
 
 
 def topic_picture(view: TopicView, partitions: list[PartitionPicture], *, recorded_at_ms: int) -> TopicPicture:
@@ -86,11 +107,8 @@ def topic_picture(view: TopicView, partitions: list[PartitionPicture], *, record
     )
 
 
-def _partition(view: TopicView, log: PartitionLog, earlier: EarlierRuns) -> PartitionPicture:
-    rules, now_ms = view.rules, view.now_ms
-    found = eligibility.assess(log, rules, as_of_ms=now_ms, cleaning_time_ms=now_ms)
-    left = after_retention(log, retention(log, rules, as_of_ms=now_ms, now_ms=now_ms))
-    span = cleanable_range(left, rules, now_ms, whole_log_dirty=whole_log_dirty(left, rules))
+def _partition(view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns) -> PartitionPicture:
+    rules, found, span = view.rules, decision.assessment, decision.span
     return PartitionPicture(
         topic=log.topic,
         partition=log.partition,
@@ -108,16 +126,17 @@ def _partition(view: TopicView, log: PartitionLog, earlier: EarlierRuns) -> Part
         max_compaction_delay_ms=found.max_compaction_delay_ms if rules.compacts else 0,
         # Where nothing is ever compacted, nothing can be late.
         deadline_ms=found.deadline_ms if rules.compacts else None,
-        reclaimable_bytes=_reclaimable_bytes(view, log, found, earlier),
+        reclaimable_bytes=_reclaimable_bytes(view, log, decision, earlier),
     )
 
 
-def _reclaimable_bytes(view: TopicView, log: PartitionLog, found: Assessment, earlier: EarlierRuns) -> int | None:
+def _reclaimable_bytes(view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns) -> int | None:
     """What a run now would free, also where none is due yet; None where no earlier run says what one keeps."""
+    found, now_ms = decision.assessment, view.now_ms
     cleans = view.rules.compacts and found.cleanable_bytes > 0
     if not cleans and not found.eligible:
         return 0
-    plan = plan_partition(log, view.rules, found, as_of_ms=view.now_ms, now_ms=view.now_ms)
+    plan = plan_partition(log, view.rules, found, as_of_ms=now_ms, now_ms=now_ms, taken=decision.taken)
     retired_bytes = sum(segment.size_bytes for segment in plan.retired)
     if not view.rules.compacts or not plan.segments:
         return retired_bytes

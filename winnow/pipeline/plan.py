@@ -14,9 +14,10 @@ from winnow.model import Assessment, Plan
 from winnow.pipeline.assess import TopicView, assess_view, rules_of, view_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.earlier import EarlierRuns
-from winnow.pipeline.pictures import harmless, record_picture
+from winnow.pipeline.pictures import harmless, pictured
 from winnow.planning import Batch, PlanReference, TopicFacts, make_plan, plan_partition
 from winnow.report.events import tell
+from winnow.store.looks import Look
 
 BATCH_BYTES = 64 << 30
 """Topics share a Spark application up to this many bytes; a larger topic has its own."""
@@ -77,10 +78,11 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     started_ms = ctx.now_ms()
     view = view_topic(ctx, topic)
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
-    ctx.store.record_assessments(as_of_ms, ctx.now_ms(), assessments)
     earlier = EarlierRuns(ctx, topic)
+    look = Look(assessments)
     with harmless(topic):
-        record_picture(ctx, view, earlier)
+        look = replace(pictured(ctx, view, earlier), assessments=assessments)
+    ctx.store.record_looks(as_of_ms, ctx.now_ms(), [look])
     plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None

@@ -50,7 +50,7 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
     plan = staging.read_plan(run.plan_uri)
     log = ctx.log.open(plan.topic)
-    known = log.find_receipt(plan_id)
+    known = log.find_receipt(plan_id, since_ms=run.opened_at_ms)
     if known is not None:
         return checkpoint(ctx, log, known)
     verdict = ctx.store.verdict(plan_id, attempt)
@@ -63,7 +63,7 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     started_ms = ctx.now_ms()
     ctx.store.set_run_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt)
     try:
-        receipt = _commit(ctx, log, plan, manifest, verdict.data_docs)
+        receipt = _commit(ctx, log, plan, manifest, verdict.data_docs, opened_at_ms=run.opened_at_ms)
     except PlanVoidError as problem:
         ctx.store.set_run_state(plan_id, RunState.REFUSED, ctx.now_ms(), message=str(problem))
         tell("refused", plan.topic, plan_id=plan_id, attempt=attempt)
@@ -135,21 +135,23 @@ def _tell(receipt: Receipt, duration_ms: int | None) -> None:
     )
 
 
-def _commit(ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, data_docs: str | None) -> Receipt:
+def _commit(
+    ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, data_docs: str | None, *, opened_at_ms: int
+) -> Receipt:
     if any(part.keyless_files for part in manifest.partitions):
         # A void plan must not leave rows in the quarantine that no state will ever name.
         change_for(log, log.head(), plan, manifest, now_ms=ctx.now_ms(), data_docs=data_docs)
     moved = move_keyless(ctx, plan, manifest)
 
     def build(head: Head) -> Change:
-        if any(reference.plan_id == plan.plan_id for reference in head.state.receipts):
+        if any(each.plan_id == plan.plan_id for each in log.receipt_references(head, since_ms=opened_at_ms)):
             raise _AlreadyPublishedError
         return change_for(log, head, plan, manifest, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved)
 
     try:
         committed = log.commit(build)
     except _AlreadyPublishedError:
-        found = log.find_receipt(plan.plan_id)
+        found = log.find_receipt(plan.plan_id, since_ms=opened_at_ms)
         assert found is not None
         return found
     assert committed.receipt is not None
@@ -219,6 +221,7 @@ def change_for(
         ),
         add=added,
         remove=[segment.path for segment in removed],
+        remove_from={segment.partition for segment in removed},
         summary={
             "winnow.operation": "compact",
             PLAN_PROPERTY: plan.plan_id,

@@ -107,7 +107,7 @@ def standing(ctx: Context, run: Run) -> Void | None:
     """
     log = ctx.log.open(run.topic)
     head = log.head()
-    if any(reference.plan_id == run.plan_id for reference in head.state.receipts):
+    if any(each.plan_id == run.plan_id for each in log.receipt_references(head, since_ms=run.opened_at_ms)):
         return None
     found = find_void(log, head, staging.read_plan(run.plan_uri), log.segments(head))
     if found is None or found.cause is not Cause.UNEXPLAINED:

@@ -14,7 +14,7 @@ from winnow.errors import WinnowError
 from winnow.model import OpenAlert, Reason
 from winnow.pipeline.assess import assess_view, view_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.metrics import RECENT_RUNS, Deadlines, forecast_of
+from winnow.pipeline.metrics import Deadlines, deadlines_for, due_partitions, forecast_of
 from winnow.pipeline.overdue import Due, advice, missed, near
 from winnow.report import situations
 from winnow.report.alerts import DEADLINES, RELEASABLE, Finding, Kind
@@ -111,18 +111,11 @@ def _look(ctx: Context, topic: str, now_ms: int, watched: Watched) -> _Look | No
         watched.problems.append(topic)
         return None
     watched.topics += 1
-    logs = {each.partition: each for each in view.partitions}
-    due = {
-        each.partition: Due(each, logs[each.partition])
-        for each in assessed
-        if each.deadline_ms is not None and view.rules.compacts
-    }
+    due = due_partitions(view, assessed)
     return _Look(
         topic=topic,
         due=due,
-        deadlines=Deadlines(
-            tuple(each.work for each in due.values()), tuple(ctx.store.receipts(topic, limit=RECENT_RUNS))
-        ),
+        deadlines=deadlines_for(ctx, topic, due),
         warning_ms=min(ctx.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // LEAST_OF_LAG),
         idle=frozenset(a.partition for a in assessed if a.reason in _NOT_DUE),
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, select
 
 from winnow.model import Assessment, Reason
-from winnow.store import bulk, tables
+from winnow.store import tables
 from winnow.store.database import Room
+from winnow.store.looks import write_assessments
 
 
 class Assessments(Room):
@@ -17,23 +17,8 @@ class Assessments(Room):
 
     def record_assessments(self, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
         """Write down ``assessments``; the same as-of again replaces its row. Ten thousand rows are a few statements."""
-        rows = [
-            {**asdict(found), "reason": found.reason.value, "as_of_ms": as_of_ms, "recorded_at_ms": recorded_at_ms}
-            for found in sorted(assessments, key=lambda each: (each.topic, each.partition))
-        ]
-        latest = [{name: row[name] for name in ("topic", "partition", "as_of_ms", "recorded_at_ms")} for row in rows]
-        current = tables.LatestAssessment
         with self._database.writing() as session:
-            bulk.upsert(session, tables.Assessment, rows)
-            bulk.upsert(
-                session,
-                current,
-                latest,
-                when=lambda new: or_(
-                    new.recorded_at_ms > current.recorded_at_ms,
-                    and_(new.recorded_at_ms == current.recorded_at_ms, new.as_of_ms >= current.as_of_ms),
-                ),
-            )
+            write_assessments(session, as_of_ms, recorded_at_ms, assessments)
 
     def latest_assessments(self, topics: Sequence[str] = ()) -> list[Assessment]:
         """The assessment recorded last of every topic partition of ``topics`` (none = all), in their order.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import ColumnElement, CursorResult, Table, UpdateBase
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from winnow.store.tables import Base
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects.postgresql import Insert
 
 T = TypeVar("T")
 Row = Mapping[str, object]
@@ -68,14 +70,19 @@ def _table(model: type[Base]) -> Table:
     return cast(Table, model.__table__)
 
 
-def _insert(session: Session, table: Table) -> postgresql.Insert:
+def _insert(session: Session, table: Table) -> Insert:
+    # The dialect of the engine is loaded already; the other one would cost a tenth of a second.
     if session.get_bind().dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
         return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
     # The two are separate classes with the same ON CONFLICT methods.
-    return cast(postgresql.Insert, sqlite.insert(table))
+    return cast("Insert", sqlite.insert(table))
 
 
-def _run(session: Session, statement: postgresql.Insert, table: Table, rows: list[dict[str, object]]) -> int:
+def _run(session: Session, statement: Insert, table: Table, rows: list[dict[str, object]]) -> int:
     if not rows:
         return 0
     # RETURNING is what makes SQLAlchemy fold rows into statements with many VALUES on every driver.

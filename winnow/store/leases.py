@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import ColumnElement, and_, or_, select, update
 from sqlalchemy.orm import Session
 
@@ -65,6 +67,16 @@ class Leases(Room):
         """The lease of ``topic``, which may have expired. None when nobody holds it."""
         with self._database.reading() as session:
             return _lease(session, topic)
+
+    def leases(self, topics: Sequence[str]) -> dict[str, Lease]:
+        """The leases of ``topics`` that somebody holds, or held until they expired."""
+        row, found = tables.Lease, dict[str, Lease]()
+        with self._database.reading() as session:
+            for some in bulk.chunks(topics):
+                for each in session.scalars(select(row).where(row.topic.in_(some), row.holder.is_not(None))):
+                    assert each.holder is not None
+                    found[each.topic] = Lease(each.topic, each.holder, each.token, each.expires_ms)
+        return found
 
 
 def _still(lease: Lease) -> ColumnElement[bool]:

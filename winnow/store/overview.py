@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, delete, func, select
+from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, func, select
 from sqlalchemy.orm import Session
 
 from winnow.store import bulk, tables
 from winnow.store.database import Room, one_writer
+from winnow.store.looks import Look, write_pictures
 from winnow.store.overview_states import (
     STATES,
     mark,
@@ -51,22 +52,9 @@ class Overview(Room):
         Returns:
             False, and nothing changed, when a later picture is there already.
         """
-        # asdict copies what is frozen already, which takes longer than the database.
-        rows = [
-            {name: getattr(each, name) for name in _PARTITION_COLUMNS}
-            for each in sorted(partitions, key=lambda each: each.partition)
-        ]
         with self._database.writing() as session:
             one_writer(session, topic.topic)
-            there = session.get(tables.TopicOverview, topic.topic)
-            if there is not None and there.recorded_at_ms > topic.recorded_at_ms:
-                return False
-            bulk.upsert(session, tables.TopicOverview, [asdict(topic)])
-            beyond = max((each.partition for each in partitions), default=-1)
-            # A topic that was dropped and made again may have fewer.
-            session.execute(delete(picture).where(picture.topic == topic.topic, picture.partition > beyond))
-            bulk.upsert(session, picture, rows)
-        return True
+            return bool(write_pictures(session, [Look(picture=topic, partitions=partitions)]))
 
     def topics_seen(
         self,

@@ -9,6 +9,7 @@ from winnow.store.alerts import SentAlerts
 from winnow.store.assessments import Assessments
 from winnow.store.database import Database
 from winnow.store.leases import Leases
+from winnow.store.looks import Looks
 from winnow.store.migration import migrate
 from winnow.store.overview import Overview
 from winnow.store.overview_quality import Quality
@@ -24,6 +25,7 @@ from winnow.store.waiting import Waiting
 class Store(
     Leases,
     Assessments,
+    Looks,
     Runs,
     Verdicts,
     Projection,

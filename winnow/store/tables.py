@@ -134,7 +134,7 @@ class Run(Base):
     """History: one row per plan. ``holder``: who planned it last, a DAG run or a process."""
 
     __tablename__ = "winnow_run"
-    __table_args__ = (Index(None, "topic", "updated_at_ms"), Index(None, "holder"))
+    __table_args__ = (Index(None, "topic", "updated_at_ms"), Index(None, "updated_at_ms"), Index(None, "holder"))
 
     plan_id: Mapped[str] = mapped_column(primary_key=True)
     topic: Mapped[str]
@@ -153,7 +153,7 @@ class Verdict(Base):
     """History: one row per attempt. ``document`` is the verdict as canonical JSON; the columns are for filtering."""
 
     __tablename__ = "winnow_verdict"
-    __table_args__ = (Index(None, "topic", "checked_at_ms"),)
+    __table_args__ = (Index(None, "topic", "checked_at_ms"), Index(None, "checked_at_ms"))
 
     plan_id: Mapped[str] = mapped_column(primary_key=True)
     attempt: Mapped[str] = mapped_column(primary_key=True)

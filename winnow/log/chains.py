@@ -1,0 +1,119 @@
+"""References of the carried state that only ever grow, kept short: older ones rest in immutable files, oldest first.
+
+Every commit writes the whole state anew, and deciding reads it. So of the receipts and of the ingest ledgers only the
+newest stay in the state itself. What is older goes, ``LINK_REFERENCES`` at a time, into a file that names the file
+before it; the state names the last one. Nothing is ever taken out: a link is written once, before the commit that
+names it, and no sweep lists or deletes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from winnow import documents
+from winnow.files import storage
+from winnow.log.state import STATE_WITH_CHAINS, read_checked
+from winnow.model import ChainReference, IngestReference, ReceiptReference, TopicState
+
+R = TypeVar("R", ReceiptReference, IngestReference)
+
+LINK_REFERENCES: Final = 50
+"""So many references a link holds; the state itself holds fewer than twice as many of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Receipts:
+    """One link of the receipts, oldest first."""
+
+    references: tuple[ReceiptReference, ...]
+    previous: ChainReference | None = None
+    format_version: int = STATE_WITH_CHAINS
+
+
+@dataclass(frozen=True, slots=True)
+class _Ingests:
+    """One link of the ingest ledgers, oldest first."""
+
+    references: tuple[IngestReference, ...]
+    previous: ChainReference | None = None
+    format_version: int = STATE_WITH_CHAINS
+
+
+def shortened(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
+    """``state`` with its older references in links, and the paths of the links that were written for it.
+
+    Nothing refers to them until the commit that carries the state.
+    """
+    written: list[str] = []
+    while len(state.receipts) >= 2 * LINK_REFERENCES:
+        older, newer = state.receipts[:LINK_REFERENCES], state.receipts[LINK_REFERENCES:]
+        times = [each.finished_at_ms for each in older]
+        newest_ms = None if None in times else max(time for time in times if time is not None)
+        link = _write(table_location, _Receipts(older, state.older_receipts), newest_ms)
+        state = replace(state, receipts=newer, older_receipts=link)
+        written.append(link.path)
+    while len(state.ingests) >= 2 * LINK_REFERENCES:
+        older_ingests, newer_ingests = state.ingests[:LINK_REFERENCES], state.ingests[LINK_REFERENCES:]
+        link = _write(table_location, _Ingests(older_ingests, state.older_ingests), None)
+        state = replace(state, ingests=newer_ingests, older_ingests=link)
+        written.append(link.path)
+    return state, written
+
+
+def all_receipts(state: TopicState, *, since_ms: int | None = None) -> list[ReceiptReference]:
+    """References to the receipts of all published plans, oldest first.
+
+    Args:
+        state: the carried state.
+        since_ms: nothing is read beyond the first link whose receipts were all finished before that; None: all are.
+
+    Raises:
+        WinnowError: a link is missing or is not the one that was committed.
+    """
+    found = list(state.receipts)
+    link = state.older_receipts
+    while link is not None and (since_ms is None or link.newest_ms is None or link.newest_ms >= since_ms):
+        read = documents.load_json(_Receipts, _read(state.topic, link))
+        found[:0] = read.references
+        link = read.previous
+    return found
+
+
+def all_ingests(state: TopicState) -> list[IngestReference]:
+    """References to the ledgers of all ingest calls, oldest first; raises as :func:`all_receipts`."""
+    found = list(state.ingests)
+    link = state.older_ingests
+    while link is not None:
+        read = documents.load_json(_Ingests, _read(state.topic, link))
+        found[:0] = read.references
+        link = read.previous
+    return found
+
+
+def same_ingests(one: TopicState, other: TopicState) -> bool:
+    """Whether both states name the same ingest calls, however they are kept; reads nothing."""
+    return (_count(one.ingests, one.older_ingests), one.ingests[-1:]) == (
+        _count(other.ingests, other.older_ingests),
+        other.ingests[-1:],
+    )
+
+
+def _count(references: Sequence[object], link: ChainReference | None) -> int:
+    return len(references) + (link.count if link is not None else 0)
+
+
+def _write(table_location: str, link: _Receipts | _Ingests, newest_ms: int | None) -> ChainReference:
+    data = documents.dump_json(link)
+    kind = "receipts" if isinstance(link, _Receipts) else "ingests"
+    path = storage.join(table_location, "winnow", "chains", f"{kind}-{uuid.uuid4().hex}.json")
+    storage.write_bytes(path, data)
+    count = _count(link.references, link.previous)
+    return ChainReference(path, hashlib.sha256(data).hexdigest(), count, newest_ms)
+
+
+def _read(topic: str, link: ChainReference) -> bytes:
+    return read_checked(topic, "chain", link.path, link.sha256)

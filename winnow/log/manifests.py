@@ -1,0 +1,195 @@
+"""Reading manifest lists and manifests: what decisions need of each entry, and nothing twice.
+
+PyIceberg's own walk reads the schema in every file's header anew and makes two records, two enums and four maps of
+every entry. Here a reader is made once per schema, rows are plain lists, and a bound is read where it is asked for.
+Whatever wrote the manifest, its columns are found by their field ids, as Iceberg says.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
+from pyiceberg.avro.resolver import construct_reader, resolve_reader
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StructType
+
+from winnow.errors import WinnowError
+from winnow.files.schema import FIELD_IDS
+from winnow.model import Segment
+
+if TYPE_CHECKING:
+    from pyiceberg.avro.reader import Reader
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.snapshots import Snapshot
+
+Row = list[Any]
+
+_SYNC_BYTES: Final = 16
+_SCHEMA_KEY: Final = "avro.schema"
+_DELETED: Final = int(ManifestEntryStatus.DELETED)
+_OFFSET, _TIMESTAMP = FIELD_IDS["offset"], FIELD_IDS["timestamp"]
+_KEY, _VALUE = FIELD_IDS["key"], FIELD_IDS["value"]
+
+# The specification's field ids. PyIceberg cannot leave out maps and lists, so those of no use here are read along.
+_FILE_PATH, _PARTITION, _RECORDS, _SIZE, _NULLS, _LOWER, _UPPER = 100, 102, 103, 104, 110, 125, 128
+_READ_ALONG: Final = (108, 109, 137, 132, 135)
+_COLUMNS: Final = (_FILE_PATH, _PARTITION, _RECORDS, _SIZE, _NULLS, _LOWER, _UPPER, *_READ_ALONG)
+_STATUS_ID, _DATA_FILE_ID, _PARTITION_SUMMARY_ID, _CONTENT_ID = 0, 2, 508, 517
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """Keep Python's cycle collector from looking through a hundred thousand new objects again and again.
+
+    Nothing made meanwhile is a cycle, and reading manifests takes half as long. Threads may nest it.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def live_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    """The manifests that ``snapshot`` names.
+
+    Raises:
+        WinnowError: the manifest list is cut off.
+    """
+    data = _bytes(io, snapshot.manifest_list)
+    return list(_rows(snapshot.manifest_list, data, _list_reader))
+
+
+def live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], Exception]) -> list[Segment]:
+    """The segments behind the live entries of ``manifest``, in its order; opens no data file.
+
+    Args:
+        io: the table's access to files.
+        manifest: of data files, not of deletes.
+        foreign: the error for an entry at this path that has no bounds, so that Winnow did not write it.
+
+    Raises:
+        WinnowError: the manifest is cut off. And what ``foreign`` makes.
+    """
+    path = manifest.manifest_path
+    found = []
+    for status, row in _rows(path, _bytes(io, path), _entry_reader):
+        if status != _DELETED:
+            try:
+                found.append(_segment(row))
+            except (KeyError, TypeError, IndexError) as problem:
+                raise foreign(row[0]) from problem
+    return found
+
+
+def live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
+    """The paths of the live entries of ``manifest``, whoever wrote them.
+
+    Raises:
+        WinnowError: the manifest is cut off.
+    """
+    path = manifest.manifest_path
+    return [row[0] for status, row in _rows(path, _bytes(io, path), _entry_reader) if status != _DELETED]
+
+
+def _segment(row: Row) -> Segment:
+    path, partition, records, size_bytes, nulls, lower, upper = row[:7]
+    oldest, youngest = lower.get(_TIMESTAMP), upper.get(_TIMESTAMP)
+    has_time = oldest is not None and youngest is not None
+    return Segment(
+        path=path,
+        partition=int(partition[0]),
+        first_offset=long_of(lower[_OFFSET]),
+        last_offset=long_of(upper[_OFFSET]),
+        records=records,
+        size_bytes=size_bytes,
+        min_timestamp_ms=long_of(oldest) // 1000 if has_time else None,
+        max_timestamp_ms=long_of(youngest) // 1000 if has_time else None,
+        tombstones=nulls[_VALUE],
+        keyless=nulls.get(_KEY, 0),
+    )
+
+
+def long_of(bound: bytes) -> int:
+    """A long or timestamptz bound (microseconds): both are 8 bytes, little-endian (Iceberg's appendix D)."""
+    return int.from_bytes(bound, "little", signed=True)
+
+
+def _bytes(io: FileIO, path: str) -> bytes:
+    with io.new_input(path).open() as stream:
+        return stream.read()
+
+
+def _rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterator[Any]:
+    decoder = new_decoder(data)
+    try:
+        header = _HEADER.read(decoder)
+        reader = reader_of(header.meta[_SCHEMA_KEY])
+        codec = header.compression_codec()
+        while decoder.tell() < len(data):
+            count, size_bytes = decoder.read_int(), decoder.read_int()
+            # The decoder does not look where its bytes end.
+            if decoder.tell() + size_bytes + _SYNC_BYTES > len(data):
+                raise EOFError
+            block = decoder.read(size_bytes)
+            rows = new_decoder(block if codec is None else codec.decompress(block))
+            for _ in range(count):
+                yield reader.read(rows)
+            if decoder.read(_SYNC_BYTES) != header.sync:
+                raise EOFError
+    except EOFError as problem:
+        # PyIceberg takes a file that ends early for a short one, and segments would be missing.
+        raise WinnowError(
+            f"The manifest {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
+            "object store's versions."
+        ) from problem
+
+
+_HEADER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
+
+
+def _row(*values: object) -> Row:
+    return list(values)
+
+
+@lru_cache(maxsize=64)
+def _entry_reader(schema: str) -> Reader:
+    kinds: Any = {-1: _row, _DATA_FILE_ID: _row, _PARTITION: _row}
+    return resolve_reader(_schema(schema), _ENTRY, kinds, {})
+
+
+@lru_cache(maxsize=64)
+def _list_reader(schema: str) -> Reader:
+    kinds: Any = {-1: ManifestFile, _PARTITION_SUMMARY_ID: PartitionFieldSummary}
+    return resolve_reader(_schema(schema), MANIFEST_LIST_FILE_SCHEMAS[2], kinds, {_CONTENT_ID: ManifestContent})
+
+
+def _schema(text: str) -> Schema:
+    return AvroFileHeader(b"", {_SCHEMA_KEY: text}, b"").get_schema()
+
+
+def _entry_schema() -> Schema:
+    file = {field.field_id: field for field in DATA_FILE_TYPE[2].fields}
+    entry = {field.field_id: field for field in MANIFEST_ENTRY_SCHEMAS[2].fields}
+    columns = StructType(*(file[number] for number in _COLUMNS))
+    return Schema(entry[_STATUS_ID], NestedField(_DATA_FILE_ID, "data_file", columns, required=True))
+
+
+_ENTRY: Final = _entry_schema()

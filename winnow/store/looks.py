@@ -1,0 +1,116 @@
+"""What looking at topics found, written down in one transaction: decisions as history, and the pictures of now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
+from typing import Final
+
+from sqlalchemy import and_, delete, func, or_, select
+from sqlalchemy.orm import Session
+
+from winnow.model import Assessment
+from winnow.store import bulk, tables
+from winnow.store.database import Room, one_writer
+from winnow.store.overview_values import PartitionPicture, TopicPicture
+
+_ASSESSMENT_COLUMNS: Final = tuple(field.name for field in fields(Assessment) if field.name != "reason")
+_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionPicture))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at one topic. ``picture`` None: it could not be taken, and the one before stays."""
+
+    assessments: Sequence[Assessment] = ()
+    picture: TopicPicture | None = None
+    partitions: Sequence[PartitionPicture] = ()
+
+
+class Looks(Room):
+    """Thousands of rows in a handful of statements, and hundreds of topics in one transaction."""
+
+    def record_looks(self, as_of_ms: int, recorded_at_ms: int, looks: Sequence[Look]) -> None:
+        """Write down what several looks found, all or nothing.
+
+        The same as-of again replaces its assessments; a later picture of a topic that is there already stays.
+        """
+        with self._database.writing() as session:
+            # In one order, so that two writers of the same topics wait for one another and never both.
+            pictured = sorted((each for each in looks if each.picture is not None), key=_topic)
+            for look in pictured:
+                one_writer(session, _topic(look))
+            write_assessments(session, as_of_ms, recorded_at_ms, [a for look in looks for a in look.assessments])
+            write_pictures(session, pictured)
+
+
+def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
+    """History: one row per topic partition and as-of, and which of them was recorded last."""
+    rows = [
+        {
+            **{name: getattr(found, name) for name in _ASSESSMENT_COLUMNS},
+            "reason": found.reason.value,
+            "as_of_ms": as_of_ms,
+            "recorded_at_ms": recorded_at_ms,
+        }
+        for found in sorted(assessments, key=attrgetter("topic", "partition"))
+    ]
+    latest = [{name: row[name] for name in ("topic", "partition", "as_of_ms", "recorded_at_ms")} for row in rows]
+    current = tables.LatestAssessment
+    bulk.upsert(session, tables.Assessment, rows)
+    bulk.upsert(
+        session,
+        current,
+        latest,
+        when=lambda new: or_(
+            new.recorded_at_ms > current.recorded_at_ms,
+            and_(new.recorded_at_ms == current.recorded_at_ms, new.as_of_ms >= current.as_of_ms),
+        ),
+    )
+
+
+def write_pictures(session: Session, looks: Sequence[Look]) -> list[str]:
+    """Replace the pictures of topics, each with a picture; the topics whose picture was written."""
+    known = _recorded_at_ms(session, [_topic(look) for look in looks])
+    newer = [
+        (look.picture, look.partitions)
+        for look in looks
+        if look.picture is not None and known.get(look.picture.topic, -1) <= look.picture.recorded_at_ms
+    ]
+    bulk.upsert(session, tables.TopicOverview, [asdict(picture) for picture, _ in newer])
+    _drop_beyond(session, {picture.topic: _last(partitions) for picture, partitions in newer})
+    rows = [
+        # asdict copies what is frozen already, which takes longer than the database.
+        {name: getattr(each, name) for name in _PARTITION_COLUMNS}
+        for _, partitions in newer
+        for each in sorted(partitions, key=attrgetter("partition"))
+    ]
+    bulk.upsert(session, tables.PartitionOverview, rows)
+    return [picture.topic for picture, _ in newer]
+
+
+def _topic(look: Look) -> str:
+    return look.picture.topic if look.picture is not None else ""
+
+
+def _last(partitions: Sequence[PartitionPicture]) -> int:
+    return max((each.partition for each in partitions), default=-1)
+
+
+def _recorded_at_ms(session: Session, topics: Sequence[str]) -> dict[str, int]:
+    row, found = tables.TopicOverview, dict[str, int]()
+    for some in bulk.chunks(topics):
+        rows = session.execute(select(row.topic, row.recorded_at_ms).where(row.topic.in_(some)))
+        found.update((topic, at_ms) for topic, at_ms in rows)
+    return found
+
+
+def _drop_beyond(session: Session, last: dict[str, int]) -> None:
+    """A topic that was dropped and made again may have fewer partitions."""
+    row = tables.PartitionOverview
+    for some in bulk.chunks(sorted(last)):
+        there = select(row.topic, func.max(row.partition)).where(row.topic.in_(some)).group_by(row.topic)
+        for topic, highest in session.execute(there).all():
+            if highest > last[topic]:
+                session.execute(delete(row).where(row.topic == topic, row.partition > last[topic]))
