@@ -103,6 +103,8 @@ def list_topics() -> list[list[str]]:
     with steps.pipeline(context) as ctx:
         topics = steps.choose(ctx, context["params"]["topics"])
     steps.log.info("As of %s: %d topic(s).", format_ms(as_of_ms), len(topics))
+    if context["params"]["shadow_strategy"] is None:
+        looking.skip_comparison("compare_strategy")
     return shares(topics)
 
 
@@ -140,19 +142,13 @@ def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
         return steps.plan(ctx, found, as_of_ms=as_of_ms)
 
 
-@task
-def choose_shadow(listed: list[list[str]]) -> list[list[str]]:
-    """The topics to compare with another strategy; none unless the Param `shadow_strategy` names one."""
-    if get_current_context()["params"]["shadow_strategy"] is None:
-        raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
-    return listed
-
-
 @task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
 def compare_strategy(topics: list[str]) -> list[str]:
     """What another strategy would keep of each topic, in a sentence. Changes nothing."""
     context: Any = get_current_context()
     context["label"] = label_of(topics)
+    if context["params"]["shadow_strategy"] is None:
+        raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
     as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
     with steps.pipeline(context) as ctx:
         return looking.compare(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
@@ -256,7 +252,7 @@ def compaction(dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable, 
         checked: Any = check_eligibility.expand(topics=listed)
         compacted = compact_batch.expand(batch=plan(checked))
         # Before anything is compacted, so that both strategies choose from the same records.
-        compare_strategy.expand(topics=choose_shadow(listed)) >> compacted
+        compare_strategy.expand(topics=listed) >> compacted
         steps_of_the_run = list(dag.tasks)
         steps_of_the_run >> outcome()
         if not isinstance(schedule, BackfillTimetable):

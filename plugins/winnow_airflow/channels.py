@@ -87,8 +87,10 @@ def page_url() -> str | None:
 def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
     """Settings, store, catalog and channels for one task; leases belong to its DAG run."""
     from winnow.config.settings import load_settings
+    from winnow.files.arrow_alone import leave_pandas_out
     from winnow.pipeline.context import open_context
 
+    leave_pandas_out()
     settings = load_settings()
     channels = channels_for(settings, context)
     with open_context(settings, holder=holder_of(context), channels=channels, page_url=page_url()) as ctx:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import winnow, winnow_process
+from tests.integration.cli_runner import make_topic, winnow, winnow_process
 
 COMMANDS = [
     ("init",),
@@ -45,6 +46,18 @@ try:
 finally:
     heavy = {"duckdb", "great_expectations", "numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "sqlalchemy"}
     print(*sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+
+
+WHAT_IS_UNNEEDED = """
+import sys
+from winnow.cli import main
+sys.argv = ["winnow", *sys.argv[1:]]
+try:
+    main()
+finally:
+    unneeded = {"alembic", "duckdb", "great_expectations", "pandas", "pyspark", "sqlalchemy.dialects.postgresql"}
+    print(*sorted(unneeded & set(sys.modules)), file=sys.stderr)
 """
 
 
@@ -113,3 +126,16 @@ def test_module_runs_as_the_console_script_does() -> None:
     """Where no script is installed ``python -m winnow.cli`` is the same."""
     answer = winnow_process("--version")
     assert (answer.exit_code, answer.stdout, answer.stderr) == (0, winnow("--version").stdout, "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["assess", "--json"], ["read", "orders", "--limit", "1"], ["receipts", "--json"]]
+)
+def test_commands_that_decide_or_show_load_neither_pandas_nor_engines(arguments: list[str], tmp_path: Path) -> None:
+    """They need PyIceberg, PyArrow and SQLAlchemy; a store that is up to date needs no Alembic."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WHAT_IS_UNNEEDED, *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr.split()) == (0, [])
+    assert done.stdout

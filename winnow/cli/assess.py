@@ -39,10 +39,12 @@ def assess(topics: Topics = None, as_of: AsOf = None, as_json: Json = False, for
         show_forecast(topics, as_of, as_json=as_json)
         return
     with world() as ctx:
-        from winnow.pipeline.assess import assess as assess_topics
+        from winnow.pipeline.assess import looking
 
         as_of_ms = resolve_as_of(ctx, as_of)
-        outcome = each_topic(named_or_all(ctx, topics), lambda topic: assess_topics(ctx, [topic], as_of_ms=as_of_ms))
+        names = named_or_all(ctx, topics)
+        with looking(ctx, names, as_of_ms=as_of_ms) as look:
+            outcome = each_topic(names, look)
     found = [assessment for per_topic in outcome.results for assessment in per_topic]
     if as_json:
         if not outcome.all_failed:

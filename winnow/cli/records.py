@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -35,13 +35,17 @@ class JsonLines:
 
         self._stream = stream
         self._encoder = msgspec.json.Encoder()
+        self._row: Callable[..., object] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write one line per record, its fields in the order of the columns."""
-        names = batch.schema.names
-        columns = [_plain(name, batch.column(name)) for name in names]
-        rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-        self._stream.write(self._encoder.encode_lines(rows))
+        """Write one line per record, its fields in the order of the columns; every batch has the same ones."""
+        if self._row is None:
+            import msgspec
+
+            # A struct is made and encoded in half of the time that a dictionary takes.
+            self._row = msgspec.defstruct("Row", batch.schema.names, gc=False)
+        columns = [_plain(name, batch.column(name)) for name in batch.schema.names]
+        self._stream.write(self._encoder.encode_lines(list(map(self._row, *columns))))
 
     def close(self) -> None:
         """Nothing is held back."""
@@ -93,13 +97,38 @@ class ParquetFile:
 
 
 def _plain(name: str, column: pa.Array) -> list[Any]:
-    if name == "timestamp":
-        import pyarrow as pa
-        import pyarrow.compute as pc
+    """The column as Python's own values, without the detour over one of PyArrow's scalars per value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
+    if name == "timestamp":
         column = pc.divide(column.cast(pa.int64()), 1000)
-    values: list[Any] = column.to_pylist()
-    return values
+    if pa.types.is_list(column.type):
+        return _lists(column)
+    if pa.types.is_integer(column.type) and column.null_count:
+        # As numbers with gaps they would become floats.
+        values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(object)
+        values[column.is_null().to_numpy(zero_copy_only=False)] = None
+        return list(values.tolist())
+    return list(column.to_numpy(zero_copy_only=False).tolist())
+
+
+def _lists(column: pa.Array) -> list[list[dict[str, Any]] | None]:
+    """A column of headers: most records have none."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    flat = column.flatten()
+    keys = flat.field("key").to_numpy(zero_copy_only=False).tolist()
+    values = flat.field("value").to_numpy(zero_copy_only=False).tolist()
+    headers = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
+    counts = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
+    present = np.flatnonzero(counts >= 0)
+    ends = np.cumsum(counts[present])
+    found: list[list[dict[str, Any]] | None] = [None] * len(column)
+    for at, start, end in zip(present.tolist(), (ends - counts[present]).tolist(), ends.tolist(), strict=True):
+        found[at] = headers[start:end]
+    return found
 
 
 @contextlib.contextmanager

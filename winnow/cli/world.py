@@ -32,8 +32,10 @@ def world() -> Iterator[Context]:
 
     While it is open whatever a library prints goes to standard error, so that results stay alone on standard output.
     """
+    from winnow.files.arrow_alone import leave_pandas_out
     from winnow.pipeline.context import open_context
 
+    leave_pandas_out()
     with contextlib.redirect_stdout(sys.stderr), open_context(settings_in_force()) as ctx:
         yield ctx
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,7 +58,7 @@ class PartitionAppender:
         self,
         partition: int,
         state: PartitionState,
-        files: list[SpooledFile],
+        paths: Sequence[str],
         prepared: Prepared,
         *,
         location: str,
@@ -67,7 +68,7 @@ class PartitionAppender:
     ) -> None:
         self.partition = partition
         self._state = state
-        self._files = files
+        self._paths = paths
         self._prepared = prepared
         self._as_of_ms = as_of_ms
         self._arrived_ms = now_ms if now_ms < as_of_ms else None
@@ -75,6 +76,7 @@ class PartitionAppender:
         self._last_arrived = -1
         self._slices: dict[int, tuple[int, int, int]] = {}
         self._appended = 0
+        self._segments: tuple[Segment, ...] = ()
         self._writer = SegmentWriter(
             partition=partition,
             segment_bytes=segment_bytes,
@@ -114,15 +116,15 @@ class PartitionAppender:
         wrong = np.nonzero(offsets <= previous)[0]
         if len(wrong):
             at = int(wrong[0])
-            file = self._files[batch.column("file")[at].as_py()]
+            path = self._paths[batch.column("file")[at].as_py()]
             row = batch.column("row")[at].as_py()
-            raise wrong_order(file.path, row, self.partition, int(offsets[at]), int(previous[at]))
+            raise wrong_order(path, row, self.partition, int(offsets[at]), int(previous[at]))
         self._last_arrived = int(offsets[-1])
 
     def _check_room(self, batch: pa.RecordBatch, last: int) -> None:
         """Refuse a last offset beyond which no log end offset can be written: that is a 64-bit number too."""
         if last > LAST_OFFSET:
-            path = self._files[batch.column("file")[-1].as_py()].path
+            path = self._paths[batch.column("file")[-1].as_py()]
             raise no_room(path, batch.column("row")[-1].as_py(), self.partition, last)
 
     def _note_slices(self, files: Offsets, offsets: Offsets) -> None:
@@ -135,9 +137,22 @@ class PartitionAppender:
         """Give up: the files written for this partition, noted or not, which nothing refers to."""
         return self._writer.abandon()
 
-    def finish(self) -> None:
-        """Close the files and note what was appended."""
-        segments = self._writer.finish()
+    @property
+    def held_bytes(self) -> int:
+        """Arrow bytes of the records that are held back for the next row group."""
+        return self._writer.held_bytes
+
+    def flush(self) -> None:
+        """Write what is held back as a row group of its own."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is held back and close the file."""
+        self._segments = self._writer.finish()
+
+    def note(self, files: Sequence[SpooledFile]) -> None:
+        """Note what was appended, after :meth:`close`; ``files``: all of the input, with their digests."""
+        segments = self._segments
         prepared = self._prepared
         if not segments:
             return
@@ -149,7 +164,7 @@ class PartitionAppender:
         prepared.log_end[self.partition] = max(prepared.log_end[self.partition], segments[-1].last_offset + 1)
         prepared.slices[self.partition] = [
             Append(
-                digest=self._files[number].slices[self.partition],
+                digest=files[number].slices[self.partition],
                 first_offset=first,
                 last_offset=last,
                 records=count,

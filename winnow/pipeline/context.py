@@ -8,15 +8,18 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from winnow.clock import Clock, wall_clock_ms
 from winnow.config.settings import Settings, load_settings
-from winnow.engine.rewrite import Budget
 from winnow.files import object_store
 from winnow.log.topics import TopicLogs
 from winnow.report.channels import Channel, channels_of, queues_of
 from winnow.report.desk import AlertDesk
 from winnow.store import Store
+
+if TYPE_CHECKING:
+    from winnow.engine.rewrite import Budget
 
 CLOCK_SKEW_MS = 60_000
 """An as-of further ahead of the present than this is simulated, and said so."""
@@ -53,6 +56,8 @@ class Context:
     @property
     def budget(self) -> Budget:
         """What one engine task may use."""
+        from winnow.engine.rewrite import Budget
+
         engine = self.settings.engine
         return Budget(engine.memory_bytes, engine.threads, engine.spill_folder, engine.bytes_per_second)
 

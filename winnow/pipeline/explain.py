@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.estimates import EARLIER_RUNS, Basis, Earlier, Estimate, Memory, estimate
+from winnow.estimates import Basis, Earlier, Estimate, Memory, estimate
 from winnow.model import Assessment, PartitionPlan, Reason
 from winnow.pipeline.assess import TopicView, assess_view, view_topic
 from winnow.pipeline.context import Context
+from winnow.pipeline.earlier import EarlierRuns
 from winnow.pipeline.plan import decide
 
 
@@ -68,9 +69,9 @@ def explain(ctx: Context, topic: str, *, as_of_ms: int) -> Explanation:
     """
     view = view_topic(ctx, topic)
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
-    plan = decide(ctx, view, assessments, as_of_ms=as_of_ms)
+    runs = EarlierRuns(ctx, topic)
+    plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=runs)
     planned = {p.partition: p for p in plan.partitions} if plan is not None else {}
-    earlier = Earlier.of(ctx.store.receipts(topic, limit=EARLIER_RUNS) if planned else ())
     budget_bytes = ctx.settings.engine.memory_bytes
     return Explanation(
         topic=topic,
@@ -78,7 +79,7 @@ def explain(ctx: Context, topic: str, *, as_of_ms: int) -> Explanation:
         as_of_ms=as_of_ms,
         strategy=view.rules.strategy.value,
         partitions=tuple(
-            _planned(view, planned[a.partition], a, earlier, budget_bytes, as_of_ms)
+            _planned(view, planned[a.partition], a, runs.shares, budget_bytes, as_of_ms)
             if a.partition in planned
             else _idle(a, as_of_ms)
             for a in assessments

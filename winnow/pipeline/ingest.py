@@ -1,37 +1,28 @@
 """Step 0: sources into appended segments. One call is one commit; the same offsets never land twice.
 
-The input is read once into a local spool. Segments are then made against the log's head; when another commit moves the
-log meanwhile, they are made again from the spool and the new head.
+Input that is as sinks leave it goes straight into segments, in one pass (:mod:`winnow.pipeline.straight`). Any other is
+read once into a local spool, and segments are made from that; so are they when another commit moves the log meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from winnow.config.topic import TopicConfig
-from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
-from winnow.files import storage
-from winnow.log.ledger import digests_seen, write_ledger
-from winnow.log.topic_log import COMMIT_TRIES, Change, Head, TopicLog
-from winnow.model import Append, IngestLedger, PartitionState, TopicState
-from winnow.pipeline.appending import PartitionAppender, Prepared, by_partition
+from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError
+from winnow.log.topic_log import COMMIT_TRIES, Head
+from winnow.pipeline.appending import PartitionAppender, by_partition
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest_report import IngestReport, report_of
-from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_keyless
+from winnow.pipeline.ingest_report import IngestReport
+from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_homeless, refuse_keyless
+from winnow.pipeline.landing import Landing, LogMovedError, Request, remove
 from winnow.pipeline.overlap import check_overlap
 from winnow.pipeline.spool import Arrivals, Spool, SpooledFile
+from winnow.pipeline.straight import NotStraightError, StraightThrough
 from winnow.report.events import tell
-from winnow.sources.parquet import extra_columns
 from winnow.sources.paths import expand_paths
 
 BATCH_ROWS = 8_192
-
-
-class _LogMovedError(Exception):
-    """The log went on under the prepared segments; prepare again."""
 
 
 def ingest_files(
@@ -65,46 +56,81 @@ def ingest_files(
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
     files = expand_paths(paths)
-    with Spool(topic, log.partitions(head), ctx.budget) as spool:
+    request = Request(ctx, log, as_of_ms, again, trust_compacted)
+    try:
+        done = _Straight(request, head).run(files, progress)
+    except (NotStraightError, LogMovedError):
+        done = _over_the_spool(request, head, files, progress)
+    tell(
+        "ingested",
+        topic,
+        files=done.files,
+        records_appended=done.records_appended,
+        records_skipped=done.records_skipped,
+        records_quarantined=done.records_quarantined,
+        snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
+        duration_ms=ctx.now_ms() - started_ms,
+    )
+    return done
+
+
+def _over_the_spool(
+    request: Request, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
+) -> IngestReport:
+    log = request.log
+    with Spool(log.topic, log.partitions(head), request.ctx.budget) as spool:
         spool.read(files, progress)
         for _ in range(COMMIT_TRIES):
-            call = _Call(ctx, log, spool, log.head(), as_of_ms, again, trust_compacted)
-            with contextlib.suppress(_LogMovedError):
-                done = call.run()
-                tell(
-                    "ingested",
-                    topic,
-                    files=done.files,
-                    records_appended=done.records_appended,
-                    records_skipped=done.records_skipped,
-                    records_quarantined=done.records_quarantined,
-                    snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
-                    duration_ms=ctx.now_ms() - started_ms,
-                )
-                return done
+            with contextlib.suppress(LogMovedError):
+                return _Spooled(request, log.head(), spool).run()
     raise CommitConflictError(
-        f"The log of topic {topic} moved {COMMIT_TRIES} times while this call prepared its segments; nothing of it "
+        f"The log of topic {log.topic} moved {COMMIT_TRIES} times while this call prepared its segments; nothing of it "
         "landed. Run it again."
     )
 
 
-class _Call:
-    """One try of an ingest call against one head."""
+class _Straight(Landing):
+    """The one try without a spool."""
 
-    def __init__(
-        self, ctx: Context, log: TopicLog, spool: Spool, head: Head, as_of_ms: int, again: bool, trust_compacted: bool
-    ) -> None:
-        self.ctx = ctx
-        self.log = log
+    def run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
+        """Read, write, commit, report; whatever goes wrong before the commit leaves nothing.
+
+        Raises:
+            NotStraightError: the input is for the spool.
+        """
+        through = StraightThrough(
+            self.log.topic,
+            self.head.state,
+            self.prepared,
+            self.appender,
+            held_bytes=self.ctx.budget.memory_limit_bytes // 2,
+            needs_keys=self.config.compacts,
+        )
+        try:
+            self.files = through.read(paths, progress)
+            self._refuse_known()
+            for file in self.files:
+                self.note_extra_columns(file)
+        except BaseException:
+            remove(through.abandon())
+            raise
+        return self.land(self.files, lambda: remove(through.abandon()))
+
+    def _refuse_known(self) -> None:
+        """A file without offsets that was ingested before, or is there twice, is one to skip."""
+        lacking = [file.digest for file in self.files if file.lacks_offsets]
+        known = self.head.state.file_digests
+        if not self.again and (len(set(lacking)) < len(lacking) or any(digest in known for digest in lacking)):
+            raise NotStraightError
+
+
+class _Spooled(Landing):
+    """One try of a spooled call against one head."""
+
+    def __init__(self, request: Request, head: Head, spool: Spool) -> None:
+        super().__init__(request, head, spool.files)
         self.spool = spool
-        self.head = head
-        self.config: TopicConfig = log.config(head)
-        self.as_of_ms = as_of_ms
-        self.again = again
-        self.trust_compacted = trust_compacted
-        self.notices: list[str] = []
-        self.prepared = Prepared(ingest_id=uuid.uuid4().hex)
-        self.appender: PartitionAppender | None = None
+        self._appender: PartitionAppender | None = None
         self.quarantines = self.config.compacts and self.config.keyless == "quarantine"
 
     def run(self) -> IngestReport:
@@ -115,22 +141,15 @@ class _Call:
             refuse_keyless(self.log.topic, self.spool, taken, self.head.state)
         if self.quarantines:
             check_order(self.spool, taken)
+        else:
+            refuse_homeless(self.log.topic, self.spool, taken)
         self._check_overlaps(arrivals, taken)
         try:
             self._write(arrivals, taken)
         except BaseException:
             self._discard()
             raise
-        self._recognise(taken)
-        if self.prepared.is_empty:
-            return self._report(None)
-        try:
-            committed = self.log.commit(lambda head: self._change(head, taken))
-        except (_LogMovedError, BadInputError, CommitConflictError):
-            # Only where it is certain that nothing refers to these files; after anything else they stay.
-            self._discard()
-            raise
-        return self._report(committed.snapshot_id)
+        return self.land(taken, self._discard)
 
     # -------------------------------------------------------------- which files
 
@@ -138,10 +157,8 @@ class _Call:
         """The files of this call that are not known as a whole already."""
         taken: list[SpooledFile] = []
         seen: set[str] = set()
-        for file in self.spool.files:
-            extra = extra_columns(file.path) if file.path.endswith(".parquet") else []
-            if extra:
-                self.notices.append(f"{file.path}: columns that are not Kafka's were left out: {', '.join(extra)}.")
+        for file in self.files:
+            self.note_extra_columns(file)
             known = file.lacks_offsets and file.digest in self.head.state.file_digests
             if file.records and not (self.again and file.lacks_offsets) and (known or file.digest in seen):
                 why = "was ingested before" if known else "is in this call twice"
@@ -183,7 +200,7 @@ class _Call:
                 segments.get(arrival.partition, ()),
                 quarantine,
                 [file.number for file in taken],
-                trust_compacted=self.trust_compacted,
+                trust_compacted=self.request.trust_compacted,
             )
 
     # -------------------------------------------------------------- segments
@@ -193,17 +210,16 @@ class _Call:
             state = self.head.state.partitions[arrival.partition]
             self.prepared.base[arrival.partition] = state
             self.prepared.log_end[arrival.partition] = state.log_end_offset
+        paths = [file.path for file in self.files]
         condition = "partition IS NOT NULL" + (" AND key IS NOT NULL" if self.quarantines else "")
         for batch in self.spool.stream(condition, [file.number for file in taken], BATCH_ROWS):
             for part in by_partition(batch):
                 partition = part.column("partition")[0].as_py()
-                if self.appender is None or self.appender.partition != partition:
-                    if self.appender is not None:
-                        self.appender.finish()
-                    self.appender = self._appender(partition)
-                self.appender.add(part)
-        if self.appender is not None:
-            self.appender.finish()
+                if self._appender is None or self._appender.partition != partition:
+                    self._finish()
+                    self._appender = self.appender(partition, paths)
+                self._appender.add(part)
+        self._finish()
         if self.quarantines:
             aside = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
             aside.pass_over()
@@ -211,123 +227,11 @@ class _Call:
             if self.prepared.quarantined:
                 aside.write(self.ctx.log.quarantine(self.log.topic))
 
-    def _appender(self, partition: int) -> PartitionAppender:
-        return PartitionAppender(
-            partition,
-            self.head.state.partitions[partition],
-            self.spool.files,
-            self.prepared,
-            location=self.head.location,
-            segment_bytes=self.config.segment_bytes,
-            as_of_ms=self.as_of_ms,
-            now_ms=self.ctx.now_ms(),
-        )
-
-    def _recognise(self, taken: Sequence[SpooledFile]) -> None:
-        """Note slices that add nothing and are not known yet.
-
-        Once a compaction has removed their records, only the ledger can tell that they were there. A slice is noted
-        once, so repeating the call commits nothing.
-        """
-        state = self.head.state
-        noted = {p: {entry.digest for entry in entries} for p, entries in self.prepared.slices.items()}
-        for partition in sorted(self.prepared.base):
-            digests = {file.slices[partition] for file in taken if partition in file.slices and not file.lacks_offsets}
-            unknown = digests - noted.get(partition, set())
-            unknown -= {entry.digest for entry in state.partitions[partition].appends}
-            if unknown:
-                unknown -= digests_seen(state, partition)
-            if unknown:
-                # An empty range: the ledger names the slice, and no offset is said to have come with it.
-                end = state.partitions[partition].log_end_offset
-                self.prepared.recognised[partition] = [
-                    Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
-                ]
-
-    # -------------------------------------------------------------- commit
-
-    def _change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
-        for partition, base in self.prepared.base.items():
-            current = head.state.partitions[partition]
-            if (current.log_end_offset, current.first_dirty_offset, current.log_start_offset) != (
-                base.log_end_offset,
-                base.first_dirty_offset,
-                base.log_start_offset,
-            ):
-                raise _LogMovedError
-        if self._known_now(head, taken):
-            raise _LogMovedError
-        if not self.prepared.adds_records and head.state.ingests != self.head.state.ingests:
-            raise _LogMovedError  # the other call may have brought the same file
-        ledger = IngestLedger(
-            ingest_id=self.prepared.ingest_id,
-            topic=self.log.topic,
-            slices={
-                p: (*self.prepared.slices.get(p, ()), *self.prepared.recognised.get(p, ()))
-                for p in sorted({*self.prepared.slices, *self.prepared.recognised})
-            },
-        )
-        reference = write_ledger(head.location, ledger, self.as_of_ms)
-        lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
-        state = replace(
-            head.state,
-            partitions={**head.state.partitions, **self._appended_states(head.state)},
-            ingests=(*head.state.ingests, reference),
-            quarantine_ingests=(
-                *head.state.quarantine_ingests,
-                *([self.prepared.ingest_id] if self.prepared.quarantined else []),
-            ),
-            file_digests={**head.state.file_digests, **lacking},
-        )
-        added = [segment for found in self.prepared.segments.values() for segment in found]
-        return Change(
-            state=state,
-            add=added,
-            summary={
-                "winnow.operation": "ingest",
-                "winnow.ingest-id": self.prepared.ingest_id,
-                "winnow.records": str(sum(segment.records for segment in added)),
-            },
-        )
-
-    def _known_now(self, head: Head, taken: Sequence[SpooledFile]) -> bool:
-        """Whether somebody else ingested one of the files without offsets since this try began."""
-        before = self.head.state.file_digests
-        return not self.again and any(
-            file.lacks_offsets and file.digest in head.state.file_digests and file.digest not in before
-            for file in taken
-        )
-
-    def _appended_states(self, state: TopicState) -> dict[int, PartitionState]:
-        changed: dict[int, PartitionState] = {}
-        for partition, log_end in self.prepared.log_end.items():
-            current = state.partitions[partition]
-            if log_end == current.log_end_offset:
-                continue
-            starts_here = current.log_end_offset == 0
-            lowest = self.prepared.lowest.get(partition, 0)
-            changed[partition] = replace(
-                current,
-                log_start_offset=lowest if starts_here else current.log_start_offset,
-                log_end_offset=log_end,
-                appends=(*current.appends, *self.prepared.slices.get(partition, ())),
-            )
-        return changed
+    def _finish(self) -> None:
+        if self._appender is not None:
+            self._appender.close()
+            self._appender.note(self.files)
 
     def _discard(self) -> None:
         paths = [segment.path for found in self.prepared.segments.values() for segment in found]
-        if self.appender is not None:
-            paths += self.appender.abandon()
-        for path in paths:
-            with contextlib.suppress(OSError, ServiceError):
-                storage.delete(path)
-
-    def _report(self, snapshot_id: int | None) -> IngestReport:
-        return report_of(
-            self.log.topic,
-            snapshot_id,
-            self.prepared,
-            states=self.head.state.partitions,
-            files=len(self.spool.files),
-            notices=self.notices,
-        )
+        remove([*paths, *(self._appender.abandon() if self._appender is not None else [])])

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from winnow.eligibility import PartitionLog
 from winnow.engine.damage import explained
+from winnow.engine.orders import greatest_offset
 from winnow.engine.rewrite import Budget
 from winnow.engine.shadow import locate
 from winnow.engine.shadow_request import Coordinates, Order, ShadowPartition, as_plan
-from winnow.engine.winners import greatest_offset
 from winnow.files import duck
 from winnow.files.duck import file_list, literal
 from winnow.model import Segment

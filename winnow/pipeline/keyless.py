@@ -42,6 +42,26 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state
     )
 
 
+def refuse_homeless(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
+    """Refuse the call when a record names neither a key nor a partition, and the topic quarantines none.
+
+    Raises:
+        BadInputError: with file and row of the first.
+    """
+    row = duck.one_row(
+        spool.connection,
+        f"""
+        SELECT file, row FROM spool WHERE partition IS NULL AND file IN {in_files([file.number for file in taken])}
+        ORDER BY "sequence" LIMIT 1
+        """,
+    )
+    if row is not None:
+        raise BadInputError(
+            f"{spool.files[row[0]].path}, row {row[1]}: a record with neither key nor partition, so no partition of "
+            f"topic {topic} is its own. Name the partition. Nothing of this call landed."
+        )
+
+
 def check_order(spool: Spool, taken: Sequence[SpooledFile]) -> None:
     """Refuse offsets that do not increase over keyed and keyless records together (keyed ones alone: when written).
 

@@ -16,12 +16,16 @@ from winnow.store import Lease
 def held_by_another(ctx: Context, topic: str) -> bool:
     """Whether another live run holds ``topic``."""
     lease = ctx.store.lease(topic)
-    return (
-        lease is not None
-        and lease.holder != ctx.holder
-        and lease.expires_ms > ctx.now_ms()
-        and not is_dead(lease.holder)
-    )
+    return lease is not None and _is_anothers(ctx, lease)
+
+
+def held_by_others(ctx: Context, topics: Sequence[str]) -> frozenset[str]:
+    """Those of ``topics`` that other live runs hold; one question for all."""
+    return frozenset(topic for topic, lease in ctx.store.leases(topics).items() if _is_anothers(ctx, lease))
+
+
+def _is_anothers(ctx: Context, lease: Lease) -> bool:
+    return lease.holder != ctx.holder and lease.expires_ms > ctx.now_ms() and not is_dead(lease.holder)
 
 
 def is_dead(holder: str) -> bool:

@@ -12,7 +12,8 @@ from enum import StrEnum
 from itertools import islice
 
 from winnow import documents
-from winnow.log.state import read_checked
+from winnow.log.chains import all_ingests
+from winnow.log.state import read_checked, read_receipt
 from winnow.model import Append, IngestLedger, IngestReference, TopicState
 from winnow.pipeline.assess import TopicView
 from winnow.pipeline.context import Context
@@ -83,10 +84,8 @@ def runs_of(ctx: Context, view: TopicView, partition: int) -> list[Run]:
     from beside the table where the store does not know them.
     """
     found: list[Run] = []
-    for reference in view.head.state.receipts:
-        receipt = ctx.store.receipt(reference.plan_id) or view.log.find_receipt(reference.plan_id, view.head)
-        if receipt is None:
-            continue
+    for reference in view.log.receipt_references(view.head):
+        receipt = ctx.store.receipt(reference.plan_id) or read_receipt(view.log.topic, reference)
         found.extend(
             Run(
                 plan_id=receipt.plan_id,
@@ -189,13 +188,14 @@ def slice_of(state: TopicState, partition: int, offset: int) -> Append | None:
 
     Offsets of a partition rise from call to call, so the ledgers are bisected rather than all read.
     """
-    low, high = 0, len(state.ingests)
+    ingests = all_ingests(state)
+    low, high = 0, len(ingests)
     while low < high:
         middle = (low + high) // 2
-        probe, slices = middle, _slices(state, state.ingests[middle], partition)
+        probe, slices = middle, _slices(state, ingests[middle], partition)
         while not slices and probe + 1 < high:  # a call that brought nothing to this partition
             probe += 1
-            slices = _slices(state, state.ingests[probe], partition)
+            slices = _slices(state, ingests[probe], partition)
         if not slices or offset < slices[0].first_offset:
             high = middle
         elif offset > slices[-1].last_offset:

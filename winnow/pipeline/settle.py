@@ -20,7 +20,7 @@ def settle(ctx: Context, topic: str) -> list[Receipt]:
     receipts: list[Receipt] = []
     log = ctx.log.open(topic)
     for run in ctx.store.open_runs(topic):
-        found = log.find_receipt(run.plan_id)
+        found = log.find_receipt(run.plan_id, since_ms=run.opened_at_ms)
         if found is not None:
             receipts.append(checkpoint(ctx, log, found))
             continue

@@ -108,7 +108,7 @@ class Spool:
                 records = lacking = 0
                 for batch in read_file(path, topic=self.topic, partitions=self._partitions):
                     digests.update(batch)
-                    writer.write_batch(_numbered(batch, number, sequence))
+                    writer.write_batch(numbered(batch, number, sequence))
                     sequence += batch.num_rows
                     records += batch.num_rows
                     lacking += batch.column("offset").null_count
@@ -193,7 +193,8 @@ class Spool:
             connection.close()
 
 
-def _numbered(batch: pa.RecordBatch, number: int, sequence: int) -> pa.RecordBatch:
+def numbered(batch: pa.RecordBatch, number: int, sequence: int) -> pa.RecordBatch:
+    """``batch`` of file ``number`` as rows of the spool; ``sequence``: how many records came before it."""
     count = batch.num_rows
     files = pa.array(np.full(count, number, dtype=np.int32))
     numbers = pa.array(np.arange(sequence, sequence + count, dtype=np.int64))

@@ -1,0 +1,216 @@
+"""Input as sinks leave it goes into segments in one pass; any other goes over the spool, and the log is the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.integration.world import TOPIC, World, open_world
+from winnow.errors import BadInputError, WinnowError
+from winnow.files import storage
+from winnow.pipeline import ingest, straight
+from winnow.pipeline.appending import PartitionAppender
+from winnow.pipeline.ingest_report import IngestReport
+from winnow.pipeline.read import read_batches
+from winnow.pipeline.spool import Spool, SpooledFile
+
+Row = tuple[int, int]
+"""Partition and offset."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spooled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics of the calls that took the way over the spool."""
+    topics: list[str] = []
+
+    class Noted(Spool):
+        def read(self, *arguments: object) -> None:
+            topics.append(self.topic)
+            super().read(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ingest, "Spool", Noted)
+    return topics
+
+
+def value_of(partition: int, offset: int) -> bytes:
+    return f"{partition}-{offset}-".encode() * 6
+
+
+def write(path: Path, rows: Sequence[Row]) -> str:
+    """Rows as Parquet, in the order given."""
+    table = pa.table(
+        {
+            "partition": pa.array([partition for partition, _ in rows], pa.int32()),
+            "offset": pa.array([offset for _, offset in rows], pa.int64()),
+            "timestamp": pa.array([1_000 + offset for _, offset in rows], pa.int64()),
+            "key": [f"k{offset % 100}".encode() for _, offset in rows],
+            "value": [value_of(partition, offset) for partition, offset in rows],
+        }
+    )
+    pq.write_table(table, path, row_group_size=20_000)
+    return str(path)
+
+
+def take(world: World, *paths: str) -> IngestReport:
+    return ingest.ingest_files(world.ctx, TOPIC, paths, as_of_ms=world.clock())
+
+
+def contents(world: World) -> list[tuple[int, int, bytes]]:
+    """Partition, offset and value of every record, in the order of a reader."""
+    return [
+        (row["partition"], row["offset"], row["value"])
+        for batch in read_batches(world.ctx, TOPIC)
+        for row in batch.select(["partition", "offset", "value"]).to_pylist()
+    ]
+
+
+def expected(rows: Sequence[Row]) -> list[tuple[int, int, bytes]]:
+    return [(partition, offset, value_of(partition, offset)) for partition, offset in sorted(rows)]
+
+
+def interleaved(partitions: int, each: int, start: int = 0) -> list[Row]:
+    return [(partition, offset) for offset in range(start, start + each) for partition in range(partitions)]
+
+
+def test_interleaved_partitions_go_straight_and_every_record_lands_once(
+    world: World, tmp_path: Path, spooled: list[str]
+) -> None:
+    """Two files, many batches of each, eight partitions at a time."""
+    world.create(8)
+    first, second = interleaved(8, 12_000), interleaved(8, 500, start=12_000)
+    report = take(world, write(tmp_path / "1.parquet", first), write(tmp_path / "2.parquet", second))
+    assert (report.records_appended, report.files) == (100_000, 2)
+    assert [part.log_end_offset for part in report.partitions] == [12_500] * 8
+    assert contents(world) == expected([*first, *second])
+    assert spooled == []
+    assert [append.records for append in world.state(3).appends] == [12_000, 500]
+
+
+def test_writer_that_is_slower_than_the_reader_loses_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are closed when everything that was read is written, not when everything is read."""
+    genuine = straight.StraightThrough._write
+
+    def slow(self: straight.StraightThrough, batch: pa.RecordBatch) -> None:
+        time.sleep(0.05)
+        genuine(self, batch)
+
+    monkeypatch.setattr(straight.StraightThrough, "_write", slow)
+    world.create(4)
+    assert take(world, write(tmp_path / "1.parquet", interleaved(4, 10_000))).records_appended == 40_000
+    assert contents(world) == expected(interleaved(4, 10_000))
+
+
+def test_what_is_not_new_goes_over_the_spool_and_adds_only_the_rest(
+    world: World, tmp_path: Path, spooled: list[str]
+) -> None:
+    """The second file begins with what the first one brought."""
+    world.create(2)
+    take(world, write(tmp_path / "1.parquet", interleaved(2, 10)))
+    report = take(world, write(tmp_path / "2.parquet", interleaved(2, 15)))
+    assert (report.records_appended, report.records_skipped) == (10, 20)
+    assert spooled == [TOPIC]
+    assert contents(world) == expected(interleaved(2, 15))
+
+
+def test_order_broken_after_many_records_is_refused_with_its_row_and_leaves_no_file(
+    world: World, tmp_path: Path
+) -> None:
+    """Row groups were written by then; all of them are gone again."""
+    world.create(2)
+    before = world.listing()
+    rows = [*interleaved(2, 30_000), (1, 29_999)]
+    with pytest.raises(BadInputError, match=r"row 60001 \(partition 1, offset 29999\): offsets must increase"):
+        take(world, write(tmp_path / "broken.parquet", rows))
+    assert world.listing() == before
+
+
+@pytest.mark.parametrize(("rows", "way"), [(sorted(interleaved(5, 50)), []), (interleaved(5, 50), [TOPIC])])
+def test_more_partitions_than_may_be_open_stay_straight_only_one_after_another(
+    world: World,
+    tmp_path: Path,
+    spooled: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    rows: list[Row],
+    way: list[str],
+) -> None:
+    """A partition that comes back after it was closed is one for the spool; the log is the same."""
+    monkeypatch.setattr(straight, "MOST_OPEN", 2)
+    monkeypatch.setattr("winnow.sources.arriving.MAX_BATCH_ROWS", 40)
+    monkeypatch.setattr("winnow.sources.parquet.MAX_BATCH_ROWS", 40)
+    world.create(5)
+    assert take(world, write(tmp_path / "1.parquet", rows)).records_appended == 250
+    assert spooled == way
+    assert contents(world) == expected(rows)
+    assert len(world.listing(below=f"winnow/{TOPIC}/data")) == 5
+
+
+def test_what_is_held_back_for_all_partitions_together_is_bounded(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above the bound the largest is written early, as a row group of its own, into the same segment."""
+    monkeypatch.setattr(straight, "ROW_GROUP_BYTES", 1 << 20)
+    most = 0
+    add = PartitionAppender.add
+    kept: set[PartitionAppender] = set()
+
+    def noted(self: PartitionAppender, batch: pa.RecordBatch) -> None:
+        nonlocal most
+        kept.add(self)
+        most = max(most, sum(appender.held_bytes for appender in kept))
+        add(self, batch)
+
+    monkeypatch.setattr(PartitionAppender, "add", noted)
+    monkeypatch.setattr(type(world.ctx.settings.engine), "memory_bytes", 1 << 20, raising=False)
+    world.create(4)
+    through = straight.StraightThrough
+    monkeypatch.setattr(ingest, "StraightThrough", lambda *a, **named: through(*a, **{**named, "held_bytes": 1 << 20}))
+    rows = interleaved(4, 20_000)
+    take(world, write(tmp_path / "1.parquet", rows))
+    batch_bytes = 20_000 * 150
+    assert 0 < most <= (1 << 20) + batch_bytes
+    groups = [pq.ParquetFile(storage.local_path(world.segments(p)[0].path)).num_row_groups for p in range(4)]
+    assert sum(groups) > 4
+    assert [len(world.segments(p)) for p in range(4)] == [1] * 4
+    assert contents(world) == expected(rows)
+
+
+def test_call_that_would_lose_a_record_lands_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records of the input are counted against those that are placed, whatever went wrong between."""
+    note = PartitionAppender.note
+
+    def forgetful(self: PartitionAppender, files: Sequence[SpooledFile]) -> None:
+        if self.partition != 1:
+            note(self, files)
+
+    monkeypatch.setattr(PartitionAppender, "note", forgetful)
+    world.create(3)
+    before = world.listing()
+    with pytest.raises(WinnowError, match="30 records were read for topic orders, but 20 would be accounted for"):
+        take(world, write(tmp_path / "1.parquet", interleaved(3, 10)))
+    assert world.listing() == before
+
+
+def test_record_with_neither_key_nor_partition_is_refused_where_none_is_put_aside(world: World, tmp_path: Path) -> None:
+    """No partition is its own, and dropping it would lose it."""
+    world.create(2, cleanup_policy="delete")
+    path = tmp_path / "homeless.jsonl"
+    path.write_text('{"partition": 1, "key": null, "value": "YQ=="}\n{"key": null, "value": "YQ=="}\n')
+    before = world.listing()
+    with pytest.raises(BadInputError, match="row 2: a record with neither key nor partition"):
+        take(world, str(path))
+    assert world.listing() == before

@@ -1,0 +1,212 @@
+"""Landing what an ingest prepared: slices noted, one commit against an unchanged log, a report."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from winnow.config.topic import TopicConfig
+from winnow.errors import BadInputError, CommitConflictError, ServiceError, WinnowError
+from winnow.files import storage
+from winnow.log.chains import same_ingests
+from winnow.log.ledger import digests_seen, write_ledger
+from winnow.log.topic_log import Change, Head, TopicLog
+from winnow.model import Append, IngestLedger, PartitionState, TopicState
+from winnow.pipeline.appending import PartitionAppender, Prepared
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest_report import IngestReport, report_of
+from winnow.pipeline.spool import SpooledFile
+from winnow.sources.parquet import extra_columns
+
+
+class LogMovedError(Exception):
+    """The log went on under the prepared segments; prepare again."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one ingest call was asked for."""
+
+    ctx: Context
+    log: TopicLog
+    as_of_ms: int
+    again: bool
+    trust_compacted: bool
+
+
+@dataclass
+class Landing:
+    """Segments made against one head on their way into the log. ``files``: all of the input, also what is skipped."""
+
+    request: Request
+    head: Head
+    files: list[SpooledFile] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    prepared: Prepared = field(default_factory=lambda: Prepared(ingest_id=uuid.uuid4().hex))
+
+    def __post_init__(self) -> None:
+        self.ctx = self.request.ctx
+        self.log = self.request.log
+        self.as_of_ms = self.request.as_of_ms
+        self.again = self.request.again
+        self.config: TopicConfig = self.log.config(self.head)
+
+    def appender(self, partition: int, paths: Sequence[str]) -> PartitionAppender:
+        """What writes the records of ``partition``; ``paths``: of the input, by number."""
+        return PartitionAppender(
+            partition,
+            self.head.state.partitions[partition],
+            paths,
+            self.prepared,
+            location=self.head.location,
+            segment_bytes=self.config.segment_bytes,
+            as_of_ms=self.as_of_ms,
+            now_ms=self.ctx.now_ms(),
+        )
+
+    def note_extra_columns(self, file: SpooledFile) -> None:
+        """Say which columns of ``file`` no record takes anything from."""
+        extra = extra_columns(file.path) if file.path.endswith(".parquet") else []
+        if extra:
+            self.notices.append(f"{file.path}: columns that are not Kafka's were left out: {', '.join(extra)}.")
+
+    def land(self, taken: Sequence[SpooledFile], discard: Callable[[], None]) -> IngestReport:
+        """Commit what is prepared of the files ``taken``; ``discard`` removes what was written for it.
+
+        Raises:
+            LogMovedError: another commit came first; nothing landed.
+            WinnowError: a record would be lost; nothing landed.
+            CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
+        """
+        self._recognise(taken)
+        self._account(discard)
+        if self.prepared.is_empty:
+            return self._report(None)
+        try:
+            committed = self.log.commit(lambda head: self._change(head, taken))
+        except (LogMovedError, BadInputError, CommitConflictError):
+            # Only where it is certain that nothing refers to these files; after anything else they stay.
+            discard()
+            raise
+        return self._report(committed.snapshot_id)
+
+    def _recognise(self, taken: Sequence[SpooledFile]) -> None:
+        """Note slices that add nothing and are not known yet.
+
+        Once a compaction has removed their records, only the ledger can tell that they were there. A slice is noted
+        once, so repeating the call commits nothing.
+        """
+        state = self.head.state
+        noted = {p: {entry.digest for entry in entries} for p, entries in self.prepared.slices.items()}
+        for partition in sorted(self.prepared.base):
+            digests = {file.slices[partition] for file in taken if partition in file.slices and not file.lacks_offsets}
+            unknown = digests - noted.get(partition, set())
+            unknown -= {entry.digest for entry in state.partitions[partition].appends}
+            if unknown:
+                unknown -= digests_seen(state, partition)
+            if unknown:
+                # An empty range: the ledger names the slice, and no offset is said to have come with it.
+                end = state.partitions[partition].log_end_offset
+                self.prepared.recognised[partition] = [
+                    Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
+                ]
+
+    def _change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
+        for partition, base in self.prepared.base.items():
+            current = head.state.partitions[partition]
+            if (current.log_end_offset, current.first_dirty_offset, current.log_start_offset) != (
+                base.log_end_offset,
+                base.first_dirty_offset,
+                base.log_start_offset,
+            ):
+                raise LogMovedError
+        if self._known_now(head, taken):
+            raise LogMovedError
+        if not self.prepared.adds_records and not same_ingests(head.state, self.head.state):
+            raise LogMovedError  # the other call may have brought the same file
+        ledger = IngestLedger(
+            ingest_id=self.prepared.ingest_id,
+            topic=self.log.topic,
+            slices={
+                p: (*self.prepared.slices.get(p, ()), *self.prepared.recognised.get(p, ()))
+                for p in sorted({*self.prepared.slices, *self.prepared.recognised})
+            },
+        )
+        reference = write_ledger(head.location, ledger, self.as_of_ms)
+        lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
+        state = replace(
+            head.state,
+            partitions={**head.state.partitions, **self._appended_states(head.state)},
+            ingests=(*head.state.ingests, reference),
+            quarantine_ingests=(
+                *head.state.quarantine_ingests,
+                *([self.prepared.ingest_id] if self.prepared.quarantined else []),
+            ),
+            file_digests={**head.state.file_digests, **lacking},
+        )
+        added = [segment for found in self.prepared.segments.values() for segment in found]
+        return Change(
+            state=state,
+            add=added,
+            summary={
+                "winnow.operation": "ingest",
+                "winnow.ingest-id": self.prepared.ingest_id,
+                "winnow.records": str(sum(segment.records for segment in added)),
+            },
+        )
+
+    def _known_now(self, head: Head, taken: Sequence[SpooledFile]) -> bool:
+        """Whether somebody else ingested one of the files without offsets since this try began."""
+        before = self.head.state.file_digests
+        return not self.again and any(
+            file.lacks_offsets and file.digest in head.state.file_digests and file.digest not in before
+            for file in taken
+        )
+
+    def _appended_states(self, state: TopicState) -> dict[int, PartitionState]:
+        changed: dict[int, PartitionState] = {}
+        for partition, log_end in self.prepared.log_end.items():
+            current = state.partitions[partition]
+            if log_end == current.log_end_offset:
+                continue
+            starts_here = current.log_end_offset == 0
+            lowest = self.prepared.lowest.get(partition, 0)
+            changed[partition] = replace(
+                current,
+                log_start_offset=lowest if starts_here else current.log_start_offset,
+                log_end_offset=log_end,
+                appends=(*current.appends, *self.prepared.slices.get(partition, ())),
+            )
+        return changed
+
+    def _account(self, discard: Callable[[], None]) -> None:
+        """Every record of the input is in a segment, was there already, or is in the quarantine."""
+        prepared = self.prepared
+        read = sum(file.records for file in self.files)
+        written = sum(segment.records for found in prepared.segments.values() for segment in found)
+        placed = written + sum(prepared.skipped.values()) + sum(prepared.quarantined.values())
+        if placed != read:
+            discard()
+            raise WinnowError(
+                f"{read} records were read for topic {self.log.topic}, but {placed} would be accounted for: this is a "
+                "defect of Winnow. Nothing of this call landed, and the files are as they were."
+            )
+
+    def _report(self, snapshot_id: int | None) -> IngestReport:
+        return report_of(
+            self.log.topic,
+            snapshot_id,
+            self.prepared,
+            states=self.head.state.partitions,
+            files=len(self.files),
+            notices=self.notices,
+        )
+
+
+def remove(paths: Sequence[str]) -> None:
+    """Remove files that nothing refers to; what cannot be removed is left for the sweep."""
+    for path in paths:
+        with contextlib.suppress(OSError, ServiceError):
+            storage.delete(path)

@@ -1,0 +1,160 @@
+"""The straight way of an ingest: records go from the input into segments in one pass, with nothing kept in between.
+
+It is for input as sinks and dumps leave it: every record new, of a known partition, in the order of its offsets (or
+without any), and with a key where the topic is compacted. At the first record that is otherwise it gives up, with
+:class:`NotStraightError`; what it wrote is nobody's, and the call takes the way over the spool, which knows every case.
+
+Memory is bounded whatever the input's size: what is held back for row groups, together at most half of the budget (or
+one row group), and a few batches of 16 MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from winnow.errors import BadInputError
+from winnow.files import storage
+from winnow.files.rolling import ROW_GROUP_BYTES
+from winnow.model import TopicState
+from winnow.pipeline.appending import PartitionAppender, Prepared, by_partition
+from winnow.pipeline.lane import Lane
+from winnow.pipeline.spool import SpooledFile, numbered
+from winnow.sources.digest import SliceDigests
+from winnow.sources.files import read_file
+
+MOST_OPEN = 128
+"""Partitions written at a time; beyond that row groups would be too small to be worth reading."""
+PIECE_ROWS = 8_192
+"""Records handed to a segment's writer at a time, which ends a segment between two pieces only."""
+
+Progress = Callable[[int, int], None]
+MakeAppender = Callable[[int, Sequence[str]], PartitionAppender]
+"""Of a partition and the paths of the input."""
+
+
+class NotStraightError(Exception):
+    """The input holds something that only the spool can sort out. Never leaves the ingest."""
+
+
+class StraightThrough:
+    """One pass over ``paths`` into the segments of ``prepared``.
+
+    Args:
+        topic: whose records these are; for messages.
+        state: what the log is appended to.
+        prepared: takes what is written.
+        make: makes what writes a partition's records.
+        held_bytes: bound of what is held back for row groups.
+        needs_keys: whether a record without a key is one for the spool.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        state: TopicState,
+        prepared: Prepared,
+        make: MakeAppender,
+        *,
+        held_bytes: int,
+        needs_keys: bool,
+    ) -> None:
+        self._topic = topic
+        self._state = state
+        self._prepared = prepared
+        self._make = make
+        self._held_bytes = max(held_bytes, ROW_GROUP_BYTES)
+        self._needs_keys = needs_keys
+        self._open: dict[int, PartitionAppender] = {}
+        self._closed: dict[int, PartitionAppender] = {}
+        self._lacking: dict[int, bool] = {}
+        self._paths: Sequence[str] = ()
+
+    def read(self, paths: Sequence[str], progress: Progress | None = None) -> list[SpooledFile]:
+        """Read ``paths`` in order and write what they hold; ``progress`` as :meth:`winnow.pipeline.spool.Spool.read`.
+
+        Raises:
+            NotStraightError: a record is not as this way asks.
+            BadInputError: a file cannot be read or holds something that is not a record.
+        """
+        self._paths = paths
+        total_bytes = sum(storage.size_bytes(path) or 0 for path in paths)
+        read_bytes = 0
+        files: list[SpooledFile] = []
+        with Lane() as hashing, Lane() as writing:
+            for number, path in enumerate(paths):
+                digests = SliceDigests()
+                records = lacking = 0
+                for batch in read_file(path, topic=self._topic, partitions=len(self._state.partitions)):
+                    sorted_batch = self._in_order(batch)
+                    hashing.put(digests.update, sorted_batch)
+                    writing.put(self._write, numbered(sorted_batch, number, 0))
+                    records += batch.num_rows
+                    lacking += batch.column("offset").null_count
+                hashing.settle()
+                files.append(
+                    SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
+                )
+                read_bytes += storage.size_bytes(path) or 0
+                if progress is not None:
+                    progress(read_bytes, total_bytes)
+            # Writing opens appenders: only when it has come to its end are these all of them.
+            writing.settle()
+            for appender in self._open.values():
+                writing.put(appender.close)
+            writing.settle()
+        for _, appender in sorted((self._closed | self._open).items()):
+            appender.note(files)
+        return files
+
+    def abandon(self) -> list[str]:
+        """Give up: every file written, which nothing refers to."""
+        return [path for appender in (self._closed | self._open).values() for path in appender.abandon()]
+
+    def _in_order(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """``batch`` partition by partition, within each in the order of the file."""
+        partition = batch.column("partition")
+        if partition.null_count or (self._needs_keys and batch.column("key").null_count):
+            raise NotStraightError
+        numbers = partition.to_numpy()
+        if (np.diff(numbers) < 0).any():
+            return batch.take(pa.array(np.argsort(numbers, kind="stable")))
+        return batch
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        for part in by_partition(batch):
+            partition = part.column("partition")[0].as_py()
+            offsets = part.column("offset")
+            lacks = offsets.null_count > 0
+            if offsets.null_count not in (0, len(offsets)) or self._lacking.setdefault(partition, lacks) is not lacks:
+                raise NotStraightError
+            if not lacks and offsets[0].as_py() < self._state.partitions[partition].log_end_offset:
+                raise NotStraightError
+            appender = self._appender(partition)
+            try:
+                for start in range(0, part.num_rows, PIECE_ROWS):
+                    appender.add(part.slice(start, PIECE_ROWS))
+            except BadInputError:
+                # The spool refuses what comes first in the input, and that may be another record.
+                raise NotStraightError from None
+        while sum(appender.held_bytes for appender in self._open.values()) > self._held_bytes:
+            max(self._open.values(), key=lambda appender: appender.held_bytes).flush()
+
+    def _appender(self, partition: int) -> PartitionAppender:
+        found = self._open.pop(partition, None)
+        if found is None:
+            if partition in self._closed:
+                raise NotStraightError
+            if len(self._open) >= MOST_OPEN:
+                idle = next(iter(self._open))
+                self._closed[idle] = self._open.pop(idle)
+                self._closed[idle].close()
+            state = self._state.partitions[partition]
+            self._prepared.base[partition] = state
+            self._prepared.log_end[partition] = state.log_end_offset
+            found = self._make(partition, self._paths)
+        # The one that was written last is the last to be closed.
+        self._open[partition] = found
+        return found
