@@ -5,8 +5,10 @@
 
 # The Python that the environment is made from; the first suitable one when left out.
 PYTHON ?=
-# Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone".
+# Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone", and for `make bench`.
 ARGS ?=
+# The size of `make bench`: small, 12m or large. Its arguments are ARGS; see `python -m bench run --help`.
+SIZE ?= 12m
 # Mutants for `make mutants`; all when left out.
 NAMES ?=
 # What `make test-long` runs: everything that Hypothesis drives.
@@ -24,7 +26,7 @@ BIN := .venv/bin
 # Its time is that of the last complete installation.
 INSTALLED := .venv/.installed
 # Folders with Python in them; a folder that has none yet is left out.
-CODE := $(foreach folder,winnow jobs dags plugins scripts tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+CODE := $(foreach folder,winnow jobs dags plugins scripts bench tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # spark-submit, airflow and python3 are the environment's, for recipes and for what they start.
 export PATH := $(VENV)/bin:$(PATH)
@@ -42,7 +44,7 @@ unexport UV_PYTHON
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test test-long cluster-test compose-check mutants docs lint format lock clean clean-data
+.PHONY: help setup demo ui bench bench-curves test test-long cluster-test compose-check mutants docs lint format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -59,6 +61,12 @@ demo: setup ## a topic's old values disappear before your eyes
 
 ui: setup ## Airflow with Winnow's DAGs and its page, on this machine
 	@$(BIN)/python -m winnow.airflow_home ui
+
+bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large; ARGS="--only winnow,duckdb" and more
+	@$(BIN)/python -m bench run $(SIZE) $(ARGS)
+
+bench-curves: setup ## how the cost grows with records, keys, partitions and dirty share
+	@$(BIN)/python -m bench curves $(ARGS)
 
 ##@ Work on it
 
@@ -102,7 +110,7 @@ lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping 
 
 clean: ## remove the environment and the caches; data in .winnow stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
-	@find winnow jobs dags plugins tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find winnow jobs dags plugins bench tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 clean-data: ## remove .winnow: the topics, tables and runs of this clone
 	@rm -rf .winnow

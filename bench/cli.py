@@ -1,0 +1,211 @@
+"""The commands: run, prepare, control, curves, report, list, clean."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.lake import lake_of, prepare
+from bench.measure import ROOT
+from bench.results import Results
+from bench.suite import SUITES, chosen, run_suite
+from bench.workloads import SIZES, SMALL, WORKLOADS
+
+if TYPE_CHECKING:
+    from bench.progress import Shown
+
+HELP = """\
+Winnow beside what a user would pick instead, on the same segment files, in one run on this machine.
+
+  python -m bench                        what `make bench` does: 12 M records, every ratio; resumes what was cut short
+  python -m bench run small              every workload against the oracle, record for record; seconds each
+  python -m bench run large              48 M records in 8 topic partitions, about 6 GB of segments
+  python -m bench run 12m --only winnow,duckdb --workloads uniform --rounds 1 --json /tmp/mine.json --fresh
+  python -m bench control                ten thousand partitions, a thousand topics, two hundred compactions
+  python -m bench curves                 cost against records, keys, partitions and dirty share
+  python -m bench report --plot docs/img/performance.svg
+  python -m bench list                   workloads and competitors
+
+Data is generated once below WINNOW_HOME (.winnow) in bench/ and ingested by Winnow; runs start from a pristine copy.
+Every run is added to the JSON file as it ends, so that a benchmark cut short goes on where it was. A ratio that is
+missed is marked; results that are not equal end with exit code 1.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All arguments."""
+    top = argparse.ArgumentParser(
+        prog="python -m bench", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    run = commands.add_parser("run", help="measure, compare, print the tables (the default)")
+    ready = commands.add_parser("prepare", help="generate and ingest only")
+    for each in (run, ready):
+        each.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
+        each.add_argument("--workloads", default="", metavar="A,B", help="only these; see list")
+    run.add_argument("--only", default="", metavar="A,B", help="only these competitors; see list")
+    run.add_argument("--rounds", type=int, metavar="N", help="runs of each; default: what the suite says")
+    run.add_argument("--no-control", action="store_true", help="leave out what `control` measures")
+    run.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_PLOT, metavar="SVG", help="and draw the plot")
+    control = commands.add_parser("control", help="the control plane: assess, topics, commits")
+    control.add_argument(
+        "--parts", default="", metavar="A,B", help="only these: assess, topics, commits, incremental-bytes"
+    )
+    curves = commands.add_parser("curves", help="cost against records, keys, partitions, dirty share")
+    curves.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_CURVES, metavar="SVG", help="and draw them")
+    report = commands.add_parser("report", help="print the tables of what was measured, or draw the plot")
+    report.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_PLOT, metavar="SVG")
+    commands.add_parser("list", help="workloads and competitors")
+    commands.add_parser("clean", help="remove generated data and lakes")
+    for each in (run, control, curves, report):
+        each.add_argument("--json", type=Path, metavar="FILE", help="default: results.json beside the data")
+    for each in (run, control, curves):
+        each.add_argument("--fresh", action="store_true", help="forget what FILE holds")
+    return top
+
+
+DEFAULT_PLOT = ROOT / "docs" / "img" / "performance.svg"
+DEFAULT_CURVES = ROOT / "docs" / "img" / "performance-curves.svg"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; 0 unless results differ or a competitor failed."""
+    # Without a command it is `run`.
+    given = parser().parse_args(arguments or ["run"])
+    from bench.progress import Shown
+
+    shown = Shown()
+    try:
+        return _COMMANDS[given.command or "run"](given, shown)
+    except ValueError as problem:
+        shown.say(f"error: {problem}")
+        return 2
+
+
+def bench_folder() -> Path:
+    """Where data, lakes and results rest."""
+    home = os.environ.get("WINNOW_HOME") or str(ROOT / ".winnow")
+    return Path(home).absolute() / "bench"
+
+
+def _results(given: argparse.Namespace) -> Results:
+    path = given.json or bench_folder() / "results.json"
+    if getattr(given, "fresh", False) and path.is_file():
+        path.replace(path.with_suffix(".before.json"))
+    return Results.load(path)
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _run(given: argparse.Namespace, shown: Shown) -> int:
+    from bench.competitors import COMPETITORS
+    from bench.machine import machine
+
+    size = SIZES[given.size]
+    workloads, competitors = _names(given.workloads), _names(given.only)
+    _check(workloads, WORKLOADS, "workload")
+    _check(competitors, COMPETITORS, "competitor")
+    if size is SMALL:
+        from bench.smoke import smoke
+
+        return smoke(bench_folder(), workloads or list(WORKLOADS), shown)
+    results = _results(given)
+    results.machine = machine()
+    steps = chosen(size, workloads, competitors)
+    with shown.over(sum(given.rounds or step.rounds for step in steps)):
+        run_suite(steps, size, bench_folder(), results, rounds=given.rounds, told=shown.say, heard=shown.heard)
+    if size.name in SUITES and not (workloads or competitors or given.no_control or size.name == "large"):
+        from bench.control_plane import run_control
+
+        run_control(bench_folder(), results, (), shown.say)
+    return _finish(results, shown, given.plot)
+
+
+def _finish(results: Results, shown: Shown, plot: Path | None) -> int:
+    from bench.equality import differences
+    from bench.report import show
+
+    show(results, shown.out)
+    if plot is not None:
+        from bench.plot import draw
+
+        draw(results, plot)
+        shown.say(f"wrote {plot}")
+    found = differences(results)
+    failed = [f"{run.workload}: {run.competitor} failed: {run.note}" for run in results.runs if run.failed]
+    for sentence in (*found, *failed):
+        shown.say(f"error: {sentence}")
+    shown.say(f"figures: {results.path} (measure again with --fresh)")
+    return 1 if found or failed else 0
+
+
+def _check(names: Sequence[str], known: object, what: str) -> None:
+    for name in names:
+        if name not in known:  # type: ignore[operator]
+            raise ValueError(f"There is no {what} {name}. See: python -m bench list")
+
+
+def _prepare(given: argparse.Namespace, shown: Shown) -> int:
+    size = SIZES[given.size]
+    suite = dict.fromkeys(step.workload for step in SUITES.get(size.name, ()))
+    workloads = _names(given.workloads) or list(suite or WORKLOADS)
+    _check(workloads, WORKLOADS, "workload")
+    for name in workloads:
+        prepare(lake_of(name, size, bench_folder()), shown.say)
+    return 0
+
+
+def _control(given: argparse.Namespace, shown: Shown) -> int:
+    from bench.control_plane import run_control
+    from bench.machine import machine
+
+    results = _results(given)
+    results.machine = machine()
+    run_control(bench_folder(), results, _names(given.parts), shown.say)
+    return _finish(results, shown, None)
+
+
+def _curves(given: argparse.Namespace, shown: Shown) -> int:
+    from bench.curves import run_curves
+
+    return run_curves(bench_folder(), given.json, given.plot, shown, fresh=given.fresh)
+
+
+def _report(given: argparse.Namespace, shown: Shown) -> int:
+    return _finish(_results(given), shown, given.plot)
+
+
+def _list(given: argparse.Namespace, shown: Shown) -> int:
+    from bench.competitors import COMPETITORS
+
+    shown.out.print("workloads")
+    for workload in WORKLOADS.values():
+        shown.out.print(f"  {workload.name:22}{workload.meaning}", highlight=False)
+    shown.out.print("competitors")
+    for competitor in COMPETITORS.values():
+        shown.out.print(f"  {competitor.name:22}{competitor.meaning}", highlight=False)
+    return 0
+
+
+def _clean(given: argparse.Namespace, shown: Shown) -> int:
+    for folder in (*(bench_folder() / name for name in SIZES), bench_folder() / "control", bench_folder() / "curves"):
+        shutil.rmtree(folder, ignore_errors=True)
+    shown.say("removed generated data and lakes; results stay")
+    return 0
+
+
+_COMMANDS = {
+    "run": _run,
+    "prepare": _prepare,
+    "control": _control,
+    "curves": _curves,
+    "report": _report,
+    "list": _list,
+    "clean": _clean,
+}

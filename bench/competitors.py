@@ -1,0 +1,150 @@
+"""The competitors: who does the same job, each as a process of its own, on the same segment files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bench.equality import fingerprint
+from bench.ingesting import duckdb_ingest, ingest
+from bench.lake import Lake, environment
+from bench.measure import measure
+from bench.peers.timing import times_in
+from bench.phases import engine_seconds, phases_of, read_events, work_seconds
+from bench.ratios import BUDGET_BYTES, EACH
+from bench.results import Run
+from bench.running import LIMIT_SECONDS, run_of, run_peer
+
+SPARK_MEMORY = "8g"
+"""Of the driver, in which a local master does all the work: a third of a machine of 24 GiB."""
+UPSERT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Competitor:
+    """``run(lake, looks)`` measures it on a lake that is in place; ``looks``: and takes its result's fingerprint."""
+
+    name: str
+    meaning: str
+    run: Callable[..., Run]
+
+
+def _winnow(lake: Lake, looks: bool, competitor: str = "winnow", **settings: str) -> Run:
+    lake.restore()
+    events_file = lake.scratch / "events.jsonl"
+    events_file.unlink(missing_ok=True)
+    before = lake.segments()
+    measured = measure(
+        [sys.executable, "-m", "bench.peers.winnow_cli", str(events_file), "compact", lake.topic, "--json"],
+        environment(lake.home, **settings),
+        limit_seconds=LIMIT_SECONDS,
+    )
+    events = read_events(events_file)
+    after = lake.segments()
+    print_ = None
+    if looks and measured.exit_code == 0:
+        print_ = fingerprint([segment.path for segments in after.values() for segment in segments])
+    published = next((event for event in events if event["event"] == "published"), {})
+    return run_of(
+        lake,
+        competitor,
+        measured,
+        work_seconds(events),
+        [segment for segments in before.values() for segment in segments],
+        int(published.get("bytes_out", 0)),
+        phases=phases_of(events, measured.started, measured.ended, os.cpu_count() or 1),
+        engine=engine_seconds(events),
+        fingerprint=print_,
+    )
+
+
+def _peer(
+    module: str, way: str, name: str, *, compacts: bool = True, limit_seconds: float = LIMIT_SECONDS
+) -> Competitor:
+    def run(lake: Lake, looks: bool, only: int | None = None) -> Run:
+        from winnow.files.duck import readable
+
+        lake.restore()
+        segments = {number: found for number, found in lake.segments().items() if only in (None, number)}
+        files = {partition: [readable(each.path) for each in found] for partition, found in segments.items()}
+        out = lake.scratch / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        request = {
+            "files": [path for paths in files.values() for path in paths],
+            "partitions": files,
+            "out": str(out),
+            "memory": SPARK_MEMORY,
+        }
+        measured = run_peer(lake, module, way, request, limit_seconds)
+        times = times_in(measured.output)
+        written = sorted(out.rglob("*.parquet"))
+        print_ = fingerprint([str(path) for path in written]) if looks and compacts and times else None
+        done = run_of(
+            lake,
+            name,
+            measured,
+            # The end of an application is part of its work, as it is of Winnow's.
+            measured.ended - times["ready"] if times else None,
+            [each for found in segments.values() for each in found],
+            sum(path.stat().st_size for path in written),
+            fingerprint=print_,
+        )
+        shutil.rmtree(out, ignore_errors=True)
+        return done
+
+    return Competitor(name, MEANINGS[name], run)
+
+
+def _within_budget(lake: Lake, looks: bool) -> Run:
+    """Winnow with little memory; whatever it leaves in its spill folder is an error."""
+    spill = lake.scratch / "spill"
+    shutil.rmtree(spill, ignore_errors=True)
+    spill.mkdir(parents=True)
+    settings = {"ENGINE__MEMORY_BYTES": str(BUDGET_BYTES), "ENGINE__SPILL_FOLDER": str(spill)}
+    run = _winnow(lake, looks, "winnow-256m", **settings)
+    left = sum(path.is_file() for path in spill.rglob("*"))
+    return replace(run, ended=False, note=f"left {left} files in its spill folder") if left else run
+
+
+def _spark_each(lake: Lake, looks: bool) -> Run:
+    """One naive Spark application per topic partition: the first few are measured, all are estimated from them."""
+    window = COMPETITORS["spark-window"]
+    segments = lake.segments()
+    runs = [window.run(lake, False, only=partition) for partition in list(segments)[:EACH]]
+    mean = sum(run.seconds for run in runs) / len(runs)
+    note = f"estimated: {len(segments)} times the mean of {len(runs)} applications, {mean:.2f} s each"
+    every = all(run.ended for run in runs)
+    return replace(runs[0], competitor="spark-each", seconds=mean * len(segments), ended=every, note=note)
+
+
+MEANINGS = {
+    "winnow": "winnow compact: plan, spark-submit, facts, validation, publish",
+    "duckdb": "DuckDB alone: greatest offset per key, semi join, all cores; no plan, no validation, no publish",
+    "spark-copy": "a plain Spark copy: read and write, nothing else",
+    "spark-window": "the naive Spark job: row_number() over (partition, key)",
+    "spark-semi-join": "the best ordinary DataFrame job: max(offset) per key, then a semi join",
+    "winnow-256m": "winnow compact with a budget of 256 MiB per task",
+    "ingest": "winnow ingest files, half of the source files into a new topic",
+    "duckdb-ingest": "the same files read, sorted and written with the same codec by DuckDB",
+    "spark-each": "one naive Spark application per topic partition; estimated from the first five",
+    "pyiceberg-upsert": "PyIceberg's upsert by key, one call's files after another; ended after a minute",
+}
+
+COMPETITORS: dict[str, Competitor] = {
+    competitor.name: competitor
+    for competitor in (
+        Competitor("winnow", MEANINGS["winnow"], _winnow),
+        _peer("duckdb_alone", "compact", "duckdb"),
+        _peer("spark", "copy", "spark-copy", compacts=False),
+        _peer("spark", "window", "spark-window"),
+        _peer("spark", "semi-join", "spark-semi-join"),
+        _peer("pyiceberg_upsert", "upsert", "pyiceberg-upsert", limit_seconds=UPSERT_SECONDS),
+        Competitor("winnow-256m", MEANINGS["winnow-256m"], _within_budget),
+        Competitor("ingest", MEANINGS["ingest"], ingest),
+        Competitor("duckdb-ingest", MEANINGS["duckdb-ingest"], duckdb_ingest),
+        Competitor("spark-each", MEANINGS["spark-each"], _spark_each),
+    )
+}

@@ -1,0 +1,69 @@
+"""Bringing records in: ``winnow ingest files`` beside a plain DuckDB copy of the same files."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from bench.data import source_files
+from bench.lake import Lake, environment
+from bench.measure import measure
+from bench.peers.timing import times_in
+from bench.phases import read_events
+from bench.results import Run
+from bench.running import LIMIT_SECONDS, run_of, run_peer
+
+
+def ingest(lake: Lake, looks: bool) -> Run:
+    """Half of the source files into a new topic, by ``winnow ingest files``."""
+    from bench.lake import opened
+    from winnow.pipeline.topics import create_topic
+
+    home = lake.scratch / "ingest-home"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    with opened(home) as ctx:
+        create_topic(ctx, lake.topic, lake.workload.partition_count(lake.size), lake.workload.config)
+    files = _ingested(lake)
+    events_file = lake.scratch / "events.jsonl"
+    measured = measure(
+        [sys.executable, "-m", "bench.peers.winnow_cli", str(events_file), "ingest", "files", lake.topic, *files],
+        environment(home),
+        limit_seconds=LIMIT_SECONDS,
+    )
+    told = next((event for event in read_events(events_file) if event["event"] == "ingested"), None)
+    run = run_of(
+        lake,
+        "ingest",
+        measured,
+        told["duration_ms"] / 1000 if told else None,
+        [],
+        _bytes(home.rglob("*.parquet")),
+    )
+    shutil.rmtree(home)
+    return replace(run, records=told["records_appended"] if told else 0, input_bytes=_bytes(map(Path, files)))
+
+
+def duckdb_ingest(lake: Lake, looks: bool) -> Run:
+    """The same files read, sorted and written with the same codec, by DuckDB."""
+    files = _ingested(lake)
+    out = lake.scratch / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    measured = run_peer(lake, "duckdb_alone", "copy", {"partitions": {"0": files}, "out": str(out)})
+    times = times_in(measured.output)
+    work = measured.ended - times["ready"] if times else None
+    run = run_of(lake, "duckdb-ingest", measured, work, [], _bytes(out.rglob("*.parquet")))
+    shutil.rmtree(out, ignore_errors=True)
+    return replace(run, input_bytes=_bytes(map(Path, files)))
+
+
+def _ingested(lake: Lake) -> list[str]:
+    calls = source_files(lake.workload, lake.size, lake.sources)
+    return [str(path) for paths in calls[: max(1, len(calls) // 2)] for path in paths]
+
+
+def _bytes(paths: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for path in paths)

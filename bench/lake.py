@@ -1,0 +1,252 @@
+"""Lakes: a topic brought in by Winnow's own ingest, kept pristine, and put back in place for every run.
+
+Everything Iceberg writes down holds absolute paths, so a run always happens in the same place: ``home``. The pristine
+copy rests beside it. Data files are never changed in place, so they are linked; all else is copied.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.data import GENERATOR, Told, records_query, source_files
+from bench.measure import ROOT
+from bench.workloads import SAME_FILES, WORKLOADS, Incremental, Size, Workload
+
+if TYPE_CHECKING:
+    from winnow.model import Segment
+    from winnow.pipeline.context import Context
+
+LAKE = 1
+"""Raised whenever lakes are made in another way, so that what is cached is made anew."""
+SPILL_BYTES = 4 << 30
+KEPT_SOURCES = {"small": tuple(WORKLOADS), "12m": ("uniform", "unique")}
+"""Generated files that something else is made from; the others go when their lake is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Where one workload at one size rests: a topic in a home of its own, or, ``shared``, in one with others.
+
+    A workload that differs from another in its topic's configuration alone is that one's home, altered at every
+    :meth:`restore`; in a shared home it has a topic of its own.
+    """
+
+    workload: Workload
+    size: Size
+    folder: Path
+    shared: bool = False
+
+    @property
+    def topic(self) -> str:
+        """The name of the topic."""
+        return self.workload.name if self.shared else SAME_FILES.get(self.workload.name, self.workload.name)
+
+    @property
+    def home(self) -> Path:
+        """The ``WINNOW_HOME`` in which runs happen."""
+        return self.folder / ("shared" if self.shared else self.topic) / "home"
+
+    @property
+    def pristine(self) -> Path:
+        """What :meth:`restore` puts in the place of ``home``."""
+        return self.home.parent / "pristine"
+
+    @property
+    def sources(self) -> Path:
+        """The generated files."""
+        return self.folder / self.workload.name / "sources"
+
+    @property
+    def origin(self) -> Lake:
+        """Whose generated files it begins with: another workload's where it only goes on from there."""
+        incremental = self.workload.incremental
+        name = incremental.base if incremental else SAME_FILES.get(self.workload.name)
+        return self if name is None else Lake(WORKLOADS[name], self.size, self.folder)
+
+    def restore(self) -> None:
+        """Make ``home`` as it was before any run."""
+        replace_tree(self.pristine, self.home)
+        if self.topic != self.workload.name:
+            with opened(self.home) as ctx:
+                ctx.log.open(self.topic).set_config(self.workload.config, ())
+
+    @property
+    def scratch(self) -> Path:
+        """Where runs may leave what they need, beside the home."""
+        return self.home.parent
+
+    def segments(self) -> dict[int, tuple[Segment, ...]]:
+        """The live segments per topic partition, in offset order."""
+        with opened(self.home) as ctx:
+            log = ctx.log.open(self.topic)
+            return log.segments(log.head())
+
+
+def lake_of(name: str, size: Size, folder: Path) -> Lake:
+    """The lake of the workload ``name`` below ``folder``; it may not be there yet."""
+    return Lake(WORKLOADS[name], size, folder / size.name)
+
+
+@contextmanager
+def opened(home: Path, **settings: str) -> Iterator[Context]:
+    """Winnow's store and catalog below ``home``; ``settings`` as environment variables without their prefix."""
+    from winnow.config.settings import load_settings
+    from winnow.pipeline.context import open_context
+
+    env = {"WINNOW_HOME": str(home), **{f"WINNOW_{name}": value for name, value in settings.items()}}
+    with open_context(load_settings(cwd=home.parent, env=env)) as ctx:
+        yield ctx
+
+
+def replace_tree(source: Path, target: Path) -> None:
+    """Make ``target`` a copy of ``source``: data files linked, everything else copied."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, copy_function=_link_or_copy)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    if source.endswith(".parquet"):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+def prepare(lake: Lake, told: Told = lambda _: None) -> None:
+    """Make the pristine lake unless it is complete, and put it in place."""
+    if lake.topic != lake.workload.name:
+        prepare(Lake(WORKLOADS[lake.topic], lake.size, lake.folder), told)
+        lake.restore()
+        return
+    mark = lake.pristine.parent / "complete.json"
+    identity = {
+        "generator": GENERATOR,
+        "lake": LAKE,
+        "config": lake.workload.config,
+        "records": lake.workload.records(lake.size),
+    }
+    if mark.is_file() and json.loads(mark.read_text()) == identity:
+        lake.restore()
+        return
+    mark.unlink(missing_ok=True)
+    for folder in (lake.home, lake.pristine):
+        shutil.rmtree(folder, ignore_errors=True)
+    fill([lake], told)
+    lake.home.rename(lake.pristine)
+    lake.restore()
+    mark.write_text(json.dumps(identity))
+    if lake.topic not in KEPT_SOURCES.get(lake.size.name, ()):
+        shutil.rmtree(lake.sources, ignore_errors=True)
+
+
+def fill(lakes: Sequence[Lake], told: Told = lambda _: None) -> None:
+    """Bring the topics of ``lakes``, which share a home or have one each, into it."""
+    for lake in lakes:
+        lake.home.mkdir(parents=True, exist_ok=True)
+        _ingest(lake, lake.origin, told)
+    for home in dict.fromkeys(lake.home for lake in lakes):
+        begun = [lake for lake in lakes if lake.home == home and lake.workload.incremental is not None]
+        if begun:
+            told(f"compacting what {', '.join(lake.topic for lake in begun)} begin with")
+            compact(home, [lake.topic for lake in begun])
+        for lake in begun:
+            _append(lake, told)
+
+
+def _ingest(lake: Lake, origin: Lake, told: Told) -> None:
+    from winnow.pipeline.ingest import ingest_files
+    from winnow.pipeline.topics import create_topic
+
+    calls = source_files(origin.workload, lake.size, origin.sources, told)
+    config = origin.workload.config
+    with opened(lake.home, ENGINE__MEMORY_BYTES=str(SPILL_BYTES)) as ctx:
+        create_topic(ctx, lake.topic, origin.workload.partition_count(lake.size), config)
+        told(f"ingesting {lake.topic}")
+        for paths in calls:
+            ingest_files(ctx, lake.topic, [str(path) for path in paths], as_of_ms=ctx.now_ms())
+        if lake.workload.config != config:
+            ctx.log.open(lake.topic).set_config(lake.workload.config, ())
+
+
+def _append(lake: Lake, told: Told) -> None:
+    """Append the new records of an incremental workload to its log, which has been compacted."""
+    from winnow.pipeline.ingest import ingest_files
+
+    incremental = lake.workload.incremental
+    assert incremental is not None
+    files = []
+    with opened(lake.home) as ctx:
+        log = ctx.log.open(lake.topic)
+        head = log.head()
+        for partition, segments in log.segments(head).items():
+            path = lake.sources / f"{partition:05d}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            log_end = head.state.partitions[partition].log_end_offset
+            _write_updates(incremental, lake.workload, partition, segments, log_end, path)
+            files.append(str(path))
+        told(f"appending to {lake.topic}")
+        ingest_files(ctx, lake.topic, files, as_of_ms=ctx.now_ms())
+
+
+def compact(home: Path, topics: Sequence[str]) -> None:
+    """Compact ``topics`` by the command line, outside of any measurement.
+
+    Raises:
+        RuntimeError: it did not succeed.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "winnow.cli", "compact", *topics],
+        env=environment(home),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode != 0:
+        told = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+        raise RuntimeError(
+            f"winnow compact ended with exit code {done.returncode}: {' '.join(told) or done.stderr[-2000:]}"
+        )
+
+
+def environment(home: Path, **settings: str) -> dict[str, str]:
+    """The environment of a competitor: Winnow's home, one Java for all, and no setting of the caller's."""
+    from winnow.java import find_java, spark_environment
+
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("WINNOW_", "SPARK_", "GX_"))}
+    env = spark_environment(inherited, find_java(inherited, home.parent.parent.parent))
+    return {**env, "WINNOW_HOME": str(home), **{f"WINNOW_{name}": value for name, value in settings.items()}}
+
+
+def _write_updates(
+    incremental: Incremental,
+    workload: Workload,
+    partition: int,
+    segments: Sequence[Segment],
+    log_end: int,
+    path: Path,
+) -> None:
+    """New records for keys that the clean section holds: from all its segments, or from the last one alone."""
+    import duckdb
+
+    from winnow.files.duck import file_list
+
+    wanted = max(1, int(sum(segment.records for segment in segments) * incremental.share))
+    chosen = segments if incremental.spread else segments[-1:]
+    rows = f"""
+        SELECT {partition} AS p, {log_end} + row_number() OVER (ORDER BY picked) - 1 AS o, key FROM (
+            SELECT key, hash("offset", 7) AS picked
+            FROM read_parquet({file_list(segment.path for segment in chosen)}) ORDER BY picked LIMIT {wanted}
+        )
+    """
+    query = records_query(workload, rows=rows, key="key")
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT * FROM ({query}) ORDER BY \"offset\") TO '{path}' (FORMAT parquet)")

@@ -1,0 +1,45 @@
+"""What the benchmark ran on: a figure without its machine says nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bench.measure import ROOT
+
+_VERSIONS = ("pyspark", "duckdb", "pyarrow", "pyiceberg", "great-expectations")
+
+
+def machine() -> dict[str, Any]:
+    """Processor, memory, system, versions, commit and day."""
+    return {
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in _VERSIONS},
+        "commit": _commit(),
+        "day": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _commit() -> str | None:
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,172 @@
+"""One measurement of the control plane, in a process of its own: ``python -m bench.peers.control WAY HOME TOPIC``.
+
+walk      every manifest entry of the topic once, by PyIceberg
+assess    what ``winnow assess`` does for the topic, or for all topics of the home where TOPIC is empty
+commits   two hundred small compactions: ingest, plan, rewrite in process, publish
+bytes     what the engine reads and writes to carry out the topic's plan, and what it has to
+
+It prints one JSON line of figures.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.lake import opened
+from bench.peers.timing import PREFIX
+
+if TYPE_CHECKING:
+    from winnow.model import PartitionPlan, Plan, StagedPartition
+    from winnow.pipeline.context import Context
+
+COMPACTIONS = 200
+_PARTITIONS = 4
+_KEYS = 25
+Figures = dict[str, Any]
+
+
+def walk(ctx: Context, topic: str) -> Figures:
+    """Every live entry."""
+    table = ctx.log.open(topic).head().table
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    started = time.monotonic()
+    entries = sum(
+        1
+        for manifest in snapshot.manifests(table.io)
+        for _ in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    )
+    return {"seconds": time.monotonic() - started, "entries": entries}
+
+
+def assess(ctx: Context, topic: str) -> Figures:
+    """All decisions, recorded in the metadata store."""
+    from winnow.pipeline import assess as step
+
+    topics = [topic] if topic else ctx.log.names()
+    started = time.monotonic()
+    found = step.assess(ctx, topics, as_of_ms=ctx.now_ms())
+    return {"seconds": time.monotonic() - started, "partitions": len(found), "topics": len(topics)}
+
+
+def commits(ctx: Context, topic: str) -> Figures:
+    """Publish again and again; what each commit took, and how many manifests the snapshot then had."""
+    from winnow.pipeline.topics import create_topic
+
+    create_topic(ctx, topic, _PARTITIONS, {"min.cleanable.dirty.ratio": "0"})
+    log = ctx.log.open(topic)
+    publish_seconds, ingest_seconds, manifests = [], [], []
+    for number in range(COMPACTIONS):
+        ingest_seconds.append(_ingest(ctx, topic, number))
+        publish_seconds.append(_compact(ctx, topic, number))
+        table = log.head().table
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        manifests.append(len(snapshot.manifests(table.io)))
+    return {"publish_seconds": publish_seconds, "ingest_seconds": ingest_seconds, "manifests": manifests}
+
+
+def _ingest(ctx: Context, topic: str, number: int) -> float:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from winnow.pipeline.ingest import ingest_files
+
+    path = ctx.settings.home / "arriving.parquet"
+    rows = [(partition, number * _KEYS + key, key) for partition in range(_PARTITIONS) for key in range(_KEYS)]
+    arriving = {
+        "partition": pa.array([row[0] for row in rows], pa.int32()),
+        "offset": pa.array([row[1] for row in rows], pa.int64()),
+        "timestamp": pa.array([1_700_000_000_000 + number] * len(rows), pa.int64()),
+        "key": pa.array([f"key-{row[2]}".encode() for row in rows]),
+        "value": pa.array([f"value-{number}".encode() for _ in rows]),
+    }
+    pq.write_table(pa.table(arriving), path)
+    started = time.monotonic()
+    ingest_files(ctx, topic, [str(path)], as_of_ms=ctx.now_ms())
+    return time.monotonic() - started
+
+
+def _compact(ctx: Context, topic: str, number: int) -> float:
+    """Plan, rewrite and publish; the seconds of publishing. What is measured is the commit, so nothing is judged."""
+    from winnow import __version__
+    from winnow.engine import staging
+    from winnow.engine.rewrite import ENGINE
+    from winnow.model import StagingManifest, Verdict
+    from winnow.pipeline.leases import holding
+    from winnow.pipeline.plan import plan_topic
+    from winnow.pipeline.publish import publish
+    from winnow.store import RunState
+
+    attempt = f"a-{number}"
+    with holding(ctx, topic):
+        reference = plan_topic(ctx, topic, as_of_ms=ctx.now_ms(), attempt=attempt)
+        assert reference is not None
+        plan = staging.read_plan(reference.uri)
+        parts = tuple(_carry_out(ctx, plan, part, attempt) for part in plan.partitions)
+        manifest = StagingManifest(plan.plan_id, topic, attempt, parts, ENGINE, __version__)
+        staging.write_manifest(reference.uri, manifest)
+        for state in (RunState.COMPACTING, RunState.STAGED, RunState.VALIDATED):
+            ctx.store.set_run_state(plan.plan_id, state, ctx.now_ms(), attempt=attempt)
+        ctx.store.record_verdict(Verdict(plan.plan_id, topic, attempt, True, False, (), ctx.now_ms()))
+        started = time.monotonic()
+        publish(ctx, plan.plan_id, attempt)
+        return time.monotonic() - started
+
+
+def _carry_out(ctx: Context, plan: Plan, partition: PartitionPlan, attempt: str) -> StagedPartition:
+    from winnow.engine.rewrite import compact_partition
+
+    return compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
+
+
+def engine_bytes(ctx: Context, topic: str) -> Figures:
+    """Bytes that the engine reads and writes, as the system counts them, and what the plan makes necessary."""
+    from bench.allowed import allowed_bytes
+    from winnow.engine import staging
+    from winnow.pipeline.plan import plan_topic
+
+    reference = plan_topic(ctx, topic, as_of_ms=ctx.now_ms(), attempt="bytes")
+    assert reference is not None
+    plan = staging.read_plan(reference.uri)
+    _carry_out(ctx, plan, plan.partitions[0], "warm")  # whatever is loaded at the first time
+    before, started = _io(), time.monotonic()
+    staged = [_carry_out(ctx, plan, part, "bytes") for part in plan.partitions]
+    after, seconds = _io(), time.monotonic() - started
+    outputs = [segment.size_bytes for part in staged for rewrite in part.rewrites for segment in rewrite.outputs]
+    return {
+        "seconds": seconds,
+        "read_bytes": after["rchar"] - before["rchar"],
+        "written_bytes": after["wchar"] - before["wchar"],
+        "output_bytes": sum(outputs),
+        **allowed_bytes(plan),
+    }
+
+
+def _io() -> dict[str, int]:
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
+
+
+WAYS: dict[str, Callable[[Context, str], Figures]] = {
+    "walk": walk,
+    "assess": assess,
+    "commits": commits,
+    "bytes": engine_bytes,
+}
+
+
+def main(way: str, home: str, topic: str = "") -> None:
+    """Carry out one way and print its figures."""
+    with opened(Path(home)) as ctx:
+        figures = WAYS[way](ctx, topic)
+    sys.stdout.write(f"{PREFIX}{json.dumps(figures)}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,60 @@
+"""PyIceberg's upsert by key into a table of its own: ``python -m bench.peers.pyiceberg_upsert upsert REQUEST``.
+
+REQUEST is a JSON file: ``files`` in offset order, ``out``. What is upserted must not hold a key twice, so each file is
+reduced to its latest records first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.peers.timing import timed
+
+
+def main(_way: str, request_file: str) -> None:
+    """Bring the files in, one after another; the table's data files stay below ``out``."""
+    request = json.loads(Path(request_file).read_text())
+    out = Path(request["out"])
+    out.mkdir(parents=True)
+    with timed() as times:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("bench", uri=f"sqlite:///{out / 'catalog.db'}", warehouse=f"file://{out / 'warehouse'}")
+        catalog.create_namespace("bench")
+        times.ready = time.monotonic()
+        table: Any = None
+        for file in request["files"]:
+            latest = _latest(file)
+            if table is None:
+                table = catalog.create_table("bench.upsert", schema=latest.schema)
+            table.upsert(latest, join_cols=["partition", "key"])
+        _keep_live_files(table, out)
+        times.done = time.monotonic()
+
+
+def _latest(file: str) -> Any:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        return connection.sql(
+            f"""
+            SELECT * FROM read_parquet('{file}')
+            WHERE "offset" IN (SELECT max("offset") FROM read_parquet('{file}') GROUP BY "partition", key)
+            """
+        ).to_arrow_table()
+
+
+def _keep_live_files(table: Any, out: Path) -> None:
+    """Remove the data files of earlier snapshots, so that what is left is the result."""
+    live = {Path(str(path).removeprefix("file://")) for path in table.inspect.files()["file_path"].to_pylist()}
+    for path in out.rglob("*.parquet"):
+        if path not in live:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

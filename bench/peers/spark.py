@@ -1,0 +1,78 @@
+"""Spark's ways to do it, each an application of its own: ``python -m bench.peers.spark WAY REQUEST``.
+
+REQUEST is a JSON file: ``files``, ``out``, ``memory`` (of the driver, which does the work with a local master).
+
+window     row_number() over (partition, key), keep the first: what everybody writes first
+semi-join  narrow winners by max(offset), then a semi join
+copy       read and write, nothing else
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.peers.timing import timed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def session(request: dict[str, Any]) -> SparkSession:
+    """A session as a user would start it on this machine, without the UI and without more shuffle tasks than help."""
+    from pyspark.sql import SparkSession
+
+    return (
+        SparkSession.builder.master("local[*]")
+        .appName("bench")
+        .config("spark.driver.memory", request["memory"])
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.shuffle.partitions", "16")
+        .config("spark.sql.parquet.compression.codec", "zstd")
+        .getOrCreate()
+    )
+
+
+def window(log: DataFrame) -> DataFrame:
+    """The latest record of each key, by a window."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    latest = Window.partitionBy("partition", "key").orderBy(f.desc("offset"))
+    return log.withColumn("rank", f.row_number().over(latest)).where("rank = 1").drop("rank")
+
+
+def semi_join(log: DataFrame) -> DataFrame:
+    """The latest record of each key, by the offsets that a narrow aggregation finds."""
+    from pyspark.sql import functions as f
+
+    winners = log.groupBy("partition", "key").agg(f.max("offset").alias("offset")).select("partition", "offset")
+    return log.join(winners, ["partition", "offset"], "left_semi")
+
+
+def copy(log: DataFrame) -> DataFrame:
+    """Everything."""
+    return log
+
+
+WAYS: dict[str, Callable[[DataFrame], DataFrame]] = {"window": window, "semi-join": semi_join, "copy": copy}
+
+
+def main(way: str, request_file: str) -> None:
+    """Carry out one way; the end of the application counts as its work."""
+    request = json.loads(Path(request_file).read_text())
+    with timed() as times:
+        spark = session(request)
+        times.ready = time.monotonic()
+        WAYS[way](spark.read.parquet(*request["files"])).write.parquet(request["out"])
+        times.done = time.monotonic()
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,36 @@
+"""How a competitor tells its times: one JSON line at its end."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PREFIX = "BENCH "
+
+
+class Times:
+    """``ready``: when the application could begin its work, on the machine's monotonic clock (s)."""
+
+    def __init__(self) -> None:
+        self.ready = 0.0
+        self.done = 0.0
+
+
+@contextmanager
+def timed() -> Iterator[Times]:
+    """Print the times when the block has ended."""
+    times = Times()
+    yield times
+    sys.stdout.write(f"{PREFIX}{json.dumps({'ready': times.ready, 'done': times.done or time.monotonic()})}\n")
+    sys.stdout.flush()
+
+
+def times_in(output: str) -> dict[str, float]:
+    """The times in what a competitor printed; empty when it did not come to its end."""
+    for line in reversed(output.splitlines()):
+        if line.startswith(PREFIX):
+            return {name: float(value) for name, value in json.loads(line[len(PREFIX) :]).items()}
+    return {}

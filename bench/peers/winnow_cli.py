@@ -1,0 +1,71 @@
+"""Winnow's own command line, listened to: ``python -m bench.peers.winnow_cli EVENTS ARGUMENTS...``.
+
+It is ``winnow ARGUMENTS...`` and nothing else. Events of the pipeline and of the Spark application are also written to
+the file EVENTS with the moment at which they came, on the machine's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any, TextIO
+
+
+class Listener(logging.Handler):
+    """Writes events down, one JSON object a line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(logging.INFO)
+        self._stream = stream
+
+    def note(self, name: str, **fields: Any) -> None:
+        """One event, now."""
+        self._stream.write(json.dumps({"at": time.monotonic(), "event": name, **fields}) + "\n")
+        self._stream.flush()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """An event of the pipeline."""
+        from winnow.report.events import told_of
+
+        told = told_of(record)
+        if told is not None:
+            self.note(told.name, **dict(told.fields))
+
+
+def main(events_file: str, *arguments: str) -> None:
+    """Run the command, listening."""
+    with open(events_file, "w", encoding="utf-8") as stream:  # noqa: PTH123 - pathlib is not needed for anything else
+        listener = Listener(stream)
+        listener.note("process")
+        log = logging.getLogger("winnow.events")
+        log.setLevel(logging.INFO)
+        log.addHandler(listener)
+        log.propagate = False
+        from winnow.cli import main as winnow
+
+        listen_to_spark(listener)
+        listener.note("imported")
+        sys.argv = ["winnow", *arguments]
+        try:
+            winnow()
+        finally:
+            listener.note("ended")
+
+
+def listen_to_spark(listener: Listener) -> None:
+    """Hear what the Spark application tells, as the progress bar does."""
+    from winnow.cli import compact
+    from winnow.cli.progress import CompactionProgress
+
+    class Heard(CompactionProgress):
+        def __call__(self, event: dict[str, Any]) -> None:
+            listener.note(f"spark_{event['event']}", **{key: value for key, value in event.items() if key != "event"})
+            super().__call__(event)
+
+    compact.CompactionProgress = Heard  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

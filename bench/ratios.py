@@ -1,0 +1,196 @@
+"""The targets as data: what is divided by what, and where it has to be. All sides come from one run on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.results import Results, Run
+
+TASK_CONSTANT_BYTES = 384 << 20
+"""What a task holds beside its engine's budget: the interpreter with Arrow and DuckDB, an open row group, one batch."""
+BUDGET_BYTES = 256 << 20
+EACH = 5
+"""Applications from which the time of one application per topic partition is estimated."""
+
+Value = Callable[[Results], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One target. ``at_least``: the value must not be below ``target``; else not above. ``unit``: behind the number."""
+
+    name: str
+    how: str
+    target: float
+    value: Value
+    at_least: bool = False
+    unit: str = "x"
+
+    def met(self, value: float) -> bool:
+        """Whether ``value`` reaches the target."""
+        return value >= self.target if self.at_least else value <= self.target
+
+    @property
+    def goal(self) -> str:
+        """The target for people."""
+        return f"{'≥' if self.at_least else '≤'} {_shown(self.target, self.unit)}"
+
+    def shown(self, value: float) -> str:
+        """The value for people."""
+        return _shown(value, self.unit)
+
+
+def _shown(value: float, unit: str) -> str:
+    if unit == "%":
+        return f"{value * 100:.0f} %"
+    if unit == "x":
+        return f"{value:.2f} x" if value < 10 else f"{value:.0f} x"  # noqa: PLR2004
+    return f"{value:,.0f} {unit}"
+
+
+def work(run: Run) -> float | None:
+    """The application without its start."""
+    return run.work_seconds
+
+
+def whole(run: Run) -> float | None:
+    """The process, start included."""
+    return run.seconds
+
+
+def _over(
+    size: str,
+    above: tuple[str, str],
+    below: tuple[str, str],
+    figure: Callable[[Run], float | None] = work,
+    figure_below: Callable[[Run], float | None] | None = None,
+) -> Value:
+    """The median of one figure over the median of another; (workload, competitor) each."""
+
+    def value(results: Results) -> float | None:
+        one = results.median(size, *above, figure)
+        other = results.median(size, *below, figure_below or figure)
+        return None if one is None or not other else one / other
+
+    return value
+
+
+def _validation(run: Run) -> float | None:
+    if not run.phases or not run.work_seconds:
+        return None
+    return (run.phases["facts"] + run.phases["validate"]) / run.work_seconds
+
+
+def _median(size: str, workload: str, competitor: str, figure: Callable[[Run], float | None]) -> Value:
+    return lambda results: results.median(size, workload, competitor, figure)
+
+
+def _task_over_budget(run: Run) -> float | None:
+    peak = run.process_peaks.get("task")
+    return None if peak is None else (peak - BUDGET_BYTES) / (1 << 20)
+
+
+def _control(name: str, figure: str) -> Value:
+    def value(results: Results) -> float | None:
+        found = results.control.get(name, {}).get(figure)
+        return None if found is None else float(found)
+
+    return value
+
+
+def _each(results: Results) -> float | None:
+    each = results.median("12m", "many-small", "spark-each", whole)
+    all_ = results.median("12m", "many-small", "winnow", whole)
+    return None if each is None or not all_ else each / all_
+
+
+W, D, N, C = "winnow", "duckdb", "spark-window", "spark-copy"
+
+RATIOS: tuple[Ratio, ...] = (
+    Ratio("12 M: naive Spark window / Winnow", "work", 8, _over("12m", ("uniform", N), ("uniform", W)), at_least=True),
+    Ratio("12 M: plain Spark copy / Winnow", "work", 5, _over("12m", ("uniform", C), ("uniform", W)), at_least=True),
+    Ratio("12 M: Winnow / DuckDB alone", "work", 1.6, _over("12m", ("uniform", W), ("uniform", D))),
+    Ratio(
+        "12 M: naive Spark window / winnow compact",
+        "whole processes, starts included",
+        2.5,
+        _over("12m", ("uniform", N), ("uniform", W), whole),
+        at_least=True,
+    ),
+    Ratio(
+        "48 M: naive Spark window / Winnow", "work", 8.5, _over("large", ("uniform", N), ("uniform", W)), at_least=True
+    ),
+    Ratio("48 M: Winnow / DuckDB alone", "work", 1.1, _over("large", ("uniform", W), ("uniform", D))),
+    Ratio("strategy timestamp / offset", "work", 1.5, _over("12m", ("timestamp", W), ("uniform", W))),
+    Ratio("strategy header / offset", "work, same files", 1.5, _over("12m", ("header", W), ("headers", W))),
+    Ratio(
+        "validation / compaction",
+        "facts and GX without its import, over work",
+        0.35,
+        _median("12m", "uniform", W, _validation),
+        unit="%",
+    ),
+    Ratio(
+        "1 % new, few segments / full",
+        "work; uniform compacted, then 1 %",
+        0.25,
+        _over("12m", ("incremental-1", W), ("uniform", W)),
+    ),
+    Ratio(
+        "1 % new on 12 M clean records / full",
+        "work; unique compacted, then 1 %",
+        0.25,
+        _over("12m", ("clean-1", W), ("uniform", W)),
+    ),
+    Ratio(
+        "1 % new: engine reads / allowed",
+        "bytes read by tasks over key and ordering columns and the segments that lose something",
+        1.0,
+        _control("incremental-bytes", "read_ratio"),
+    ),
+    Ratio(
+        "1 % new: engine writes / allowed",
+        "bytes written over the segments that lose something",
+        1.0,
+        _control("incremental-bytes", "written_ratio"),
+    ),
+    Ratio(
+        "1,000 small partitions: one application each / Winnow",
+        f"whole processes; estimated from {EACH}",
+        30,
+        _each,
+        at_least=True,
+    ),
+    Ratio(
+        "12 M keys in one partition: task over its budget",
+        f"peak resident size of the task process less the budget of {BUDGET_BYTES >> 20} MiB",
+        TASK_CONSTANT_BYTES / (1 << 20),
+        _median("12m", "one-partition", "winnow-256m", _task_over_budget),
+        unit="MiB",
+    ),
+    Ratio(
+        "ingest / DuckDB copy",
+        "speed; same sort and codec",
+        0.6,
+        _over("12m", ("uniform", "duckdb-ingest"), ("uniform", "ingest")),
+        at_least=True,
+        unit="%",
+    ),
+    Ratio(
+        "assess 10,000 partitions / walking manifests",
+        "100,000 segments; time of both in processes of their own",
+        2.0,
+        _control("assess", "ratio"),
+    ),
+    Ratio("assess 10,000 partitions: memory", "peak resident size", 600, _control("assess", "peak_mib"), unit="MiB"),
+    Ratio("assess 1,000 small topics", "per topic", 50, _control("topics", "ms_per_topic"), unit="ms"),
+    Ratio("200 compactions: publish, last 20 / first 20", "median seconds", 1.25, _control("commits", "publish_ratio")),
+    Ratio(
+        "200 compactions: manifests, last 20 / first 20",
+        "median count in the current snapshot",
+        1.25,
+        _control("commits", "manifest_ratio"),
+    ),
+)
+"""In the order of the table. "Flat" is taken as at most a quarter more."""

@@ -1,0 +1,122 @@
+"""What was measured, as one JSON document that grows run by run, so that a benchmark cut short loses nothing.
+
+Format 1: ``format_version``, ``machine``, ``runs`` (:class:`Run`), ``control`` (figures of the control plane by name).
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT_VERSION = 1
+TOO_LONG = "took too long"
+"""How the note of a run begins that was ended because of its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One competitor, once, on one workload.
+
+    Seconds: ``seconds`` of the whole process, ``work_seconds`` of what it did after its start (None where it did not
+    come so far). ``fingerprint``: count:sum:xor over all columns of the surviving records, None where not looked at.
+    ``ended``: it came to its end by itself and with success.
+    """
+
+    size: str
+    workload: str
+    competitor: str
+    ended: bool
+    seconds: float
+    work_seconds: float | None
+    cpu_seconds: float
+    peak_bytes: int
+    process_peaks: dict[str, int]
+    read_bytes: int
+    written_bytes: int
+    disk_read_bytes: int
+    disk_written_bytes: int
+    records: int
+    input_bytes: int
+    output_bytes: int
+    phases: dict[str, float] = field(default_factory=dict)
+    engine: dict[str, float] = field(default_factory=dict)
+    fingerprint: str | None = None
+    note: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error, which is another thing than taking too long."""
+        return not self.ended and not self.note.startswith(TOO_LONG)
+
+    @property
+    def start_seconds(self) -> float:
+        """What passed before and after its work."""
+        return self.seconds - (self.work_seconds or 0.0)
+
+
+@dataclass
+class Results:
+    """All runs so far, saved after each."""
+
+    path: Path
+    machine: dict[str, Any] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    control: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        """What ``path`` holds; empty when it is not there.
+
+        Raises:
+            ValueError: another version of the benchmark wrote it.
+        """
+        if not path.is_file():
+            return cls(path)
+        document = json.loads(path.read_text())
+        if document.get("format_version") != FORMAT_VERSION:
+            raise ValueError(
+                f"{path} has format {document.get('format_version')}, and this benchmark reads {FORMAT_VERSION}. "
+                "Nothing was changed. Name another file with --json."
+            )
+        runs = [Run(**run) for run in document["runs"]]
+        return cls(path, document["machine"], runs, document["control"])
+
+    def save(self) -> None:
+        """Write everything, whole or not at all."""
+        document = {
+            "format_version": FORMAT_VERSION,
+            "machine": self.machine,
+            "runs": [asdict(run) for run in self.runs],
+            "control": self.control,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(json.dumps(document, indent=1) + "\n")
+        draft.replace(self.path)
+
+    def add(self, run: Run) -> None:
+        """Note one more run."""
+        self.runs.append(run)
+        self.save()
+
+    def of(self, size: str, workload: str, competitor: str) -> list[Run]:
+        """The runs that came to their end."""
+        return [
+            run
+            for run in self.runs
+            if (run.size, run.workload, run.competitor) == (size, workload, competitor) and run.ended
+        ]
+
+    def median(self, size: str, workload: str, competitor: str, figure: Callable[[Run], float | None]) -> float | None:
+        """The median of a figure; None when there is none."""
+        values = [value for run in self.of(size, workload, competitor) if (value := figure(run)) is not None]
+        return statistics.median(values) if values else None
+
+    def typical(self, size: str, workload: str, competitor: str) -> Run | None:
+        """The run whose work took the median time, the lower one of two; None when there is none."""
+        runs = sorted(self.of(size, workload, competitor), key=lambda run: run.work_seconds or run.seconds)
+        return runs[(len(runs) - 1) // 2] if runs else None

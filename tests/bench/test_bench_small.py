@@ -1,0 +1,101 @@
+"""The benchmark at its smallest: every workload through the real path, against the oracle and DuckDB alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.equality import expected, records_of
+from bench.lake import Lake, opened, prepare
+from bench.peers import duckdb_alone
+from bench.progress import Shown
+from bench.smoke import compacted_wrongly, smoke, unequal
+from bench.workloads import SMALL, WORKLOADS
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> list[Lake]:
+    folder = tmp_path_factory.mktemp("bench")
+    return [Lake(workload, SMALL, folder / SMALL.name, shared=True) for workload in WORKLOADS.values()]
+
+
+def test_every_workload_compacted_by_the_real_path_equals_the_oracle_and_duckdb(lakes: list[Lake]) -> None:
+    """One ``winnow compact`` for all topics: each keeps exactly the records that the oracle keeps."""
+    assert compacted_wrongly(lakes, Shown()) == []
+    kept = {lake.topic: sum(map(len, records_of(lake).values())) for lake in lakes}
+    assert kept["uniform"] < kept["unique"] == SMALL.records
+
+
+def test_workload_whose_result_lacks_a_record_is_told(lakes: list[Lake]) -> None:
+    """One record too few in one topic partition is a difference, and names it."""
+    found = records_of(lakes[0])
+    changed = {**found, 1: found[1][:-1]}
+    assert unequal("uniform", found, found) == []
+    (sentence,) = unequal("uniform", changed, found)
+    assert "topic partition 1" in sentence
+
+
+def test_workload_whose_result_holds_another_value_is_told(lakes: list[Lake]) -> None:
+    """Equal counts are not enough: every field is compared."""
+    found = records_of(lakes[0])
+    changed = {**found, 0: [replace(found[0][0], value=b"another"), *found[0][1:]]}
+    assert len(unequal("uniform", changed, found)) == 1
+
+
+def test_oracle_of_the_bench_removes_what_was_superseded(lakes: list[Lake]) -> None:
+    """What is compared with is smaller than the log, and holds each key once."""
+    compacted = records_of(lakes[0])
+    doubled = {0: [*compacted[0], replace(compacted[0][0], offset=compacted[0][-1].offset + 1)]}
+    kept = expected(lakes[0], doubled)[0]
+    assert len(kept) == len(compacted[0])
+    assert kept[-1].offset == compacted[0][-1].offset + 1
+
+
+def test_smoke_fails_when_a_peer_keeps_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB that keeps the lowest offsets differs from Winnow, and the command ends with exit code 1."""
+
+    def lowest(connection: object, files: list[str], target: Path) -> None:
+        log = f"read_parquet({files!r})"
+        condition = f'"offset" IN (SELECT min("offset") FROM {log} GROUP BY key)'
+        connection.execute(f"COPY (SELECT * FROM {log} WHERE {condition}) TO '{target}'")  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(duckdb_alone, "compact", lowest)
+    assert smoke(tmp_path, ["zipf"], Shown(), peers=()) == 1
+
+
+def test_peers_on_uniform_find_what_winnow_finds(tmp_path: Path) -> None:
+    """DuckDB, PyIceberg and the naive Spark job run as processes of their own and keep the same records."""
+    assert smoke(tmp_path, [], Shown(), peers=("duckdb", "pyiceberg-upsert", "spark-window")) == 0
+
+
+def test_restored_lake_is_what_it_was_and_shares_its_data_files(tmp_path: Path) -> None:
+    """Whatever happens in the home is undone by restoring; data files are linked, databases copied."""
+    lake = Lake(WORKLOADS["wide"], SMALL, tmp_path)
+    prepare(lake)
+    before = lake.segments()
+    with opened(lake.home) as ctx:
+        ctx.log.open(lake.topic).set_config({"segment.bytes": "1000"}, ())
+    for path in lake.home.rglob("*.parquet"):
+        path.unlink()
+    lake.restore()
+    assert lake.segments() == before
+    with opened(lake.home) as ctx:
+        assert ctx.log.open(lake.topic).config().segment_bytes == int(lake.workload.config["segment.bytes"])
+    (first, *_) = sorted(lake.home.rglob("*.parquet"))
+    assert first.stat().st_nlink == 2
+    assert (lake.home / "catalog.db").stat().st_nlink == 1
+
+
+def test_prepared_lake_is_reused_unless_it_is_another_one(tmp_path: Path) -> None:
+    """A complete lake is not made again; one whose configuration changed is."""
+    lake = Lake(WORKLOADS["wide"], SMALL, tmp_path)
+    prepare(lake)
+    table = lake.pristine / "catalog.db"
+    made = table.stat().st_mtime_ns
+    prepare(lake)
+    assert table.stat().st_mtime_ns == made
+    other = replace(lake, workload=replace(lake.workload, config={**lake.workload.config, "segment.bytes": "9999"}))
+    prepare(other)
+    assert table.stat().st_mtime_ns != made
