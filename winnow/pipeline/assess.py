@@ -18,7 +18,7 @@ from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Assessment
 from winnow.pipeline.context import CLOCK_SKEW_MS, Context
 from winnow.pipeline.leases import held_by_another, held_by_others
-from winnow.pipeline.pictures import harmless, pictured
+from winnow.pipeline.pictures import harmless, pictured, record_looks
 from winnow.report.events import tell
 from winnow.store.looks import Look
 
@@ -189,7 +189,7 @@ class _Looks:
         """Write down what was found since the last time."""
         waiting, self._waiting = self._waiting, []
         if waiting:
-            self._ctx.store.record_looks(self._as_of_ms, self._ctx.now_ms(), waiting)
+            record_looks(self._ctx, waiting, as_of_ms=self._as_of_ms)
 
     def _begin_share(self, topic: str) -> None:
         share = self._share_of.get(topic, 0)

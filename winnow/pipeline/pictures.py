@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from winnow import eligibility
@@ -37,7 +38,9 @@ def record_picture(ctx: Context, view: TopicView, earlier: EarlierRuns | None = 
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
-    ctx.store.record_looks(view.now_ms, ctx.now_ms(), [pictured(ctx, view, earlier)])
+    look = pictured(ctx, view, earlier)
+    assert look.picture is not None
+    ctx.store.record_overview(look.picture, look.partitions)
 
 
 def pictured(
@@ -54,6 +57,23 @@ def pictured(
     made = present_decisions(view) if decisions is None else decisions
     found = partition_pictures(view, made, earlier or EarlierRuns(ctx, view.log.topic))
     return Look(picture=topic_picture(view, found, recorded_at_ms=ctx.now_ms()), partitions=found)
+
+
+def record_looks(ctx: Context, looks: Sequence[Look], *, as_of_ms: int) -> None:
+    """Record decisions and pictures in one transaction; decisions alone where a picture cannot be written.
+
+    Raises:
+        ServiceError: the metadata store cannot be reached.
+    """
+    try:
+        ctx.store.record_looks(as_of_ms, ctx.now_ms(), looks)
+    except WinnowError:
+        found = [assessment for look in looks for assessment in look.assessments]
+        ctx.store.record_assessments(as_of_ms, ctx.now_ms(), found)
+        for look in looks:
+            if look.picture is not None:
+                with harmless(look.picture.topic):
+                    ctx.store.record_looks(as_of_ms, ctx.now_ms(), [replace(look, assessments=())])
 
 
 def present_decisions(view: TopicView) -> list[Decision]:

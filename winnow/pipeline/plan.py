@@ -14,7 +14,7 @@ from winnow.model import Assessment, Plan
 from winnow.pipeline.assess import TopicView, assess_view, rules_of, view_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.earlier import EarlierRuns
-from winnow.pipeline.pictures import harmless, pictured
+from winnow.pipeline.pictures import harmless, pictured, record_looks
 from winnow.planning import Batch, PlanReference, TopicFacts, make_plan, plan_partition
 from winnow.report.events import tell
 from winnow.store.looks import Look
@@ -82,7 +82,7 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     look = Look(assessments)
     with harmless(topic):
         look = replace(pictured(ctx, view, earlier), assessments=assessments)
-    ctx.store.record_looks(as_of_ms, ctx.now_ms(), [look])
+    record_looks(ctx, [look], as_of_ms=as_of_ms)
     plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None
