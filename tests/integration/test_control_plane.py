@@ -141,6 +141,48 @@ def test_a_manifest_that_is_cut_off_is_refused_and_no_segment_is_missed(world: W
     assert len(live_segments(table.io, manifest, ValueError)) == 10
 
 
+def test_a_manifest_that_ends_between_two_blocks_is_neither_read_nor_put_together_with_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a file is well formed, only the list of manifests knows better; the commit changes nothing."""
+    monkeypatch.setattr(producer, "MOST_SMALL_MANIFESTS", 1)
+    monkeypatch.setattr(producer, "_BLOCK_ENTRIES", 1)
+    world.create(3, topic=TOPIC)
+    commit(world, [paper(0, partition) for partition in range(3)], [])
+    head = world.head(TOPIC)
+    snapshot = head.table.current_snapshot()
+    assert snapshot is not None
+    (manifest,) = live_manifests(head.table.io, snapshot)
+    path = storage.local_path(manifest.manifest_path)
+    whole = path.read_bytes()
+    sync = whole[-16:]
+    path.write_bytes(whole[: whole.rindex(sync, 0, -16) + 16])
+    assert len(manifest.fetch_manifest_entry(head.table.io)) == 2
+    with pytest.raises(WinnowError, match="damaged or cut off"):
+        live_segments(head.table.io, manifest, ValueError)
+    for going in ([], [paper(0, 0)]):
+        with pytest.raises(WinnowError, match="damaged or cut off"):
+            commit(world, [paper(1, 0)], going)
+    assert world.head(TOPIC).snapshot_id == head.snapshot_id
+    path.write_bytes(whole)
+    commit(world, [paper(1, 0)], [])
+    assert len(live(world)) == 4
+
+
+def test_a_commit_that_would_drop_a_file_nobody_named_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files before, added and removed must add up, whatever the producer's own rules say."""
+    world.create(3, topic=TOPIC)
+    commit(world, [paper(0, partition) for partition in range(3)], [])
+    before = world.head(TOPIC).snapshot_id
+    real = producer.LogUpdate._carry
+    monkeypatch.setattr(
+        producer.LogUpdate, "_carry", lambda self, *a, **k: replace(real(self, *a, **k), manifests=[], entries=[])
+    )
+    with pytest.raises(WinnowError, match="would leave 1 files in the log instead of 4"):
+        commit(world, [paper(1, 0)], [])
+    assert world.head(TOPIC).snapshot_id == before
+
+
 def test_manifests_stay_few_over_appends_and_compactions_and_hold_every_file(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,8 @@ def connect(
             "threads": threads,
             "temp_directory": spill,
             "preserve_insertion_order": True,
+            # Standard output belongs to the job's events.
+            "enable_progress_bar": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         },

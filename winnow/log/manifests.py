@@ -88,9 +88,8 @@ def live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], E
     Raises:
         WinnowError: the manifest is cut off. And what ``foreign`` makes.
     """
-    path = manifest.manifest_path
     found = []
-    for status, row in _rows(path, _bytes(io, path), _entry_reader):
+    for status, row in _entry_rows(io, manifest):
         if status != _DELETED:
             try:
                 found.append(_segment(row))
@@ -105,8 +104,27 @@ def live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
     Raises:
         WinnowError: the manifest is cut off.
     """
-    path = manifest.manifest_path
-    return [row[0] for status, row in _rows(path, _bytes(io, path), _entry_reader) if status != _DELETED]
+    return [row[0] for status, row in _entry_rows(io, manifest) if status != _DELETED]
+
+
+def live_files(manifest: ManifestFile) -> int:
+    """How many files ``manifest`` says are in the log, without opening it."""
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+
+
+def cut_off(path: str) -> WinnowError:
+    """The error for a manifest, or a list of them, that does not hold what was written into it."""
+    return WinnowError(
+        f"The manifest {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
+        "object store's versions."
+    )
+
+
+def _entry_rows(io: FileIO, manifest: ManifestFile) -> Iterator[Any]:
+    data = _bytes(io, manifest.manifest_path)
+    if len(data) != manifest.manifest_length:
+        raise cut_off(manifest.manifest_path)  # perhaps between two blocks, where no reader would notice
+    return _rows(manifest.manifest_path, data, _entry_reader)
 
 
 def _segment(row: Row) -> Segment:
@@ -156,10 +174,7 @@ def _rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterato
                 raise EOFError
     except EOFError as problem:
         # PyIceberg takes a file that ends early for a short one, and segments would be missing.
-        raise WinnowError(
-            f"The manifest {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
-            "object store's versions."
-        ) from problem
+        raise cut_off(path) from problem
 
 
 _HEADER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
