@@ -40,12 +40,12 @@ def connect(
             "threads": threads,
             "temp_directory": spill,
             "preserve_insertion_order": True,
-            # Standard output belongs to the job's events.
-            "enable_progress_bar": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         },
     )
+    # Standard output belongs to the job's events.
+    connection.execute("SET enable_progress_bar = false")
     _register_stores(connection, uris)
     if all(storage.is_local(uri) for uri in uris):
         # Whole row groups would be held to be read at once; what is local the operating system reads ahead.
