@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, str] = {
     "spark.conf": '"spark.executor.memory" = "2g"',
     "engine.tasks": "tasks = 2",
     "engine.bytes_per_second": 'bytes_per_second = "50MB"',
+    "facts.workers": "workers = 2",
     "expectations": 'expectations = "suites"',
     "alert.webhook": 'webhook = "https://hooks.example.com/winnow"',
     "alert.page_url": 'page_url = "https://airflow.example.com"',
