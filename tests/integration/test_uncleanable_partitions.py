@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.integration import spark_in_process
 from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
-from winnow.engine import spark
-from winnow.engine.damage import explained
+from winnow.engine import spark, staging
+from winnow.engine.damage import MiscountError, explained
 from winnow.engine.events import PartitionFailure, PlanFailure
 from winnow.engine.rewrite import compact_partition
 from winnow.errors import (
@@ -164,6 +167,31 @@ def test_segment_whose_pages_are_damaged_is_named_though_its_size_is_right(world
     assert f"orders-0: segment {segment.path} cannot be" in the_receipt(compact(world)).message
 
 
+@pytest.mark.parametrize(
+    ("place", "offset", "wrong"), [(-1, 10**9, "above"), (0, 10**9, "do not rise"), (0, -1, "do not rise")]
+)
+def test_segment_with_a_wrong_offset_is_named_when_its_records_are_not_found_again(
+    world: World, place: int, offset: int, wrong: str
+) -> None:
+    """A readable file that holds other offsets than were written: no retry can help."""
+    segment = world.segments(0)[0]
+    path = storage.local_path(segment.path)
+    rows = pq.read_table(path)
+    offsets = rows.column("offset").to_pylist()
+    offsets[place] = offset
+    damaged = rows.set_column(rows.schema.get_field_index("offset"), rows.schema.field("offset"), pa.array(offsets))
+    pq.write_table(damaged, path)
+    reference = world.plan(world.clock())
+    assert reference is not None
+    partition = staging.read_plan(reference.uri).partitions[0]
+    assert partition.segments[0] == segment
+    same_size = replace(partition, segments=(replace(segment, size_bytes=path.stat().st_size), *partition.segments[1:]))
+    found = explained(MiscountError("of offsets 0 to 9 3 records survive, but 1 were copied"), TOPIC, same_size)
+    assert isinstance(found, DamagedSegmentError)
+    assert f"segment {segment.path} holds offsets" in str(found)
+    assert wrong in str(found)
+
+
 def test_surprise_in_a_unit_marks_its_partition_and_keeps_exit_code_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,8 +338,6 @@ class TestExplained:
 
     @pytest.fixture
     def plan(self, world: World) -> PartitionPlan:
-        from winnow.engine import staging
-
         reference = world.plan(world.clock())
         assert reference is not None
         return staging.read_plan(reference.uri).partitions[0]
@@ -325,6 +351,7 @@ class TestExplained:
             (duckdb.InvalidInputException("b'secret'"), 1),
             (BadInputError("The records are odd."), 3),
             (ServiceError("The store is away."), 6),
+            (MiscountError("3 records survive, but 1 were copied"), 1),
         ],
         ids=lambda value: type(value).__name__,
     )

@@ -10,6 +10,7 @@ import errno
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError, DamagedSegmentError, ServiceError, WinnowError
@@ -23,15 +24,19 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NOT_OF_THE_DATA = (MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptException)
 
 
+class MiscountError(WinnowError):
+    """Not as many records were copied as survive: a segment that is not in order, or a fault of the engine's own."""
+
+
 def explained(problem: Exception, topic: str, partition: PartitionPlan) -> WinnowError:
     """``problem`` as the error to report for one partition: what it means, without a byte of user data.
 
     Returns:
-        DamagedSegmentError (exit 4) naming the segment that is missing or cannot be read; ServiceError (exit 6) when
-        the disk is full or the object store does not answer; a Winnow error as it is; else a plain WinnowError
-        (exit 1) that names the kind of the exception.
+        DamagedSegmentError (exit 4) naming the segment that is missing, cannot be read or is out of order;
+        ServiceError (exit 6) when the disk is full or the object store does not answer; a Winnow error as it is; else
+        a plain WinnowError (exit 1) that names the kind of the exception.
     """
-    if isinstance(problem, WinnowError) and not isinstance(problem, BadInputError):
+    if isinstance(problem, WinnowError) and not isinstance(problem, BadInputError | MiscountError):
         return problem
     if _is_full(problem):
         return ServiceError("there is no space left where the engine spills or writes")
@@ -88,6 +93,7 @@ def _size(segment: Segment) -> str | None:
 def _content(segment: Segment) -> str | None:
     filesystem, path = storage.filesystem_for(segment.path)
     records = 0
+    above = segment.first_offset - 1
     try:
         with filesystem.open_input_file(path) as stream:
             source = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
@@ -95,10 +101,16 @@ def _content(segment: Segment) -> str | None:
                 return "has other columns than a segment"
             for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
                 records += batch.num_rows
+                offsets = pa.concat_arrays([pa.array([above], pa.int64()), batch.column("offset")])
+                if not pc.all(pc.less(offsets[:-1], offsets[1:])).as_py():
+                    return "holds offsets that do not rise"
+                above = offsets[-1].as_py()
     except pa.ArrowMemoryError:
         raise  # nothing is known of the segment
     except pa.ArrowException:
         return "cannot be decoded"
+    if above > segment.last_offset:
+        return f"holds offsets above {segment.last_offset}, its last"
     return None if records == segment.records else f"holds {records:,} records instead of {segment.records:,}"
 
 

@@ -114,7 +114,8 @@ def copy_part(unit: PartUnit, budget: Budget, connections: Connections, *, folde
     """Copy what survives of one group, or of a part of it, into new segments below ``folder``.
 
     Raises:
-        WinnowError: not as many records were copied as the shares of the keys counted: a scratch file is not whole.
+        MiscountError: not as many records were copied as the shares of the keys counted: a segment is not in order,
+            or a scratch file is not whole.
     """
     plan, partition = _of(unit)
     part = unit.part

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from winnow.engine.aside import copy_keyless
 from winnow.engine.connections import Connections, connected
+from winnow.engine.damage import MiscountError
 from winnow.engine.elsewhere import count_elsewhere
 from winnow.engine.grouping import Surviving, groups
 from winnow.engine.stretches import stretches
 from winnow.engine.survivors import surviving
 from winnow.engine.throttle import Meter, Throttle
 from winnow.engine.winners import Counts, KeyShare, merged, pick_winners
-from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.files.fingerprint import CONTENT_HASH, EMPTY, RunningFingerprint, combined
 from winnow.files.schema import ARROW_SCHEMA
@@ -263,10 +263,10 @@ def _copy_survivors(
                 writer.write(conform(batch.select(ARROW_SCHEMA.names)))
         outputs = writer.finish()
     if copied != sum(member.records for member in read):
-        raise WinnowError(
-            f"{plan.topic}-{partition.partition}: of offsets {group.first_offset} to {group.last_offset} "
+        raise MiscountError(
+            f"of offsets {group.first_offset} to {group.last_offset} "
             f"{sum(member.records for member in read):,} records survive, but {copied:,} were copied. Nothing was "
-            "published; the new files go with the next sweep. Run it again, and keep the log's files for a look."
+            "published; the new files go with the next sweep. Run it again, and keep the log's files for a look"
         )
     meter.finish(read_bytes + sum(segment.size_bytes for segment in outputs))
     return outputs, str(content)
