@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 
+from winnow.engine import program
 from winnow.engine.events import emit
-from winnow.engine.look_around import look_around
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print one event with what the tasks saw."""
+    program.begin()
+    from winnow.engine.look_around import look_around
+
     emit({"event": "doctor", **look_around(sys.argv[1:] if arguments is None else arguments)})
     return 0
 

@@ -159,7 +159,7 @@ def test_compacting_again_finds_nothing_to_do_and_starts_no_spark(batch: Batch) 
 
 def test_two_sparks_mixed_in_one_installation_are_refused_by_name() -> None:
     """A driver whose JVM is of another version than its Python dies in ways that name neither."""
-    from winnow.engine.spark import check_versions
+    from winnow.engine.application import check_versions
 
     with pytest.raises(ConfigurationError, match=r"but its JVM is Spark 3\.5\.0.*Nothing was compacted"):
         check_versions(cast(Any, SimpleNamespace(version="3.5.0")))

@@ -309,7 +309,7 @@ def test_scratch_that_is_not_what_a_share_left_fails_the_partition(tmp_path: Pat
             Path(unit.survivors[0]).write_bytes(Path(unit.survivors[1]).read_bytes())
 
     (result,) = Tasks(before=confuse).run(plan, cores=2)
-    assert "t-0: of offsets 0 to 39 7 records survive, but 4 were copied" in result["error"]
+    assert "of offsets 0 to 39 7 records survive, but 4 were copied" in result["error"]
     assert result["exit_code"] == 1
     assert "Nothing was published" in result["error"]
 

@@ -6,19 +6,18 @@ checked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
-
 from winnow.engine import staging
-from winnow.engine.damage import explained
-from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, worst
+from winnow.engine.application import application
+from winnow.engine.events import PlanFailure, PlanOutcome, emit
 from winnow.engine.facts_document import Figures, write_facts
+from winnow.engine.failures import failed_result, failure_of
 from winnow.engine.rewrite import Budget
 from winnow.engine.slices import Unit, shared
-from winnow.engine.spark import SHOWN, check_versions
 from winnow.engine.task_events import Tell, carry_out
 from winnow.errors import WinnowError
 from winnow.model import PartitionPlan, Plan, StagedPartition, StagingManifest
@@ -51,26 +50,25 @@ def run(
     Budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run`). What became of it is told as
     of the plan; its document is the facts'.
     """
-    plans = {uri: staging.read_plan(uri) for uri in plan_uris}
-    manifests = {uri: staging.read_manifest(uri, attempt) for uri in plan_uris}
+    plans = staging.read_plans(plan_uris)
+    manifests = dict(
+        zip(plan_uris, staging.at_once(lambda uri: staging.read_manifest(uri, attempt), plan_uris), strict=True)
+    )
     units = [
         unit
         for uri, manifest in manifests.items()
         if manifest is not None
         for unit in units_of(uri, plans[uri], pairs(plans[uri], manifest))
     ]
-    context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
-    try:
-        check_versions(context)
-        context.setLogLevel("WARN")
+    with application(app_name) as context:
         emit({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
         tasks, share = shared(units, context.defaultParallelism, budget, most_tasks)
         results = carry_out(context, tasks, lambda task, tell: _run_task(task, attempt, share, recompute, tell))
-    finally:
-        context.stop()
-    return [
-        finish(uri, plans[uri], manifests[uri], [each for each in results if each["plan"] == uri]) for uri in plan_uris
-    ]
+    by_plan: dict[str, list[dict[str, Any]]] = {uri: [] for uri in plan_uris}
+    for result in results:
+        by_plan[result["plan"]].append(result)
+    expected = Counter(unit.plan_uri for unit in units)
+    return [finish(uri, plans[uri], manifests[uri], by_plan[uri], expected[uri]) for uri in plan_uris]
 
 
 def units_of(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, StagedPartition]]) -> list[FactsUnit]:
@@ -110,25 +108,19 @@ def run_unit(unit: FactsUnit, attempt: str, budget: Budget, recompute: Recompute
     try:
         result["facts"] = recompute(unit.plan, partition, unit.staged, attempt, budget)
     except Exception as problem:  # one partition must not end the others in this application
-        found = explained(problem, unit.topic, partition)
-        result |= {"error": str(found).rstrip("."), "exit_code": found.exit_code}
+        result |= failed_result(problem, unit.topic, partition)
     return result
 
 
-def finish(uri: str, plan: Plan, manifest: StagingManifest | None, results: Sequence[dict[str, Any]]) -> PlanOutcome:
-    """Write the facts of a plan's attempt when all its units succeeded."""
+def finish(
+    uri: str, plan: Plan, manifest: StagingManifest | None, results: Sequence[dict[str, Any]], expected: int
+) -> PlanOutcome:
+    """Write the facts of a plan's attempt when all its ``expected`` units succeeded."""
     if manifest is None:
         failure = PlanFailure("the attempt left no staging manifest", WinnowError.exit_code)
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)
-    failed = tuple(
-        PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))
-        for result in sorted(results, key=lambda result: int(result["partition"]))
-        if "error" in result
-    )
-    if failed:
-        named = "; ".join(f"{plan.topic}-{each.partition}: {each.error}" for each in failed[:SHOWN])
-        return PlanOutcome(
-            plan.topic, plan.plan_id, None, PlanFailure(named, worst([each.exit_code for each in failed]), failed)
-        )
+    failed = failure_of(plan.topic, results, expected)
+    if failed is not None:
+        return PlanOutcome(plan.topic, plan.plan_id, None, failed)
     facts = {int(result["partition"]): result["facts"] for result in results}
     return PlanOutcome(plan.topic, plan.plan_id, write_facts(uri, manifest, facts))

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
-
+from winnow.engine.application import application
 from winnow.files import storage
 
 NEEDED = ("duckdb", "pyarrow", "winnow")
@@ -20,8 +19,7 @@ def look_around(uris: Sequence[str]) -> dict[str, Any]:
 
     Gives ``spark`` (its version), ``tasks``, ``pythons``, ``missing`` (modules) and ``unreachable`` (of ``uris``).
     """
-    context = SparkContext.getOrCreate(SparkConf().setAppName("winnow doctor"))
-    try:
+    with application("winnow doctor") as context:
         context.setLogLevel("ERROR")
         tasks = min(context.defaultParallelism, MOST_TASKS)
         seen = context.parallelize(range(tasks), tasks).mapPartitions(lambda _: _look(uris)).collect()
@@ -32,8 +30,6 @@ def look_around(uris: Sequence[str]) -> dict[str, Any]:
             "missing": sorted({name for each in seen for name in each["missing"]}),
             "unreachable": sorted({uri for each in seen for uri in each["unreachable"]}),
         }
-    finally:
-        context.stop()
 
 
 def _look(uris: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from winnow import documents
-from winnow.engine.damage import explained
-from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, worst
+from winnow.engine.application import application
+from winnow.engine.events import PlanOutcome, emit
+from winnow.engine.failures import failed_result, failure_of
 from winnow.engine.rewrite import Budget
 from winnow.engine.shadow import compare_partition
 from winnow.engine.shadow_request import (
@@ -24,9 +25,7 @@ from winnow.engine.shadow_request import (
     result_uri,
 )
 from winnow.engine.slices import Unit, shared
-from winnow.engine.spark import SHOWN, check_versions
 from winnow.engine.task_events import Tell, carry_out
-from winnow.errors import WinnowError
 from winnow.files import storage
 
 
@@ -39,24 +38,12 @@ def run(
     What became of it is told as of a plan: its id is the comparison's, its document the result.
     """
     request = read_request(request_uri)
-    context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
-    try:
-        check_versions(context)
-        context.setLogLevel("WARN")
+    with application(app_name) as context:
         total_bytes = sum(partition.size_bytes for partition in request.partitions)
         emit({"event": "started", "partitions": len(request.partitions), "bytes": total_bytes})
         results = _execute(context, request, budget, most_tasks)
-    finally:
-        context.stop()
-    failures = tuple(
-        PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))
-        for result in results
-        if "error" in result
-    )
-    if failures or len(results) != len(request.partitions):
-        told = "; ".join(f"{request.topic}-{each.partition}: {each.error}" for each in failures[:SHOWN])
-        code = worst([each.exit_code for each in failures]) if failures else WinnowError.exit_code
-        failure = PlanFailure(told or "a task returned no result", code, failures)
+    failure = failure_of(request.topic, results, len(request.partitions))
+    if failure is not None:
         return PlanOutcome(request.topic, request.comparison_id, None, failure)
     found = [documents.load_json(PartitionShadow, json.dumps(result["shadow"]).encode()) for result in results]
     found.sort(key=lambda shadow: shadow.partition)
@@ -95,8 +82,7 @@ def _run_partition(request: ShadowRequest, partition: ShadowPartition, budget: B
     try:
         result["shadow"] = documents.jsonable(compare_partition(request, partition, budget=budget))
     except Exception as problem:  # one partition's failure must not hide what the others say
-        found = explained(problem, request.topic, as_plan(partition))
-        result |= {"error": str(found).rstrip("."), "exit_code": found.exit_code}
+        result |= failed_result(problem, request.topic, as_plan(partition))
     return result
 
 

@@ -6,39 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyspark
-from pyspark import SparkConf, SparkContext, TaskContext
+from pyspark import SparkContext, TaskContext
 
 from winnow import __version__
 from winnow.clock import wall_clock_ms
 from winnow.engine import staging
+from winnow.engine.application import application
 from winnow.engine.connections import Connections
 from winnow.engine.cutting import GIANT_BYTES
-from winnow.engine.damage import explained
-from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit, log_event, worst
+from winnow.engine.events import PlanOutcome, emit, log_event
+from winnow.engine.failures import failed_result, failure_of
 from winnow.engine.ranges import PartUnit, ShareUnit, copy_part, find_share
 from winnow.engine.rewrite import ENGINE, Budget, compact_partition
 from winnow.engine.slices import Unit
 from winnow.engine.task_events import Tell, carry_out
 from winnow.engine.waves import Result, Spread, in_waves
-from winnow.errors import ConfigurationError
 from winnow.model import Plan, StagedPartition, StagingManifest
-
-SHOWN = 3
-"""Failed partitions that an error names."""
-
-
-def check_versions(context: SparkContext) -> None:
-    """Refuse a PySpark and a JVM of different versions.
-
-    Raises:
-        ConfigurationError: with both versions.
-    """
-    if pyspark.__version__ != context.version:
-        raise ConfigurationError(
-            f"PySpark is {pyspark.__version__} but its JVM is Spark {context.version}: two Sparks are mixed in one "
-            "installation. Nothing was compacted. Install pyspark and pyspark-client at the same version."
-        )
 
 
 def run(
@@ -57,10 +40,7 @@ def run(
     from that size on is cut over several tasks where cores would be idle otherwise.
     """
     plans = staging.read_plans(plan_uris)
-    context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
-    try:
-        check_versions(context)
-        context.setLogLevel("WARN")
+    with application(app_name) as context:
         units = [unit for uri, plan in plans.items() for unit in units_of(uri, plan)]
         emit({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
         results = in_waves(
@@ -72,8 +52,6 @@ def run(
             giant_bytes=giant_bytes,
             done=lambda unit, result: emit(_progress(unit, attempt, result)),
         )
-    finally:
-        context.stop()
     by_plan: dict[str, list[Result]] = {uri: [] for uri in plans}
     for result in results:
         by_plan[result["plan"]].append(result)
@@ -148,8 +126,7 @@ def run_unit(
                 unit.plan, partition, attempt=attempt, budget=budget, folder=folder, connections=connections
             )
     except Exception as problem:  # one partition's failure must not end the others in this application
-        found = explained(problem, unit.topic, partition)
-        result |= {"error": str(found).rstrip("."), "exit_code": found.exit_code}
+        result |= failed_result(problem, unit.topic, partition)
     return result
 
 
@@ -170,16 +147,8 @@ def _progress(unit: Unit, attempt: str, result: Result) -> dict[str, Any]:
 
 def finish(uri: str, plan: Plan, attempt: str, results: list[Result]) -> PlanOutcome:
     """Write the staging manifest of a plan when all its units succeeded."""
-    failed = tuple(
-        PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))
-        for result in sorted(results, key=lambda result: int(result["partition"]))
-        if "error" in result
-    )
-    if failed or len(results) != len(plan.partitions):
-        named = "; ".join(f"{plan.topic}-{each.partition}: {each.error}" for each in failed[:SHOWN])
-        more = f"; and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
-        code = worst([each.exit_code for each in failed]) if failed else 1
-        failure = PlanFailure(f"{named}{more}" or "a task returned no result", code, failed)
+    failure = failure_of(plan.topic, results, len(plan.partitions))
+    if failure is not None:
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)
     staged: list[StagedPartition] = sorted((each["staged"] for each in results), key=lambda part: part.partition)
     manifest = StagingManifest(

@@ -7,7 +7,8 @@ second and 60 MB of every command and task. Nothing of Winnow hands PyArrow a fr
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -37,9 +38,16 @@ def leave_pandas_out() -> None:
         return
     import pyarrow as pa
 
+    with without_pandas():
+        pa.array([None])
+
+
+@contextmanager
+def without_pandas() -> Iterator[None]:
+    """Whoever asks for pandas within the block is told that it is not there, unless it is loaded already."""
     refusal = _Refusal()
     sys.meta_path.insert(0, refusal)
     try:
-        pa.array([None])
+        yield
     finally:
         sys.meta_path.remove(refusal)

@@ -1,0 +1,35 @@
+"""The process that PySpark forks its Python workers from, with what every task of Winnow needs imported before.
+
+PySpark starts it (``spark.python.daemon.module``) where everything runs on one machine; it is ``pyspark.daemon`` and
+nothing else. What is imported here is imported once, and shared by the workers.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+
+from winnow.engine.installed import prefer_installed
+
+
+def main() -> None:
+    """Import, then fork a worker whenever Spark asks for one, until Spark closes standard input."""
+    # Imports make many objects and no garbage.
+    gc.disable()
+    prefer_installed()
+    from pyspark.daemon import manager
+
+    # What cannot be imported here cannot be in the task, which then says so.
+    with suppress(ImportError):
+        import winnow.engine.spark  # noqa: F401
+        from winnow.files.arrow_alone import leave_pandas_out
+
+        leave_pandas_out()
+    # What is here already is never garbage: no worker has to look through it, and so copy its pages.
+    gc.freeze()
+    gc.enable()
+    manager()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""What the programs that spark-submit starts have in common: their arguments, how they begin and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Sequence
+
+from winnow.engine.events import PlanOutcome, emit, emit_outcomes, worst
+from winnow.engine.installed import prefer_installed
+from winnow.errors import WinnowError
+
+
+def begin() -> None:
+    """To be called before anything imports PySpark."""
+    prefer_installed()
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser that knows what every program is told: what its tasks may use."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--memory", type=int, default=1 << 30, metavar="BYTES", help="cap of one task's engine")
+    made.add_argument("--threads", type=int, default=1, help="threads of one task's engine")
+    made.add_argument("--spill", default=tempfile.gettempdir(), metavar="FOLDER", help="where the engine spills")
+    made.add_argument("--tasks", type=int, metavar="N", help="at most so many partitions at once; else all cores")
+    made.add_argument(
+        "--bytes-per-second", type=float, metavar="RATE", help="what all tasks read and write together; else no limit"
+    )
+    return made
+
+
+def ended(run: Callable[[], Sequence[PlanOutcome]]) -> int:
+    """Run, report each plan; the worst exit code of its plans is the program's."""
+    try:
+        outcomes = run()
+    except WinnowError as problem:
+        emit({"event": "failed", "error": str(problem), "exit_code": problem.exit_code})
+        return problem.exit_code
+    emit_outcomes(outcomes)
+    return worst([outcome.exit_code for outcome in outcomes])
