@@ -66,7 +66,7 @@ def situation_of(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: obj
     if run is None:
         return None
     topic, plan_id, at_ms = run.topic, run.plan_id, ctx.now_ms()
-    if run.status in {RunState.PUBLISHING, RunState.UNKNOWN}:
+    if run.status.is_unsettled:
         what = f"The task ended before it said whether the commit of plan {plan_id} of topic {topic} landed"
         return situations.commit_unknown(topic, plan_id, f"{what} ({_cause(problem)})", at_ms=at_ms)
     attempt = next(attempts(row["uri"], base), None)

@@ -193,7 +193,7 @@ def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
     found = []
     for row in batch["plans"]:
         run = ctx.store.run(row["plan_id"])
-        done = run is not None and run.status in {RunState.PUBLISHED, RunState.PUBLISHING, RunState.UNKNOWN}
+        done = run is not None and (run.status is RunState.PUBLISHED or run.status.is_unsettled)
         newest = next(attempts(row["uri"], batch["attempt"]), None)
         unjudged = newest is not None and ctx.store.verdict(row["plan_id"], newest) is None
         if not done and not unjudged:

@@ -206,7 +206,7 @@ def _reached_publish(ctx: Pipeline, plan_id: str) -> bool:
     from winnow.store import RunState
 
     run = ctx.store.run(plan_id)
-    return run is not None and run.status in {RunState.PUBLISHED, RunState.PUBLISHING, RunState.UNKNOWN}
+    return run is not None and (run.status is RunState.PUBLISHED or run.status.is_unsettled)
 
 
 @contextmanager

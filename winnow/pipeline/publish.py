@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from winnow import documents
 from winnow.engine import staging
 from winnow.errors import CommitUnknownError, PlanVoidError, ValidationFailedError, WinnowError
 from winnow.log.state import PLAN_PROPERTY
@@ -60,6 +61,11 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
             f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} has not passed validation; nothing was "
             "published. Run the compaction again."
         )
+    if verdict.manifest_digest not in {None, documents.digest(manifest)}:
+        raise ValidationFailedError(
+            f"The staging manifest of attempt {attempt} at plan {plan_id} of topic {plan.topic} is not the one that "
+            "passed validation: something wrote it again. Nothing was published. Run the compaction again."
+        )
     started_ms = ctx.now_ms()
     ctx.store.set_run_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt)
     try:
@@ -67,9 +73,8 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     except PlanVoidError as problem:
         ctx.store.set_run_state(plan_id, RunState.REFUSED, ctx.now_ms(), message=str(problem))
         tell("refused", plan.topic, plan_id=plan_id, attempt=attempt)
-        if run.status in {RunState.PUBLISHING, RunState.UNKNOWN}:
-            how = f"is settled: plan {plan_id} is not in the table's history and void, and the next run plans anew"
-            ctx.alerts.recover(plan.topic, {Kind.COMMIT_UNKNOWN}, (), how, plan_id=plan_id)
+        if run.status.is_unsettled:
+            ctx.alerts.recover(plan.topic, {Kind.COMMIT_UNKNOWN}, (), settled_as_void(plan_id), plan_id=plan_id)
         raise
     except CommitUnknownError as problem:
         what = str(problem).partition(". ")[0]
@@ -79,6 +84,11 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
         ctx.alerts.raise_alert(unknown)
         raise CommitUnknownError(unknown.sentences) from problem
     return checkpoint(ctx, log, receipt, started_ms=started_ms)
+
+
+def settled_as_void(plan_id: str) -> str:
+    """What to say of a run whose commit was in doubt and is not there."""
+    return f"is settled: plan {plan_id} is not in the table's history and void, and the next run plans anew"
 
 
 def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int | None = None) -> Receipt:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from winnow.model import Receipt
 from winnow.pipeline.context import Context
-from winnow.pipeline.publish import checkpoint
+from winnow.pipeline.publish import checkpoint, settled_as_void
 from winnow.report.alerts import Kind
 from winnow.report.events import tell
 from winnow.store import RunState
-
-_UNSETTLED = (RunState.PUBLISHING, RunState.UNKNOWN)
 
 
 def settle(ctx: Context, topic: str) -> list[Receipt]:
@@ -31,7 +29,6 @@ def settle(ctx: Context, topic: str) -> list[Receipt]:
             message="The run ended before it published anything; its plan is void and readers saw no change.",
         )
         tell("voided", topic, plan_id=run.plan_id, attempt=run.attempt)
-        if run.status in _UNSETTLED:
-            how = f"is settled: plan {run.plan_id} is not in the table's history and void, and the next run plans anew"
-            ctx.alerts.recover(topic, {Kind.COMMIT_UNKNOWN}, None, how, plan_id=run.plan_id)
+        if run.status.is_unsettled:
+            ctx.alerts.recover(topic, {Kind.COMMIT_UNKNOWN}, None, settled_as_void(run.plan_id), plan_id=run.plan_id)
     return receipts

@@ -33,7 +33,7 @@ from winnow.store.database import Room
 from winnow.store.values import Run, RunState
 
 _WORK: Final = frozenset({RunState.PLANNED, RunState.COMPACTING, RunState.STAGED, RunState.VALIDATED, RunState.BROKEN})
-_UNSETTLED: Final = frozenset({RunState.PUBLISHING, RunState.UNKNOWN})
+_UNSETTLED: Final = frozenset(state for state in RunState if state.is_unsettled)
 _NOT_PUBLISHED: Final = frozenset(RunState) - {RunState.PUBLISHED}
 
 TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {

@@ -31,6 +31,11 @@ class RunState(StrEnum):
         """Whether nothing of the run is left to settle. Publishing, unknown and broken runs are open."""
         return self in {RunState.PUBLISHED, RunState.INVALID, RunState.REFUSED, RunState.VOID}
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether its commit may have landed and nobody knows yet: only the table's history does."""
+        return self in {RunState.PUBLISHING, RunState.UNKNOWN}
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
