@@ -1,4 +1,4 @@
-"""The commands: run, prepare, control, curves, report, list, clean."""
+"""The commands: run, prepare, control, curves, report, document, list, clean."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ Winnow beside what a user would pick instead, on the same segment files, in one 
   python -m bench control                ten thousand partitions, a thousand topics, two hundred compactions
   python -m bench curves                 cost against records, keys, partitions and dirty share
   python -m bench report --plot docs/img/performance.svg
+  python -m bench document               the page docs/performance.md from what was measured
   python -m bench list                   workloads and competitors
 
 Data is generated once below WINNOW_HOME (.winnow) in bench/ and ingested by Winnow; runs start from a pristine copy.
@@ -59,9 +60,12 @@ def parser() -> argparse.ArgumentParser:
     curves.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_CURVES, metavar="SVG", help="and draw them")
     report = commands.add_parser("report", help="print the tables of what was measured, or draw the plot")
     report.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_PLOT, metavar="SVG")
+    page = commands.add_parser(
+        "document", help="keep the results beside the docs; docs/performance.md and its plots anew"
+    )
     commands.add_parser("list", help="workloads and competitors")
     commands.add_parser("clean", help="remove generated data and lakes")
-    for each in (run, control, curves, report):
+    for each in (run, control, curves, report, page):
         each.add_argument("--json", type=Path, metavar="FILE", help="default: results.json beside the data")
     for each in (run, control, curves):
         each.add_argument("--fresh", action="store_true", help="forget what FILE holds")
@@ -181,6 +185,18 @@ def _report(given: argparse.Namespace, shown: Shown) -> int:
     return _finish(_results(given), shown, given.plot)
 
 
+def _document(given: argparse.Namespace, shown: Shown) -> int:
+    from bench.curves import curves_of
+    from bench.document import KEPT, KEPT_CURVES, PAGE, document
+    from bench.plot import draw, draw_curves
+
+    document(given.json or bench_folder() / "results.json", bench_folder() / "curves.json")
+    draw(Results.load(KEPT), DEFAULT_PLOT)
+    draw_curves(curves_of(Results.load(KEPT_CURVES)), DEFAULT_CURVES)
+    shown.say(f"wrote {PAGE}, {KEPT}, {KEPT_CURVES} and the plots")
+    return 0
+
+
 def _list(given: argparse.Namespace, shown: Shown) -> int:
     from bench.competitors import COMPETITORS
 
@@ -206,6 +222,7 @@ _COMMANDS = {
     "control": _control,
     "curves": _curves,
     "report": _report,
+    "document": _document,
     "list": _list,
     "clean": _clean,
 }

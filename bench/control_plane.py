@@ -13,6 +13,7 @@ from typing import Any
 from bench.data import Told
 from bench.lake import environment, lake_of, opened, prepare, replace_tree
 from bench.measure import Measured, measure
+from bench.peers.control import EDGE
 from bench.peers.timing import PREFIX
 from bench.results import Results
 from bench.synthetic import register
@@ -24,8 +25,6 @@ PARTITIONS, SEGMENTS, CLEAN, COMMITS = 10_000, 10, 8, 10
 TOPICS = 1_000
 TOPIC_PARTITIONS, TOPIC_SEGMENTS = 4, 6
 ROUNDS = 3
-EDGE = 20
-"""How many of the first and of the last commits are compared."""
 MIB = 1 << 20
 LIMIT_SECONDS = 600.0
 
@@ -83,7 +82,7 @@ def _commits(folder: Path, told: Told) -> dict[str, Any]:
     figures, _ = _run(home, "commits", "often")
     found: dict[str, Any] = {}
     for name in ("publish_seconds", "ingest_seconds", "manifests"):
-        first, last = statistics.median(figures[name][:EDGE]), statistics.median(figures[name][-EDGE:])
+        first, last = statistics.median(figures[f"first_{name}"]), statistics.median(figures[name][-EDGE:])
         found |= {f"first_{name}": first, f"last_{name}": last}
     return {
         **found,

@@ -77,7 +77,7 @@ def run_curves(folder: Path, json_path: Path | None, plot: Path | None, shown: S
             shown.say(f"curves: {name}")
             results.add(COMPETITORS["winnow"].run(lakes[name], False))
     failed = [run.workload for run in results.runs if not run.ended]
-    _show(results, wanted, shown, plot)
+    _show(results, shown, plot)
     for name in failed:
         shown.say(f"error: {name} failed")
     return 1 if failed else 0
@@ -105,15 +105,21 @@ def _prepare(lakes: list[Lake], shown: Shown) -> None:
     mark.write_text(identity)
 
 
-def _show(results: Results, wanted: list[Point], shown: Shown, plot: Path | None) -> None:
-    from bench.plot import draw_curves
-    from bench.report import curves_table
-
+def curves_of(results: Results) -> dict[str, list[tuple[float, dict[str, float]]]]:
+    """Per curve what was measured of it: x, and seconds by phase."""
     curves: dict[str, list[tuple[float, dict[str, float]]]] = {}
-    for point in wanted:
+    for point in points():
         run = results.typical("curves", point.workload.name, "winnow")
         if run is not None:
             curves.setdefault(point.curve, []).append((point.x, run.phases))
+    return curves
+
+
+def _show(results: Results, shown: Shown, plot: Path | None) -> None:
+    from bench.plot import draw_curves
+    from bench.report import curves_table
+
+    curves = curves_of(results)
     shown.out.print(curves_table(curves))
     if plot is not None:
         draw_curves(curves, plot)

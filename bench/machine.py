@@ -21,7 +21,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "processor": _processor(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "python": platform.python_version(),
         "versions": {name: metadata.version(name) for name in _VERSIONS},
         "commit": _commit(),

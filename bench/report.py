@@ -36,7 +36,8 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _groups(results: Results, size: str) -> dict[tuple[str, str], list[Run]]:
+def groups(results: Results, size: str) -> dict[tuple[str, str], list[Run]]:
+    """The runs at one size by workload and competitor, in the order in which they came."""
     found: dict[tuple[str, str], list[Run]] = {}
     for run in results.runs:
         if run.size == size:
@@ -50,7 +51,7 @@ def runs_table(results: Results, size: str) -> Table:
         f"{size}: seconds, median (lowest to highest)",
         "workload", "competitor", "runs", "whole", "work", "CPU", "peak MiB", "read MiB", "written MiB",
     )  # fmt: skip
-    for (workload, competitor), runs in _groups(results, size).items():
+    for (workload, competitor), runs in groups(results, size).items():
         ended = [run for run in runs if run.ended]
         if not ended:
             table.add_row(workload, competitor, "0", f"did not end in {runs[-1].seconds:.0f} s")
@@ -59,8 +60,8 @@ def runs_table(results: Results, size: str) -> Table:
             workload,
             competitor,
             str(len(ended)),
-            _spread([run.seconds for run in ended]),
-            _spread([run.work_seconds for run in ended if run.work_seconds is not None]),
+            spread([run.seconds for run in ended]),
+            spread([run.work_seconds for run in ended if run.work_seconds is not None]),
             f"{statistics.median(run.cpu_seconds for run in ended):.1f}",
             f"{statistics.median(run.peak_bytes for run in ended) / MIB:,.0f}",
             f"{statistics.median(run.read_bytes for run in ended) / MIB:,.0f}",
@@ -69,7 +70,8 @@ def runs_table(results: Results, size: str) -> Table:
     return table
 
 
-def _spread(seconds: list[float]) -> str:
+def spread(seconds: list[float]) -> str:
+    """The median, and the lowest and the highest of several."""
     if not seconds:
         return "-"
     if len(seconds) == 1:
@@ -80,7 +82,7 @@ def _spread(seconds: list[float]) -> str:
 def phases_table(results: Results, size: str) -> Table:
     """Where the time of Winnow went, the run of median work of each workload."""
     table = _table(f"{size}: seconds of winnow compact by phase", "workload", "competitor", *PHASES)
-    for workload, competitor in _groups(results, size):
+    for workload, competitor in groups(results, size):
         run = results.typical(size, workload, competitor)
         if run is not None and run.phases:
             table.add_row(workload, competitor, *(f"{run.phases[phase]:.2f}" for phase in PHASES))

@@ -441,7 +441,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What validation says of one attempt. ``broken``: a check raised, nothing is known about the data."""
+    """What validation says of one attempt. ``broken``: a check raised, nothing is known about the data.
+
+    ``manifest_digest``: of the staging manifest that was judged; None: from before verdicts said so.
+    """
 
     plan_id: str
     topic: str
@@ -452,6 +455,7 @@ class Verdict:
     checked_at_ms: int
     data_docs: str | None = None
     expectations: int = 0
+    manifest_digest: str | None = None
 
     @property
     def failing_partitions(self) -> tuple[int, ...]:

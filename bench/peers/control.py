@@ -2,7 +2,7 @@
 
 walk      every manifest entry of the topic once, by PyIceberg
 assess    what ``winnow assess`` does for the topic, or for all topics of the home where TOPIC is empty
-commits   two hundred small compactions: ingest, plan, rewrite in process, publish
+commits   two hundred small compactions: ingest, plan, rewrite in process, publish; the last in turn with a new topic's
 bytes     what the engine reads and writes to carry out the topic's plan, and what it has to
 
 It prints one JSON line of figures.
@@ -11,6 +11,7 @@ It prints one JSON line of figures.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from winnow.pipeline.context import Context
 
 COMPACTIONS = 200
+EDGE = 20
+"""So many of the last compactions happen in turn with the first ones of a topic in another home. They are compared."""
 _PARTITIONS = 4
 _KEYS = 25
 Figures = dict[str, Any]
@@ -55,20 +58,42 @@ def assess(ctx: Context, topic: str) -> Figures:
 
 
 def commits(ctx: Context, topic: str) -> Figures:
-    """Publish again and again; what each commit took, and how many manifests the snapshot then had."""
-    from winnow.pipeline.topics import create_topic
+    """Publish again and again; what each commit took, and how many manifests the snapshot then had.
 
-    create_topic(ctx, topic, _PARTITIONS, {"min.cleanable.dirty.ratio": "0"})
-    log = ctx.log.open(topic)
-    publish_seconds, ingest_seconds, manifests = [], [], []
-    for number in range(COMPACTIONS):
-        ingest_seconds.append(_ingest(ctx, topic, number))
-        publish_seconds.append(_compact(ctx, topic, number))
-        table = log.head().table
+    What the first commits took is measured beside the last: whoever else uses the machine then slows both alike.
+    """
+    old, new = _Commits(ctx, topic), Path(f"{ctx.settings.home}-new")
+    for _ in range(COMPACTIONS - EDGE):
+        old.once()
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    with opened(new) as other:
+        young = _Commits(other, topic)
+        for _ in range(EDGE):
+            young.once()
+            old.once()
+    return {f"first_{name}": values for name, values in young.figures.items()} | old.figures
+
+
+class _Commits:
+    """A topic and the figures of its compactions so far."""
+
+    def __init__(self, ctx: Context, topic: str) -> None:
+        from winnow.pipeline.topics import create_topic
+
+        create_topic(ctx, topic, _PARTITIONS, {"min.cleanable.dirty.ratio": "0"})
+        self._ctx, self._topic = ctx, topic
+        self.figures: dict[str, list[float]] = {"publish_seconds": [], "ingest_seconds": [], "manifests": []}
+
+    def once(self) -> None:
+        """Ingest, compact and publish once more."""
+        number = len(self.figures["manifests"])
+        self.figures["ingest_seconds"].append(_ingest(self._ctx, self._topic, number))
+        self.figures["publish_seconds"].append(_compact(self._ctx, self._topic, number))
+        table = self._ctx.log.open(self._topic).head().table
         snapshot = table.current_snapshot()
         assert snapshot is not None
-        manifests.append(len(snapshot.manifests(table.io)))
-    return {"publish_seconds": publish_seconds, "ingest_seconds": ingest_seconds, "manifests": manifests}
+        self.figures["manifests"].append(len(snapshot.manifests(table.io)))
 
 
 def _ingest(ctx: Context, topic: str, number: int) -> float:

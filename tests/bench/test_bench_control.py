@@ -37,13 +37,17 @@ def test_synthetic_topic_has_every_segment_and_is_decided_without_a_data_file(ho
 
 
 def test_commits_in_a_row_are_real_publications(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each round ingests, compacts and publishes; a figure per round, a receipt per publication."""
+    """Each round ingests, compacts and publishes; a figure per round, a receipt per publication, of both topics."""
     monkeypatch.setattr(control, "COMPACTIONS", 3)
+    monkeypatch.setattr(control, "EDGE", 2)
     with opened(home) as ctx:
         figures = control.commits(ctx, "often")
         assert len(ctx.log.open("often").receipts()) == 3
+    with opened(home.with_name("home-new")) as ctx:
+        assert len(ctx.log.open("often").receipts()) == 2
     assert {name: len(values) for name, values in figures.items()} == {
         "publish_seconds": 3, "ingest_seconds": 3, "manifests": 3,
+        "first_publish_seconds": 2, "first_ingest_seconds": 2, "first_manifests": 2,
     }  # fmt: skip
 
 

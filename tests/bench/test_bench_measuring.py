@@ -19,7 +19,7 @@ from bench.equality import differences
 from bench.measure import measure
 from bench.phases import PHASES, phases_of, work_seconds
 from bench.plot import draw, draw_curves
-from bench.ratios import RATIOS
+from bench.ratios import RATIOS, TASK_CONSTANT_BYTES
 from bench.report import ratios_table, runs_table
 from bench.results import Results, Run
 from bench.suite import SUITES, Step, chosen, schedule
@@ -178,6 +178,12 @@ def test_ratio_is_of_medians_and_marked_by_its_target(tmp_path: Path) -> None:
     assert "2.00 x" in lines["12 M: Winnow / DuckDB alone"]
     assert "missed" in lines["12 M: Winnow / DuckDB alone"]
     assert "not measured" in lines["ingest / DuckDB copy"]
+
+
+def test_bound_of_a_task_over_its_budget_is_the_one_that_the_engine_states() -> None:
+    from winnow.engine.rewrite import OVERHEAD_BYTES
+
+    assert TASK_CONSTANT_BYTES == OVERHEAD_BYTES
 
 
 def test_every_ratio_rests_on_steps_that_a_suite_runs() -> None:

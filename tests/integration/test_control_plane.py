@@ -19,7 +19,7 @@ from tests.synthetic_topics import Shape, add_topic, publish_receipt
 from winnow.errors import PlanVoidError, WinnowError
 from winnow.files import storage
 from winnow.log import chains, producer
-from winnow.log.manifests import live_manifests, live_segments
+from winnow.log.manifests import live_manifests, live_paths, live_segments
 from winnow.log.topic_log import Change
 from winnow.model import Segment
 from winnow.pipeline.assess import assess, looking
@@ -139,6 +139,37 @@ def test_a_manifest_that_is_cut_off_is_refused_and_no_segment_is_missed(world: W
             live_segments(table.io, manifest, ValueError)
     path.write_bytes(whole)
     assert len(live_segments(table.io, manifest, ValueError)) == 10
+
+
+@pytest.mark.parametrize("change", [-1, -9])
+def test_a_block_that_says_it_has_fewer_entries_than_it_has_is_refused(world: World, change: int) -> None:
+    """The count lies outside of what is compressed, so no checksum is about it; the segments behind it are missing."""
+    add_topic(world.ctx, TOPIC, Shape(partitions=5, segments=2, clean=0))
+    table = world.head(TOPIC).table
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    (manifest,) = live_manifests(table.io, snapshot)
+    path = storage.local_path(manifest.manifest_path)
+    data = bytearray(path.read_bytes())
+    count_at = data.index(data[-16:]) + 16
+    assert data[count_at] == 2 * 10
+    data[count_at] += 2 * change
+    path.write_bytes(data)
+    for read in (lambda: live_segments(table.io, manifest, ValueError), lambda: live_paths(table.io, manifest)):
+        with pytest.raises(WinnowError, match="damaged or cut off"):
+            read()
+
+
+def test_a_manifest_that_does_not_hold_as_many_files_as_the_list_says_is_refused(world: World) -> None:
+    """One that was mixed up with another, or an entry that is no longer said to be live."""
+    add_topic(world.ctx, TOPIC, Shape(partitions=5, segments=2, clean=0))
+    table = world.head(TOPIC).table
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    (manifest,) = live_manifests(table.io, snapshot)
+    manifest._data[7] = 11  # as the list has it: how many files were added
+    with pytest.raises(WinnowError, match="damaged or cut off"):
+        live_segments(table.io, manifest, ValueError)
 
 
 def test_a_manifest_that_ends_between_two_blocks_is_neither_read_nor_put_together_with_others(

@@ -14,6 +14,7 @@ from tests.integration.world import World, open_world, versions
 from winnow.config.settings import FactsSettings
 from winnow.engine import staging
 from winnow.engine.facts_document import facts_uri, read_facts, write_facts
+from winnow.engine.facts_spark import finish, run_unit, units_of
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import StagingManifest
@@ -125,4 +126,42 @@ def test_a_spark_that_cannot_be_started_marks_nothing(world: World, monkeypatch:
     monkeypatch.setenv("PATH", str(world.folder))
     with pytest.raises(ServiceError, match="no partition was marked"):
         validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+    assert world.state(0).uncleanable is None
+
+
+def test_partition_without_facts_is_a_failure_and_its_plan_has_no_document(world: World) -> None:
+    """A task that ended without a word: what the others found must not stand for all."""
+    _, attempt = staged(world, "orders")
+    results = [
+        run_unit(unit, "a1", world.ctx.budget, figures_of)
+        for unit in units_of(attempt.uri, attempt.plan, pairs_of(attempt.plan, attempt.manifest))
+    ]
+    outcome = finish(attempt.uri, attempt.plan, attempt.manifest, results[:1], 2)
+    assert outcome.failure is not None
+    assert outcome.failure.error == "a task returned no result"
+    assert read_facts(attempt.uri, attempt.manifest) is None
+    assert finish(attempt.uri, attempt.plan, attempt.manifest, results, 2).failure is None
+    assert set(read_facts(attempt.uri, attempt.manifest) or ()) == {0, 1}
+
+
+def test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is as good as none: Spark is asked once more, and what it leaves is looked at in the same way."""
+    plan, attempt = staged(world, "orders")
+    (partition, part), _ = pairs_of(attempt.plan, attempt.manifest)
+    facts = {0: figures_of(attempt.plan, partition, part, "a1", world.ctx.budget)}
+    asked: list[str] = []
+
+    def forgetful(*_: Any, **named: Any) -> JobResult:
+        asked.append(named["name"])
+        write_facts(attempt.uri, attempt.manifest, facts)
+        return JobResult(0, {})
+
+    write_facts(attempt.uri, attempt.manifest, facts)
+    monkeypatch.setattr(pipeline_facts, "run_job", forgetful)
+    with pytest.raises(ValidationBrokenError, match="not of every partition"):
+        validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+    assert asked == ["winnow facts a1"]
+    assert run_state(world, plan) is RunState.BROKEN
     assert world.state(0).uncleanable is None

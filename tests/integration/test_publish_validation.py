@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
+from winnow.engine import staging
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import Reason, Receipt, StagingManifest, TopicPartition
 from winnow.pipeline import validate as validation
 from winnow.pipeline.assess import assess
+from winnow.pipeline.facts import Facts
 from winnow.pipeline.leases import holding
 from winnow.pipeline.publish import publish
 from winnow.pipeline.settle import settle
@@ -129,6 +132,35 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
     assert world.state(0).uncleanable is None
     assert world.ctx.store.marks([TOPIC]) == {}
     assert [message for message in caplog.messages if message.startswith("Recovered: orders")] != []
+
+
+def test_an_attempt_that_was_staged_again_after_it_passed_is_not_published(world: World) -> None:
+    """A program that was thought dead goes on and writes another manifest under the name that was judged."""
+    plan, manifest = staged(world)
+    assert validate(world.ctx, plan.plan_id, "a1").passed
+    first, *others = manifest.partitions
+    emptied = replace(first, rewrites=tuple(replace(rewrite, outputs=()) for rewrite in first.rewrites))
+    before = world.head().snapshot_id
+    staging.write_manifest(plan.uri, replace(manifest, partitions=(emptied, *others)))
+    with pytest.raises(ValidationFailedError, match="is not the one that passed validation"):
+        publish(world.ctx, plan.plan_id, "a1")
+    assert world.head().snapshot_id == before
+    assert world.read() == ALL
+    staging.write_manifest(plan.uri, manifest)
+    assert publish(world.ctx, plan.plan_id, "a1").plan_id == plan.plan_id
+    assert world.read() == [*survivors(versions(0, 12)), *survivors(versions(0, 12, partition=1))]
+
+
+def test_facts_that_were_begun_before_the_attempt_was_staged_again_are_not_its_own(world: World) -> None:
+    """They are of files that the manifest names no longer, and everything about those was right."""
+    plan, manifest = staged(world)
+    first, *others = manifest.partitions
+    emptied = replace(first, rewrites=tuple(replace(rewrite, outputs=()) for rewrite in first.rewrites))
+    with Facts(world.ctx) as facts:
+        facts.begin([plan], "a1")
+        staging.write_manifest(plan.uri, replace(manifest, partitions=(emptied, *others)))
+        with pytest.raises(ValidationFailedError, match="orders-0: "):
+            validate(world.ctx, plan.plan_id, "a1", facts=facts)
 
 
 def test_a_missing_staged_file_fails_its_partition_as_a_damaged_one_does(world: World) -> None:

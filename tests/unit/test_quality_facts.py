@@ -25,7 +25,7 @@ from tests.unit.quality_staging import (
 from winnow.errors import ServiceError
 from winnow.files import duck
 from winnow.files.fingerprint import WINNERS_FINGERPRINT
-from winnow.model import OffsetRange, Record, Rewrite, Severity
+from winnow.model import OffsetRange, Record, Rewrite, Severity, Strategy
 from winnow.quality.census import EXACT, HASHED, Census, KeyCensus
 from winnow.quality.facts import fact_row, fact_table
 from winnow.quality.recomputation import combine, recompute
@@ -260,6 +260,46 @@ def test_a_miscount_of_the_engine_fails_where_it_is_counted(
     assert scene.staged(1).facts.records_superseded == 14
     scene.report(1, **figures)
     assert failed(scene.verdict(), 1) == expectations
+
+
+def one_key_gone(folder: Path, wrong: str) -> Scene:
+    """A result that drops a key and says that it was an expired tombstone; "": it was one."""
+    last = {
+        "value": (record(6, "b"), record(7, "c")),
+        "too young": (record(6, "b"), record(7, "b", None)),
+        "revived": (record(6, "b", None), record(7, "b")),
+        "other key": (record(6, "b"), record(7, "d", None)),
+    }.get(wrong, (record(6, "b", None), record(7, "c")))
+    inputs = ((record(0, "a", None), record(1, "a"), record(2, "b"), record(3, "b", None)), last)
+    kept = [inputs[0][1], *(r for r in last if r.key != inputs[0][2].key)]
+    expired = OffsetRange(0, 7) if wrong == "too young" else OffsetRange(0, 8)
+    return stage(folder, {0: Case(inputs, tuple(kept), expired=(expired,), tombstones_expired=1)})
+
+
+@pytest.mark.parametrize("memory_limit_bytes", [MEMORY_LIMIT_BYTES, 1], ids=["looked up", "grouped"])
+@pytest.mark.parametrize("strategy", [Strategy.OFFSET, Strategy.TIMESTAMP])
+@pytest.mark.parametrize("wrong", ["", "value", "too young", "revived", "other key"])
+def test_a_key_that_is_gone_must_have_ended_with_a_tombstone_that_may_go(
+    tmp_path: Path, wrong: str, strategy: Strategy, memory_limit_bytes: int
+) -> None:
+    """A record that was lost is not made up for by a tombstone that lost, may not go yet, or could have gone."""
+    scene = one_key_gone(tmp_path, wrong)
+    facts = recompute(
+        replace(scene.plan, strategy=strategy),
+        scene.plan.partitions[0],
+        scene.staged(),
+        attempt=ATTEMPT,
+        memory_limit_bytes=memory_limit_bytes,
+        threads=1,
+        spill_folder=str(tmp_path / "spill"),
+    )
+    assert (facts.keys_in - facts.keys_kept, facts.most_tombstones_expired) == (1, 0 if wrong else 1)
+
+
+def test_a_record_that_was_lost_as_if_it_were_an_expired_tombstone_fails(tmp_path: Path) -> None:
+    """Every figure of the engine adds up, and there are tombstones enough in the expired range."""
+    assert one_key_gone(tmp_path / "sound", "").verdict().failures == ()
+    assert failed(one_key_gone(tmp_path / "lost", "revived").verdict(), 0) == {"tombstones_within_horizon"}
 
 
 def test_misreported_bytes_are_warned_of_and_pass(scene: Scene) -> None:

@@ -95,6 +95,8 @@ def live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], E
                 found.append(_segment(row))
             except (KeyError, TypeError, IndexError) as problem:
                 raise foreign(row[0]) from problem
+    if len(found) != live_files(manifest):
+        raise cut_off(manifest.manifest_path)
     return found
 
 
@@ -167,9 +169,12 @@ def _rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterato
             if decoder.tell() + size_bytes + _SYNC_BYTES > len(data):
                 raise EOFError
             block = decoder.read(size_bytes)
-            rows = new_decoder(block if codec is None else codec.decompress(block))
+            plain = block if codec is None else codec.decompress(block)
+            rows = new_decoder(plain)
             for _ in range(count):
                 yield reader.read(rows)
+            if rows.tell() != len(plain):
+                raise EOFError  # the count is not the block's: entries would be missing
             if decoder.read(_SYNC_BYTES) != header.sync:
                 raise EOFError
     except EOFError as problem:

@@ -36,6 +36,7 @@ from winnow.log import state as carried
 from winnow.log.manifests import few_collections, live_manifests, live_segments
 from winnow.log.producer import LogUpdate
 from winnow.log.table import PARTITIONS_PROPERTY
+from winnow.log.transaction import LogTransaction
 from winnow.model import PartitionsAdded, PartitionState, Receipt, ReceiptReference, Segment, TopicState
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ class TopicLog:
         table = head.table
         with catalog_errors(f"The commit to topic {self.topic} was not begun"):
             manifests = self._manifests(head)
-            transaction = table.transaction()
+            transaction = LogTransaction(table)
             if change.properties:
                 transaction.set_properties(change.properties)
             if change.dropped_properties:

@@ -5,6 +5,7 @@ PyIceberg is loaded when the catalog is first asked for something: who asks the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -62,9 +63,15 @@ class TopicLogs:
     def _load(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
 
-        return load_catalog(
+        loaded = load_catalog(
             NAMESPACE, **{**object_store.catalog_properties(self._properties), "warehouse": self._warehouse}
         )
+        sql = sys.modules.get("pyiceberg.catalog.sql")
+        if sql is None or type(loaded) is not sql.SqlCatalog:
+            return loaded  # and what SQL needs is not loaded for it
+        from winnow.log.sql_catalog import LogSqlCatalog
+
+        return LogSqlCatalog.over(loaded)
 
     def create(self, topic: str, partitions: int, overrides: Mapping[str, str]) -> TopicLog:
         """Create a topic.

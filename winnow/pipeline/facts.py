@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
+from winnow import documents
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
-from winnow.engine.facts_document import read_facts
+from winnow.engine.facts_document import Figures, read_facts
 from winnow.errors import ServiceError, ValidationBrokenError, WinnowError
 from winnow.model import Plan, StagingManifest
 from winnow.pipeline.context import Context
 from winnow.pipeline.spark_process import Progress, engine_arguments, job_file, run_job
 from winnow.planning import PlanReference
-from winnow.quality.facts import FactRow, FactWorkers, IndependentFacts, bytes_to_read, rows_of
+from winnow.quality.facts import FactRow, FactWorkers, IndependentFacts, bytes_to_read, pairs_of, rows_of
 from winnow.quality.remote import facts_of
 
 JOB = "facts"
@@ -30,7 +32,7 @@ MOST_WORKERS = 4
 """Partitions recomputed at a time where the setting does not say: each may use as much memory as an engine task."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attempt:
     """One attempt at one plan, and what it left."""
 
@@ -38,10 +40,10 @@ class Attempt:
     plan: Plan
     manifest: StagingManifest
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, str]:
-        """Plan and attempt."""
-        return self.plan.plan_id, self.manifest.attempt
+        """Plan and staging manifest: an attempt whose manifest was written again has other files."""
+        return self.plan.plan_id, documents.digest(self.manifest)
 
     @property
     def size_bytes(self) -> int:
@@ -100,19 +102,19 @@ class Facts:
             self._begun[attempt.key] = self._pool.begin(attempt.plan, attempt.manifest)
 
     def _of_spark(self, attempt: Attempt) -> dict[int, IndependentFacts]:
-        figures = read_facts(attempt.uri, attempt.manifest)
+        figures = _left(attempt)
         if figures is None:
             # Whatever else is large comes with it: an application costs more to start than a topic to read.
-            missing = [each for each in self._large if read_facts(each.uri, each.manifest) is None]
+            missing = [each for each in self._large if _left(each) is None]
             failures = self._submit([each for each in missing if each.manifest.attempt == attempt.manifest.attempt])
             if attempt.plan.plan_id in failures:
                 raise _error(attempt.plan, failures[attempt.plan.plan_id])
-            figures = read_facts(attempt.uri, attempt.manifest)
+            figures = _left(attempt)
         if figures is None:
             raise ValidationBrokenError(
                 f"The facts of plan {attempt.plan.plan_id} of topic {attempt.plan.topic} could not be recomputed: the "
-                "Spark application left none of this attempt. Nothing was published and no partition was marked. "
-                "Validate again."
+                "Spark application left none of this attempt, or not of every partition. Nothing was published and no "
+                "partition was marked. Validate again."
             )
         return {number: facts_of(each) for number, each in figures.items()}
 
@@ -126,6 +128,13 @@ class Facts:
         job = [job_file(JOB), *options, *[reference.uri for reference in references]]
         done = run_job(self._ctx.settings, job, name=f"winnow facts {name}", plans=references, progress=self._progress)
         return done.failures
+
+
+def _left(attempt: Attempt) -> dict[int, Figures] | None:
+    """What a Spark application left of ``attempt``; None: not the facts of every partition."""
+    figures = read_facts(attempt.uri, attempt.manifest)
+    wanted = {partition.partition for partition, _ in pairs_of(attempt.plan, attempt.manifest)}
+    return figures if figures is not None and figures.keys() == wanted else None
 
 
 def _error(plan: Plan, failure: PlanFailure) -> WinnowError:

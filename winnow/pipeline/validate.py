@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from winnow import documents
 from winnow.engine import staging
 from winnow.errors import CommitConflictError, PlanVoidError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
@@ -124,6 +125,7 @@ def _judged(ctx: Context, plan: Plan, manifest: StagingManifest, rows: Sequence[
         data_docs=settings.data_docs,
         index=index,
     )
+    verdict = replace(verdict, manifest_digest=documents.digest(manifest))
     suite = ctx.log.open(plan.topic).config().expectations
     if not suite or verdict.broken:
         return verdict

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 HASHED = "hash(key)"
 EXACT = "key"
 _FIELDS = [pa.field(name, ARROW_SCHEMA.field(name).type) for name in KEY_AND_OFFSET]
+_MAY_GO = pa.field("may_go", pa.bool_())
 _VERSION = [pa.field("present", pa.bool_()), pa.field("version", pa.int64())]
 
 
@@ -31,38 +32,47 @@ class Census:
 
     ``duplicate_keys``: surviving records beyond the first of their key. ``stale_winners``: survivors whose key has a
     greater record among the inputs: at a higher offset or, where versions decide, of a higher version.
+    ``keys_expired``: keys without a survivor whose greatest record is a tombstone that may go.
     """
 
     keys_in: int
     keys_kept: int
     duplicate_keys: int
     stale_winners: int
+    keys_expired: int = 0
 
     def is_clean(self, keys_gone: int) -> bool:
         """Whether nothing was found, when ``keys_gone`` keys ended with an expired tombstone and have no survivor."""
-        return self.duplicate_keys == 0 and self.stale_winners == 0 and self.keys_in - self.keys_kept == keys_gone
+        gone = self.keys_in - self.keys_kept
+        return self.duplicate_keys == 0 and self.stale_winners == 0 and gone == self.keys_expired == keys_gone
 
 
 class KeyCensus:
     """Survivors first (:meth:`add_survivors`), then the inputs that were rewritten (:meth:`count`).
 
     ``identity`` is :data:`HASHED` or :data:`EXACT`. Batches have the columns ``key`` and ``offset``; ``by_version``:
-    ``present`` and ``version``, too, which decide before the offset. Use as a context manager: leaving it drops its
-    tables.
+    ``present`` and ``version``, too, which decide before the offset. ``expiring``: those of the inputs have ``may_go``,
+    too, which says of a record whether it is a tombstone of an expired range; without it none is. Use as a context
+    manager: leaving it drops its tables.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, inside: OffsetRange, identity: str, *, by_version: bool = False
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        inside: OffsetRange,
+        identity: str,
+        *,
+        by_version: bool = False,
+        expiring: bool = False,
     ) -> None:
         self._connection = connection
         self._schema = pa.schema([*_FIELDS, *_VERSION] if by_version else _FIELDS)
         place = (
             'struct_pack(present := present, version := version, "offset" := "offset")' if by_version else '"offset"'
         )
-        self._chosen = (
-            f"SELECT {identity} AS identity, {place} AS place FROM feed "
-            f'WHERE key IS NOT NULL AND "offset" >= {inside.start} AND "offset" < {inside.end}'
-        )
+        self._expiring = expiring
+        self._chosen = f"SELECT {identity} AS identity, {place} AS place"
+        self._from_feed = f'FROM feed WHERE key IS NOT NULL AND "offset" >= {inside.start} AND "offset" < {inside.end}'
         kind = "UBIGINT" if identity == HASHED else "BLOB"
         places = 'STRUCT(present BOOLEAN, version BIGINT, "offset" BIGINT)' if by_version else "BIGINT"
         connection.execute(
@@ -80,20 +90,25 @@ class KeyCensus:
         """Take in records that stay in the log: rewritten ones, or those of segments kept by reference."""
         self._connection.register("feed", batch.select(self._schema.names))
         try:
-            self._connection.execute(f"INSERT INTO survivors SELECT *, {by_reference} FROM ({self._chosen})")
+            self._connection.execute(f"INSERT INTO survivors {self._chosen}, {by_reference} {self._from_feed}")
         finally:
             self._connection.unregister("feed")
 
     def count(self, rewritten: Iterable[pa.RecordBatch]) -> Census:
         """The census, given the records of the inputs that were rewritten."""
+        schema, tombstone, whether = self._schema, "false", "false"
+        if self._expiring:
+            schema, tombstone, whether = schema.append(_MAY_GO), "may_go", "arg_max(may_go, place)"
         _stream(
             self._connection,
-            self._schema,
-            rewritten,
+            schema,
+            (batch.select(schema.names) for batch in rewritten),
             f"""
-            CREATE OR REPLACE TEMP TABLE greatest AS SELECT identity, max(place) AS place
-            FROM ({self._chosen} UNION ALL SELECT identity, place FROM survivors WHERE by_reference)
-            GROUP BY identity
+            CREATE OR REPLACE TEMP TABLE greatest AS
+            SELECT identity, max(place) AS place, {whether} AS may_go FROM (
+                {self._chosen}, {tombstone} AS may_go {self._from_feed}
+                UNION ALL SELECT identity, place, false FROM survivors WHERE by_reference
+            ) GROUP BY identity
             """,
         )
         records, keys_kept = self._row("SELECT count(*), count(DISTINCT identity) FROM survivors")
@@ -101,7 +116,8 @@ class KeyCensus:
         (stale,) = self._row(
             "SELECT count(*) FROM survivors JOIN greatest USING (identity) WHERE survivors.place < greatest.place"
         )
-        return Census(keys_in=keys_in, keys_kept=keys_kept, duplicate_keys=records - keys_kept, stale_winners=stale)
+        (expired,) = self._row("SELECT count(*) FROM greatest ANTI JOIN survivors USING (identity) WHERE may_go")
+        return Census(keys_in, keys_kept, records - keys_kept, stale, expired)
 
     def _row(self, query: str) -> tuple[int, ...]:
         (row,) = self._connection.execute(query).fetchall()

@@ -19,6 +19,8 @@ from winnow.quality.key_table import MOST_RECORDS, KeyTable
 
 SURVIVOR_BYTES = 128
 """What one survivor takes, at most: hash, place, slots, and what building the table needs for a moment."""
+_REDUCED_FROM = 1 << 20
+"""So many records without a survivor are held before all but the greatest of each key are let go."""
 
 Mask = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
@@ -56,6 +58,12 @@ class Places:
         above: Mask = (self.present & ~others.present) | ((self.present == others.present) & higher)
         return above
 
+    def rising(self, hashes: Hashes) -> npt.NDArray[np.intp]:
+        """The order in which ``hashes``, and of one hash its records, rise."""
+        if self.versions is None or self.present is None:
+            return np.lexsort((self.offsets, hashes))
+        return np.lexsort((self.offsets, self.versions, self.present, hashes))
+
     @classmethod
     def together(cls, parts: list[Places]) -> Places:
         """All of ``parts``, in order."""
@@ -82,7 +90,7 @@ class QuickCensus:
         self._table: KeyTable | None = None
         self._places = Places.together([])
         self._met: Mask = np.empty(0, dtype=np.bool_)
-        self._gone = np.empty(0, dtype=np.uint64)
+        self._gone = _Gone()
         self._found_nothing = True
 
     def add_survivors(self, hashes: Hashes, places: Places, *, by_reference: bool) -> None:
@@ -95,18 +103,18 @@ class QuickCensus:
             self._parts.append(places)
             self._new.append(np.full(len(hashes), not by_reference))
 
-    def meet(self, hashes: Hashes, places: Places) -> None:
-        """Take in records of the inputs that were rewritten."""
+    def meet(self, hashes: Hashes, places: Places, may_go: Mask) -> None:
+        """Take in records of the inputs that were rewritten; ``may_go``: which are tombstones of an expired range."""
         table = self._sealed()
         if table is None:
             return
         numbers = table.find(hashes)
         known = numbers >= 0
         if not known.all():
-            self._gone = np.union1d(self._gone, hashes[~known])
+            self._gone.add(hashes[~known], places.at(~known), may_go[~known])
             numbers, places = numbers[known], places.at(known)
         theirs = self._places.at(numbers)
-        if len(self._gone) > self._most or places.above(theirs).any():
+        if self._gone.keys > self._most or places.above(theirs).any():
             self._give_up()
             return
         self._met[numbers[places.offsets == theirs.offsets]] = True
@@ -117,10 +125,14 @@ class QuickCensus:
         return self._sealed() is not None and bool(self._met.all())
 
     def result(self, keys_gone: int) -> Census | None:
-        """The census, if ``keys_gone`` keys without a survivor are all that there is to say; None: count exactly."""
-        if not self.every_new_record_met_itself or len(self._gone) != keys_gone:
+        """The census, if ``keys_gone`` keys without a survivor are all that there is to say; None: count exactly.
+
+        Each of them must have ended with a tombstone of an expired range.
+        """
+        if not self.every_new_record_met_itself or self._gone.counts() != (keys_gone, keys_gone):
             return None
-        return Census(self._survivors + keys_gone, self._survivors, duplicate_keys=0, stale_winners=0)
+        kept = self._survivors
+        return Census(kept + keys_gone, kept, duplicate_keys=0, stale_winners=0, keys_expired=keys_gone)
 
     def _sealed(self) -> KeyTable | None:
         if self._table is None and self._found_nothing:
@@ -137,4 +149,44 @@ class QuickCensus:
         self._found_nothing = False
         self._hashes, self._parts, self._new = [], [], []
         self._table, self._places = None, Places.together([])
-        self._met, self._gone = np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.uint64)
+        self._met, self._gone = np.empty(0, dtype=np.bool_), _Gone()
+
+
+class _Gone:
+    """Records of keys without a survivor: of each key at least the greatest.
+
+    ``keys``: how many keys there were when it was last looked. At most twice as many records are held, or a million.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: list[Hashes] = []
+        self._places: list[Places] = []
+        self._may_go: list[Mask] = []
+        self._held = 0
+        self.keys = 0
+
+    def add(self, hashes: Hashes, places: Places, may_go: Mask) -> None:
+        """Take in more."""
+        self._hashes.append(hashes)
+        self._places.append(places)
+        self._may_go.append(may_go)
+        self._held += len(hashes)
+        if self._held > max(_REDUCED_FROM, 2 * self.keys):
+            self._reduce()
+
+    def counts(self) -> tuple[int, int]:
+        """How many keys there are, and of how many the greatest record may go."""
+        if not self._hashes:
+            return 0, 0
+        self._reduce()
+        return self.keys, int(self._may_go[0].sum())
+
+    def _reduce(self) -> None:
+        hashes, places = np.concatenate(self._hashes), Places.together(self._places)
+        order = places.rising(hashes)
+        sorted_hashes = hashes[order]
+        # The last of its key is the greatest.
+        last = order[np.append(sorted_hashes[1:] != sorted_hashes[:-1], True)] if len(order) else order
+        self._may_go = [np.concatenate(self._may_go)[last]]
+        self._hashes, self._places = [hashes[last]], [places.at(last)]
+        self._held = self.keys = len(last)

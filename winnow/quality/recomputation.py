@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 class IndependentFacts:
     """What the recomputation found for one topic partition over [log start, next first dirty offset).
 
-    Fingerprints are as in :class:`winnow.model.PartitionFacts`. ``most_tombstones_expired`` is an upper bound: the
-    null values of planned segments that meet an expired range. ``headers_missing`` and ``headers_malformed`` are 0 but
-    under strategy header. All from ``keyless_kept`` on is zero in a sound result.
+    Fingerprints are as in :class:`winnow.model.PartitionFacts`. ``most_tombstones_expired`` counts the keys that have
+    no record left and ended with a tombstone of an expired range, 0 where the rewrite says that none expired.
+    ``headers_missing`` and ``headers_malformed`` are 0 but under strategy header. All from ``keyless_kept`` on is zero
+    in a sound result.
     """
 
     records_in: int
@@ -198,7 +199,7 @@ class _Recomputation:
             bytes_out=figures.bytes_read + sum(segment.size_bytes for segment in self._kept),
             winners_fingerprint=str(self._winners),
             content_fingerprint=str(self._content),
-            most_tombstones_expired=self._most_tombstones_expired(),
+            most_tombstones_expired=keys.keys_expired,
             headers_missing=self._headers.missing,
             headers_malformed=self._headers.malformed,
             keyless_kept=self._keyless_kept,
@@ -272,32 +273,56 @@ class _Recomputation:
             found = self._counted(HASHED, self._headers)
             return found if found.is_clean(gone) else self._counted(EXACT)
         for segment in self._rewritten:
-            for batch in self._input_batches([segment], self._ordering.columns):
+            for batch in self._input_batches([segment], self._rewritten_columns(segment)):
                 offsets = offsets_of(batch)
                 self._strays += int(((offsets < segment.first_offset) | (offsets > segment.last_offset)).sum())
-                ranked = self._ranked(batch, self._headers)
+                chosen = self._keyed_inside(batch)
+                ranked = self._ordering.ranked(chosen, self._headers)
                 (keys,) = hashed(self._connection, ranked, KEY_HASH)
-                self._quick.meet(keys, Places.of(ranked))
+                self._quick.meet(keys, Places.of(ranked), self._may_go(chosen))
         return self._quick.result(gone) or self._counted(EXACT)
 
     def _counted(self, identity: str, count: HeaderCount | None = None) -> Census:
         """The census by grouping, which spills; ``count``: where to count the headers of what was rewritten."""
-        columns = self._ordering.columns
-        with KeyCensus(self._connection, self._inside, identity, by_version=self._ordering.by_version) as census:
+        columns, by_version = self._ordering.columns, self._ordering.by_version
+        expiring = self._staged.facts.tombstones_expired != 0
+        with KeyCensus(self._connection, self._inside, identity, by_version=by_version, expiring=expiring) as census:
             # What cannot be read is already counted.
             for batch in _readable(self._new_files, columns, self._threads, set()):
-                census.add_survivors(self._ranked(batch), by_reference=False)
+                census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=False)
             for batch in self._input_batches(self._kept, columns):
-                census.add_survivors(self._ranked(batch), by_reference=True)
-            return census.count(self._ranked(batch, count) for batch in self._input_batches(self._rewritten, columns))
+                census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=True)
+            return census.count(self._ranked_inputs(count))
 
-    def _ranked(self, batch: pa.RecordBatch, count: HeaderCount | None = None) -> pa.RecordBatch:
-        """Of the keyed records inside the range, what a census asks."""
+    def _ranked_inputs(self, count: HeaderCount | None) -> Iterator[pa.RecordBatch]:
+        for segment in self._rewritten:
+            for batch in self._input_batches([segment], self._rewritten_columns(segment)):
+                chosen = self._keyed_inside(batch)
+                yield self._ordering.ranked(chosen, count).append_column("may_go", pa.array(self._may_go(chosen)))
+
+    def _keyed_inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The records that a census counts."""
         offsets = offsets_of(batch)
         chosen = (offsets >= self._inside.start) & (offsets < self._inside.end)
         if batch.column("key").null_count:
             chosen &= batch.column("key").is_valid().to_numpy(zero_copy_only=False)
-        return self._ordering.ranked(_only(batch, chosen), count)
+        return _only(batch, chosen)
+
+    def _rewritten_columns(self, segment: Segment) -> tuple[str, ...]:
+        """Values, too, where a tombstone may have gone from: nothing else tells it from a record that was lost."""
+        said = self._staged.facts.tombstones_expired and segment.tombstones
+        meets = any(r.start <= segment.last_offset and segment.first_offset < r.end for r in self._partition.expired)
+        return (*self._ordering.columns, "value") if said and meets else self._ordering.columns
+
+    def _may_go(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Which records are tombstones of an expired range; none where the values were not read."""
+        may_go = np.zeros(batch.num_rows, dtype=np.bool_)
+        if "value" in batch.schema.names and batch.column("value").null_count:
+            offsets = offsets_of(batch)
+            for expired in self._partition.expired:
+                may_go |= (offsets >= expired.start) & (offsets < expired.end)
+            may_go &= batch.column("value").is_null().to_numpy(zero_copy_only=False)
+        return may_go
 
     def _foreign(self) -> int:
         """Records of the new files whose offset no segment had that they replace."""
@@ -354,13 +379,6 @@ class _Recomputation:
                     offsets = offsets_of(batch)
                     touched += int((~np.isin(offsets[offsets >= self._inside.end], written)).sum())
         return touched
-
-    def _most_tombstones_expired(self) -> int:
-        return sum(
-            segment.tombstones
-            for segment in self._partition.segments
-            if any(r.start <= segment.last_offset and segment.first_offset < r.end for r in self._partition.expired)
-        )
 
 
 def combine(one: str, other: str) -> str:
