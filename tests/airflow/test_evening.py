@@ -92,7 +92,7 @@ def test_a_flipped_bit_is_told_looked_at_released_and_told_to_be_well(
     real_airflow.unpause("compact_topics", "change_partitions")
     real_airflow.trigger("compact_topics", topics=[TOPIC])
     (alert,) = real_airflow.until(lambda: alerts(webhook), "the webhook was told")
-    # The engine counts what it copies, misses a record, and looks which segment is at fault.
+    # The engine checks what it copies page by page, and names the segment.
     assert (alert["kind"], alert["partitions"]) == ("uncleanable_partition", [0])
     assert list(lake.store.marks([TOPIC])) == [TopicPartition(TOPIC, 0)]
     # The schedule may have been first, and the other run may take the partition that is well already.

@@ -528,7 +528,7 @@ SECTIONS: tuple[Section, ...] = (
                 "81",
                 "LogCleanerTest.testMessageLargerThanMaxMessageSizeWithCorruptHeader",
                 "A segment with damaged bytes is found, named, and not compacted.",
-                "Every page is checked against its checksum, and what was judged is read back before it is published.",
+                "Pages that are copied must have their checksums, and what was judged is read back before its commit.",
             ),
             _adapted(
                 "82",

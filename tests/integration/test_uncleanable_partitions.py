@@ -167,6 +167,27 @@ def test_segment_whose_pages_are_damaged_is_named_though_its_size_is_right(world
     assert f"orders-0: segment {segment.path} cannot be" in the_receipt(compact(world)).message
 
 
+@pytest.mark.kafka("81")
+def test_bit_that_flips_in_a_value_is_not_copied_under_a_new_checksum(world: World) -> None:
+    """The file can be read, and every key and offset is right: only the page's checksum tells."""
+    segment = world.segments(0)[0]
+    path = storage.local_path(segment.path)
+    damaged = bytearray(path.read_bytes())
+    group = pq.read_metadata(path).row_group(0)
+    (value,) = [group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == "value"]
+    damaged[value.data_page_offset + value.total_compressed_size - 1] ^= 1
+    path.write_bytes(bytes(damaged))
+    before = world.snapshot_ids()
+    receipt = the_receipt(compact(world))
+    assert (
+        f"orders-0: segment {segment.path} cannot be decoded: a page is not the one that was written" in receipt.message
+    )
+    assert world.state(0).uncleanable is not None
+    assert world.state(1).uncleanable is None
+    assert set(before) < set(world.snapshot_ids())  # the mark, no result
+    assert world.segments(0)[0] == segment
+
+
 @pytest.mark.parametrize(
     ("place", "offset", "wrong"), [(-1, 10**9, "above"), (0, 10**9, "do not rise"), (0, -1, "do not rise")]
 )

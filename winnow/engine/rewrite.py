@@ -22,6 +22,7 @@ from winnow.engine.throttle import Meter, Throttle
 from winnow.engine.winners import Counts, KeyShare, merged, pick_winners
 from winnow.files import storage
 from winnow.files.fingerprint import CONTENT_HASH, EMPTY, RunningFingerprint, combined
+from winnow.files.page_checksums import check_pages
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import SegmentWriter, conform
 from winnow.model import PartitionFacts, PartitionPlan, Plan, Rewrite, Segment, StagedPartition
@@ -253,7 +254,13 @@ def _copy_survivors(
     copied = 0
     meter = Meter(throttle, read_bytes + write_bytes, sum(member.records for member in read))
     with SegmentWriter(partition=partition.partition, segment_bytes=plan.segment_bytes, name=name) as writer:
+        checked: set[str] = set()
         for stretch in stretches(connection, read, partition.log_start_offset):
+            for uri in dict.fromkeys(stretch.uris):
+                # An object store keeps checksums of its own, and would have to send the segment twice.
+                if uri not in checked and storage.is_local(uri):
+                    check_pages(uri, throttle.take)
+                    checked.add(uri)
             survivors = surviving(connection, stretch.uris, stretch.first_offset, stretch.last_offset)
             relation = connection.sql(f"SELECT {columns}, {CONTENT_HASH} AS fingerprint {survivors}")
             for batch in relation.to_arrow_reader(_batch_rows(read)):
