@@ -14,7 +14,7 @@ from bench.curves import curves_of
 from bench.measure import ROOT
 from bench.phases import PHASES, WORK
 from bench.ratios import RATIOS
-from bench.report import MIB, groups, spread
+from bench.report import MIB, groups, missed, spread
 from bench.results import Results
 from bench.workloads import WORKLOADS
 
@@ -61,7 +61,8 @@ def _ratios(results: Results, curves: Results) -> str:
         told = "not measured" if value is None else f"**{ratio.shown(value)}**"
         mark = "" if value is None else "met" if ratio.met(value) else "**missed**"
         rows.append((ratio.name, ratio.how, ratio.goal, told, mark))
-    return _markdown(["what", "how", "target", "measured", ""], rows, left=2)
+    table = _markdown(["what", "how", "target", "measured", ""], rows, left=2)
+    return "\n\n".join([table, *(f"**Missed: {name}.** {why}" for name, why in missed(results))])
 
 
 def _runs(size: str) -> Callable[[Results, Results], str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import psutil  # type: ignore[import-untyped]
 
-INTERVAL_SECONDS = 0.25
+INTERVAL_SECONDS = 0.15
 """How often memory is looked at. Peaks of single processes come from the kernel and miss nothing."""
 ROOT = Path(__file__).parents[1]
 
@@ -111,11 +111,15 @@ def _highest(pid: int, otherwise: int) -> int:
 
 def _kind(process: psutil.Process) -> str:
     text = " ".join(process.cmdline())
-    if "pyspark.daemon" in text:
+    if _is_daemon(text):
         parent = process.parent()
         # Workers are forks of the daemon and keep its command line.
-        return "task" if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()) else "daemon"
+        return "task" if parent is not None and _is_daemon(" ".join(parent.cmdline())) else "daemon"
     return "jvm" if "org.apache.spark" in text else "python"
+
+
+def _is_daemon(command_line: str) -> bool:
+    return any(daemon in command_line for daemon in ("pyspark.daemon", "winnow.engine.daemon"))
 
 
 def measure(

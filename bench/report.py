@@ -24,6 +24,8 @@ def show(results: Results, console: Console) -> None:
         console.print(runs_table(results, size))
         console.print(phases_table(results, size))
     console.print(ratios_table(results))
+    for name, why in missed(results):
+        console.print(f"[red]missed[/] {name}: {why}", highlight=False)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -102,6 +104,16 @@ def ratios_table(results: Results) -> Table:
                 ratio.name, ratio.how, ratio.goal, ratio.shown(value), "[green]met[/]" if met else "[red]missed[/]"
             )
     return table
+
+
+def missed(results: Results) -> list[tuple[str, str]]:
+    """The targets that were missed, with the reason and what was tried, where that is known."""
+    measured = ((ratio, ratio.value(results)) for ratio in RATIOS)
+    return [
+        (ratio.name, ratio.why_missed or "Not looked into yet.")
+        for ratio, value in measured
+        if value is not None and not ratio.met(value)
+    ]
 
 
 def curves_table(curves: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]) -> Table:

@@ -74,14 +74,23 @@ def units_of(uri: str, plan: Plan) -> list[Unit]:
 
 
 def _spread(context: SparkContext, attempt: str) -> Spread:
-    return lambda tasks, share: carry_out(context, tasks, lambda task, tell: _run_task(task, attempt, share, tell))
+    # A driver that is started again under the same attempt numbers its tasks from 0 again.
+    base = f"{attempt}-{context.applicationId}"
+    return lambda tasks, share: carry_out(
+        context, tasks, lambda task, tell: _run_task(task, attempt, share, tell, base=base)
+    )
 
 
-def _run_task(tasks: Iterable[list[Unit]], attempt: str, budget: Budget, tell: Tell) -> Iterator[Result]:
-    """Inside a Spark task: carry out its units one after another; a unit that fails is reported, not raised."""
+def _run_task(
+    tasks: Iterable[list[Unit]], attempt: str, budget: Budget, tell: Tell, *, base: str = ""
+) -> Iterator[Result]:
+    """Inside a Spark task: carry out its units one after another; a unit that fails is reported, not raised.
+
+    ``base``: how the names of this application's folders begin; the attempt when left out.
+    """
     context = TaskContext.get()
     # A retried or speculative task writes beside the first one, never over it.
-    folder = f"{attempt}-t{context.taskAttemptId() if context is not None else 0}"
+    folder = f"{base or attempt}-t{context.taskAttemptId() if context is not None else 0}"
     with Connections(budget) as connections:
         for task in tasks:
             for unit in task:
