@@ -75,6 +75,7 @@ def run_curves(folder: Path, json_path: Path | None, plot: Path | None, shown: S
     with shown.over(len(missing)):
         for name in missing:
             shown.say(f"curves: {name}")
+            lakes[name].warm()
             results.add(COMPETITORS["winnow"].run(lakes[name], False))
     failed = [run.workload for run in results.runs if not run.ended]
     _show(results, shown, plot)

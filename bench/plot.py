@@ -135,5 +135,6 @@ def draw_curves(curves: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]
             axes.set_ylim(bottom=0)
             if min(xs) > 0 and max(xs) / min(xs) > 20:  # noqa: PLR2004 - then a linear axis hides the lower half
                 axes.set_xscale("log")
-        figure.axes[0].legend(frameon=False)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     _save(figure, path)
