@@ -6,15 +6,22 @@ The prose around them is written by hand. A test writes the page anew and compar
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bench.curves import curves_of
 from bench.measure import ROOT
-from bench.phases import PHASES, WORK
-from bench.ratios import RATIOS
-from bench.report import MIB, groups, missed, spread
+from bench.phases import PHASES
+from bench.report import (
+    CURVE_COLUMNS,
+    RATIO_COLUMNS,
+    RUN_COLUMNS,
+    curve_rows,
+    missed,
+    phase_rows,
+    ratio_rows,
+    run_rows,
+)
 from bench.results import Results
 from bench.workloads import WORKLOADS
 
@@ -55,46 +62,18 @@ def _machine(results: Results, curves: Results) -> str:
 
 
 def _ratios(results: Results, curves: Results) -> str:
-    rows = []
-    for ratio in RATIOS:
-        value = ratio.value(results)
-        told = "not measured" if value is None else f"**{ratio.shown(value)}**"
-        mark = "" if value is None else "met" if ratio.met(value) else "**missed**"
-        rows.append((ratio.name, ratio.how, ratio.goal, told, mark))
-    table = _markdown(["what", "how", "target", "measured", ""], rows, left=2)
+    marks = {None: "not measured", True: "met", False: "**missed**"}
+    rows = [(what, how, goal, f"**{shown}**", marks[met]) for what, how, goal, shown, met in ratio_rows(results)]
+    table = _markdown(RATIO_COLUMNS, rows, left=2)
     return "\n\n".join([table, *(f"**Missed: {name}.** {why}" for name, why in missed(results))])
 
 
 def _runs(size: str) -> Callable[[Results, Results], str]:
-    def table(results: Results, curves: Results) -> str:
-        rows = []
-        for (workload, competitor), runs in groups(results, size).items():
-            ended = [run for run in runs if run.ended]
-            if not ended:
-                rows.append((workload, competitor, f"not at its end after {runs[-1].seconds:.0f} s", *[""] * 4))
-                continue
-            peaks, read, wrote = (
-                f"{statistics.median(figures) / MIB:,.0f}"
-                for figures in zip(*((run.peak_bytes, run.read_bytes, run.written_bytes) for run in ended), strict=True)
-            )
-            whole = spread([run.seconds for run in ended])
-            work = spread([run.work_seconds for run in ended if run.work_seconds is not None])
-            rows.append((workload, competitor, whole, work, peaks, read, wrote))
-        return _markdown(
-            ["workload", "who", "whole, s", "work, s", "peak MiB", "read MiB", "written MiB"], rows, left=2
-        )
-
-    return table
+    return lambda results, curves: _markdown(RUN_COLUMNS, run_rows(results, size), left=2)
 
 
 def _phases(results: Results, curves: Results) -> str:
-    rows = []
-    for workload, competitor in groups(results, "12m"):
-        run = results.typical("12m", workload, competitor)
-        if run is not None and run.phases:
-            name = workload if competitor == "winnow" else f"{workload}, {competitor}"
-            rows.append((name, *(f"{run.phases[phase]:.2f}" for phase in PHASES)))
-    return _markdown(["workload", *PHASES], rows)
+    return _markdown(["workload", "competitor", *PHASES], phase_rows(results, "12m"), left=2)
 
 
 def _workloads(results: Results, curves: Results) -> str:
@@ -103,13 +82,7 @@ def _workloads(results: Results, curves: Results) -> str:
 
 
 def _curves(results: Results, curves: Results) -> str:
-    shown = ("winners", "rewrite", "spark", "facts")
-    rows = [
-        (label, f"{x:,g}", f"{sum(phases[part] for part in WORK):.2f}", *(f"{phases[part]:.2f}" for part in shown))
-        for label, points in curves_of(curves).items()
-        for x, phases in points
-    ]
-    return _markdown(["against", "", "work, s", *shown], rows)
+    return _markdown(CURVE_COLUMNS, curve_rows(curves_of(curves)))
 
 
 TABLES: dict[str, Callable[[Results, Results], str]] = {

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from bench.results import Results, Run
 
 MIB = 1 << 20
+RUN_COLUMNS = ("workload", "competitor", "runs", "whole", "work", "CPU", "peak MiB", "read MiB", "written MiB")
+RATIO_COLUMNS = ("what", "how", "target", "measured", "")
+CURVE_PHASES = ("winners", "rewrite", "spark", "facts", "validate", "publish")
+CURVE_COLUMNS = ("against", "", "work", *CURVE_PHASES)
+Curves = Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]
+"""Per curve its points: x, and seconds by phase."""
 
 
 def show(results: Results, console: Console) -> None:
@@ -47,28 +53,28 @@ def groups(results: Results, size: str) -> dict[tuple[str, str], list[Run]]:
     return found
 
 
-def runs_table(results: Results, size: str) -> Table:
-    """One line per workload and competitor: medians and spread over its runs."""
-    table = _table(
-        f"{size}: seconds, median (lowest to highest)",
-        "workload", "competitor", "runs", "whole", "work", "CPU", "peak MiB", "read MiB", "written MiB",
-    )  # fmt: skip
+def run_rows(results: Results, size: str) -> list[tuple[str, ...]]:
+    """Per workload and competitor, as :data:`RUN_COLUMNS`: medians and spread over its runs."""
+    rows: list[tuple[str, ...]] = []
     for (workload, competitor), runs in groups(results, size).items():
         ended = [run for run in runs if run.ended]
         if not ended:
-            table.add_row(workload, competitor, "0", f"did not end in {runs[-1].seconds:.0f} s")
+            rows.append((workload, competitor, "0", f"did not end in {runs[-1].seconds:.0f} s", *[""] * 5))
             continue
-        table.add_row(
-            workload,
-            competitor,
-            str(len(ended)),
-            spread([run.seconds for run in ended]),
-            spread([run.work_seconds for run in ended if run.work_seconds is not None]),
-            f"{statistics.median(run.cpu_seconds for run in ended):.1f}",
-            f"{statistics.median(run.peak_bytes for run in ended) / MIB:,.0f}",
-            f"{statistics.median(run.read_bytes for run in ended) / MIB:,.0f}",
-            f"{statistics.median(run.written_bytes for run in ended) / MIB:,.0f}",
-        )
+        whole = spread([run.seconds for run in ended])
+        work = spread([run.work_seconds for run in ended if run.work_seconds is not None])
+        cpu = f"{statistics.median(run.cpu_seconds for run in ended):.1f}"
+        figures = zip(*((run.peak_bytes, run.read_bytes, run.written_bytes) for run in ended), strict=True)
+        sizes = (f"{statistics.median(each) / MIB:,.0f}" for each in figures)
+        rows.append((workload, competitor, str(len(ended)), whole, work, cpu, *sizes))
+    return rows
+
+
+def runs_table(results: Results, size: str) -> Table:
+    """One line per workload and competitor."""
+    table = _table(f"{size}: seconds, median (lowest to highest)", *RUN_COLUMNS)
+    for row in run_rows(results, size):
+        table.add_row(*row)
     return table
 
 
@@ -81,28 +87,40 @@ def spread(seconds: list[float]) -> str:
     return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
+def phase_rows(results: Results, size: str) -> list[tuple[str, ...]]:
+    """Where the time of Winnow went: workload, competitor and the phases of the run of median work."""
+    typical = ((names, results.typical(size, *names)) for names in groups(results, size))
+    return [
+        (*names, *(f"{run.phases[phase]:.2f}" for phase in PHASES))
+        for names, run in typical
+        if run is not None and run.phases
+    ]
+
+
 def phases_table(results: Results, size: str) -> Table:
-    """Where the time of Winnow went, the run of median work of each workload."""
+    """One line per workload that Winnow compacted."""
     table = _table(f"{size}: seconds of winnow compact by phase", "workload", "competitor", *PHASES)
-    for workload, competitor in groups(results, size):
-        run = results.typical(size, workload, competitor)
-        if run is not None and run.phases:
-            table.add_row(workload, competitor, *(f"{run.phases[phase]:.2f}" for phase in PHASES))
+    for row in phase_rows(results, size):
+        table.add_row(*row)
     return table
+
+
+def ratio_rows(results: Results) -> list[tuple[str, str, str, str, bool | None]]:
+    """Every target: what, how, target, measured, whether it is met; None where it was not measured."""
+    rows: list[tuple[str, str, str, str, bool | None]] = []
+    for ratio in RATIOS:
+        value = ratio.value(results)
+        shown, met = ("-", None) if value is None else (ratio.shown(value), ratio.met(value))
+        rows.append((ratio.name, ratio.how, ratio.goal, shown, met))
+    return rows
 
 
 def ratios_table(results: Results) -> Table:
     """Every target with what was measured and a mark."""
-    table = _table("Ratios", "what", "how", "target", "measured", "")
-    for ratio in RATIOS:
-        value = ratio.value(results)
-        if value is None:
-            table.add_row(ratio.name, ratio.how, ratio.goal, "-", "not measured")
-        else:
-            met = ratio.met(value)
-            table.add_row(
-                ratio.name, ratio.how, ratio.goal, ratio.shown(value), "[green]met[/]" if met else "[red]missed[/]"
-            )
+    table = _table("Ratios", *RATIO_COLUMNS)
+    marks = {None: "not measured", True: "[green]met[/]", False: "[red]missed[/]"}
+    for *cells, met in ratio_rows(results):
+        table.add_row(*map(str, cells), marks[met])
     return table
 
 
@@ -116,12 +134,23 @@ def missed(results: Results) -> list[tuple[str, str]]:
     ]
 
 
-def curves_table(curves: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]) -> Table:
+def curve_rows(curves: Curves) -> list[tuple[str, ...]]:
+    """Every point, as :data:`CURVE_COLUMNS`."""
+    return [
+        (
+            label,
+            f"{x:,g}",
+            f"{sum(phases.get(phase, 0.0) for phase in WORK):.2f}",
+            *(f"{phases.get(phase, 0.0):.2f}" for phase in CURVE_PHASES),
+        )
+        for label, points in curves.items()
+        for x, phases in points
+    ]
+
+
+def curves_table(curves: Curves) -> Table:
     """Seconds of each point by phase."""
-    shown = ("winners", "rewrite", "spark", "facts", "validate", "publish")
-    table = _table("Curves: seconds of winnow compact", "against", "", "work", *shown)
-    for label, points in curves.items():
-        for x, phases in points:
-            work = sum(phases.get(phase, 0.0) for phase in WORK)
-            table.add_row(label, f"{x:,g}", f"{work:.2f}", *(f"{phases.get(phase, 0.0):.2f}" for phase in shown))
+    table = _table("Curves: seconds of winnow compact", *CURVE_COLUMNS)
+    for row in curve_rows(curves):
+        table.add_row(*row)
     return table

@@ -188,12 +188,11 @@ class CompactOperator(SparkSubmitOperator):
 def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
     """The plans of ``batch`` that want an attempt: neither published, nor maybe so, nor staged and not judged."""
     from winnow.planning import PlanReference
-    from winnow.store import RunState
 
     found = []
     for row in batch["plans"]:
         run = ctx.store.run(row["plan_id"])
-        done = run is not None and (run.status is RunState.PUBLISHED or run.status.is_unsettled)
+        done = run is not None and run.status.may_be_published
         newest = next(attempts(row["uri"], batch["attempt"]), None)
         unjudged = newest is not None and ctx.store.verdict(row["plan_id"], newest) is None
         if not done and not unjudged:

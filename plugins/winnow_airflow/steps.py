@@ -203,10 +203,8 @@ def _passed(ctx: Pipeline, row: PlanRow, base: str) -> str | None:
 
 
 def _reached_publish(ctx: Pipeline, plan_id: str) -> bool:
-    from winnow.store import RunState
-
     run = ctx.store.run(plan_id)
-    return run is not None and (run.status is RunState.PUBLISHED or run.status.is_unsettled)
+    return run is not None and run.status.may_be_published
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
 from sqlalchemy import event
 
 from tests.integration.world import World, between_head_and_commit, open_world, versions
@@ -124,13 +126,19 @@ def test_segments_are_those_that_pyiceberg_walks(world: World) -> None:
     assert {each.min_timestamp_ms for each in live(world)} == {None, 1_000}
 
 
-def test_a_manifest_that_is_cut_off_is_refused_and_no_segment_is_missed(world: World) -> None:
-    """PyIceberg takes a file that ends between two blocks or within one for a shorter one."""
+def the_manifest(world: World) -> tuple[Table, ManifestFile]:
+    """The only manifest of a new topic with ten segments."""
     add_topic(world.ctx, TOPIC, Shape(partitions=5, segments=2, clean=0))
     table = world.head(TOPIC).table
     snapshot = table.current_snapshot()
     assert snapshot is not None
     (manifest,) = live_manifests(table.io, snapshot)
+    return table, manifest
+
+
+def test_a_manifest_that_is_cut_off_is_refused_and_no_segment_is_missed(world: World) -> None:
+    """PyIceberg takes a file that ends between two blocks or within one for a shorter one."""
+    table, manifest = the_manifest(world)
     path = storage.local_path(manifest.manifest_path)
     whole = path.read_bytes()
     for cut in (1, 17, 40):
@@ -144,11 +152,7 @@ def test_a_manifest_that_is_cut_off_is_refused_and_no_segment_is_missed(world: W
 @pytest.mark.parametrize("change", [-1, -9])
 def test_a_block_that_says_it_has_fewer_entries_than_it_has_is_refused(world: World, change: int) -> None:
     """The count lies outside of what is compressed, so no checksum is about it; the segments behind it are missing."""
-    add_topic(world.ctx, TOPIC, Shape(partitions=5, segments=2, clean=0))
-    table = world.head(TOPIC).table
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    (manifest,) = live_manifests(table.io, snapshot)
+    table, manifest = the_manifest(world)
     path = storage.local_path(manifest.manifest_path)
     data = bytearray(path.read_bytes())
     count_at = data.index(data[-16:]) + 16
@@ -162,11 +166,7 @@ def test_a_block_that_says_it_has_fewer_entries_than_it_has_is_refused(world: Wo
 
 def test_a_manifest_that_does_not_hold_as_many_files_as_the_list_says_is_refused(world: World) -> None:
     """One that was mixed up with another, or an entry that is no longer said to be live."""
-    add_topic(world.ctx, TOPIC, Shape(partitions=5, segments=2, clean=0))
-    table = world.head(TOPIC).table
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    (manifest,) = live_manifests(table.io, snapshot)
+    table, manifest = the_manifest(world)
     manifest._data[7] = 11  # as the list has it: how many files were added
     with pytest.raises(WinnowError, match="damaged or cut off"):
         live_segments(table.io, manifest, ValueError)

@@ -256,7 +256,7 @@ def _copy_survivors(
     with SegmentWriter(partition=partition.partition, segment_bytes=plan.segment_bytes, name=name) as writer:
         checked: set[str] = set()
         for stretch in stretches(connection, read, partition.log_start_offset):
-            for uri in dict.fromkeys(stretch.uris):
+            for uri in stretch.uris:
                 # An object store keeps checksums of its own, and would have to send the segment twice.
                 if uri not in checked and storage.is_local(uri):
                     check_pages(uri, throttle.take)

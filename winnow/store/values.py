@@ -36,6 +36,11 @@ class RunState(StrEnum):
         """Whether its commit may have landed and nobody knows yet: only the table's history does."""
         return self in {RunState.PUBLISHING, RunState.UNKNOWN}
 
+    @property
+    def may_be_published(self) -> bool:
+        """Whether its commit landed, or may have."""
+        return self is RunState.PUBLISHED or self.is_unsettled
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
