@@ -11,9 +11,15 @@ ARGS ?=
 SIZE ?= 12m
 # Mutants for `make mutants`; all when left out.
 NAMES ?=
-# What `make test-long` runs: everything that Hypothesis drives.
+# What `make test-long` runs: everything that Hypothesis drives, and ten processes on one topic for three minutes.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
-  tests/integration/test_late_arrivals.py tests/integration/test_state_machine.py
+  tests/unit/test_extended_lives.py tests/unit/test_late_versions.py \
+  tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
+  tests/integration/test_state_machine.py tests/faults/test_crowd.py
+# Rounds of `make soak`; 1,000 when left out.
+ROUNDS ?=
+# The seed of `make test-long`; a new one when left out.
+SEED ?=
 # For `make compose-check` only.
 GO ?= $(firstword $(shell command -v go) /usr/local/go/bin/go)
 # Where the demo, the embedded services and Airflow keep their data.
@@ -34,6 +40,7 @@ export VIRTUAL_ENV := $(VENV)
 export PYSPARK_PYTHON := $(VENV)/bin/python
 export PYSPARK_DRIVER_PYTHON := $(VENV)/bin/python
 export WINNOW_HOME
+export SEED
 # Airflow makes its home wherever this says as soon as it is imported.
 export AIRFLOW_HOME := $(WINNOW_HOME)/airflow
 # What would lead Python, uv or Spark out of the environment again.
@@ -44,7 +51,7 @@ unexport UV_PYTHON
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui bench bench-curves test test-long cluster-test compose-check mutants docs lint format lock clean clean-data
+.PHONY: help setup demo ui bench bench-curves test test-long soak cluster-test compose-check mutants docs lint format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -76,8 +83,12 @@ setup: $(INSTALLED) ## the environment in .venv, from requirements.lock; a secon
 test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
 	@$(BIN)/python -m $(if $(strip $(ARGS)),pytest -q --durations=15 $(ARGS),tests.lanes)
 
-test-long: setup ## the properties and the state machine with 2,000 examples each
-	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q --timeout=0 $(LONG)
+test-long: setup ## the properties and the state machine with 2,000 new examples each; SEED=N for those of that run
+	@seed=$${SEED:-$$(date +%Y%m%d%H%M%S)} && echo "Again with these examples: make test-long SEED=$$seed" && \
+	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
+
+soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing grows but what must; ROUNDS=150 for fewer
+	@$(BIN)/python -W ignore -m tests.soak $(ROUNDS)
 
 cluster-test: setup ## the services of docker-compose.yml as processes of this machine: S3, PostgreSQL, Spark standalone
 	@$(BIN)/python -m pytest -q --durations=5 tests/cluster

@@ -11,19 +11,21 @@ from winnow.clock import wall_clock_ms
 from winnow_airflow import params, pools, steps, upkeep
 from winnow_airflow.as_of import as_of_of
 from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.references import IngestRow, ingest_rows
+from winnow_airflow.references import TOPIC_PATTERN, IngestRow, ingest_rows
 
 DOC = """
 ### Appends files to topics
 
 JSON lines (`.jsonl`, `.jsonl.gz`) or Parquet with the columns of Spark's Kafka source. Each entry is one commit: all
 its files land, or none. The same offsets never land twice, so running it again changes nothing. Bad input is refused
-with the partition and offset that is wrong, and is not tried again.
+with the partition and offset that is wrong, and is not tried again; so are records that name another topic, unless
+`source_topic` picks one.
 
 | Param | meaning |
 | --- | --- |
 | `topic`, `paths` | one existing topic, and its files or folders in the order of their offsets |
-| `files` | several of them: `[{"topic": "orders", "paths": ["/archive/orders"]}]` |
+| `source_topic` | of files that hold several topics, the one whose records are taken; others are left out |
+| `files` | several of them: `[{"topic": "orders", "paths": ["/archive/orders"]}]`; each may have a `source_topic` |
 | `as_of` | the instant of the append, for records without a timestamp; empty: when the run was due |
 | `simulate` | allow an `as_of` that lies more than a minute ahead of the present |
 """
@@ -73,12 +75,25 @@ with DAG(
             description="Its files or folders, one per line, in the order of their offsets.",
             section="One topic",
         ),
+        "source_topic": Param(
+            None,
+            type=["null", "string"],
+            pattern=TOPIC_PATTERN,
+            title="Source topic",
+            description="Take the records that name this topic and leave out those of others. Empty: records that name "
+            "another topic are refused.",
+            section="One topic",
+        ),
         "files": Param(
             [],
             type="array",
             items={
                 "type": "object",
-                "properties": {"topic": {"type": "string"}, "paths": {"type": "array", "items": {"type": "string"}}},
+                "properties": {
+                    "topic": {"type": "string"},
+                    "paths": {"type": "array", "items": {"type": "string"}},
+                    "source_topic": {"type": "string", "pattern": TOPIC_PATTERN},
+                },
                 "required": ["topic", "paths"],
                 "additionalProperties": False,
             },

@@ -1,9 +1,11 @@
 r"""What spark-submit starts: carries out compaction plans, writes files nobody reads yet, ends with an exit code.
 
-    spark-submit jobs/compact.py --attempt NAME --memory BYTES --spill FOLDER [--tasks N] [--bytes-per-second RATE] \
-        [--giant-bytes BYTES] PLAN_URI [PLAN_URI ...]
+    spark-submit jobs/compact.py --attempt NAME --memory BYTES [--spill FOLDER] [--tasks N] [--bytes-per-second RATE] \
+        [--giant-bytes BYTES] PLAN [PLAN ...]
 
 It sees the plans and the object store, nothing else: no catalog, no metadata store. Running it twice is harmless.
+PLAN is the URI of a plan and the digest that its bytes must have, URI#sha256=DIGEST; without a digest the plan must at
+least have the id of its content.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from winnow.engine.cutting import GIANT_BYTES
 def main(arguments: list[str] | None = None) -> int:
     """Parse arguments, run the plans, report each; the worst exit code of its plans is the job's."""
     parser = program.parser(__doc__)
-    parser.add_argument("plans", nargs="+", metavar="PLAN_URI", help="plan documents to carry out")
+    parser.add_argument("plans", nargs="+", metavar="PLAN", help="plans to carry out: URI#sha256=DIGEST, or URI alone")
     parser.add_argument("--attempt", required=True, help="name of this attempt; new files rest below it")
     parser.add_argument(
         "--giant-bytes", type=int, default=GIANT_BYTES, metavar="BYTES", help="partitions from this size on may be cut"

@@ -1,6 +1,6 @@
 """What spark-submit starts for ``winnow compare``: chooses in shadow, writes one document, ends with an exit code.
 
-    spark-submit jobs/compare.py --memory BYTES --spill FOLDER [--tasks N] [--bytes-per-second RATE] REQUEST_URI
+    spark-submit jobs/compare.py --memory BYTES [--spill FOLDER] [--tasks N] [--bytes-per-second RATE] REQUEST_URI
 
 It sees the request and the object store, nothing else: no catalog, no metadata store. No segment is written.
 """

@@ -1,6 +1,6 @@
 """What spark-submit starts to recompute the facts of large attempts: reads, writes one document a plan, ends.
 
-    spark-submit jobs/facts.py --attempt NAME --memory BYTES --spill FOLDER [--tasks N] PLAN_URI [PLAN_URI ...]
+    spark-submit jobs/facts.py --attempt NAME --memory BYTES [--spill FOLDER] [--tasks N] PLAN [PLAN ...]
 
 It sees plans, staging manifests and the object store, nothing else: no catalog, no metadata store. No segment is
 written, so a rate (``--bytes-per-second``) is not heeded. Here the runner (:mod:`winnow.engine`) meets the
@@ -17,7 +17,9 @@ from winnow.engine import program
 def main(arguments: list[str] | None = None) -> int:
     """Parse arguments, recompute, report each plan; the worst exit code of its plans is the job's."""
     parser = program.parser(__doc__)
-    parser.add_argument("plans", nargs="+", metavar="PLAN_URI", help="plans whose attempt is recomputed")
+    parser.add_argument(
+        "plans", nargs="+", metavar="PLAN", help="plans whose attempt is recomputed: URI#sha256=DIGEST, or URI alone"
+    )
     parser.add_argument("--attempt", required=True, help="name of the attempt")
     options = parser.parse_args(arguments)
     program.begin()

@@ -11,15 +11,28 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from winnow.java import find_java, spark_environment
 
 ROOT = Path(__file__).parents[1]
 
-# A machine at work makes single examples slow, never wrong.
-settings.register_profile("quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("long", settings.get_profile("quick"), max_examples=2_000)
+# The same examples every time, so that a red run is red again; and as found, since shrinking each failure takes
+# Hypothesis up to five minutes. A machine at work makes single examples slow, never wrong.
+settings.register_profile(
+    "quick",
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    database=None,
+    print_blob=True,
+    phases=[Phase.explicit, Phase.generate, Phase.target],
+)
+# Those examples again, and the failing one made small.
+settings.register_profile("shrink", settings.get_profile("quick"), phases=list(Phase))
+# Other examples each time, from the seed that `make test-long` prints.
+settings.register_profile("long", settings.get_profile("shrink"), max_examples=2_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 

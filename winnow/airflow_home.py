@@ -37,6 +37,7 @@ from winnow.errors import ConfigurationError, ServiceError, WinnowError
 POOLS: dict[str, dict[str, Any]] = {
     "winnow_spark": {"slots": 2, "description": "Spark applications at a time", "include_deferred": False},
     "winnow_commit": {"slots": 4, "description": "Commits to topic logs at a time", "include_deferred": False},
+    "winnow_scrub": {"slots": 1, "description": "Scrubs at a time", "include_deferred": False},
 }
 """A pool that does not exist fails nothing: its tasks wait for ever. So they are created before anything starts."""
 

@@ -12,6 +12,9 @@ from winnow.errors import UsageError
 Clock = Callable[[], int]
 """Gives the present in ms since the epoch."""
 
+CLOCK_SKEW_MS = 60_000
+"""An as-of further ahead of the present than this is simulated, and said so."""
+
 MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 

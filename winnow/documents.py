@@ -16,7 +16,7 @@ import msgspec
 from winnow.errors import FormatVersionError, WinnowError
 
 T = TypeVar("T")
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest document format this version reads."""
 
 _PLACE = re.compile(r"at `\$\.?(.*)`$")

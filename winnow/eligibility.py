@@ -220,8 +220,8 @@ class Outliving:
 
     Under timestamp and header a late record of a lower version may still come, or lie above the first uncleanable
     offset: the tombstone stays for winnow.late.arrival.ms after the run that first covered it, also when another
-    strategy was in force then, and until a run covers every record that was appended before its horizon. Under offset
-    a late record outranks the tombstone, so neither counts.
+    strategy was in force then, and after every run in which it superseded a record; and until a run covers every record
+    that was appended before its horizon. Under offset a late record outranks the tombstone, so none of this counts.
 
     Args:
         cleaning_time_ms: the run's.
@@ -270,6 +270,16 @@ def expired_ranges(history: Sequence[Cleaning], going: Outliving) -> tuple[Offse
                 ranges.append(OffsetRange(start, entry.end_offset))
         start = entry.end_offset
     return tuple(ranges)
+
+
+def covered_end(history: Sequence[Cleaning], rules: Rules, end_offset: int) -> int:
+    """Below it a tombstone that supersedes a record, in a run up to ``end_offset``, begins to wait for late ones anew.
+
+    Those at or above it begin their wait in that run anyhow. 0 where nothing is waited for.
+    """
+    if rules.strategy is Strategy.OFFSET or rules.late_arrival_ms <= 0:
+        return 0
+    return min(end_offset, max((e.end_offset for e in history if e.cleaning_time_ms is not None), default=0))
 
 
 def _tombstones_may_go(segment: Segment, history: Sequence[Cleaning], going: Outliving) -> bool:
@@ -332,7 +342,8 @@ def _while(segments: Sequence[Segment], qualifies: Callable[[Segment], bool]) ->
 def _due(
     log: PartitionLog, readable: tuple[Segment, ...], rules: Rules, *, as_of_ms: int, now_ms: int
 ) -> tuple[Segment, ...]:
-    free = _free_to_go(log, rules, as_of_ms, max(as_of_ms, now_ms))
+    # The present alone decides which tombstones have outlived what they delete: a simulated future retires nothing.
+    free = _free_to_go(log, rules, as_of_ms, now_ms)
     too_many: list[Segment] = []
     excess_bytes = sum(segment.size_bytes for segment in readable) - rules.retention_bytes
     for segment in readable if rules.retention_bytes >= 0 else ():

@@ -7,10 +7,12 @@
     │   ├── ConfigurationError
     │   ├── UnknownTopicError
     │   ├── ForeignTableError                 somebody else committed to the table
+    │   │   └── ForeignConfigurationError     somebody else changed the topic's configuration
     │   └── FormatVersionError                a newer Winnow wrote this
     ├── BadInputError                exit 3   mend the input; nothing of the call landed
     ├── ValidationFailedError        exit 4   look at the data; nothing was published
     │   ├── DamagedSegmentError               a segment of the log cannot be read
+    │   ├── DamagedMetadataError              the table's metadata are not what was committed
     │   └── ValidationBrokenError             a check raised; nothing is known about the data
     ├── RunAgainError                exit 5   run it again
     │   ├── PlanVoidError                     refused: the table changed, the plan is void
@@ -53,6 +55,10 @@ class ForeignTableError(UsageError):
     """The head of the table was committed by somebody else; Winnow does not know its state."""
 
 
+class ForeignConfigurationError(ForeignTableError):
+    """The table's properties hold another topic configuration than the one that Winnow committed."""
+
+
 class FormatVersionError(UsageError):
     """A plan, state or manifest of a newer format than this Winnow reads."""
 
@@ -71,6 +77,13 @@ class ValidationFailedError(WinnowError):
 
 class DamagedSegmentError(ValidationFailedError):
     """A segment of the log is missing or cannot be read; its partition is marked uncleanable."""
+
+
+class DamagedMetadataError(ValidationFailedError):
+    """A metadata file of the table, or one that Winnow keeps beside it, is missing or is not what was committed.
+
+    Nothing is read from it and nothing was changed.
+    """
 
 
 class ValidationBrokenError(ValidationFailedError):

@@ -138,8 +138,9 @@ class Segment:
 class Cleaning:
     """One entry of a partition's cleaning history: it covers the offsets from the previous one's end to ``end_offset``.
 
-    ``cleaning_time_ms`` and ``delete_horizon_ms`` are None for an imported checkpoint whose time is unknown; such
-    tombstones count as not yet covered.
+    ``cleaning_time_ms``: of the first run that covered them, or of the last one in which a tombstone there superseded a
+    record under timestamp or header: both begin its wait for late records. ``delete_horizon_ms``: of the first run.
+    Both are None for an imported checkpoint whose time is unknown; such tombstones count as not yet covered.
     """
 
     end_offset: int
@@ -218,6 +219,17 @@ class RetiredFile:
 
 
 @dataclass(frozen=True, slots=True)
+class VoidedIngest:
+    """An ingest call that ended without a commit and may not commit any more.
+
+    ``number``: its place in the order in which the topic's ingest calls were opened.
+    """
+
+    ingest_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptReference:
     """Where the receipt of a published plan rests. ``finished_at_ms``: the receipt's, None where it was not noted."""
 
@@ -262,12 +274,33 @@ class IngestLedger:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentDigest:
+    """How many live segments a topic has, with how many records and bytes, and the sum of their digests.
+
+    ``value``: 128 bits as 32 hex digits, additive modulo 2**128 (:mod:`winnow.log.segment_digest`).
+    """
+
+    segments: int
+    records: int
+    size_bytes: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicState:
     """The carried state of one topic: one immutable file per table snapshot.
 
     The ledgers of ``ingests`` hold every slice ever added; :attr:`PartitionState.appends` only those that are still
     dirty, so the state does not grow with the number of ingests and partitions. ``receipts`` and ``ingests`` are the
     newest ones; those before them are in the links of ``older_*`` (:mod:`winnow.log.chains`).
+
+    ``fence``: the topic's fence when this state was written (:mod:`winnow.log.fence`). ``condemned``: files that were
+    retired and are being deleted; nothing may take them back into the log. An ingest call is void when
+    ``voided_ingests`` names it or its number is below ``first_valid_ingest``.
+
+    ``live``: the digest of the segments that are in the log with this state. ``configuration``: the topic configuration
+    and number of partitions that were committed, as table properties. ``table_uuid`` and ``location``: of the table
+    that it was committed to. All four are None in a state of a Winnow that did not write them.
     """
 
     topic: str
@@ -282,6 +315,23 @@ class TopicState:
     format_version: int = 2
     older_receipts: ChainReference | None = None
     older_ingests: ChainReference | None = None
+    fence: int = 0
+    condemned: tuple[RetiredFile, ...] = ()
+    voided_ingests: tuple[VoidedIngest, ...] = ()
+    first_valid_ingest: int = 0
+    live: SegmentDigest | None = None
+    configuration: dict[str, str] | None = None
+    table_uuid: str | None = None
+    location: str | None = None
+
+    @property
+    def waiting_files(self) -> tuple[RetiredFile, ...]:
+        """Files that left the log and whose bytes may still be there."""
+        return (*self.retired, *self.condemned)
+
+    def is_voided(self, ingest_id: str, number: int) -> bool:
+        """Whether an ingest call may not commit any more."""
+        return number < self.first_valid_ingest or any(each.ingest_id == ingest_id for each in self.voided_ingests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +358,8 @@ class PartitionPlan:
     """What a compaction of one topic partition reads and where it stops.
 
     ``segments``: every segment that begins below ``next_first_dirty_offset``, in offset order; what is at or above it
-    is not touched. ``expired``: the offset ranges whose tombstones may go if they won.
+    is not touched. ``expired``: the offset ranges whose tombstones may go if they won. ``covered_end``: a tombstone
+    below it that supersedes a record in this run stays and waits for late records anew; 0 where none does.
 
     ``retired``: the oldest segments, which retention takes out of the log unread; ``segments`` begin after them, and
     ``log_start_offset`` is the one after retention (``previous_log_start_offset`` the one that was planned from).
@@ -330,6 +381,7 @@ class PartitionPlan:
     compacts: bool = True
     expected_records_kept: int | None = None
     expected_bytes_out: int | None = None
+    covered_end: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -374,6 +426,7 @@ class PartitionFacts:
     Under strategy header: ``headers_missing`` keyed records without the header, ``headers_malformed`` with a value that
     is no 8-byte long; both count as missing (KIP-280), and the first ``malformed_offsets`` say where to look.
     ``keys_elsewhere``: after partitions were added, keys that Kafka's default partitioner would put elsewhere now.
+    ``extended``: offset ranges with the tombstones below the plan's ``covered_end`` that superseded a record, in order.
     """
 
     records_in: int
@@ -389,6 +442,7 @@ class PartitionFacts:
     headers_malformed: int = 0
     malformed_offsets: tuple[int, ...] = ()
     keys_elsewhere: int = 0
+    extended: tuple[OffsetRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +497,8 @@ class Failure:
 class Verdict:
     """What validation says of one attempt. ``broken``: a check raised, nothing is known about the data.
 
-    ``manifest_digest``: of the staging manifest that was judged; None: from before verdicts said so.
+    ``plan_sha256`` and ``manifest_digest``: of the plan's bytes and of the staging manifest that were judged; None:
+    from before verdicts said so, and not enough to publish.
     """
 
     plan_id: str
@@ -456,6 +511,7 @@ class Verdict:
     data_docs: str | None = None
     expectations: int = 0
     manifest_digest: str | None = None
+    plan_sha256: str | None = None
 
     @property
     def failing_partitions(self) -> tuple[int, ...]:
@@ -489,6 +545,10 @@ class PartitionReceipt:
     expected_records_kept: int | None = None
     expected_bytes_out: int | None = None
     seconds: float = 0.0
+    tombstones_expired_early: int = 0
+    """Of ``tombstones_expired`` those (at most) whose horizon had not passed by the wall clock: the as-of lay ahead."""
+    offsets_cleaned_early: int = 0
+    """Offsets that by the wall clock were not cleanable yet: the as-of lay ahead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from winnow.eligibility import (
     PartitionLog,
@@ -13,11 +11,13 @@ from winnow.eligibility import (
     Rules,
     after_retention,
     backing_off,
+    covered_end,
     expired_ranges,
     outliving,
     retention,
 )
 from winnow.model import Assessment, PartitionPlan, Plan, Reason, Segment, Strategy
+from winnow.plan_identity import compute_plan_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlanReference:
-    """What travels between tasks instead of a plan."""
+    """What travels between tasks instead of a plan. ``sha256``: of the plan's bytes; None: made before it was noted."""
 
     topic: str
     plan_id: str
@@ -49,6 +49,7 @@ class PlanReference:
     partitions: int
     size_bytes: int
     deadline_ms: int | None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ def plan_partition(
         retired=taken.retired,
         previous_log_start_offset=log.state.log_start_offset,
         compacts=compacts,
+        covered_end=covered_end(log.state.history, rules, end) if compacts else 0,
     )
 
 
@@ -127,8 +129,7 @@ def urgency(plan: PartitionPlan) -> tuple[int, int, int]:
 def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPlan], *, as_of_ms: int) -> Plan:
     """The plan of one topic. Its id is a digest of the inputs, the configuration, the as-of and the version.
 
-    The log end offset is left out of the digest: an append between two identical decisions changes nothing planned. So
-    are estimates.
+    What is left out of it: :func:`winnow.plan_identity.compute_plan_id`.
     """
     ordered = tuple(sorted(partitions, key=urgency))
     plan = Plan(
@@ -147,18 +148,7 @@ def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPla
         quarantine_location=facts.quarantine_location,
         configuration=facts.configuration,
     )
-    return replace(plan, plan_id=_digest(plan))
-
-
-def _digest(plan: Plan) -> str:
-    stable = replace(
-        plan,
-        partitions=tuple(
-            replace(p, log_end_offset=0, expected_records_kept=None, expected_bytes_out=None) for p in plan.partitions
-        ),
-    )
-    document = json.dumps(asdict(stable), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(document.encode()).hexdigest()[:32]
+    return replace(plan, plan_id=compute_plan_id(plan))
 
 
 def pack(plans: Sequence[PlanReference], *, batch_bytes: int, batch_partitions: int = 2_000) -> list[Batch]:

@@ -48,12 +48,37 @@ Beyond Kafka
   or by the clock, so max.compaction.lag.ms holds on idle partitions.
 - The earliest dirty timestamp is the exact minimum; KIP-354's estimates serve only where a file has no timestamp.
 - A quiet partition is due when a clean file with null values has passed its horizons, or has an unknown one to start.
-- Under timestamp and header a tombstone also fends off late, lower versions: from the first cleaning that covered it on
-  it lives for the longer of delete.retention.ms (then) and winnow.late.arrival.ms (now), also where it was covered
-  under another strategy, and goes only in a cleaning that covers every record appended before its horizon.
+- Under timestamp and header a tombstone also fends off late, lower versions; the next paragraph says for how long.
 - A changed strategy makes the whole log dirty. Files that were clean stay closed: the active segment never reaches
   below the checkpoint.
 - Aborted transactions and control records never enter the log, and no map of bounded size stops a cleaning half way.
+
+*Late, lower versions.* Under timestamp and header a record may arrive that ranks below what is gone already. While a
+value of its key survives, the late record loses to it. Where a tombstone won, that tombstone alone remembers how high
+the key's versions have been. The guarantee, with L for winnow.late.arrival.ms: a record that a cleaning covered at time
+t keeps every record of its key that ranks below it and is appended before t + L from being read below the end of a
+later cleaning, as long as the order stays and retention takes nothing. A cleaning simulated ahead of the present moves
+the clock for what arrives after it. Three rules give it.
+
+1. A tombstone lives for the longer of delete.retention.ms (then) and L (now) from the first cleaning that covered it
+   on, also where that was under another strategy.
+2. A tombstone that supersedes a record in a cleaning stays in that cleaning, and lives for L (now) from then on: what
+   it superseded may have outranked records that are still to arrive, and nothing else is left of it. In the history
+   the tombstone's offset becomes an entry of its own with that cleaning's time; its delete horizon, which is for
+   readers, does not move.
+3. It goes only in a cleaning that covers every record appended before the end of that life, and supersedes nothing.
+
+Proof. Let x be covered at t, and s rank below it, appended before t + L. Of the winner w of the key after that cleaning
+w >= x holds, and if w is a tombstone its entry's time is t or later: it was covered now for the first time (1), or
+it superseded x now (2). A record that takes the place of w later ranks above it and is covered for the first time then,
+so both still hold for it. Were the last of these winners a tombstone that goes in a cleaning at g: this cleaning covers
+s, or an earlier one has (3), and the first that covered s had a winner above s, so s was superseded there. In the
+cleaning at g itself that would have kept the tombstone (2, 3). So s is not read below the end of any cleaning.
+
+An earlier form of the rule counted from the first covering only. Then a value that arrived in time to lose, and the
+tombstone that it lost to, could leave in one cleaning, and an older value that came the next moment was the latest
+of its key: a reader had seen the newer value, then its deletion, and then the older one. Under offset nothing of this
+applies, since what arrives later ranks higher, nor with L = 0, which says that nothing arrives late.
 
 *Retention.* Whole files leave the log, oldest first, in three scans of which each stops at the first file that does not
 qualify (Kafka 2.12): files wholly below the log start, under every policy; then, where the policy has delete, files as
@@ -91,6 +116,8 @@ class Outcome:
     """What a cleaning keeps, and the offsets of what it removes, by cause; all in offset order.
 
     ``kept`` also holds every record at or above the end of the cleaning. ``retired``: what retention removed before.
+    ``extended``: the offsets of tombstones that superseded a record, and so stay and live longer; none where nothing
+    arrives late.
     """
 
     kept: list[Record]
@@ -98,6 +125,7 @@ class Outcome:
     tombstones_expired: list[int]
     keyless: list[int]
     retired: list[int] = field(default_factory=list)
+    extended: list[int] = field(default_factory=list)
 
 
 def header_version(record: Record, header: str | None) -> int | None:
@@ -131,11 +159,13 @@ def survivors(
     strategy: Strategy,
     header: str | None,
     expired: Callable[[int], bool],
+    late_arrivals: bool = False,
 ) -> Outcome:
     """Clean ``records``, one partition in offset order, up to ``next_first_dirty_offset`` (exclusive).
 
     ``expired`` says of a tombstone's offset whether it may go if it won; the cleaning history decides that, and the
-    history must be the one from before this cleaning.
+    history must be the one from before this cleaning. ``late_arrivals``: whether lower versions may still arrive
+    (timestamp and header, winnow.late.arrival.ms above 0): then a tombstone that superseded a record stays.
     """
     winners: dict[bytes, Record] = {}
     for record in records:
@@ -143,6 +173,14 @@ def survivors(
             winner = winners.get(record.key)
             if winner is None or version(record, strategy, header) > version(winner, strategy, header):
                 winners[record.key] = record
+
+    with_losers = {
+        record.key
+        for record in records
+        if record.offset < next_first_dirty_offset
+        and record.key is not None
+        and record.offset != winners[record.key].offset
+    }
 
     outcome = Outcome(kept=[], superseded=[], tombstones_expired=[], keyless=[])
     for record in records:
@@ -152,6 +190,9 @@ def survivors(
             outcome.keyless.append(record.offset)
         elif winners[record.key].offset != record.offset:
             outcome.superseded.append(record.offset)
+        elif record.value is None and late_arrivals and record.key in with_losers:
+            outcome.kept.append(record)
+            outcome.extended.append(record.offset)
         elif record.value is None and expired(record.offset):
             outcome.tombstones_expired.append(record.offset)
         else:
@@ -200,6 +241,28 @@ def advance_history(
             joined.pop()
         joined.append(entry)
     return tuple(joined)
+
+
+def extend_lives(history: Sequence[Cleaning], offsets: Iterable[int], cleaning_time_ms: int) -> tuple[Cleaning, ...]:
+    """The history after a cleaning in which the tombstones at ``offsets`` superseded something.
+
+    Each has an entry of its own from then on, with that cleaning's time. A time that is later already stays, and so do
+    delete horizons.
+    """
+    extended = tuple(history)
+    for offset in offsets:
+        entry = entry_of(offset, extended)
+        if entry is None or entry.cleaning_time_ms is None or entry.cleaning_time_ms >= cleaning_time_ms:
+            continue
+        at = extended.index(entry)
+        start = extended[at - 1].end_offset if at else 0
+        pieces = [replace(entry, end_offset=offset + 1, cleaning_time_ms=cleaning_time_ms)]
+        if start < offset:
+            pieces.insert(0, replace(entry, end_offset=offset))
+        if offset + 1 < entry.end_offset:
+            pieces.append(entry)
+        extended = (*extended[:at], *pieces, *extended[at + 1 :])
+    return extended
 
 
 def prune_history(history: Sequence[Cleaning], remaining_tombstone_offsets: Iterable[int]) -> tuple[Cleaning, ...]:
@@ -392,10 +455,8 @@ class LogModel:
         if not config.compacts or config.strategy is Strategy.OFFSET or config.protects_latest:
             return True
         first_dirty, _, _ = self._cleanable(config, as_of_ms)
-        # What is dirty has not met the tombstone yet.
-        holds_tombstones = file.has_null_values and not self._all_passed(
-            file, config, first_dirty, max(as_of_ms, now_ms)
-        )
+        # What is dirty has not met the tombstone yet. The present alone decides: a simulated future retires nothing.
+        holds_tombstones = file.has_null_values and not self._all_passed(file, config, first_dirty, now_ms)
         return file.last_offset < first_dirty and not holds_tombstones
 
     def _after_retention(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> LogModel:
@@ -533,6 +594,7 @@ class LogModel:
             strategy=config.strategy,
             header=config.header,
             expired=lambda offset: self._passed(offset, config, end_offset, cleaning_time_ms),
+            late_arrivals=config.strategy is not Strategy.OFFSET and config.late_arrival_ms > 0,
         )
         kept_offsets = {record.offset for record in outcome.kept}
         files: list[ModelFile] = []
@@ -552,7 +614,8 @@ class LogModel:
         self.cleaned_with = config.order
         tombstones = [record.offset for record in outcome.kept if record.value is None]
         advanced = advance_history(self.history, end_offset, cleaning_time_ms, config.delete_retention_ms)
-        self.history = prune_history(advanced, tombstones)
+        extended = extend_lives(advanced, outcome.extended, cleaning_time_ms)
+        self.history = prune_history(extended, tombstones)
         return replace(outcome, retired=retired)
 
     def _checkpoint(self) -> int:

@@ -119,7 +119,7 @@ def _ingest(ctx: Context, topic: str, number: int) -> float:
 
 def _compact(ctx: Context, topic: str, number: int) -> float:
     """Plan, rewrite and publish; the seconds of publishing. What is measured is the commit, so nothing is judged."""
-    from winnow import __version__
+    from winnow import __version__, documents
     from winnow.engine import staging
     from winnow.engine.rewrite import ENGINE
     from winnow.model import StagingManifest, Verdict
@@ -135,10 +135,23 @@ def _compact(ctx: Context, topic: str, number: int) -> float:
         plan = staging.read_plan(reference.uri)
         parts = tuple(_carry_out(ctx, plan, part, attempt) for part in plan.partitions)
         manifest = StagingManifest(plan.plan_id, topic, attempt, parts, ENGINE, __version__)
+        ctx.store.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
         staging.write_manifest(reference.uri, manifest)
-        for state in (RunState.COMPACTING, RunState.STAGED, RunState.VALIDATED):
+        for state in (RunState.STAGED, RunState.VALIDATED):
             ctx.store.set_run_state(plan.plan_id, state, ctx.now_ms(), attempt=attempt)
-        ctx.store.record_verdict(Verdict(plan.plan_id, topic, attempt, True, False, (), ctx.now_ms()))
+        ctx.store.record_verdict(
+            Verdict(
+                plan.plan_id,
+                topic,
+                attempt,
+                True,
+                False,
+                (),
+                ctx.now_ms(),
+                manifest_digest=documents.digest(staging.read_manifest(reference.uri, attempt)),
+                plan_sha256=reference.sha256,
+            )
+        )
         started = time.monotonic()
         publish(ctx, plan.plan_id, attempt)
         return time.monotonic() - started

@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from winnow.clock import format_ms, parse_as_of
+from winnow.clock import CLOCK_SKEW_MS, format_ms, parse_as_of
 from winnow.errors import UsageError
-
-AHEAD_MS = 60_000
-"""How far ahead of the present an as-of may lie before it counts as simulated."""
 
 
 def as_of_ms(
@@ -32,7 +29,7 @@ def as_of_ms(
         chosen = _ms(run_after)
     else:
         raise UsageError("The run has neither data interval nor run_after. Trigger it with the Param as_of.")
-    if chosen > now_ms + AHEAD_MS and not params.get("simulate"):
+    if chosen > now_ms + CLOCK_SKEW_MS and not params.get("simulate"):
         raise UsageError(
             f"The as-of {format_ms(chosen)} lies {(chosen - now_ms) / 1000:,.0f} seconds ahead of the present. Such a "
             "run compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger it "

@@ -130,9 +130,8 @@ def ready(ctx: Pipeline, plan: PlanReference) -> Lease:
         PlanVoidError: the log moved on; the run of the plan is closed as void.
     """
     from winnow.pipeline.leases import acquire
+    from winnow.pipeline.settle import void_run
     from winnow.pipeline.standing import standing
-    from winnow.report.events import tell
-    from winnow.store import RunState
 
     lease = acquire(ctx, plan.topic)
     run = ctx.store.run(plan.plan_id)
@@ -140,6 +139,5 @@ def ready(ctx: Pipeline, plan: PlanReference) -> Lease:
     if run is None or void is None:
         return lease
     if not run.status.is_closed:
-        ctx.store.set_run_state(plan.plan_id, RunState.VOID, ctx.now_ms(), message=void.message)
-        tell("voided", plan.topic, plan_id=plan.plan_id, attempt=run.attempt)
+        void_run(ctx, ctx.log.open(plan.topic), run, void.message)
     raise PlanVoidError(void.message)

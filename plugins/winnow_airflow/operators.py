@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -39,6 +41,8 @@ class CompactOperator(SparkSubmitOperator):
     moved meanwhile is checked when it is published. Plans that are published, may be, or are staged and not judged yet
     are left out.
     """
+
+    _file_of: Callable[[Mapping[str, str]], list[str]] | None = None
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "batch")
 
@@ -82,7 +86,7 @@ class CompactOperator(SparkSubmitOperator):
     ) -> list[str]:
         """Run Spark on ``plans``; the topics whose plans are staged then."""
         from winnow.pipeline.compact import JOB, begin_attempt, spark_arguments, stage_unread
-        from winnow.pipeline.spark_process import job_file, spark_conf
+        from winnow.pipeline.spark_process import job_file, properties_file, spark_conf
 
         started_ms = ctx.now_ms()
         self.conf = spark_conf(ctx.settings)
@@ -94,7 +98,8 @@ class CompactOperator(SparkSubmitOperator):
                 open_again(ctx, plan, attempt)
                 begin_attempt(ctx, plan, attempt)
                 begun.append(plan)
-        reading = stage_unread(ctx, begun, attempt)
+        reading, refused = stage_unread(ctx, begun, attempt)
+        begun = _without_refused(topics, begun, refused)
         self.application = job_file(JOB)
         self.application_args = spark_arguments(ctx.settings, reading, attempt)
         output: str | None = None
@@ -102,8 +107,11 @@ class CompactOperator(SparkSubmitOperator):
         missing: list[PlanReference] = []
         try:
             if reading:
-                super().execute(context)
-            else:
+                with ExitStack() as files:
+                    # Asked when the command line is put together: lineage may have added properties by then.
+                    self._file_of = lambda conf: files.enter_context(properties_file(ctx.settings, conf))
+                    super().execute(context)
+            elif begun:
                 self.log.info("Retention alone: nothing is read, so Spark is not needed.")
         except AirflowException as problem:
             output = str(problem)
@@ -125,6 +133,17 @@ class CompactOperator(SparkSubmitOperator):
             )
             topics.errors.append((label_of(unstaged), ended))
         return staged
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """The provider's hook, which is given the properties in a file: a command line is read by all, and logged."""
+        if self._file_of is None:
+            return super()._get_hook()
+        options = self._file_of(self.conf or {})
+        self.conf = {}
+        hook = super()._get_hook()
+        common = hook._build_spark_common_args
+        vars(hook)["_build_spark_common_args"] = lambda: [*common(), *options]
+        return hook
 
     def _judge(
         self,
@@ -185,6 +204,18 @@ class CompactOperator(SparkSubmitOperator):
         return True
 
 
+def _without_refused(
+    topics: Topics, plans: Sequence[PlanReference], refused: Mapping[str, PlanFailure]
+) -> list[PlanReference]:
+    """``plans`` that may be carried out; of the others their topics are told why not."""
+    for plan in plans:
+        with topics.attempt(plan.topic, plan.plan_id):
+            if plan.plan_id in refused:
+                failure = refused[plan.plan_id]
+                raise _KINDS.get(failure.exit_code, WinnowError)(f"{failure.error}.")
+    return [plan for plan in plans if plan.plan_id not in refused]
+
+
 def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
     """The plans of ``batch`` that want an attempt: neither published, nor maybe so, nor staged and not judged."""
     from winnow.planning import PlanReference
@@ -201,20 +232,24 @@ def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
 
 
 def open_again(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
-    """Open the run of ``plan`` if it was closed, or is open as another's: whoever attempts it now has its topic.
+    """Open the run of ``plan`` if it was closed, is open as another's, or was fenced off before it was begun.
 
-    Whoever clears a Spark task wants another attempt; two runs that look from the same instant make the same plan.
+    The caller holds its topic. Clearing a Spark task asks for another attempt, and two runs that look from the same
+    instant make the same plan.
     """
     run = ctx.store.run(plan.plan_id)
-    if run is not None and (run.status.is_closed or run.holder != ctx.holder):
+    fence = ctx.log.open(plan.topic).head().fence
+    if run is not None and (run.status.is_closed or run.holder != ctx.holder or run.fence != fence):
         ctx.store.open_run(
             plan.plan_id,
             plan.topic,
             attempt=attempt,
             as_of_ms=run.as_of_ms,
             plan_uri=plan.uri,
+            plan_sha256=plan.sha256 or run.plan_sha256,
             now_ms=ctx.now_ms(),
             holder=ctx.holder,
+            fence=fence,
         )
 
 

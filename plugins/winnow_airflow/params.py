@@ -31,7 +31,8 @@ SIMULATE = Param(
     False,
     type="boolean",
     title="Simulate the future",
-    description="Allow an instant more than a minute ahead of the present. Such a run compacts what is not due yet.",
+    description="Allow an instant more than a minute ahead of the present. Such a run compacts what is not due yet, "
+    "and says which tombstones it removed before their time.",
     section=WHEN,
 )
 

@@ -21,6 +21,7 @@ OWNER = "winnow"
 TAGS = ["winnow", "kafka"]
 SPARK_POOL = "winnow_spark"
 COMMIT_POOL = "winnow_commit"
+SCRUB_POOL = "winnow_scrub"
 SPARK_CONNECTION = "winnow_spark"
 
 START = datetime(2011, 1, 1, tzinfo=UTC)

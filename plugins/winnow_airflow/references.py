@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class PlanRow(TypedDict):
-    """A plan: which topic, under which id, resting where, and how much it reads."""
+    """A plan: which topic, under which id, resting where, with which digest, and how much it reads."""
 
     topic: str
     plan_id: str
@@ -38,6 +38,7 @@ class PlanRow(TypedDict):
     partitions: int
     size_bytes: int
     deadline_ms: int | None
+    sha256: NotRequired[str | None]
 
 
 def row_of(plan: PlanReference) -> PlanRow:
@@ -49,6 +50,7 @@ def row_of(plan: PlanReference) -> PlanRow:
         partitions=plan.partitions,
         size_bytes=plan.size_bytes,
         deadline_ms=plan.deadline_ms,
+        sha256=plan.sha256,
     )
 
 
@@ -74,10 +76,14 @@ class TopicCheck(TypedDict):
 
 
 class IngestRow(TypedDict):
-    """Files for one topic, in the order of their offsets; one commit."""
+    """Files for one topic, in the order of their offsets; one commit.
+
+    ``source_topic``: of files that hold several topics, the one whose records are taken.
+    """
 
     topic: str
     paths: list[str]
+    source_topic: NotRequired[str]
 
 
 class ChangeRow(TypedDict):
@@ -93,17 +99,29 @@ def ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
     """What the Params of ``ingest_topics`` ask for: ``topic`` and ``paths``, and the entries of ``files``.
 
     Raises:
-        UsageError: a topic without paths, paths without a topic, or neither.
+        UsageError: a topic without paths, paths without a topic, or neither; a source topic without both.
     """
-    rows = [IngestRow(topic=entry["topic"], paths=list(entry["paths"])) for entry in params["files"]]
+    rows = [_ingest_row(entry) for entry in params["files"]]
     if params["topic"] or params["paths"]:
-        rows.insert(0, IngestRow(topic=params["topic"] or "", paths=list(params["paths"])))
+        rows.insert(0, _ingest_row(params))
     if not rows or any(not row["topic"] or not row["paths"] for row in rows):
         raise UsageError(
             "Nothing was ingested: an entry needs a topic and at least one path. Give the Params topic and paths, or "
             "files with both in every entry."
         )
+    if params.get("source_topic") and not params["topic"]:
+        raise UsageError(
+            "Nothing was ingested: the Param source_topic is about topic and paths, which are empty. In files, give it "
+            "in the entries that it is about."
+        )
     return rows
+
+
+def _ingest_row(entry: Mapping[str, Any]) -> IngestRow:
+    row = IngestRow(topic=entry["topic"] or "", paths=list(entry["paths"]))
+    if entry.get("source_topic"):
+        row["source_topic"] = entry["source_topic"]
+    return row
 
 
 def holder_of(context: Mapping[str, Any]) -> str:

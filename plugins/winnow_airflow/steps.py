@@ -137,8 +137,7 @@ def _failed(errors: Sequence[tuple[str, Exception]], attempt: str) -> BatchRow:
 
 def _give_back(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
     from winnow.pipeline.leases import release
-    from winnow.report.events import tell
-    from winnow.store import RunState
+    from winnow.pipeline.settle import void_run
 
     for planned in plans:
         text = (
@@ -146,8 +145,9 @@ def _give_back(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
             "Nothing of it was done; the next run takes it."
         )
         log.warning("%s", text)
-        run = ctx.store.set_run_state(planned.plan_id, RunState.VOID, ctx.now_ms(), message=text)
-        tell("voided", planned.topic, plan_id=planned.plan_id, attempt=run.attempt)
+        run = ctx.store.run(planned.plan_id)
+        if run is not None:
+            void_run(ctx, ctx.log.open(planned.topic), run, text)
         release(ctx, planned.topic)
 
 
@@ -261,7 +261,7 @@ def report(
 
 def _unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
     from winnow.pipeline.leases import held_by_another
-    from winnow.report.events import tell
+    from winnow.pipeline.settle import void_run
     from winnow.store import RunState
 
     if run is not None and run.status.is_closed:
@@ -274,6 +274,5 @@ def _unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
     )
     # What is staged may still be judged when its task is cleared; the next run closes what nobody took up.
     if run is not None and run.status in {RunState.PLANNED, RunState.COMPACTING}:
-        ctx.store.set_run_state(row["plan_id"], RunState.VOID, ctx.now_ms(), message=text)
-        tell("voided", row["topic"], plan_id=row["plan_id"], attempt=run.attempt)
+        void_run(ctx, ctx.log.open(row["topic"]), run, text)
     return text

@@ -24,13 +24,15 @@ def ingest(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
     """Append the files of one entry, in one commit. Gives a sentence."""
     from winnow.pipeline.ingest import ingest_files
 
-    done = ingest_files(ctx, entry["topic"], entry["paths"], as_of_ms=as_of_ms)
+    done = ingest_files(ctx, entry["topic"], entry["paths"], as_of_ms=as_of_ms, source_topic=entry.get("source_topic"))
     for notice in done.notices:
         log.warning("%s", notice)
     text = (
         f"{done.topic}: {done.records_appended:,} records appended from {done.files} file(s), "
         f"{done.records_skipped:,} were there already, {done.records_quarantined:,} went to quarantine."
     )
+    if done.records_left_out:
+        text += f" {done.records_left_out:,} of other topics than {done.source_topic} were left out."
     log.info("%s", text)
     return text
 

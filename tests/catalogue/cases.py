@@ -891,7 +891,8 @@ SECTIONS: tuple[Section, ...] = (
                 "142",
                 "none",
                 "A late record of a lower version does not bring a deleted key back.",
-                "The tombstone stays until everything appended before its horizon has met it.",
+                "The tombstone stays until everything appended before its horizon has met it, and waits anew after "
+                "each run in which it superseded a record.",
             ),
             _log(
                 "143",

@@ -489,16 +489,28 @@ def test_a_run_is_opened_as_planned(store: Store) -> None:
 def test_a_run_opened_again_takes_the_new_attempt(store: Store) -> None:
     """A plan that was closed begins again as planned; the first opening stays known."""
     open_run(store)
-    store.set_run_state("plan-1", RunState.INVALID, NOW_MS + 1, message="bad")
+    store.set_run_state("plan-1", RunState.INVALID, NOW_MS + 1, message="bad", attempt="a-1")
     again = open_run(store, attempt="a-2", now_ms=NOW_MS + 2)
     assert (again.status, again.attempt, again.message) == (RunState.PLANNED, "a-2", "")
     assert (again.opened_at_ms, again.updated_at_ms) == (NOW_MS, NOW_MS + 2)
 
 
+def test_a_run_knows_the_digest_of_the_plan_it_was_opened_with_last(store: Store) -> None:
+    """Rows from before digests have none."""
+    assert open_run(store).plan_sha256 is None
+    for sha256 in ("ab" * 32, "cd" * 32):
+        store.open_run("plan-1", "orders", attempt="a-1", as_of_ms=1, plan_uri="/p", now_ms=NOW_MS, plan_sha256=sha256)
+        found = store.run("plan-1")
+        assert found is not None
+        assert found.plan_sha256 == sha256
+
+
 def test_a_published_run_opened_again_is_returned_untouched(store: Store) -> None:
     """The receipt's run keeps attempt, snapshot and times."""
     open_run(store)
-    published = store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 1, message="done", snapshot_id=BIG)
+    published = store.set_run_state(
+        "plan-1", RunState.PUBLISHED, NOW_MS + 1, message="done", snapshot_id=BIG, attempt="a-1"
+    )
     assert open_run(store, attempt="a-2", now_ms=NOW_MS + 2) == published
     assert published.snapshot_id == BIG
 
@@ -507,8 +519,8 @@ def test_a_published_run_opened_again_is_returned_untouched(store: Store) -> Non
 def test_a_run_that_may_have_committed_is_not_opened_again(store: Store, state: RunState) -> None:
     """It must be settled first; what is known of it stays."""
     open_run(store)
-    store.set_run_state("plan-1", RunState.VALIDATED, NOW_MS)
-    before = store.set_run_state("plan-1", state, NOW_MS + 1)
+    store.set_run_state("plan-1", RunState.VALIDATED, NOW_MS, attempt="a-1")
+    before = store.set_run_state("plan-1", state, NOW_MS + 1, attempt="a-1")
     with pytest.raises(CommitUnknownError, match="Settle"):
         open_run(store, attempt="a-2", now_ms=NOW_MS + 2)
     assert store.run("plan-1") == before
@@ -517,9 +529,10 @@ def test_a_run_that_may_have_committed_is_not_opened_again(store: Store, state: 
 def test_a_run_goes_its_way_step_by_step(store: Store) -> None:
     """Message, attempt and snapshot are written with the state; what is not given stays."""
     open_run(store, attempt="")
-    for number, state in enumerate(("compacting", "staged", "validated", "publishing"), start=1):
+    store.begin_attempt("plan-1", "a-1", NOW_MS + 1)
+    for number, state in enumerate(("staged", "validated", "publishing"), start=2):
         store.set_run_state("plan-1", RunState(state), NOW_MS + number, attempt="a-1")
-    run = store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 5, message="done", snapshot_id=7)
+    run = store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 5, message="done", snapshot_id=7, attempt="a-1")
     assert (run.status, run.attempt, run.snapshot_id, run.message, run.updated_at_ms) == (
         RunState.PUBLISHED,
         "a-1",
@@ -537,7 +550,7 @@ def reach(store: Store, state: RunState) -> None:
         RunState.PUBLISHING: (RunState.VALIDATED, RunState.PUBLISHING),
         RunState.REFUSED: (RunState.VALIDATED, RunState.REFUSED),
     }.get(state, (state,)):
-        store.set_run_state("plan-1", step, NOW_MS + 1)
+        store.set_run_state("plan-1", step, NOW_MS + 1, attempt="a-1")
 
 
 @pytest.mark.kafka("92")
@@ -549,12 +562,13 @@ def test_transitions_follow_the_table(store: Store, state: RunState) -> None:
         reach(store, state)
         before = store.run("plan-1")
         if state in TRANSITIONS[target]:
-            assert store.set_run_state("plan-1", target, NOW_MS + 2).status is target
+            moved = store.set_run_state("plan-1", target, NOW_MS + 2, attempt="a-1", seen=state)
+            assert moved.status is target
         elif state is target is RunState.PUBLISHED:
-            assert store.set_run_state("plan-1", target, NOW_MS + 2) == before
+            assert store.set_run_state("plan-1", target, NOW_MS + 2, attempt="a-1") == before
         else:
             with pytest.raises(WinnowError, match=r"cannot become|may have committed"):
-                store.set_run_state("plan-1", target, NOW_MS + 2)
+                store.set_run_state("plan-1", target, NOW_MS + 2, attempt="a-1")
             assert store.run("plan-1") == before
 
 
@@ -577,26 +591,27 @@ def test_an_illegal_transition_says_what_to_do(
     """The class of the error follows from the state the run is in."""
     reach(store, state)
     with pytest.raises(WinnowError, match="plan-1 of topic orders") as caught:
-        store.set_run_state("plan-1", target, NOW_MS + 2)
+        store.set_run_state("plan-1", target, NOW_MS + 2, attempt="a-1")
     assert type(caught.value) is error
 
 
 def test_a_state_for_a_run_that_is_not_there_is_an_error(store: Store) -> None:
     """Nothing is made up."""
     with pytest.raises(WinnowError, match="no run of plan plan-9"):
-        store.set_run_state("plan-9", RunState.COMPACTING, NOW_MS)
+        store.set_run_state("plan-9", RunState.COMPACTING, NOW_MS, attempt="a-1")
     assert store.runs() == []
 
 
 def test_of_threads_that_end_a_run_at_once_the_table_of_transitions_decides(store: Store) -> None:
     """A publisher and a settler race: whoever comes first, the run ends published and nothing is lost."""
     open_run(store)
-    store.set_run_state("plan-1", RunState.VALIDATED, NOW_MS)
-    store.set_run_state("plan-1", RunState.PUBLISHING, NOW_MS)
+    store.set_run_state("plan-1", RunState.VALIDATED, NOW_MS, attempt="a-1")
+    store.set_run_state("plan-1", RunState.PUBLISHING, NOW_MS, attempt="a-1")
     in_threads(
         [
-            lambda: store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 1, snapshot_id=7),
-            *[lambda: store.set_run_state("plan-1", RunState.VOID, NOW_MS + 1)] * 5,
+            lambda: store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 1, snapshot_id=7, attempt="a-1"),
+            *[lambda: store.set_run_state("plan-1", RunState.VOID, NOW_MS + 1, attempt="a-1", seen=RunState.PUBLISHING)]
+            * 5,
         ]
     )
     run = store.run("plan-1")
@@ -609,9 +624,9 @@ def test_open_runs_are_those_that_are_not_closed(store: Store) -> None:
     for state in RunState:
         open_run(store, state.value)
         if state in {RunState.PUBLISHING, RunState.REFUSED}:
-            store.set_run_state(state.value, RunState.VALIDATED, NOW_MS)
+            store.set_run_state(state.value, RunState.VALIDATED, NOW_MS, attempt="a-1")
         if state is not RunState.PLANNED:
-            store.set_run_state(state.value, state, NOW_MS)
+            store.set_run_state(state.value, state, NOW_MS, attempt="a-1")
     assert {run.status.value for run in store.open_runs("orders")} == {
         "planned",
         "compacting",
@@ -629,7 +644,7 @@ def test_runs_are_listed_with_the_one_that_moved_last_first(store: Store) -> Non
     for number in range(3):
         open_run(store, f"plan-{number}", now_ms=NOW_MS + number)
     store.open_run("other", "payments", attempt="", as_of_ms=1, plan_uri="/p", now_ms=NOW_MS + 9)
-    store.set_run_state("plan-0", RunState.COMPACTING, NOW_MS + 5)
+    store.set_run_state("plan-0", RunState.COMPACTING, NOW_MS + 5, attempt="a-1")
     assert [run.plan_id for run in store.runs("orders")] == ["plan-0", "plan-2", "plan-1"]
     assert [run.plan_id for run in store.runs("orders", 1)] == ["plan-0"]
     assert [run.plan_id for run in store.runs()] == ["other", "plan-0", "plan-2", "plan-1"]
@@ -901,8 +916,8 @@ def test_tallies_count_the_runs_of_one_topic_by_state_and_the_bytes_that_are_gon
     for plan_id in ("plan-1", "plan-2", "plan-3"):
         open_run(store, plan_id)
     store.open_run("other", "clicks", attempt="a", as_of_ms=1, plan_uri="/p.json", now_ms=NOW_MS)
-    store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS)
-    store.set_run_state("plan-2", RunState.VOID, NOW_MS)
+    store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS, attempt="a-1")
+    store.set_run_state("plan-2", RunState.VOID, NOW_MS, attempt="a-1")
     store.record_retired("orders", [retired_file("a"), retired_file("b"), retired_file("c")], "data")
     store.mark_deleted("orders", [retired_file("a").path, retired_file("b").path], NOW_MS + 1)
     assert store.run_tally("orders") == {RunState.PUBLISHED: 1, RunState.VOID: 1, RunState.PLANNED: 1}

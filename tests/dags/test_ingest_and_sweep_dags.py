@@ -1,13 +1,25 @@
-"""``ingest_topics`` and ``sweep_topics`` run whole."""
+"""``ingest_topics``, ``sweep_topics`` and ``scrub_topics`` run whole."""
 
 from __future__ import annotations
 
+import json
+import random
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowRescheduleException
 
 from tests.dags.conftest import RunDag
 from tests.dags.topics import contents, old_lines, write_lines
-from winnow.pipeline.context import Context
+from winnow.clock import wall_clock_ms
+from winnow.errors import DamagedSegmentError
+from winnow.files import storage
+from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.topics import create_topic
+from winnow.report.alerts import Kind
+from winnow_airflow import scrubbing
 
 
 def test_ingest_appends_each_entry_once_however_often_it_runs(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
@@ -37,6 +49,25 @@ def test_bad_input_fails_its_entry_alone(ctx: Context, run_dag: RunDag, tmp_path
     assert (len(contents(ctx, "orders")), len(contents(ctx, "clicks"))) == (0, 20)
 
 
+def test_records_of_another_topic_fail_their_entry_unless_a_source_topic_is_picked(
+    ctx: Context, run_dag: RunDag, tmp_path: Path
+) -> None:
+    """By the Params for one topic and by an entry of several; without it nothing lands."""
+    for topic in ("orders", "clicks"):
+        create_topic(ctx, topic, 1, {})
+    path = write_lines(tmp_path / "dump.jsonl", old_lines(20, 5))
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    named = [json.dumps(line | {"topic": name}) for name in ("orders", "clicks") for line in lines]
+    Path(path).write_text("\n".join(named))
+    mixed = [{"topic": "clicks", "paths": [path]}]
+    assert run_dag("ingest_topics", topic="orders", paths=[path], files=mixed)["run", -1] == "failed"
+    assert contents(ctx, "orders") == contents(ctx, "clicks") == []
+    picked = [{"topic": "clicks", "paths": [path], "source_topic": "clicks"}]
+    states = run_dag("ingest_topics", topic="orders", paths=[path], source_topic="orders", files=picked)
+    assert states["run", -1] == "success"
+    assert len(contents(ctx, "orders")) == len(contents(ctx, "clicks")) == 20
+
+
 def test_a_sweep_goes_through_every_topic(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
     """One task per topic; what is referenced stays."""
     create_topic(ctx, "orders", 1, {})
@@ -45,3 +76,46 @@ def test_a_sweep_goes_through_every_topic(ctx: Context, run_dag: RunDag, tmp_pat
     states = run_dag("sweep_topics")
     assert (states["run", -1], states["sweep", 0]) == ("success", "success")
     assert len(contents(ctx, "orders")) == 20
+
+
+def test_a_scrub_reads_every_topic_and_fails_at_damage_with_an_alert(
+    ctx: Context, run_dag: RunDag, tmp_path: Path
+) -> None:
+    """Green while all is sound; red, and told, when a byte of a segment has changed."""
+    for topic in ("orders", "clicks"):
+        create_topic(ctx, topic, 1, {})
+        ingest_files(ctx, topic, [write_lines(tmp_path / f"{topic}.jsonl", old_lines(20, 5))], as_of_ms=wall_clock_ms())
+    assert run_dag("scrub_topics")["run", -1] == "success"
+    assert len(ctx.store.checks("orders")) == len(ctx.store.checks("clicks")) == 2
+    log = ctx.log.open("orders")
+    path = storage.local_path(log.segments(log.head())[0][0].path)
+    path.write_bytes(path.read_bytes()[:-30] + bytes(30))
+    states = run_dag("scrub_topics")
+    assert (states["scrub", -1], states["run", -1]) == ("failed", "failed")
+    assert [row.topic for row in ctx.store.open_alerts({Kind.SEGMENT_DAMAGED})] == ["orders"]
+
+
+def test_a_scrub_whose_budget_is_used_up_gives_its_slot_back_and_goes_on_the_next_day(
+    ctx: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two segments of a megabyte, a megabyte a day: two days, and damage is told when the run is through."""
+    monkeypatch.setenv("WINNOW_SCRUB__BYTES_PER_DAY", "1MB")
+    now_ms = [wall_clock_ms()]
+    noise = random.Random(1)
+    create_topic(ctx, "orders", 1, {})
+    for first in (0, 9):
+        lines = [replace(line, value=noise.randbytes(105_000).hex()) for line in old_lines(9, 9, start=first)]
+        ingest_files(ctx, "orders", [write_lines(tmp_path / f"{first}.jsonl", lines)], as_of_ms=now_ms[0])
+    with open_context(now_ms=lambda: now_ms[0]) as later:
+        log = later.log.open("orders")
+        (segment, _) = log.segments(log.head())[0]
+        assert 500_000 < segment.size_bytes < 1_000_000
+        path = storage.local_path(segment.path)
+        path.write_bytes(path.read_bytes()[:-30] + bytes(30))
+        started_ms = now_ms[0] - 1
+        with pytest.raises(AirflowRescheduleException) as again:
+            scrubbing.scrub(later, ["orders"], started_ms=started_ms)
+        assert again.value.reschedule_date.timestamp() * 1000 == pytest.approx(now_ms[0] + 86_400_000, abs=1_000)
+        now_ms[0] += 86_400_000
+        with pytest.raises(DamagedSegmentError, match="1 damaged or missing"):
+            scrubbing.scrub(later, ["orders"], started_ms=started_ms)

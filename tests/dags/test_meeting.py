@@ -15,10 +15,11 @@ from tests.dags.conftest import RunDag
 from tests.dags.topics import contents, first_dirty_offsets, group_states, make_topic, old_lines
 from tests.integration.world import World
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
-from winnow.errors import ForeignTableError, PlanVoidError, ServiceError, TopicBusyError, WinnowError
+from winnow.errors import ForeignTableError, PlanVoidError, ServiceError, TopicBusyError
 from winnow.files import storage
 from winnow.files.schema import ARROW_SCHEMA
-from winnow.log.topic_log import Change
+from winnow.log.topic_log import Change, TopicLog
+from winnow.model import Receipt
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import release
 from winnow.pipeline.partitions import pause
@@ -332,7 +333,9 @@ def test_a_damaged_segment_is_marked_although_a_sibling_cannot_be_looked_up(
     plans = sorted(plans_of(batch), key=lambda plan: plan.topic)
     ctx.log.open("clicks").head().table.append(ARROW_SCHEMA.empty_table())
     topics = Topics(a)
-    CompactOperator(task_id="compact", batch=batch)._judge(a, topics, missing_segments(*plans), plans, plans, "a-1")
+    CompactOperator(task_id="compact", batch=batch)._judge(
+        a, topics, missing_segments(*plans), plans, plans, batch["attempt"]
+    )
     assert [topic for topic, _ in topics.errors] == ["clicks", label_of(["clicks", "orders"])]
     assert isinstance(topics.errors[0][1], ForeignTableError)
     assert [mark.topic for mark in ctx.store.marks(["clicks", "orders"])] == ["orders"]
@@ -362,7 +365,7 @@ def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
     lapse(a, "orders")
     (theirs,) = steps.plan(b, [steps.check(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
     plan_id = theirs["plans"][0]["plan_id"]
-    ctx.store.set_run_state(plan_id, RunState.BROKEN, now_ms)
+    ctx.store.set_run_state(plan_id, RunState.BROKEN, now_ms, attempt=theirs["attempt"])
     steps.report(b, theirs)
     assert status(ctx, theirs) is RunState.BROKEN
 
@@ -387,16 +390,22 @@ def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(ctx: Context
 
 
 def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_other_topics_event(
-    ctx: Context, a: Context, tmp_path: Path
+    ctx: Context, a: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One receipt cannot be read: raised while tries are left; then told, and the other topic's event goes out."""
+    """One receipt cannot be reached: raised while tries are left; then told, and the other topic's event goes out."""
     make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
     steps.publish(a, batch)
-    (reference,) = ctx.log.open("orders").head().state.receipts
-    storage.write_bytes(reference.path, b"no receipt")
-    with pytest.raises(WinnowError, match="receipt file of topic orders"):
+    genuine = TopicLog.find_receipt
+
+    def find_receipt(log: TopicLog, *arguments: Any, **named: Any) -> Receipt | None:
+        if log.topic == "orders":
+            raise ServiceError("The object store does not answer.")
+        return genuine(log, *arguments, **named)
+
+    monkeypatch.setattr(TopicLog, "find_receipt", find_receipt)
+    with pytest.raises(ServiceError, match="does not answer"):
         steps.report(a, batch)
     paragraphs, published = steps.report(a, batch, last_try=True)
     assert [receipt.topic for receipt, _ in published] == ["clicks"]
@@ -406,8 +415,23 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
     alone = BatchRow(
         label="orders", attempt=batch["attempt"], plans=[r for r in batch["plans"] if r["topic"] == "orders"]
     )
-    with pytest.raises(WinnowError, match="receipt file of topic orders"):
+    with pytest.raises(ServiceError, match="does not answer"):
         steps.report(a, alone, last_try=True)
+
+
+def test_a_damaged_receipt_is_told_at_once_and_loses_no_other_topics_event(
+    ctx: Context, a: Context, tmp_path: Path
+) -> None:
+    """Trying again mends no file."""
+    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    batch = planned(a, "clicks", "orders")
+    stage(a, batch, tmp_path)
+    steps.publish(a, batch)
+    (reference,) = ctx.log.open("orders").head().state.receipts
+    storage.write_bytes(reference.path, b"no receipt")
+    paragraphs, published = steps.report(a, batch)
+    assert [receipt.topic for receipt, _ in published] == ["clicks"]
+    assert "receipt file of topic orders" in paragraphs[-1]
 
 
 def test_a_spark_task_whose_batch_is_left_is_skipped_before_spark(ctx: Context, a: Context, tmp_path: Path) -> None:

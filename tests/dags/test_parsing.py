@@ -27,6 +27,7 @@ DAGS = (
     "compact_topics",
     "example_consumer",
     "ingest_topics",
+    "scrub_topics",
     "sweep_topics",
     "watch_topics",
 )

@@ -152,7 +152,7 @@ def test_a_run_without_its_pools_ends_at_once_with_the_command_that_creates_them
         assert run_dag(dag_id, **{pools.MISSING: ["winnow_commit"]}, **conf)[first, -1] == "failed"
 
     class Run:
-        conf = {pools.MISSING: ["winnow_commit", "winnow_spark"]}  # noqa: RUF012 - a run's
+        conf = {pools.MISSING: ["winnow_commit", "winnow_scrub", "winnow_spark"]}  # noqa: RUF012 - a run's
 
     with pytest.raises(ConfigurationError, match="Nothing was done") as caught:
         pools.check({"dag_run": Run()})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.integration import spark_in_process
@@ -23,6 +24,7 @@ from winnow.pipeline.assess import assess
 from winnow.pipeline.partitions import pause
 from winnow.pipeline.publish import publish
 from winnow.pipeline.run import compact_topics
+from winnow.pipeline.scrub import scrub
 from winnow.pipeline.topics import alter_topic
 from winnow.pipeline.validate import validate
 from winnow.pipeline.watch import watch
@@ -104,6 +106,21 @@ def damaged_segment(world: World) -> Env:
     prepare(world)
     path = _damage(world, -1)
     return {"SEGMENT": str(path), "BACKUP": str(world.folder / "backup")}
+
+
+def flipped_value(world: World) -> Env:
+    """A bit of a value changed, and a scrub has met it; the copy is in the backup."""
+    prepare(world)
+    path = storage.local_path(world.segments(0)[-1].path)
+    backup = world.folder / "backup"
+    backup.mkdir()
+    shutil.copy(path, backup)
+    chunk = pq.read_metadata(path).row_group(0).column(ARROW_SCHEMA.get_field_index("value"))
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size - 2] ^= 1
+    path.write_bytes(data)
+    assert scrub(world.ctx, [TOPIC])[0].findings
+    return {"SEGMENT": str(path), "BACKUP": str(backup)}
 
 
 def lost_segment(world: World) -> Env:
@@ -192,9 +209,9 @@ def dead_run(world: World) -> Env:
     """A process of this machine died while it held the topic, with a plan that nobody carries out."""
     prepare(world)
     _plan(world)
-    with subprocess.Popen(["true"]) as process:
-        process.wait()
-    holder = f"{socket.gethostname()}:{process.pid}:0"
+    program = "from winnow.pipeline.process_identity import name_process; print(name_process())"
+    named = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    holder = named.stdout.strip()
     world.ctx.store.acquire_lease(TOPIC, holder, world.clock(), 60 * MINUTE_MS)
     return {}
 
@@ -217,6 +234,29 @@ def foreign_commit(world: World) -> Env:
     table = world.ctx.log.catalog.load_table(("winnow", TOPIC))
     table.append(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA))
     return {}
+
+
+def foreign_configuration(world: World) -> Env:
+    """Another engine set a retention."""
+    two_partitions(world)
+    with world.ctx.log.catalog.load_table(("winnow", TOPIC)).transaction() as change:
+        change.set_properties({"retention.ms": "1"})
+    return {}
+
+
+def damaged_manifest_list(world: World) -> Env:
+    """A bit of the newest manifest list flipped; its copy is in the backup."""
+    two_partitions(world)
+    snapshot = world.head().table.current_snapshot()
+    assert snapshot is not None
+    path = storage.local_path(snapshot.manifest_list)
+    backup = world.folder / "backup"
+    backup.mkdir()
+    shutil.copy(path, backup)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return {"FILE": str(path), "BACKUP": str(backup)}
 
 
 def no_catalog(world: World) -> Env:
@@ -258,12 +298,15 @@ CASES: dict[str, Case] = {
     "deadline_missed": Case(missed_deadline, "deadline_missed"),
     "commit_unknown": Case(unknown_commit, "commit_unknown"),
     "sweep_stuck": Case(stuck_sweep, "sweep_stuck"),
+    "segment_damaged": Case(flipped_value, "segment_damaged"),
     "recovered": Case(two_partitions),
     "A segment is gone for good": Case(lost_segment, topic="orders-2", newest=frozenset({33, 34, 35})),
     "Pausing before maintenance": Case(two_partitions),
     "A run is stuck": Case(dead_run),
     "The metadata store is lost": Case(no_store),
     "Somebody else committed to a table": Case(foreign_commit),
+    "Another tool changed a topic's configuration": Case(foreign_configuration),
+    "Metadata are damaged": Case(damaged_manifest_list),
     "The catalog is lost, or older than the warehouse": Case(no_catalog),
     "The disk is full": Case(stuck_sweep),
     "Backup and restore": Case(two_partitions),

@@ -1,6 +1,9 @@
-"""A program that works on a log and is killed -9 at a named moment: ``python die.py MOMENT FOLDER NOW_MS``.
+"""A program that works on a log and is killed -9, or stopped, at a named moment.
 
-Whatever runs is Winnow's own; only the moment is arranged.
+    python die.py MOMENT FOLDER NOW_MS [kill|stop]
+
+Whatever runs is Winnow's own; only the moment is arranged. A process that was stopped goes on after SIGCONT and ends
+with the exit code of what it did.
 """
 
 from __future__ import annotations
@@ -16,15 +19,24 @@ from pyiceberg.table import Transaction
 
 from tests.integration.world import TOPIC, FakeClock, World, open_world
 from winnow.engine import staging
+from winnow.errors import WinnowError
+from winnow.files import storage
+from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline import leftovers
 from winnow.pipeline import sweep as sweeping
 from winnow.pipeline.ingest import ingest_files
 from winnow.store import RunState, Store
 
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+_left = ["kill"]
+"""What happens at the moment, once."""
+
 
 def die() -> None:
-    """End this process as a power cut would."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    """End this process at once, or stop it. What it has written stays; a power cut is another thing (power.py)."""
+    if _left:
+        os.kill(os.getpid(), SIGNALS[_left.pop()])
 
 
 def before(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
@@ -73,7 +85,7 @@ def sweep(world: World) -> None:
 MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "ingest before its commit": (lambda: before(Transaction, "commit_transaction"), ingest),
     "ingest after its commit": (lambda: after(Transaction, "commit_transaction"), ingest),
-    "compact before its files": (lambda: before(Store, "set_run_state", becomes(RunState.COMPACTING)), compact),
+    "compact before its files": (lambda: before(Store, "begin_attempt"), compact),
     "compact before its manifest": (lambda: before(staging, "write_manifest"), compact),
     "between compact and validate": (lambda: after(Store, "set_run_state", becomes(RunState.STAGED)), compact),
     "validate after its verdict": (lambda: after(Store, "record_verdict"), compact),
@@ -85,16 +97,26 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "sweep after expiry": (lambda: after(sweeping, "expire"), sweep),
     "sweep amid deletion": (lambda: before(Store, "mark_deleted"), sweep),
     "sweep before forgetting": (lambda: before(TopicLog, "commit"), sweep),
+    "sweep before listing": (lambda: before(leftovers, "attempt_files"), sweep),
+    "sweep before condemning": (lambda: before(TopicLog, "commit"), sweep),
+    "sweep before deletion": (lambda: before(storage, "delete"), sweep),
+    "publish after adopting keyless records": (lambda: after(Quarantine, "adopt"), compact),
+    "ingest after quarantining": (lambda: after(Quarantine, "append"), ingest),
 }
 
 
 def main() -> None:
     """Arrange the moment and do the work."""
-    moment, folder, now_ms = sys.argv[1:]
+    moment, folder, now_ms, *how = sys.argv[1:]
+    _left[:] = how or _left
     arrange, work = MOMENTS[moment]
     with open_world(Path(folder), FakeClock(int(now_ms))) as world:
         arrange()
-        work(world)
+        try:
+            work(world)
+        except WinnowError as problem:
+            sys.stderr.write(f"{problem}\n")
+            sys.exit(problem.exit_code)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from winnow.clock import wall_clock_ms
 from winnow.log.state import PLAN_PROPERTY
 from winnow.model import Receipt
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.leases import holding, is_dead
+from winnow.pipeline.leases import holding
+from winnow.pipeline.process_identity import is_dead
 from winnow.pipeline.publish import publish
 from winnow.pipeline.rebuild import rebuild_store
 from winnow.pipeline.settle import settle
@@ -112,6 +113,35 @@ def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(world: 
     report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
     assert (report.records_appended, report.records_skipped, report.snapshot_id) == (0, 4, None)
     assert world.read() == versions(0, 16)
+
+
+def test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit(world: World) -> None:
+    """Its row is still there; its records and its ledger are in the log."""
+    path = write_jsonl(world.folder / "late.jsonl", versions(12, 4))
+    killed(world, "ingest after its commit")
+    world.clock.now_ms += 2 * GRACE_MS
+    assert [each.voided_at_ms for each in world.ctx.store.open_ingests(TOPIC)] == [None]
+    sweep(world.ctx, [TOPIC])
+    assert world.ctx.store.open_ingests(TOPIC) == []
+    assert world.read() == versions(0, 16)
+    world.compact()
+    sweep(world.ctx, [TOPIC])
+    # What the compaction removed is known by the ledger alone.
+    report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    assert (report.records_appended, report.records_skipped) == (0, 4)
+
+
+def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_graces(world: World) -> None:
+    write_jsonl(world.folder / "late.jsonl", versions(12, 4))
+    killed(world, "ingest before its commit")
+    for _ in range(3):
+        assert world.ctx.store.open_ingests(TOPIC)
+        world.clock.now_ms += 2 * GRACE_MS
+        sweep(world.ctx, [TOPIC])
+    live = {segment.path.split("/data/")[1] for segment in world.segments()}
+    assert set(world.listing(below="winnow/orders/data")) == live
+    assert world.ctx.store.open_ingests(TOPIC) == []
+    assert (world.head().state.voided_ingests, world.head().state.first_valid_ingest) == ((), 1)
 
 
 # ------------------------------------------------------------------------------------------------------- compaction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -75,7 +76,8 @@ def test_a_killed_spark_application_voids_the_plan_and_the_next_run_ends_right(w
     """The command survives it, says what is left and ends with 6; the log is as before."""
     process, application = start_and_wait_for_spark(world)
     for each in application:
-        os.kill(each, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # they may end one another
+            os.kill(each, signal.SIGKILL)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 6, errors
     assert "the Spark application ended with exit code" in errors
@@ -108,3 +110,29 @@ def test_a_killed_command_leaves_a_topic_that_the_next_run_takes_over_at_once(wo
     settled = world.ctx.store.run(run.plan_id)
     assert settled is not None
     assert settled.status is RunState.VOID
+
+
+_WORKERS_THAT_CRASH = """
+import os, signal, sys
+if "winnow.engine.daemon" in sys.orig_argv:
+    os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGSEGV))
+"""
+
+
+def test_a_task_that_crashes_ends_in_a_sentence_and_the_next_run_ends_right(world: World, tmp_path: Path) -> None:
+    """SIGSEGV of Spark's Python worker: exit code 6, nothing is published, nothing is held against the partition."""
+    (tmp_path / "sitecustomize.py").write_text(_WORKERS_THAT_CRASH)
+    environment = os.environ | {
+        "WINNOW_HOME": str(world.ctx.settings.home),
+        "WINNOW_SPARK__MASTER": "local[1]",
+        "PYTHONPATH": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "winnow.cli", "compact", TOPIC], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 6, done.stderr
+    assert "Nothing was published; run it again." in done.stderr
+    assert world.read() == RECORDS
+    assert world.state().uncleanable is None
+    world.compact()
+    assert world.read() == survivors(RECORDS)

@@ -18,9 +18,9 @@ from winnow.planning import PlanReference
 
 def job_output(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> str:
     """Carry out ``plans`` and give the last lines that the job would print."""
-    documents = {plan.uri: staging.read_plan(plan.uri) for plan in plans}
+    documents, refused = staging.usable_plans([staging.plan_argument(plan.uri, plan.sha256) for plan in plans])
     stream = io.StringIO()
-    outcomes = [
+    outcomes = refused + [
         finish(
             uri,
             plan,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cli_runner import NOW_MS, make_topic, winnow
+from winnow.clock import wall_clock_ms
+from winnow.pipeline.context import open_context
+from winnow.pipeline.leases import holding
 
 KEYS = ["topic", "plan_id", "status", "snapshot_id", "partitions", "message"]
 
@@ -54,10 +58,39 @@ def test_unknown_topic_ends_with_two_and_the_others_are_seen_to(tmp_path: Path) 
     assert (alone.stdout, alone.stderr.count("There is no topic missing")) == ("", 1)
 
 
+def test_as_of_ahead_of_the_present_needs_simulate(tmp_path: Path) -> None:
+    """A typing error must not clean what is not due, and expire tombstones before their time."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    before = winnow("read", "orders").stdout
+    answer = winnow("compact", "orders", "--as-of", "2999-01-01T00:00:00Z", "--json", code=2)
+    assert answer.stdout == ""
+    assert re.match(
+        r"error: --as-of 2999-01-01T00:00:00.000Z lies [0-9,]+ days .*ahead of the present .*"
+        r"Nothing was done\. Add --simulate if that is what you want;.*\n$",
+        answer.stderr,
+    )
+    assert winnow("read", "orders").stdout == before
+    assert winnow("receipts", "orders", "--json").document == []
+
+
+def test_as_of_within_a_minute_of_the_present_needs_nothing(tmp_path: Path) -> None:
+    """Clocks of two machines differ by seconds."""
+    make_topic("orders", tmp_path / "orders.jsonl", config=["min.cleanable.dirty.ratio=1"])
+    answer = winnow("compact", "orders", "--as-of", wall_clock_ms() + 50_000, "--json")
+    assert answer.document[0]["status"] == "nothing_to_do"
+
+
+@pytest.mark.parametrize("command", ["assess", "explain"])
+def test_what_only_looks_may_look_ahead(tmp_path: Path, command: str) -> None:
+    """And says that it does."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    assert winnow(command, "orders", "--as-of", "2999-01-01T00:00:00Z").stderr.startswith("simulated: ")
+
+
 def test_as_of_ahead_of_the_present_is_called_simulated_first(tmp_path: Path) -> None:
     """Before anything is decided."""
     winnow("topics", "create", "orders", "--partitions", 1)
-    answer = winnow("compact", "orders", "--as-of", "2999-01-01T00:00:00Z", "--json")
+    answer = winnow("compact", "orders", "--as-of", "2999-01-01T00:00:00Z", "--simulate", "--json")
     assert answer.stderr.startswith("simulated: everything is decided as of 2999-01-01T00:00:00.000Z")
     assert answer.document[0]["status"] == "nothing_to_do"
 
@@ -72,3 +105,27 @@ def test_retention_alone_is_published_without_spark(tmp_path: Path, monkeypatch:
     assert (part["records_retired"], part["records_in"], part["next_first_dirty_offset"]) == (6, 0, 6)
     assert winnow("read", "orders").stdout == ""
     assert winnow("compact", "orders", "--json").document[0]["status"] == "nothing_to_do"
+
+
+def test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen_to(tmp_path: Path) -> None:
+    """Run it again later: what was asked for was not done. The sentence says who holds it and until when."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    make_topic("payments", tmp_path / "payments.jsonl")
+    with open_context(holder="elsewhere:17:night") as other, holding(other, "orders"):
+        answer = winnow("compact", "orders", "payments", "--as-of", NOW_MS, "--json", code=5)
+    held, idle = answer.document
+    assert (held["topic"], held["status"], held["plan_id"]) == ("orders", "refused", None)
+    assert held["message"].startswith("Topic orders is held by elsewhere:17:night until ")
+    assert f"error: {held['message']}\n" in answer.stderr
+    assert (idle["topic"], idle["status"]) == ("payments", "nothing_to_do")
+
+
+def test_where_no_topic_is_named_one_that_another_run_holds_is_left_to_it(tmp_path: Path) -> None:
+    """Who compacts whatever there is wants it done, by whichever run."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    with open_context(holder="elsewhere:17:night") as other, holding(other, "orders"):
+        (held,) = winnow("compact", "--as-of", NOW_MS, "--json").document
+    assert (held["status"], held["message"].split(" until ")[0]) == (
+        "nothing_to_do",
+        "Topic orders is held by elsewhere:17:night",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.integration.cli_runner import make_topic, winnow, winnow_process
+from tests.integration.cli_runner import make_topic, record, winnow, winnow_process, write_lines
 from winnow import errors
 from winnow.cli.failures import each_topic, guarded, worst
 from winnow.cli.output import prepare, say
 from winnow.cli.progress import CompactionProgress
+from winnow.files import object_store
 
 EVENT: dict[str, Any] = {
     "event": "partition",
@@ -116,7 +118,7 @@ def test_catalog_that_cannot_be_reached_ends_with_six(tmp_path: Path, monkeypatc
 def test_metadata_store_that_cannot_be_reached_ends_with_six(monkeypatch: pytest.MonkeyPatch) -> None:
     """The password of its URL is not in the sentence."""
     monkeypatch.setenv("WINNOW_STORE_URL", "postgresql+psycopg://winnow:hunter2@127.0.0.1:1/winnow?connect_timeout=1")
-    answer = winnow("topics", "list", "--json", code=6)
+    answer = winnow("assess", "--json", code=6)
     assert answer.stdout == ""
     assert "hunter2" not in answer.stderr
 
@@ -199,3 +201,35 @@ def test_progress_on_a_terminal_is_a_bar_that_ends_without_a_trace(tmp_path: Pat
     assert (done.returncode, done.stdout) == (0, "result\n")
     assert "Compacting, 1 of 1 partition done" in drawn
     assert "orders-0: 1,000 records in" not in drawn
+
+
+def test_a_refusal_is_one_line_also_where_duckdb_was_at_work(tmp_path: Path) -> None:
+    """DuckDB says 47 lines about leaks as the process ends, unless its types are found as garbage."""
+    path = make_topic("orders", tmp_path / "orders.jsonl")
+    other = write_lines(tmp_path / "other.jsonl", [record("key-0", "another", partition=0, offset=1)])
+    answer = winnow_process("ingest", "files", "orders", other, path)
+    assert (answer.exit_code, answer.stderr.count("\n")) == (3, 1)
+    answer = winnow_process("why", "nowhere", "--partition", 0, "--offset", 1)
+    assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1)
+
+
+def test_a_google_bucket_without_network_is_a_sentence_within_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Google's client tries for a quarter of an hour where nobody says how long."""
+    assert object_store.GCS_RETRY_SECONDS <= 60
+    monkeypatch.setattr(object_store, "GCS_RETRY_SECONDS", 1)
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:9")
+    make_topic("orders", tmp_path / "orders.jsonl")
+    answer = winnow("ingest", "files", "orders", "gs://a-bucket-out-of-reach/dump.jsonl", code=6)
+    assert answer.stderr.startswith("error: The object store does not serve gs://a-bucket-out-of-reach/dump.jsonl (")
+    assert "Check that the bucket is there, the network and the credentials" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_home_whose_name_is_not_utf8_is_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow opens no such path; the sentence says which."""
+    monkeypatch.setenv("WINNOW_HOME", f"{tmp_path}/{os.fsdecode(b'caf' + bytes([0xE9]))}")
+    answer = winnow("topics", "create", "orders", "--partitions", 1, code=2)
+    assert "caf\\xe9" in answer.stderr
+    assert answer.stderr.count("\n") == 1

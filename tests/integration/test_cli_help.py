@@ -80,7 +80,7 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
     listed = [line.split()[0] for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
     assert " ".join(listed) == (
         "init doctor topics ingest assess explain compare compact read why receipts checkpoints partitions metrics "
-        "sweep watch store settings"
+        "sweep scrub watch store settings"
     )
 
 

@@ -24,7 +24,8 @@ PARTITION_KEYS = [
 FURTHER_KEYS = ["as_of_ms", "finished_at_ms", "attempt", "data_docs", "plan_against_actual"]
 FURTHER_PARTITION_KEYS = [
     "log_start_offset", "bytes_retired", "reason", "headers_missing", "headers_malformed", "malformed_offsets",
-    "keys_elsewhere", "expected_records_kept", "expected_bytes_out", "seconds",
+    "keys_elsewhere", "expected_records_kept", "expected_bytes_out", "seconds", "tombstones_expired_early",
+    "offsets_cleaned_early",
 ]  # fmt: skip
 
 RECEIPT = Receipt(
@@ -64,7 +65,7 @@ def open_run(plan_id: str, state: RunState, *, message: str, at_ms: int) -> None
     with open_context() as ctx:
         ctx.store.open_run(plan_id, "orders", attempt="a-1", as_of_ms=NOW_MS, plan_uri="file:///plan", now_ms=at_ms)
         for step in steps:
-            ctx.store.set_run_state(plan_id, step, at_ms, message=message)
+            ctx.store.set_run_state(plan_id, step, at_ms, message=message, attempt="a-1")
 
 
 def test_checkpoints_list_every_partition_also_those_never_cleaned(tmp_path: Path) -> None:
@@ -210,6 +211,7 @@ def test_sweep_with_nothing_to_remove_reports_zero(tmp_path: Path) -> None:
     report = winnow("sweep", "--json").document[0]
     assert list(report) == [
         "topic", "files_deleted", "bytes_deleted", "snapshots_expired", "files_waiting", "bytes_waiting", "message",
+        "history_rows_removed", "pages_removed",
     ]  # fmt: skip
     assert (report["topic"], report["files_deleted"], report["bytes_deleted"]) == ("orders", 0, 0)
     assert winnow("sweep", "orders").stdout.startswith("orders: 0 file(s) removed.")

@@ -30,7 +30,8 @@ def test_ingest_reports_as_one_document_what_landed_where(tmp_path: Path) -> Non
     path = write_lines(tmp_path / "a.jsonl", [record("k", "v", offset=7), record("k", "w", offset=9)])
     report = winnow("ingest", "files", "orders", path, "--json").document
     assert " ".join(report) == (
-        "topic snapshot_id files records_appended records_skipped records_quarantined partitions notices"
+        "topic snapshot_id files records_appended records_skipped records_quarantined partitions notices "
+        "records_left_out source_topic"
     )
     assert (report["topic"], report["files"], report["records_appended"]) == ("orders", 1, 2)
     assert isinstance(report["snapshot_id"], int)
@@ -276,6 +277,16 @@ def test_damaged_segment_is_named_and_not_taken_for_a_swept_one(
     else:
         segment.write_bytes(segment.read_bytes()[:100])
     answer = winnow("read", "orders", code=4)
-    assert f"A segment of orders-0 {'is missing' if missing else 'cannot be read'}" in answer.stderr
+    assert f"A segment of orders-0 {'is missing' if missing else 'has 100 bytes instead of'}" in answer.stderr
     assert segment.name in answer.stderr
     assert "Restore that file" in answer.stderr
+
+
+def test_ingest_as_of_the_future_says_what_that_does_to_its_records(tmp_path: Path) -> None:
+    """It shortens nothing: what carries no timestamp waits longer."""
+    winnow("topics", "create", "orders", "--partitions", 1)
+    path = write_lines(tmp_path / "a.jsonl", [record("k", "v", offset=7)])
+    answer = winnow("ingest", "files", "orders", path, "--as-of", "2999-01-01T00:00:00Z", "--json")
+    (notice,) = answer.document["notices"]
+    assert "compacted and retired later, never earlier" in notice
+    assert winnow("ingest", "files", "orders", path, "--json").document["notices"] == []

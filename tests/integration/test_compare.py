@@ -57,13 +57,14 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
-def _oracle(records: Sequence[Record], order: Order, end: int, expired_below: int) -> Outcome:
+def _oracle(records: Sequence[Record], order: Order, end: int, expired_below: int, *, late: bool = False) -> Outcome:
     return semantics.survivors(
         records,
         next_first_dirty_offset=end,
         strategy=order.strategy,
         header=order.header,
         expired=lambda offset: offset < expired_below,
+        late_arrivals=late,
     )
 
 
@@ -89,6 +90,7 @@ _orders = st.sampled_from([Order(Strategy.OFFSET), Order(Strategy.TIMESTAMP), Or
     orders=st.tuples(_orders, _orders),
     expired=st.tuples(st.integers(0, 30), st.integers(0, 30)),
     bounds=st.tuples(st.integers(0, 10), st.integers(0, 60)),
+    late=st.booleans(),
 )
 def test_both_choices_over_random_logs_are_the_oracles(
     rows: list[Row],
@@ -96,8 +98,9 @@ def test_both_choices_over_random_logs_are_the_oracles(
     orders: tuple[Order, Order],
     expired: tuple[int, int],
     bounds: tuple[int, int],
+    late: bool,
 ) -> None:
-    """Winners, survivors, expired tombstones, anomalies and estimated bytes, for any log start and any end."""
+    """Winners, survivors, tombstones that expired or wait, anomalies, estimated bytes, for any log start and end."""
     everything = records_of(rows)
     start, end = bounds[0], bounds[0] + bounds[1]
     records = [each for each in everything if start <= each.offset < end]
@@ -107,8 +110,9 @@ def test_both_choices_over_random_logs_are_the_oracles(
             segment_of(folder, number, everything[first:last])
             for number, (first, last) in enumerate(itertools.pairwise(edges))
         ]
-        ranges = [(OffsetRange(0, below),) if below else () for below in expired]
-        partition = ShadowPartition(0, start, end, tuple(segments), *ranges)
+        present, other = ((OffsetRange(0, below),) if below else () for below in expired)
+        waiting = [end if late and order.strategy is not Strategy.OFFSET else 0 for order in orders]
+        partition = ShadowPartition(0, start, end, tuple(segments), present, other, *waiting)
         request = ShadowRequest("c", "t", 0, *orders, 100, (partition,))
         found = compare_partition(request, partition, budget=Budget(1 << 28, 1, str(Path(folder) / "spill")))
 
@@ -126,7 +130,7 @@ def test_both_choices_over_random_logs_are_the_oracles(
     for side, winners, place in ((found.present, mine, 0), (found.other, theirs, 1)):
         tombstones = sum(mine[key] != theirs[key] and winners[key].value is None for key in winners)
         assert side.differing_tombstones == tombstones
-        _check_side(side, _oracle(records, orders[place], end, expired[place]), segments)
+        _check_side(side, _oracle(records, orders[place], end, expired[place], late=waiting[place] > 0), segments)
     keyed = [each for each in records if each.key is not None] if request.header else []
     without = [each for each in keyed if semantics.header_version(each, request.header) is None]
     missing = [each for each in without if request.header not in [name for name, _ in each.headers or ()]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -90,30 +91,56 @@ def test_one_spark_application_gives_every_topic_the_facts_of_this_process_and_a
     assert world.state(1).uncleanable is None
 
 
-def write_facts_here(world: World, attempt: Attempt) -> None:
-    """What the Spark application leaves, without Spark."""
+def write_facts_here(world: World, attempt: Attempt) -> str:
+    """What the Spark application leaves, without Spark; the digest that it would tell."""
     figures = {
         partition.partition: figures_of(attempt.plan, partition, part, attempt.manifest.attempt, world.ctx.budget)
         for partition, part in pairs_of(attempt.plan, attempt.manifest)
     }
-    write_facts(attempt.uri, attempt.manifest, figures)
+    return write_facts(attempt.uri, attempt.manifest, figures)[1]
+
+
+def test_facts_that_no_application_of_this_run_told_of_are_not_believed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lie in the staging area, say that a damaged file is sound, and anybody may have written them."""
+    plan, attempt = staged(world, "orders")
+    write_facts_here(world, attempt)
+    damage(attempt.manifest, 0)
+    asked: list[str] = []
+
+    def honest(*_: Any, **named: Any) -> JobResult:
+        asked.append(named["name"])
+        sha256 = write_facts_here(world, attempt)
+        return JobResult(0, {}, {plan.plan_id: sha256})
+
+    monkeypatch.setattr(pipeline_facts, "run_job", honest)
+    with pytest.raises(ValidationFailedError, match="orders-0: files_readable"):
+        validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+    assert asked == ["winnow facts a1"]
 
 
 def test_facts_of_another_staging_manifest_of_the_attempt_are_not_used(world: World) -> None:
     """A second task of the same attempt wrote other files."""
     _, attempt = staged(world, "orders")
-    write_facts_here(world, attempt)
-    assert read_facts(attempt.uri, attempt.manifest) is not None
+    sha256 = write_facts_here(world, attempt)
+    assert read_facts(attempt.uri, attempt.manifest, sha256) is not None
     other: StagingManifest = replace(attempt.manifest, partitions=attempt.manifest.partitions[::-1])
-    assert read_facts(attempt.uri, other) is None
+    assert read_facts(attempt.uri, other, sha256) is None
+    assert read_facts(attempt.uri, attempt.manifest, "0" * 64) is None
 
 
-def test_facts_of_another_version_break_the_check_and_mark_nothing(world: World) -> None:
+def test_facts_of_another_version_break_the_check_and_mark_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A figure that this version knows is missing: nothing is known about the data."""
     plan, attempt = staged(world, "orders")
     write_facts_here(world, attempt)
     uri = facts_uri(attempt.uri, "a1")
-    storage.write_bytes(uri, storage.read_bytes(uri).replace(b"stale_winners", b"other_winners"))
+    data = storage.read_bytes(uri).replace(b"stale_winners", b"other_winners")
+    storage.write_bytes(uri, data)
+    told = JobResult(0, {}, {plan.plan_id: hashlib.sha256(data).hexdigest()})
+    monkeypatch.setattr(pipeline_facts, "run_job", lambda *_, **__: told)
     with pytest.raises(ValidationBrokenError, match="Install one version of Winnow"):
         validate(everything_is_large(world.ctx), plan.plan_id, "a1")
     assert run_state(world, plan) is RunState.BROKEN
@@ -139,9 +166,10 @@ def test_partition_without_facts_is_a_failure_and_its_plan_has_no_document(world
     outcome = finish(attempt.uri, attempt.plan, attempt.manifest, results[:1], 2)
     assert outcome.failure is not None
     assert outcome.failure.error == "a task returned no result"
-    assert read_facts(attempt.uri, attempt.manifest) is None
-    assert finish(attempt.uri, attempt.plan, attempt.manifest, results, 2).failure is None
-    assert set(read_facts(attempt.uri, attempt.manifest) or ()) == {0, 1}
+    assert not storage.exists(facts_uri(attempt.uri, "a1"))
+    outcome = finish(attempt.uri, attempt.plan, attempt.manifest, results, 2)
+    assert outcome.failure is None
+    assert set(read_facts(attempt.uri, attempt.manifest, outcome.sha256 or "") or ()) == {0, 1}
 
 
 def test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing(
@@ -155,8 +183,8 @@ def test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing(
 
     def forgetful(*_: Any, **named: Any) -> JobResult:
         asked.append(named["name"])
-        write_facts(attempt.uri, attempt.manifest, facts)
-        return JobResult(0, {})
+        document = write_facts(attempt.uri, attempt.manifest, facts)
+        return JobResult(0, {}, {plan.plan_id: document[1]})
 
     write_facts(attempt.uri, attempt.manifest, facts)
     monkeypatch.setattr(pipeline_facts, "run_job", forgetful)

@@ -30,6 +30,7 @@ from winnow.pipeline.plan import reference_to
 from winnow.pipeline.publish import publish
 from winnow.pipeline.sweep import sweep
 from winnow.pipeline.topics import alter_topic
+from winnow.pipeline.validate import judged_rows
 from winnow.quality.facts import fact_table
 from winnow.quality.judge import judge
 
@@ -73,8 +74,10 @@ def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
         threads=1,
         spill_folder=budget.spill_folder,
     )
+    run = world.ctx.store.run(plan.plan_id)
+    assert run is not None
     return judge(
-        rows,
+        judged_rows(world.ctx, run, plan, manifest, rows),
         plan_id=plan.plan_id,
         topic=TOPIC,
         attempt=manifest.attempt,
@@ -85,7 +88,9 @@ def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
 
 def published(world: World, plan: Plan, manifest: StagingManifest) -> None:
     assert judged(world, plan, manifest).passed
-    reference = reference_to(plan, "")
+    run = world.ctx.store.run(plan.plan_id)
+    assert run is not None
+    reference = reference_to(plan, run.plan_uri, run.plan_sha256 or "")
     world.accept(reference, manifest.attempt)
     publish(world.ctx, plan.plan_id, manifest.attempt)
 
@@ -196,14 +201,15 @@ def test_a_sweep_leaves_moved_records_and_removes_unadopted_files_of_closed_runs
     abandoned_plan, abandoned = staged(world, "a1")
     plan, manifest = compacted(world, "a2")
     assert abandoned_plan.plan_id == plan.plan_id
-    left = world.ctx.log.quarantine(TOPIC).unadopted(plan.plan_id)
-    assert [entry.uri for entry in left] == list(abandoned.partitions[0].keyless_files)
-    assert left[0].uri not in manifest.partitions[0].keyless_files
+    (left,) = abandoned.partitions[0].keyless_files
+    assert left not in manifest.partitions[0].keyless_files
+    written = {entry.uri for entry in world.ctx.log.quarantine(TOPIC).files_of_plan(plan.plan_id, [])}
+    assert written == {left, *manifest.partitions[0].keyless_files}
     sweep(world.ctx, [TOPIC])
-    assert storage.exists(left[0].uri)
+    assert storage.exists(left)
     world.clock.now_ms += 30 * 86_400_000
     sweep(world.ctx, [TOPIC])
-    assert not storage.exists(left[0].uri)
+    assert not storage.exists(left)
     assert aside(world) == KEYLESS
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.world import TOPIC, World, open_world, record
 from winnow.pipeline.topics import alter_topic
+from winnow.report.receipts import paragraph
 
 HOUR_MS = 3_600_000
 
@@ -48,6 +49,45 @@ def test_a_simulated_future_starts_the_horizon_there(world: World) -> None:
     assert world.state().history[-1].delete_horizon_ms == ahead_ms + 2 * HOUR_MS
     world.clock.now_ms += 3 * HOUR_MS
     assert world.compact() is None
+
+
+def test_a_simulated_run_names_what_it_removed_before_its_time(world: World) -> None:
+    """Tombstones by their horizon, and offsets that the minimum lag keeps: by the wall clock neither was due."""
+    world.create(
+        segment_ms="1",
+        delete_retention_ms=str(2 * HOUR_MS),
+        min_compaction_lag_ms=str(HOUR_MS),
+        min_cleanable_dirty_ratio="0",
+    )
+    old_ms = world.clock() - 9 * HOUR_MS
+    world.ingest([record(0, b"a", None, old_ms), record(1, b"b", None, old_ms)])
+    first = world.compact()
+    assert first is not None
+    assert "Simulated" not in first.message + paragraph(first)
+    world.ingest([record(2, b"c", b"1", world.clock()), record(3, b"c", b"2", world.clock())])
+    receipt = world.compact(world.clock() + 3 * HOUR_MS)
+    assert receipt is not None
+    (part,) = receipt.partitions
+    assert (part.tombstones_expired, part.tombstones_expired_early, part.offsets_cleaned_early) == (2, 2, 2)
+    for told in (receipt.message, paragraph(receipt)):
+        assert "Simulated: the as-of " in told
+        assert "lies 3 h ahead of the present." in told
+        assert "Up to 2 tombstones expired before their delete horizon by the wall clock" in told
+        assert "2 offsets were cleaned that min.compaction.lag.ms or the active segment would have kept" in told
+    assert _offsets(world) == [3]
+
+
+def test_a_simulated_run_does_not_count_what_was_due_anyway(world: World) -> None:
+    """A horizon that has passed by the wall clock, beside one that has not."""
+    world.create(segment_ms="1", delete_retention_ms=str(2 * HOUR_MS), min_cleanable_dirty_ratio="0")
+    world.ingest([record(0, b"a", None, world.clock() - HOUR_MS)])
+    assert world.compact() is not None
+    world.clock.now_ms += 2 * HOUR_MS
+    world.ingest([record(1, b"b", None, world.clock() - HOUR_MS), record(2, b"c", None, world.clock() - HOUR_MS)])
+    simulated = world.compact(world.clock() + 2 * HOUR_MS)
+    assert simulated is not None
+    assert (simulated.partitions[0].tombstones_expired, simulated.partitions[0].tombstones_expired_early) == (1, 0)
+    assert "By the wall clock, nothing was removed before its time." in simulated.message
 
 
 def test_the_youngest_record_of_a_segment_decides_its_minimum_lag(world: World) -> None:

@@ -15,8 +15,9 @@ import pytest
 from tests.integration.world import TOPIC, World, open_world, versions
 from winnow.errors import DamagedSegmentError
 from winnow.files import rolling, storage
+from winnow.files.checked_reading import BATCH_BYTES
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.read import BATCH_BYTES, read_batches
+from winnow.pipeline.read import read_batches
 
 PEAK = """
 import re, sys

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.world import NOW_MS, TOPIC, World, between_head_and_commit, open_world, record
 from winnow.clock import wall_clock_ms
+from winnow.engine.staging import read_plan
 from winnow.errors import PlanVoidError, UsageError
 from winnow.model import Reason, Record
 from winnow.pipeline.assess import assess
@@ -106,6 +107,28 @@ def test_a_simulated_future_removes_nothing(world: World) -> None:
     _days(world, 1)
     assert world.compact(world.clock() + 30 * DAY_MS) is None
     assert _offsets(world) == [0, 1]
+
+
+def test_a_simulated_future_retires_no_tombstone_before_its_time(world: World) -> None:
+    """Its segment is too old by now; under timestamp it stays for what may still arrive, by the wall clock."""
+    world.create(
+        cleanup_policy="compact,delete",
+        compaction_strategy="timestamp",
+        retention_ms=str(2 * DAY_MS),
+        min_cleanable_dirty_ratio="0.9",
+        segment_ms="1",
+    )
+    world.ingest([record(0, b"k", None, world.clock() - 9 * DAY_MS)])
+    assert world.compact() is not None
+    planned = world.plan(world.clock() + 30 * DAY_MS)
+    assert planned is not None
+    (partition,) = read_plan(planned.uri).partitions
+    assert partition.retired == ()
+    world.clock.now_ms += 30 * DAY_MS
+    planned = world.plan(world.clock())
+    assert planned is not None
+    (partition,) = read_plan(planned.uri).partitions
+    assert [segment.first_offset for segment in partition.retired] == [0]
 
 
 def test_a_backfill_of_the_past_removes_what_was_too_old_then(world: World) -> None:

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from tests.integration.world import TOPIC, FakeClock, World, open_world, visible_rows, write_jsonl
 from winnow import semantics
 from winnow.log.topic_log import Head
-from winnow.model import Record, Strategy
+from winnow.model import Cleaning, Record, Strategy
 from winnow.pipeline.assess import assess_view, view_topic
 from winnow.pipeline.checkpoints import import_checkpoints
 from winnow.pipeline.delete_records import delete_records
@@ -236,7 +236,7 @@ class LogMachine(RuleBasedStateMachine):
                 return
             self.world.stage(plan)
             mark = mark_uncleanable(self.world.ctx, TOPIC, plan.plan_id, {partition: "does not add up"})[partition]
-            self.world.ctx.store.set_run_state(plan.plan_id, RunState.INVALID, self.clock())
+            self.world.ctx.store.set_run_state(plan.plan_id, RunState.INVALID, self.clock(), attempt="a1")
         assert mark.next_attempt_ms is not None
         self.backs_off_until_ms[partition] = mark.next_attempt_ms
 
@@ -329,6 +329,16 @@ class LogMachine(RuleBasedStateMachine):
                 assert inside, f"partition {number}: nothing of the oracle's is in a real segment"
                 files.append(replace(files_of[inside[0].offset], records=inside, size_bytes=segment.size_bytes))
             model.files = files
+            self._mirror_history(model, head.state.partitions[number].history)
+
+    def _mirror_history(self, model: LogModel, history: tuple[Cleaning, ...]) -> None:
+        """Each tombstone lives as long as the oracle says. The real history keeps entries by files, so it says more."""
+        for file in model.files:
+            for each in file.records:
+                if each.value is None:
+                    mine, theirs = (semantics.entry_of(each.offset, one) for one in (model.history, history))
+                    assert (mine and replace(mine, end_offset=0)) == (theirs and replace(theirs, end_offset=0))
+        model.history = history
 
     # ------------------------------------------------------------------ what always holds
 

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 import time_machine
+from pyiceberg.table import Table
 
 from tests.integration.world import TOPIC, FakeClock, World, between_head_and_commit, open_world, survivors, versions
 from winnow.clock import wall_clock_ms
-from winnow.errors import CommitUnknownError, PlanVoidError
+from winnow.errors import CommitConflictError, CommitUnknownError, PlanVoidError
 from winnow.files import storage
+from winnow.log.references import References
+from winnow.log.references import references as references_of
 from winnow.log.state import STATE_PROPERTY, StateReference
 from winnow.model import RetiredFile
+from winnow.pipeline import sweep as sweeping
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.publish import publish
 from winnow.pipeline.settle import settle
@@ -228,9 +232,9 @@ def test_files_of_an_attempt_that_was_not_the_published_one_go_and_the_published
     world.stage(plan, "a2")
     world.accept(plan, "a2")
     publish(world.ctx, plan.plan_id, "a2")
-    assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a1-t0", "a2-t0"}
+    assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a1", "a2"}
     after(world, 2 * GRACE_MS)
-    assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a2-t0"}
+    assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a2"}
     assert world.read() == survivors(versions(0, 18))
 
 
@@ -256,7 +260,7 @@ def test_files_of_a_run_that_is_not_closed_are_never_listed(
     plan = staged(world, world.clock())
     if status is not RunState.STAGED:
         world.accept(plan)
-        world.ctx.store.set_run_state(plan.plan_id, status, world.clock())
+        world.ctx.store.set_run_state(plan.plan_id, status, world.clock(), attempt="a1")
     files = attempt_files(world, plan)
     assert files
     monkeypatch.setattr("winnow.pipeline.sweep.settle", lambda *_: [])
@@ -327,3 +331,25 @@ def test_a_reader_of_the_old_snapshot_can_finish_within_the_grace(world: World) 
     scan = world.head().table.scan(snapshot_id=old)
     after(world, GRACE_MS - 60_000)
     assert scan.to_arrow().num_rows == len(FIRST)
+
+
+def test_a_sweep_that_read_metadata_which_another_one_removed_says_run_it_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was paused between loading the table and reading what its snapshots name."""
+    genuine = references_of
+    swept_meanwhile = [False]
+
+    def look(table: Table) -> References:
+        if not swept_meanwhile[0]:
+            swept_meanwhile[0] = True
+            for snapshot in table.metadata.snapshots[:1]:
+                storage.delete(snapshot.manifest_list)
+            world.head().table.maintenance.expire_snapshots().by_ids([table.metadata.snapshots[0].snapshot_id]).commit()
+        return genuine(table)
+
+    monkeypatch.setattr(sweeping, "references", look)
+    with pytest.raises(CommitConflictError, match="Run it again"):
+        after(world, GRACE_MS - 1)
+    assert after(world, 2 * GRACE_MS).files_deleted > 0
+    assert world.read() == survivors(FIRST)

@@ -368,7 +368,7 @@ class TestExplained:
         [
             (OSError(28, "No space left on device"), 6),
             (duckdb.IOException("IO Error: Could not write: No space left on device"), 6),
-            (duckdb.OutOfMemoryException("could not allocate b'secret'"), 1),
+            (duckdb.OutOfMemoryException("could not allocate b'secret'"), 6),
             (duckdb.InvalidInputException("b'secret'"), 1),
             (BadInputError("The records are odd."), 3),
             (ServiceError("The store is away."), 6),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from winnow import __version__, semantics
+from winnow import __version__, documents, semantics
 from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE, compact_partition
@@ -128,9 +128,9 @@ class World:
     def stage(self, plan: PlanReference, attempt: str = "a1") -> StagingManifest:
         """Carry out a plan in process and write its staging manifest."""
         document = staging.read_plan(plan.uri)
-        self.ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, self.clock(), attempt=attempt)
+        self.ctx.store.begin_attempt(plan.plan_id, attempt, self.clock())
         parts = tuple(
-            compact_partition(document, partition, attempt=attempt, budget=self.ctx.budget, folder=f"{attempt}-t0")
+            compact_partition(document, partition, attempt=attempt, budget=self.ctx.budget, folder=f"{attempt}/t0")
             for partition in sorted(document.partitions, key=lambda p: p.partition)
         )
         manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)
@@ -140,21 +140,32 @@ class World:
 
     def accept(self, plan: PlanReference, attempt: str = "a1") -> None:
         """Record a passed verdict without asking Great Expectations."""
-        verdict = Verdict(plan.plan_id, plan.topic, attempt, True, False, (), self.clock())
+        manifest = staging.read_manifest(plan.uri, attempt)
+        verdict = Verdict(
+            plan.plan_id,
+            plan.topic,
+            attempt,
+            True,
+            False,
+            (),
+            self.clock(),
+            manifest_digest=None if manifest is None else documents.digest(manifest),
+            plan_sha256=plan.sha256,
+        )
         self.ctx.store.record_verdict(verdict)
         self.ctx.store.set_run_state(plan.plan_id, RunState.VALIDATED, self.clock(), attempt=attempt)
 
-    def compact(self, as_of_ms: int | None = None, topic: str = TOPIC) -> Receipt | None:
+    def compact(self, as_of_ms: int | None = None, topic: str = TOPIC, attempt: str = "a1") -> Receipt | None:
         """Settle, plan, stage, accept and publish; None when nothing is eligible."""
         as_of_ms = self.clock() if as_of_ms is None else as_of_ms
         with holding(self.ctx, topic):
             settle(self.ctx, topic)
-            plan = self.plan(as_of_ms, topic=topic)
+            plan = self.plan(as_of_ms, attempt, topic)
             if plan is None:
                 return None
-            self.stage(plan)
-            self.accept(plan)
-            return publish(self.ctx, plan.plan_id, "a1")
+            self.stage(plan, attempt)
+            self.accept(plan, attempt)
+            return publish(self.ctx, plan.plan_id, attempt)
 
     def read(self, partition: int | None = None, from_offset: int | None = None, topic: str = TOPIC) -> list[Record]:
         """Every record a reader sees."""

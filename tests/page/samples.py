@@ -149,9 +149,9 @@ def put_run(
     )
     if published:
         store.record_publication(receipt(plan_id, topic, finished_at_ms=at_ms), {}, [], at_ms)
-        store.set_run_state(plan_id, RunState.PUBLISHED, at_ms, message="Done.", snapshot_id=BIG)
+        store.set_run_state(plan_id, RunState.PUBLISHED, at_ms, message="Done.", snapshot_id=BIG, attempt="a-1")
     elif state is not RunState.PLANNED:
-        store.set_run_state(plan_id, state, at_ms, message=f"It is {state}.")
+        store.set_run_state(plan_id, state, at_ms, message=f"It is {state}.", attempt="a-1")
 
 
 def put_verdict(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.page.samples import BIG, DAY_MS, HOUR_MS, NOW_MS, put, put_marks, put
 from winnow.clock import wall_clock_ms
 from winnow.model import Severity
 from winnow.store import RunState, Store
+from winnow.store.checks import FileCheck
 
 TOPIC_ROW = {
     "topic": "orders",
@@ -163,6 +165,7 @@ def test_topic_says_where_it_is_how_it_is_configured_and_how_often_it_failed(
         "last_published_ms": NOW_MS,
         "table": {"name": "winnow.orders", "location": "s3://lake/winnow/orders"},
         "failing_expectations_7d": 1,
+        "scrub": None,
     }
     assert configuration[1] == {
         "name": "segment.ms",
@@ -170,6 +173,19 @@ def test_topic_says_where_it_is_how_it_is_configured_and_how_often_it_failed(
         "source": "topic",
         "is_default": False,
         "sentence": "Two.",
+    }
+
+
+def test_topic_says_when_its_files_were_checked_and_how_many_are_damaged(viewer: Visitor, home_store: Store) -> None:
+    put(home_store)
+    check = FileCheck("orders", "s3://lake/a", "segment", 0, 10, NOW_MS)
+    bad = replace(check, path="s3://lake/b", checked_at_ms=NOW_MS - 5, finding="damaged", text="no", since_ms=NOW_MS)
+    home_store.record_checks([check, bad])
+    assert viewer.json("api/topics/orders")["scrub"] == {
+        "files": 2,
+        "last_checked_ms": NOW_MS,
+        "oldest_checked_ms": NOW_MS - 5,
+        "findings": 1,
     }
 
 

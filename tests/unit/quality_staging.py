@@ -6,7 +6,7 @@ Survivors, counts and figures are computed in plain Python from lists of records
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import duckdb
@@ -32,6 +32,7 @@ from winnow.model import (
     Strategy,
     Verdict,
 )
+from winnow.pipeline.plan_limits import Excess
 from winnow.quality.facts import FactRow, fact_table
 from winnow.quality.judge import judge
 
@@ -40,6 +41,8 @@ SECRET_VALUE = "secret-value-of-a-customer"
 MEMORY_LIMIT_BYTES = 64 << 20
 PLAN_ID = "5f0c0ffee0ddba11"
 ATTEMPT = "1"
+WITHIN_LIMITS: FactRow = {**asdict(Excess()), "foreign_files": 0, "misfit_files": 0}
+"""What the pipeline adds to each row of a plan that the topic's state and configuration allow."""
 
 
 def record(offset: int, key: str | None, value: str | None = SECRET_VALUE, partition: int = 0) -> Record:
@@ -177,13 +180,14 @@ class Scene:
             self.report(partition, content_fingerprint=fingerprint(changed, CONTENT_FINGERPRINT))
 
     def rows(self) -> list[FactRow]:
-        return fact_table(
+        rows = fact_table(
             self.plan,
             self.manifest,
             memory_limit_bytes=MEMORY_LIMIT_BYTES,
             threads=1,
             spill_folder=str(self.folder / "spill"),
         )
+        return [row | WITHIN_LIMITS for row in rows]
 
     def verdict(self, data_docs: Path | None = None) -> Verdict:
         return judge(

@@ -46,6 +46,7 @@ SITUATIONS: dict[Kind, Callable[[], Situation]] = {
     ),
     Kind.COMMIT_UNKNOWN: lambda: situations.commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
     Kind.SWEEP_STUCK: lambda: situations.sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
+    Kind.SEGMENT_DAMAGED: lambda: situations.segment_damaged("orders", [FINDING], at_ms=AT_MS),
 }
 
 

@@ -69,4 +69,5 @@ def test_connections_of_a_task_end_with_it(tmp_path: Path) -> None:
         connection.execute(CREATE)
     with pytest.raises(duckdb.ConnectionException):
         connection.execute("SELECT 1")
-    assert list((tmp_path / "spill").iterdir()) == []
+    (private,) = (tmp_path / "spill").iterdir()
+    assert list(private.iterdir()) == []

@@ -155,12 +155,21 @@ _rows = st.lists(
     start=st.integers(0, 8),
     cores=st.integers(2, 5),
     segment_bytes=st.sampled_from([1, 5_000, 1 << 30]),
+    late=st.booleans(),
 )
 def test_cut_partition_is_what_the_oracle_and_one_task_alone_make_of_it(
-    rows: list[Row], cuts: set[int], strategy: Strategy, expired_below: int, start: int, cores: int, segment_bytes: int
+    rows: list[Row],
+    cuts: set[int],
+    strategy: Strategy,
+    expired_below: int,
+    start: int,
+    cores: int,
+    segment_bytes: int,
+    late: bool,
 ) -> None:
     """Every strategy, expired tombstones, keyless records, malformed headers, a log start inside, keys elsewhere."""
     records = records_of(rows)
+    covered_end = 99 if late and strategy is not Strategy.OFFSET else 0
     edges = [0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]
     with tempfile.TemporaryDirectory() as folder:
         plan = plan_of(
@@ -172,7 +181,9 @@ def test_cut_partition_is_what_the_oracle_and_one_task_alone_make_of_it(
             for s in plan.partitions[0].segments
         )
         expired = (OffsetRange(0, expired_below),) if expired_below else ()
-        partition = replace(plan.partitions[0], segments=segments, expired=expired, log_start_offset=start)
+        partition = replace(
+            plan.partitions[0], segments=segments, expired=expired, log_start_offset=start, covered_end=covered_end
+        )
         plan = replace(plan, partitions=(partition,))
         tasks = Tasks()
         (result,) = tasks.run(plan, cores=cores)
@@ -185,6 +196,7 @@ def test_cut_partition_is_what_the_oracle_and_one_task_alone_make_of_it(
             strategy=strategy,
             header=HEADER,
             expired=lambda offset: offset < expired_below,
+            late_arrivals=covered_end > 0,
         )
         gone = {path for rewrite in staged.rewrites for path in rewrite.inputs}
         kept = [s.path for s in segments if s.path not in gone] + [s.path for s in outputs_of(staged)]

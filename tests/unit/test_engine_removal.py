@@ -59,6 +59,7 @@ def planned(
     *,
     start: int = 0,
     expired_below: int = 0,
+    covered_end: int = 0,
 ) -> Plan:
     """A plan over one partition whose segments are ``records``, cut at ``cuts``."""
     edges = [0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]
@@ -69,7 +70,7 @@ def planned(
     )
     end = records[-1].offset + 1
     expired = (OffsetRange(0, expired_below),) if expired_below else ()
-    partition = PartitionPlan(0, Reason.DIRTY_RATIO, start, start, end, end, segments, expired)
+    partition = PartitionPlan(0, Reason.DIRTY_RATIO, start, start, end, end, segments, expired, covered_end=covered_end)
     header = HEADER if strategy is Strategy.HEADER else None
     return Plan(
         "plan", "t", "u", f"{folder}/data", 0, strategy, header, 0, 1 << 30, (partition,), "1",
@@ -100,12 +101,14 @@ def kept_offsets(partition: PartitionPlan, staged: StagedPartition) -> list[int]
     strategy=st.sampled_from(list(Strategy)),
     start=st.integers(0, 10),
     expired_below=st.integers(0, 30),
+    covered_end=st.integers(0, 60),
 )
 def test_survivors_and_facts_are_the_oracles_and_those_of_a_table_of_all_keys(
-    rows: list[Row], cuts: set[int], strategy: Strategy, start: int, expired_below: int
+    rows: list[Row], cuts: set[int], strategy: Strategy, start: int, expired_below: int, covered_end: int
 ) -> None:
-    """Keyless records, a log start inside a segment, expired tombstones, every strategy."""
+    """Keyless records, a log start inside a segment, expired tombstones, those that wait anew, every strategy."""
     records = records_of(rows)
+    covered_end = max(covered_end, expired_below) if covered_end and strategy is not Strategy.OFFSET else 0
     start = min(start, records[-1].offset)
     readable = [record for record in records if record.offset >= start]
     expected = survivors(
@@ -114,9 +117,12 @@ def test_survivors_and_facts_are_the_oracles_and_those_of_a_table_of_all_keys(
         strategy=strategy,
         header=HEADER,
         expired=lambda offset: offset < expired_below,
+        late_arrivals=covered_end > 0,
     )
     with tempfile.TemporaryDirectory() as folder:
-        plan = planned(folder, records, cuts, strategy, start=start, expired_below=expired_below)
+        plan = planned(
+            folder, records, cuts, strategy, start=start, expired_below=expired_below, covered_end=covered_end
+        )
         staged = compacted(folder, plan)
         assert kept_offsets(plan.partitions[0], staged) == [record.offset for record in expected.kept]
         with pytest.MonkeyPatch.context() as patch:
@@ -125,6 +131,9 @@ def test_survivors_and_facts_are_the_oracles_and_those_of_a_table_of_all_keys(
     assert staged.facts == other.facts
     assert staged.facts.records_keyless == len(expected.keyless)
     assert staged.facts.tombstones_expired == len(expected.tombstones_expired)
+    assert [offset for each in staged.facts.extended for offset in range(each.start, each.end)] == [
+        offset for offset in expected.extended if offset < covered_end
+    ]
 
 
 @settings(max_examples=20)
@@ -133,12 +142,16 @@ def test_survivors_and_facts_are_the_oracles_and_those_of_a_table_of_all_keys(
     cuts=st.sets(st.integers(1, 19), max_size=3),
     shares=st.integers(1, 3),
     most=st.sampled_from([0.0, 0.2, 1e9]),
+    covered_end=st.sampled_from([0, 60]),
 )
-def test_shares_of_the_keys_amount_to_the_whole(rows: list[Row], cuts: set[int], shares: int, most: float) -> None:
+def test_shares_of_the_keys_amount_to_the_whole(
+    rows: list[Row], cuts: set[int], shares: int, most: float, covered_end: int
+) -> None:
     """Carried between tasks in files; a share in which too many keys are contested says it in the others' form."""
     records = records_of(rows)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        plan = replace(planned(folder, records, cuts), partition_count=5)
+        strategy = Strategy.TIMESTAMP if covered_end else Strategy.OFFSET
+        plan = replace(planned(folder, records, cuts, strategy, covered_end=covered_end), partition_count=5)
         (partition,) = plan.partitions
         whole = compacted(folder, plan)
         patch.setattr(removal, "suits", lambda *_: True)

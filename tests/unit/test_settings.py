@@ -4,7 +4,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -58,11 +57,11 @@ def test_everything_is_embedded_below_the_home_folder_when_nothing_is_set(tmp_pa
 
 
 def test_engine_spark_and_lease_have_their_defaults(tmp_path: Path) -> None:
-    """1 GiB, one thread, the system's temporary folder, all local cores, one hour, no alerts, no defaults of topics."""
+    """1 GiB, one thread, spilling below the home, all local cores, one hour, no alerts, no defaults of topics."""
     settings = load_settings(cwd=tmp_path, env={})
     assert settings.engine.memory_bytes == 1_073_741_824
     assert settings.engine.threads == 1
-    assert settings.engine.spill_folder == tempfile.gettempdir()
+    assert settings.engine.spill_folder == str(tmp_path / ".winnow" / "spill")
     assert settings.engine.giant_bytes == GIANT_BYTES
     assert settings.spark.master == "local[*]"
     assert settings.spark.conf == {}
@@ -182,9 +181,13 @@ def test_home_folder_of_the_user_is_expanded(tmp_path: Path) -> None:
     assert load_settings(cwd=tmp_path, env={"WINNOW_HOME": "~/winnow"}).home == Path.home() / "winnow"
 
 
-def test_temporary_folder_of_the_environment_takes_the_spill(tmp_path: Path) -> None:
-    """As for every other program."""
-    assert load_settings(cwd=tmp_path, env={"TMPDIR": "/big"}).engine.spill_folder == "/big"
+def test_the_spill_is_below_the_home_and_not_in_the_temporary_folder(tmp_path: Path) -> None:
+    """It holds records, and everybody looks into the temporary folder."""
+    settings = load_settings(cwd=tmp_path, env={"TMPDIR": "/big", "WINNOW_HOME": "lake"})
+    assert settings.engine.spill_folder == str(tmp_path / "lake" / "spill")
+    assert settings.spill_folder_is_default
+    chosen = load_settings(cwd=tmp_path, env={"WINNOW_ENGINE__SPILL_FOLDER": "/big"})
+    assert (chosen.engine.spill_folder, chosen.spill_folder_is_default) == ("/big", False)
 
 
 def test_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
@@ -305,6 +308,12 @@ class = "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifie
 arguments = { slack_webhook_conn_id = "on_call", text = "{{ alert.text }}" }
 [metrics]
 most_topics = 500
+
+[scrub]
+bytes_per_day = "50GB"
+bytes_per_second = "50MB"
+[history]
+retention_ms = 86400000
 [kafka]
 "log.retention.hours" = 168
 """
@@ -349,6 +358,9 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     (notifier,) = settings.alert.notifiers
     assert notifier.path == "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier"
     assert settings.metrics.most_topics == 500
+    assert settings.scrub.bytes_per_day == 50_000_000_000
+    assert settings.scrub.bytes_per_second == 50_000_000
+    assert settings.history.retention_ms == 86_400_000
     assert notifier.arguments == {"slack_webhook_conn_id": "on_call", "text": "{{ alert.text }}"}
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def refusal(path: Path) -> str:
 
 
 def test_file_of_sparks_kafka_source_arrives_as_written(tmp_path: Path) -> None:
-    """All columns, in another order than ours, with the topic passed over; row numbers begin at 1."""
+    """All columns, in another order than ours, with the topic compared; row numbers begin at 1."""
     moment = datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
     path = write(
         tmp_path / "spark.parquet",
@@ -178,7 +178,8 @@ def test_columns_of_nulls_alone_are_taken_as_absent(tmp_path: Path) -> None:
 
 def test_extra_columns_are_passed_over_and_named(tmp_path: Path) -> None:
     """For a notice: the topic is no surprise, anything else is."""
-    path = write(tmp_path / "extra.parquet", TWO | {"topic": ["t", "t"], "ingested_by": ["x", "y"], "key.id": [1, 2]})
+    more = {"topic": ["orders", "orders"], "ingested_by": ["x", "y"], "key.id": [1, 2]}
+    path = write(tmp_path / "extra.parquet", TWO | more)
     assert extra_columns(str(path)) == ["ingested_by", "key.id"]
     assert [row["key"] for row in rows(path)] == [b"a", b"b"]
 
@@ -436,7 +437,7 @@ def test_many_small_records_keep_batches_within_rows_and_bytes(tmp_path: Path) -
 
 def test_one_large_value_repeated_is_never_spelt_out_all_at_once(tmp_path: Path) -> None:
     """A dictionary makes 500 kB of file stand for a gigabyte of values and headers; batches stay at the bound."""
-    count, large = 2000, os.urandom(250_000)
+    count, large = 2000, random.Random(1).randbytes(250_000)
     values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([large], pa.binary()))
     headers = pa.ListArray.from_arrays(
         np.arange(count + 1, dtype=np.int32),
@@ -456,7 +457,8 @@ def test_one_large_value_repeated_is_never_spelt_out_all_at_once(tmp_path: Path)
 
 def test_record_larger_than_a_batch_is_a_batch_by_itself(tmp_path: Path) -> None:
     """The bound never splits or refuses a record."""
-    values = pa.array([b"small", os.urandom(300_000), b"small", b"small", os.urandom(200_000)], pa.binary())
+    noise = random.Random(2)
+    values = pa.array([b"small", noise.randbytes(300_000), b"small", b"small", noise.randbytes(200_000)], pa.binary())
     path = write(tmp_path / "big.parquet", {"key": values, "value": values})
     sizes = [b.num_rows for b in read_file(str(path), topic="orders", partitions=1, batch_bytes=100_000)]
     assert sum(sizes) == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,20 @@ def test_folder_named_by_uri_gives_uris_that_open(tmp_path: Path) -> None:
     (found,) = expand_paths([tmp_path.as_uri()])
     assert found.endswith("/100%25%20of%20it.jsonl")
     assert [batch.num_rows for batch in read_file(found, topic="orders", partitions=1)] == [1]
+
+
+def test_a_file_whose_name_is_not_utf8_is_refused_as_such(tmp_path: Path) -> None:
+    """Named by itself or found in a folder; the sentence itself can be printed anywhere."""
+    name = os.fsdecode(b"caf\xe9.jsonl")
+    (tmp_path / name).touch()
+    for path, said in [
+        (str(tmp_path / name), f"{tmp_path}/caf\\xe9.jsonl: its name is not UTF-8; rename it."),
+        (str(tmp_path), f"{tmp_path}: the folder holds a file whose name is not UTF-8; rename that file"),
+    ]:
+        with pytest.raises(BadInputError) as refused:
+            expand_paths([path])
+        assert str(refused.value).startswith(said)
+        assert str(refused.value).isascii()
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def show_checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
 
     Example: winnow checkpoints orders
     """
-    with world() as ctx:
+    with world(to_read=True) as ctx:
         chosen = named_or_all(ctx, [topic] if topic else None)
         outcome = each_topic(chosen, lambda name: checkpoints_of(ctx, name))
     found = [row for per_topic in outcome.results for row in per_topic]
@@ -156,7 +156,7 @@ def export_file(file: CheckpointFile, topics: Topics = None) -> None:
 
     Example: winnow checkpoints export cleaner-offset-checkpoint orders
     """
-    with world() as ctx:
+    with world(to_read=True) as ctx:
         from winnow.pipeline.checkpoints import checkpoint_entries
         from winnow.sources.checkpoint_file import write_checkpoint_file
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winnow.cli.failures import fail, finish
-from winnow.cli.options import AsOf, Json, Topics, resolve_as_of
+from winnow.cli.options import AsOf, Json, Simulate, Topics, refuse_future, resolve_as_of
 from winnow.cli.output import names, tell, write_json
 from winnow.cli.progress import CompactionProgress
 from winnow.cli.receipts import document
@@ -11,15 +11,21 @@ from winnow.cli.world import named_or_all, world
 from winnow.model import Status
 
 
-def compact(topics: Topics = None, as_of: AsOf = None, as_json: Json = False) -> None:
+def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = False, as_json: Json = False) -> None:
     """Keep the last record of each key in what is eligible.
 
     Plans, rewrites with Spark, judges the result and publishes it in one snapshot per topic. What `winnow assess` calls
     idle is left alone. Readers see the old log until the new one is published. One topic's failure stops no other.
+    A named topic that another run holds is refused (exit code 5); where none is named it is left to that run.
+
+    An --as-of more than a minute ahead of the present needs --simulate; what such a run removes before its time by the
+    wall clock is said in its result.
 
     Example: winnow compact orders
     """
     with world() as ctx:
+        if not simulate:
+            refuse_future(ctx, as_of)
         as_of_ms = resolve_as_of(ctx, as_of)
         chosen = named_or_all(ctx, topics)
         from winnow.pipeline.run import CompactionOutcome, compact_topics
@@ -27,7 +33,7 @@ def compact(topics: Topics = None, as_of: AsOf = None, as_json: Json = False) ->
         outcome = CompactionOutcome()
         if chosen:
             with CompactionProgress() as progress:
-                outcome = compact_topics(ctx, chosen, as_of_ms=as_of_ms, progress=progress)
+                outcome = compact_topics(ctx, chosen, as_of_ms=as_of_ms, progress=progress, leave_held=not topics)
     for error in outcome.errors:
         fail(error.message)
     if as_json:

@@ -33,7 +33,7 @@ def explain(topic: Topic, as_of: AsOf = None, as_json: Json = False) -> None:
 
     Example: winnow explain orders
     """
-    with world() as ctx:
+    with world(to_read=True) as ctx:
         from winnow.pipeline.explain import explain as explain_topic
 
         found = explain_topic(ctx, topic, as_of_ms=resolve_as_of(ctx, as_of))

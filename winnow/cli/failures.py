@@ -40,11 +40,23 @@ def report(problem: Exception) -> int:
     """Say what ``problem`` is and return its exit code; the traceback only where WINNOW_DEBUG is set to 1."""
     if os.environ.get(DEBUG_VARIABLE) == "1":
         typer.echo("".join(traceback.format_exception(problem)), err=True)
-    if isinstance(problem, WinnowError):
-        fail(str(problem))
-        return problem.exit_code
+    known = problem if isinstance(problem, WinnowError) else _of_the_machine(problem)
+    if known is not None:
+        fail(str(known))
+        return known.exit_code
     fail(f"{_sentence(problem)} The command ended before its end; set {DEBUG_VARIABLE}=1 for the traceback.")
     return UNEXPECTED
+
+
+def _of_the_machine(problem: Exception) -> WinnowError | None:
+    from winnow.config.settings import load_settings
+    from winnow.files.environment import service_error
+
+    try:
+        places = load_settings().places
+    except WinnowError:
+        places = ()
+    return service_error(problem, places)
 
 
 def _sentence(problem: Exception) -> str:

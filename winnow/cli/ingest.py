@@ -30,6 +30,15 @@ def files(
         bool,
         typer.Option("--trust-compacted", help="Take absent offsets below the first dirty one as compacted away."),
     ] = False,
+    source_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--source-topic",
+            metavar="NAME",
+            help="Take the records that name this topic, and leave out those of others.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Append the records of files, all of them or none.
@@ -37,6 +46,9 @@ def files(
     The paths are taken in the order given and land in one commit. Offsets in the files are kept and never land
     twice, so ingesting a file again changes nothing. Records without a partition go where Kafka's default
     partitioner puts them; records without an offset get the next one.
+
+    A record that names another topic is refused, and the whole call with it, unless --source-topic says which topic's
+    records to take.
 
     Example: winnow ingest files orders dump/2026-01-31/
     """
@@ -46,7 +58,14 @@ def files(
         as_of_ms = resolve_as_of(ctx, as_of)
         with Bar(f"Reading {topic}") as bar:
             report = ingest_files(
-                ctx, topic, paths, as_of_ms=as_of_ms, again=again, trust_compacted=trust_compacted, progress=bar.move
+                ctx,
+                topic,
+                paths,
+                as_of_ms=as_of_ms,
+                again=again,
+                trust_compacted=trust_compacted,
+                source_topic=source_topic,
+                progress=bar.move,
             )
     for notice in report.notices:
         say(f"notice: {notice}")
@@ -65,6 +84,7 @@ def summary(report: IngestReport) -> str:
     )
     text += f", {report.records_skipped:,} skipped as there already" if report.records_skipped else ""
     text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
+    text += f", {report.records_left_out:,} of other topics left out" if report.records_left_out else ""
     return text + (
         f". Snapshot {report.snapshot_id}." if report.snapshot_id is not None else ". Nothing was committed."
     )

@@ -10,6 +10,7 @@ import typer
 from winnow.cli.output import say
 from winnow.clock import format_ms, parse_as_of
 from winnow.errors import UsageError
+from winnow.report.alerts import lasting
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
@@ -51,6 +52,28 @@ Config = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="KEY=VALUE", help="Topic configuration; may be repeated.", show_default=False),
 ]
+
+
+Simulate = Annotated[
+    bool, typer.Option("--simulate", help="Allow an --as-of that lies more than a minute ahead of the present.")
+]
+
+
+def refuse_future(ctx: Context, as_of_ms: int | None) -> None:
+    """Check that ``as_of_ms`` does not lie more than a minute ahead of the present, as a run that changes a log must.
+
+    Raises:
+        UsageError: it does; nothing was done.
+    """
+    if as_of_ms is None or not ctx.is_simulated(as_of_ms):
+        return
+    now_ms = ctx.now_ms()
+    raise UsageError(
+        f"--as-of {format_ms(as_of_ms)} lies {lasting(as_of_ms - now_ms)} ahead of the present "
+        f"({format_ms(now_ms)}). Such a run cleans what is not due yet, removes tombstones before their time and "
+        "starts delete horizons in the future. Nothing was done. Add --simulate if that is what you want; "
+        "winnow explain --as-of shows what it would remove."
+    )
 
 
 def resolve_as_of(ctx: Context, as_of_ms: int | None) -> int:

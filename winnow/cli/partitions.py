@@ -40,7 +40,7 @@ def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) 
 
     Example: winnow partitions list orders
     """
-    with world() as ctx:
+    with world(to_read=True) as ctx:
         from winnow.pipeline.partitions import list_partitions
 
         found = list_partitions(ctx, topic, partition)

@@ -68,7 +68,7 @@ def read(
     """
     _check(output_format, output, quarantined=quarantined, from_offset=from_offset)
     standard_output = sys.stdout
-    with world() as ctx:
+    with world(to_read=True) as ctx:
         batches = (
             _quarantined(ctx, topic, partition, limit)
             if quarantined

@@ -43,7 +43,7 @@ def receipts(topic: OneTopic = None, as_json: Json = False) -> None:
 
     Example: winnow receipts orders
     """
-    with world() as ctx:
+    with world(to_read=True) as ctx:
         chosen = named_or_all(ctx, [topic] if topic else None)
         outcome = each_topic(chosen, lambda name: receipts_of(ctx, name))
     found = [receipt for per_topic in outcome.results for receipt in per_topic]

@@ -9,7 +9,7 @@ import typer
 
 from winnow.cli.options import Config, Json, Topic, parse_config
 from winnow.cli.output import count, human_bytes, say, tell, write_json
-from winnow.cli.tables import MOST_ROWS, heading, show
+from winnow.cli.tables import MOST_ROWS, heading, short_time, show
 from winnow.cli.world import named_or_all, world
 from winnow.errors import UsageError
 
@@ -48,7 +48,7 @@ def list_all(as_json: Json = False) -> None:
 
     Example: winnow topics list
     """
-    with world() as ctx:
+    with world(to_read=True) as ctx:
         found = named_or_all(ctx, None)
     if as_json:
         write_json(found)
@@ -63,7 +63,7 @@ def describe(topic: Topic, as_json: Json = False) -> None:
 
     Example: winnow topics describe orders
     """
-    with world() as ctx:
+    with world(to_read=True) as ctx:
         from winnow.pipeline.topics import describe_topic
 
         found = describe_topic(ctx, topic)
@@ -80,6 +80,7 @@ def describe(topic: Topic, as_json: Json = False) -> None:
     )
     heading("Log")
     _show_log(found)
+    tell(_checked(found))
     tell(f"Next: winnow assess {topic}")
 
 
@@ -98,28 +99,41 @@ def alter(
             "--partitions", metavar="N", help="How many partitions it has from now on; never fewer.", show_default=False
         ),
     ] = None,
+    accept_config: Annotated[
+        bool,
+        typer.Option(
+            "--accept-config",
+            help="Take over the configuration that another tool wrote into the table's properties.",
+            show_default=False,
+        ),
+    ] = False,
 ) -> None:
     """Change a topic's configuration, or let it have more partitions.
 
     The result is checked as a whole before anything is written. What the change will remove, or can no longer bring
-    back, is said. A changed configuration releases uncleanable partitions.
+    back, is said. A changed configuration releases uncleanable partitions. Where another tool changed the table's
+    properties, nothing is done with the topic until --accept-config takes them over or sets them right.
 
     Example: winnow topics alter orders --config max.compaction.lag.ms=86400000 --delete-config segment.ms
     """
     changes = parse_config(config)
-    if not changes and not delete_config and partitions is None:
+    if not changes and not delete_config and partitions is None and not accept_config:
         raise UsageError(
-            f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY or --partitions N."
+            f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY, --partitions N or "
+            "--accept-config."
         )
     with world() as ctx:
         from winnow.pipeline.topics import alter_topic
 
-        found = alter_topic(ctx, topic, changes, delete_config or [], partitions=partitions)
+        found = alter_topic(
+            ctx, topic, changes, delete_config or [], partitions=partitions, accept_present=accept_config
+        )
     _notices(found)
     changed = {*changes, *(delete_config or [])}
     tell(f"Altered topic {topic}: {count(found.partitions, 'partition')}. In force now:")
-    if changed:
-        show(["key", "value", "from"], [[e.name, e.value, e.source] for e in found.config if e.name in changed])
+    if changed or accept_config:
+        shown = [e for e in found.config if e.name in changed or (accept_config and e.source == "topic")]
+        show(["key", "value", "from"], [[e.name, e.value, e.source] for e in shown])
     tell(f"Next: winnow assess {topic}")
 
 
@@ -224,6 +238,15 @@ def _show_log(found: TopicDescription) -> None:
         tell(f"{count(left_out, 'more partition')}: winnow topics describe {found.name} --json")
 
 
+def _checked(found: TopicDescription) -> str:
+    if found.last_checked_ms is None:
+        return f"Last checked: never. To read every segment in full and check it: winnow scrub {found.name}"
+    rest = f"{count(found.segments_unchecked, 'segment')} never" if found.segments_unchecked else "all of them"
+    damaged = f"; {found.scrub_findings:,} damaged: winnow scrub {found.name}" if found.scrub_findings else ""
+    since = short_time(found.oldest_checked_ms)
+    return f"Last checked: {short_time(found.last_checked_ms)}, segments since {since}, {rest}{damaged}"
+
+
 def _document(found: TopicDescription) -> dict[str, Any]:
     return {
         "topic": found.name,
@@ -231,6 +254,10 @@ def _document(found: TopicDescription) -> dict[str, Any]:
         "location": found.location,
         "config": [asdict(entry) for entry in found.config],
         "notices": list(found.notices),
+        "last_checked_ms": found.last_checked_ms,
+        "oldest_checked_ms": found.oldest_checked_ms,
+        "segments_unchecked": found.segments_unchecked,
+        "scrub_findings": found.scrub_findings,
         "log": [
             {
                 "partition": number,

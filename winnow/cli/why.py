@@ -51,7 +51,7 @@ def why(
     Example: winnow why orders --partition 0 --offset 12
     """
     decoded = _decoded(key, partition, offset, everywhere=everywhere)
-    with world() as ctx, Bar("Looking through segments") as bar:
+    with world(to_read=True) as ctx, Bar("Looking through segments") as bar:
         from winnow.pipeline.why import why_key, why_offset
 
         as_of_ms = ctx.now_ms()

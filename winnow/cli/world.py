@@ -27,8 +27,8 @@ def settings_in_force() -> Settings:
 
 
 @contextlib.contextmanager
-def world() -> Iterator[Context]:
-    """Store and catalog of the settings in force.
+def world(*, to_read: bool = False) -> Iterator[Context]:
+    """Store and catalog of the settings in force; ``to_read``: the command changes nothing and needs no right to.
 
     While it is open whatever a library prints goes to standard error, so that results stay alone on standard output.
     """
@@ -36,7 +36,7 @@ def world() -> Iterator[Context]:
     from winnow.pipeline.context import open_context
 
     leave_pandas_out()
-    with contextlib.redirect_stdout(sys.stderr), open_context(settings_in_force()) as ctx:
+    with contextlib.redirect_stdout(sys.stderr), open_context(settings_in_force(), to_read=to_read) as ctx:
         yield ctx
 
 

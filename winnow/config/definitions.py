@@ -257,7 +257,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         str(_WEEK_MS),
         Range(0),
         "With compaction.strategy timestamp or header: how long a tombstone stays at least after the first compaction "
-        "that covered it, so that a late record with a lower version still loses to it.",
+        "that covered it, and after the last in which it superseded a record, so that a late record of a lower version "
+        "still loses to it. 0: nothing arrives late.",
         "ms",
     ),
     Definition(

@@ -60,6 +60,9 @@ NAMES = (
     "alert.deadline_grace_ms",
     "alert.sweep_stuck_ms",
     "metrics.most_topics",
+    "scrub.bytes_per_day",
+    "scrub.bytes_per_second",
+    "history.retention_ms",
     "lease_ms",
 )
 MAPS = ("catalog", "spark.conf", "kafka")
@@ -149,7 +152,7 @@ def file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
     return Layer(values, dict.fromkeys(values, label))
 
 
-def default_layer(home: Path, chosen_catalog: Mapping[str, Any], temporary_folder: str) -> Layer:
+def default_layer(home: Path, chosen_catalog: Mapping[str, Any]) -> Layer:
     """Everything embedded below ``home``, an absolute folder.
 
     The embedded catalog takes part only where nothing names another one: half of it beside half of another is neither.
@@ -162,13 +165,14 @@ def default_layer(home: Path, chosen_catalog: Mapping[str, Any], temporary_folde
         "spark.master": "local[*]",
         "engine.memory_bytes": 2**30,
         "engine.threads": 1,
-        "engine.spill_folder": temporary_folder,
+        "engine.spill_folder": str(home / "spill"),
         "engine.giant_bytes": 2**29,
         "facts.spark_from_bytes": 8 * 2**30,
         "alert.deadline_warning_ms": 3_600_000,
         "alert.deadline_grace_ms": 1_800_000,
         "alert.sweep_stuck_ms": 259_200_000,
         "metrics.most_topics": 1_000,
+        "history.retention_ms": 7_776_000_000,
         "lease_ms": 3_600_000,
     }
     if not chosen_catalog.keys() & {"uri", "py-catalog-impl"} and chosen_catalog.get("type", "sql") == "sql":

@@ -10,7 +10,7 @@ import re
 MASK = "***"
 
 _SECRET_NAMES = re.compile(
-    r"secret|passw|passphrase|token|credential|authorization|access|key-?id|account-?key|connection-?string|webhook"
+    r"secret|passw|passphrase|token|credential|authorization|access|pwd|(?:^|-)sas(?:-|$)|key-?id|account-?key|connection-?string|webhook"
 )
 # SQLAlchemy takes a password with an unescaped slash, so everything up to the last @ goes.
 _URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@")

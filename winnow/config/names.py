@@ -21,6 +21,11 @@ def validate_topic_name(name: str) -> None:
         raise ConfigurationError(f"Topic name is invalid: {reason}")
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether ``name`` can be a topic."""
+    return _reason(name) is None
+
+
 def collides(a: str, b: str) -> bool:
     """Whether ``a`` and ``b`` are one name where '.' and '_' are the same, as in metrics (Kafka's hasCollision)."""
     return a.replace(".", "_") == b.replace(".", "_")

@@ -22,7 +22,9 @@ SETTINGS: dict[str, str] = {
     "spark.master": "The master that spark-submit is given.",
     "engine.memory_bytes": "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.",
     "engine.threads": "Threads of one task's engine.",
-    "engine.spill_folder": "Where a task spills.",
+    "engine.spill_folder": "Where a task spills and an ingest keeps its spool: in a folder below it that its user "
+    "alone can read. Left out, executors of a cluster use Spark's local folders instead, and a process that may not "
+    "write to `home` the system's temporary folder.",
     "engine.tasks": "How many partitions one Spark application compacts or compares at once, at most; without it "
     "Spark's cores decide.",
     "engine.bytes_per_second": "What all tasks of one Spark application read and write per second, together and on "
@@ -50,8 +52,16 @@ SETTINGS: dict[str, str] = {
     "stuck, in ms.",
     "metrics.most_topics": "With more topics than that, Airflow's metrics get figures of all topics together and "
     "none of single ones.",
+    "scrub.bytes_per_day": "What `winnow scrub` and the DAG `scrub_topics` read within 24 hours, at most: bytes, or a "
+    "size like `50GB`; without it whatever there is. One file is read even if it is larger.",
+    "scrub.bytes_per_second": "What a scrub reads per second on average: a number of at least 1, or a size like "
+    "`50MB`.",
+    "history.retention_ms": "How long the metadata store keeps its history, in ms: assessments, runs that ended, "
+    "verdicts with their Data Docs pages, and what is known of deleted files. Sweeps remove what is older; receipts, "
+    "checkpoints, open runs and the newest assessment of each partition stay.",
     "lease_ms": "How long a run holds a topic without renewing, in ms.",
-    "catalog": "PyIceberg's catalog properties, `catalog.uri` for one.",
+    "catalog": "PyIceberg's catalog properties, `catalog.uri` for one. A `py-io-impl` of yours stays; for a local "
+    "warehouse derive it from `winnow.log.file_io.SyncedFileIO`, which syncs what it writes.",
     "spark.conf": "Spark's properties, `spark.executor.memory` for one.",
     "kafka": "A broker's names: [above](#broker-names).",
 }
@@ -154,9 +164,9 @@ def render() -> str:
 
 
 def _setting_rows() -> list[tuple[str, ...]]:
-    defaults = default_layer(Path("/HOME"), {}, "").values
+    defaults = default_layer(Path("/HOME"), {}).values
     shown = {key: _code(str(value).replace("/HOME", "<home>")) for key, value in defaults.items()}
-    shown |= {"home": "`.winnow` in the current folder", "engine.spill_folder": "the system's temporary folder"}
+    shown |= {"home": "`.winnow` in the current folder"}
     rows: list[tuple[str, ...]] = [
         (_code(name), _code(variable_of(name)), shown.get(name, "none"), SETTINGS[name]) for name in NAMES
     ]

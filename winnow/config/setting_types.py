@@ -49,6 +49,18 @@ def _size_bytes(value: object) -> int:
     return size_bytes
 
 
+def parse_size_bytes(text: str) -> int:
+    """A size of at least one byte as a person types it: ``1073741824``, ``512MB``, ``1GiB``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    size = _size(text)
+    if size is None or size < 1:
+        raise ValueError("it must be a size like 1073741824, 512MB or 1GiB")
+    return int(size)
+
+
 def _bytes_per_second(value: object) -> float:
     rate = value if isinstance(value, float) else _size(value)
     if rate is None or not 1 <= rate < math.inf:

@@ -7,7 +7,6 @@ Each comes from the environment, else from ``winnow.toml``, else from the defaul
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +105,22 @@ class AlertSettings(_Frozen):
     sweep_stuck_ms: Count
 
 
+class ScrubSettings(_Frozen):
+    """How fast the files of a log are read in full to check them.
+
+    ``bytes_per_day``: at most within 24 hours (None: no limit). ``bytes_per_second``: on average (None: no limit).
+    """
+
+    bytes_per_day: SizeBytes | None = None
+    bytes_per_second: BytesPerSecond | None = None
+
+
+class HistorySettings(_Frozen):
+    """How long the metadata store keeps what happened: ``retention_ms``; sweeps remove what is older."""
+
+    retention_ms: Count
+
+
 class MetricsSettings(_Frozen):
     """What is sent: with more than ``most_topics`` topics, figures of all topics together, and none of single ones."""
 
@@ -142,6 +157,8 @@ class Settings(BaseSettings):
     expectations: FolderPath | None = None
     alert: AlertSettings
     metrics: MetricsSettings
+    scrub: ScrubSettings = Field(default_factory=ScrubSettings)
+    history: HistorySettings
     lease_ms: Count
     kafka: dict[str, str] = Field(default_factory=dict)
 
@@ -168,6 +185,29 @@ class Settings(BaseSettings):
     def data_docs(self) -> Path:
         """The folder in which Great Expectations builds its Data Docs."""
         return self.home / "data_docs"
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where an installation writes: paths and URIs."""
+        databases = tuple(str(path.parent) for path in self.embedded_databases)
+        return (str(self.home), self.warehouse, self.staging, self.engine.spill_folder, *databases)
+
+    @property
+    def private_folder(self) -> Path:
+        """Where files with secrets lie while a started process needs them."""
+        return self.home / "run"
+
+    @property
+    def embedded_databases(self) -> tuple[Path, ...]:
+        """The SQLite files of store and catalog that lie below ``home``."""
+        urls = (self.store_url, self.catalog.get("uri", ""))
+        paths = [Path("/", url.removeprefix("sqlite:///")) for url in urls if url.startswith("sqlite:///")]
+        return tuple(path for path in paths if path.is_relative_to(self.home))
+
+    @property
+    def spill_folder_is_default(self) -> bool:
+        """Whether nobody said where tasks spill; where they run on other machines, these have no such folder."""
+        return self.engine.spill_folder == str(self.home / "spill")
 
     @property
     def topic_defaults(self) -> dict[str, TopicDefault]:
@@ -233,6 +273,7 @@ def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = No
     variables = os.environ if env is None else env
     chosen = (environment_layer(variables, folder), file_layer(variables, folder))
     home = _home(chosen, folder)
+    _check_utf8(home)
     catalog = {
         name.removeprefix("catalog."): value
         for layer in chosen
@@ -241,8 +282,7 @@ def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = No
     }
     kafka, origins = broker_values(chosen)
     topic_defaults(kafka, origins)  # refuses what is not valid before anything is done with it
-    temporary_folder = str(folder / (variables.get("TMPDIR") or tempfile.gettempdir()))
-    layers = (*chosen, engine_layer(kafka, origins, chosen), default_layer(home, catalog, temporary_folder))
+    layers = (*chosen, engine_layer(kafka, origins, chosen), default_layer(home, catalog))
     # Type checkers take the constructor of a pydantic class from its fields alone and miss this argument.
     make: Callable[..., Settings] = Settings
     try:
@@ -261,6 +301,17 @@ def _home(layers: tuple[Layer, ...], folder: Path) -> Path:
                 raise ConfigurationError(f"home ({layer.origins['home']}) is not valid: it must be a path.")
             return Path(home)
     return folder / ".winnow"
+
+
+def _check_utf8(home: Path) -> None:
+    try:
+        str(home).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(home).decode(errors="backslashreplace")
+        raise ConfigurationError(
+            f"home {shown} is not valid: its path is not UTF-8, so neither tables nor files can be named in it. Choose "
+            "another with WINNOW_HOME, or rename the folder."
+        ) from None
 
 
 def _told(problem: ValidationError, layers: tuple[Layer, ...]) -> ConfigurationError:

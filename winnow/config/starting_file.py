@@ -6,7 +6,6 @@ A default stands behind a ``#`` without a space: taking the ``#`` away changes n
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
@@ -50,6 +49,8 @@ EXAMPLES: Mapping[str, str] = {
     "alert.notifiers": 'notifiers = [{ class = "airflow.providers.smtp.notifications.smtp.SmtpNotifier", '
     'arguments = { to = "oncall@example.com", subject = "{{ alert.severity }}: {{ alert.kind }} of {{ alert.topic }}", '
     'html_content = "<pre>{{ alert.text | e }}</pre>" } }]',
+    "scrub.bytes_per_day": 'bytes_per_day = "200GB"',
+    "scrub.bytes_per_second": 'bytes_per_second = "50MB"',
     "kafka": '"log.cleaner.min.cleanable.ratio" = 0.3',
 }
 """A line for everything that has no default."""
@@ -102,7 +103,7 @@ def _defaults(home: Path) -> dict[str, Any]:
             elif not info.is_required():
                 yield name, info.get_default(call_default_factory=True)
 
-    return {**dict(of_fields(Settings)), **default_layer(home, {}, tempfile.gettempdir()).values}
+    return {**dict(of_fields(Settings)), **default_layer(home, {}).values}
 
 
 def _portable(value: Any, folder: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlparse
 
@@ -25,6 +25,7 @@ class Connections:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._shared: duckdb.DuckDBPyConnection | None = None
+        self._opened = ExitStack()
         self._stores: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -48,7 +49,8 @@ class Connections:
         if not stores <= self._stores:
             self._stop()
         if self._shared is None:
-            self._shared, self._stores = _connect(self._budget, segments), stores
+            self._shared = self._opened.enter_context(connected(self._budget, segments))
+            self._stores = stores
         connection = self._shared.cursor()
         try:
             # Settings belong to all connections of a DuckDB, temporary tables to each.
@@ -62,23 +64,13 @@ class Connections:
         connection.close()
 
     def _stop(self) -> None:
-        if self._shared is not None:
-            self._shared.close()
-            self._shared = None
+        self._shared = None
+        self._opened.close()
 
 
-@contextmanager
-def connected(budget: Budget, segments: Sequence[Segment]) -> Iterator[duckdb.DuckDBPyConnection]:
+def connected(budget: Budget, segments: Sequence[Segment]) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """A connection to a DuckDB of its own, to work on ``segments``; closed afterwards."""
-    connection = _connect(budget, segments)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-def _connect(budget: Budget, segments: Sequence[Segment]) -> duckdb.DuckDBPyConnection:
-    return duck.connect(
+    return duck.connected(
         memory_limit_bytes=budget.memory_limit_bytes,
         threads=budget.threads,
         spill_folder=budget.spill_folder,

@@ -6,21 +6,18 @@ words are not believed: the planned segments are looked at again, by other code,
 
 from __future__ import annotations
 
-import errno
-
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError, DamagedSegmentError, ServiceError, WinnowError
-from winnow.files import storage
+from winnow.files import environment, storage
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import PartitionPlan, Segment
 
 BATCH_ROWS = 4_096
 _PROBE_BYTES = 8 << 20
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 _NOT_OF_THE_DATA = (MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptException)
 
 
@@ -33,13 +30,14 @@ def explained(problem: Exception, topic: str, partition: PartitionPlan) -> Winno
 
     Returns:
         DamagedSegmentError (exit 4) naming the segment that is missing, cannot be read or is out of order;
-        ServiceError (exit 6) when the disk is full or the object store does not answer; a Winnow error as it is; else
-        a plain WinnowError (exit 1) that names the kind of the exception.
+        ServiceError (exit 6) when disk or memory do not suffice or the object store does not answer; a Winnow error as
+        it is; else a plain WinnowError (exit 1) that names the kind of the exception.
     """
     if isinstance(problem, WinnowError) and not isinstance(problem, BadInputError | MiscountError):
         return problem
-    if _is_full(problem):
-        return ServiceError("there is no space left where the engine spills or writes")
+    shortage = environment.words(problem)
+    if shortage is not None and environment.is_not_of_reading(shortage):
+        return ServiceError(f"{shortage}, where the engine spills or writes")
     if not isinstance(problem, _NOT_OF_THE_DATA):
         try:
             found = _damage(partition)
@@ -52,16 +50,13 @@ def explained(problem: Exception, topic: str, partition: PartitionPlan) -> Winno
             return DamagedSegmentError(f"segment {segment.path} {wrong}")
     if isinstance(problem, WinnowError):
         return problem
-    is_remote = any(not storage.is_local(segment.path) for segment in partition.segments)
-    if is_remote and isinstance(problem, OSError | duckdb.IOException):
+    if any(not storage.is_local(segment.path) for segment in partition.segments) and isinstance(
+        problem, OSError | duckdb.IOException
+    ):
         return ServiceError(f"the object store did not answer for a while ({type(problem).__name__})")
+    if shortage is not None:
+        return ServiceError(f"{shortage}, where the engine spills or writes")
     return WinnowError(f"unexpected {type(problem).__name__} while {topic}-{partition.partition} was rewritten")
-
-
-def _is_full(problem: Exception) -> bool:
-    if isinstance(problem, OSError):
-        return problem.errno in _FULL
-    return isinstance(problem, duckdb.IOException) and "No space left on device" in str(problem)
 
 
 def _damage(partition: PartitionPlan) -> tuple[Segment, str] | None:

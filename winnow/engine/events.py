@@ -37,12 +37,16 @@ class PlanFailure:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """What became of one plan of the batch: a staging manifest, or the failure that left it without one."""
+    """What became of one plan of the batch: a staging manifest, or the failure that left it without one.
+
+    ``sha256``: of the document's bytes, where whoever reads it must not take another one.
+    """
 
     topic: str
     plan_id: str
     manifest_uri: str | None
     failure: PlanFailure | None = None
+    sha256: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -89,6 +93,7 @@ def emit_outcomes(outcomes: Sequence[PlanOutcome], stream: TextIO | None = None)
                 "error": failure.error if failure is not None else None,
                 "exit_code": outcome.exit_code,
                 "failures": [asdict(each) for each in failure.partitions] if failure is not None else [],
+                **({} if outcome.sha256 is None else {"sha256": outcome.sha256}),
             },
             stream,
         )

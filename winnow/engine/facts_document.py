@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from winnow import documents
@@ -32,18 +33,21 @@ def facts_uri(plan_document_uri: str, attempt: str) -> str:
     return storage.join(manifest_uri(plan_document_uri, attempt).rsplit("/", 1)[0], "facts.json")
 
 
-def write_facts(plan_document_uri: str, manifest: StagingManifest, partitions: dict[int, Figures]) -> str:
-    """Write the facts of the attempt that left ``manifest``. Returns their URI."""
+def write_facts(plan_document_uri: str, manifest: StagingManifest, partitions: dict[int, Figures]) -> tuple[str, str]:
+    """Write the facts of the attempt that left ``manifest``; their URI and the sha256 of the document's bytes."""
     uri = facts_uri(plan_document_uri, manifest.attempt)
     facts = FactsDocument(
         manifest.plan_id, manifest.topic, manifest.attempt, documents.digest(manifest), dict(sorted(partitions.items()))
     )
-    storage.write_bytes(uri, documents.dump_json(facts))
-    return uri
+    data = documents.dump_json(facts)
+    storage.write_bytes(uri, data)
+    return uri, hashlib.sha256(data).hexdigest()
 
 
-def read_facts(plan_document_uri: str, manifest: StagingManifest) -> dict[int, Figures] | None:
+def read_facts(plan_document_uri: str, manifest: StagingManifest, sha256: str) -> dict[int, Figures] | None:
     """The facts of the attempt that left ``manifest``, by partition; None where there are none of exactly that one.
+
+    ``sha256``: of the document, as the application told that wrote it. Anybody may have written another one since.
 
     Raises:
         FormatVersionError: a newer Winnow wrote them.
@@ -52,6 +56,8 @@ def read_facts(plan_document_uri: str, manifest: StagingManifest) -> dict[int, F
     try:
         data = storage.read_bytes(facts_uri(plan_document_uri, manifest.attempt))
     except FileNotFoundError:
+        return None
+    if hashlib.sha256(data).hexdigest() != sha256:
         return None
     facts = documents.load_json(FactsDocument, data)
     return facts.partitions if facts.manifest_digest == documents.digest(manifest) else None

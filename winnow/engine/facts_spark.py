@@ -36,7 +36,7 @@ class FactsUnit(Unit):
 
 
 def run(
-    plan_uris: Sequence[str],
+    arguments: Sequence[str],
     *,
     attempt: str,
     budget: Budget,
@@ -47,10 +47,11 @@ def run(
 ) -> list[PlanOutcome]:
     """Recompute what ``attempt`` staged of each plan, and write the facts beside its staging manifest.
 
-    Budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run`). What became of it is told as
-    of the plan; its document is the facts'.
+    Arguments, budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run`). What became of it
+    is told as of the plan; its document is the facts'.
     """
-    plans = staging.read_plans(plan_uris)
+    plans, refused = staging.usable_plans(arguments)
+    plan_uris = list(plans)
     manifests = dict(
         zip(plan_uris, staging.at_once(lambda uri: staging.read_manifest(uri, attempt), plan_uris), strict=True)
     )
@@ -68,7 +69,7 @@ def run(
     for result in results:
         by_plan[result["plan"]].append(result)
     expected = Counter(unit.plan_uri for unit in units)
-    return [finish(uri, plans[uri], manifests[uri], by_plan[uri], expected[uri]) for uri in plan_uris]
+    return [*refused, *(finish(uri, plans[uri], manifests[uri], by_plan[uri], expected[uri]) for uri in plan_uris)]
 
 
 def units_of(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, StagedPartition]]) -> list[FactsUnit]:
@@ -123,4 +124,5 @@ def finish(
     if failed is not None:
         return PlanOutcome(plan.topic, plan.plan_id, None, failed)
     facts = {int(result["partition"]): result["facts"] for result in results}
-    return PlanOutcome(plan.topic, plan.plan_id, write_facts(uri, manifest, facts))
+    document_uri, sha256 = write_facts(uri, manifest, facts)
+    return PlanOutcome(plan.topic, plan.plan_id, document_uri, sha256=sha256)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable, Sequence
 
 from winnow.engine.events import PlanOutcome, emit, emit_outcomes, worst
@@ -21,7 +20,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--memory", type=int, default=1 << 30, metavar="BYTES", help="cap of one task's engine")
     made.add_argument("--threads", type=int, default=1, help="threads of one task's engine")
-    made.add_argument("--spill", default=tempfile.gettempdir(), metavar="FOLDER", help="where the engine spills")
+    made.add_argument("--spill", metavar="FOLDER", help="where the engine spills; else in Spark's local folders")
     made.add_argument("--tasks", type=int, metavar="N", help="at most so many partitions at once; else all cores")
     made.add_argument(
         "--bytes-per-second", type=float, metavar="RATE", help="what all tasks read and write together; else no limit"

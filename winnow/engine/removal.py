@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from winnow.engine.contested import Hashes, find_contested, hash_table
+from winnow.engine.extended import SUPERSEDING, keep_extended
 from winnow.engine.survivors import REMOVED, count_per_segment
 from winnow.files import duck
 from winnow.files.duck import file_list
 from winnow.files.fingerprint import WINNERS_HASH, fingerprint, without
-from winnow.model import PartitionPlan, Segment
+from winnow.model import OffsetRange, PartitionPlan, Segment
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,7 +37,10 @@ BATCH_ROWS = 131_072
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes, as counts; ``survivors`` of each planned segment, ``fingerprint`` over (key, offset) of those."""
+    """What goes, as counts; ``survivors`` of each planned segment, ``fingerprint`` over (key, offset) of those.
+
+    ``extended`` as in :class:`winnow.model.PartitionFacts`.
+    """
 
     records: int
     keyless: int
@@ -44,6 +48,7 @@ class Removal:
     tombstones_expired: int
     survivors: tuple[int, ...]
     fingerprint: str
+    extended: tuple[OffsetRange, ...] = ()
 
 
 def suits(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan) -> bool:
@@ -106,7 +111,10 @@ def remove_losers(
         )
     if contested is None:
         return None
-    _find_losers(connection, contested.segments, contested.hashes, readable, greatest, ordering)
+    _find_losers(
+        connection, contested.segments, contested.hashes, readable, greatest, ordering, covered_end=plan.covered_end
+    )
+    extended = keep_extended(connection, plan, readable) if plan.covered_end else ()
     losers, losers_fingerprint = _count(connection, REMOVED)
     connection.execute(f'CREATE TEMP TABLE expiring AS SELECT * FROM expired ANTI JOIN {REMOVED} USING ("offset")')
     expiring, expiring_fingerprint = _count(connection, "expiring")
@@ -126,6 +134,7 @@ def remove_losers(
         tombstones_expired=expiring,
         survivors=tuple(all_of - gone for all_of, gone in zip(contested.records, removed, strict=True)),
         fingerprint=without(without(contested.fingerprint, losers_fingerprint), expiring_fingerprint),
+        extended=extended,
     )
 
 
@@ -136,7 +145,12 @@ def _find_losers(
     readable: str,
     greatest: str,
     ordering: tuple[str, ...],
+    *,
+    covered_end: int,
 ) -> None:
+    """Table ``removed``, and with a ``covered_end`` the table that :func:`keep_extended` asks for."""
+    if covered_end:
+        connection.execute(f'CREATE TEMP TABLE {SUPERSEDING} ("offset" BIGINT)')
     if not segments:
         connection.execute(f'CREATE TEMP TABLE {REMOVED} ("offset" BIGINT, fingerprint UBIGINT)')
         return
@@ -155,6 +169,11 @@ def _find_losers(
         ANTI JOIN (SELECT {greatest} AS "offset" FROM contested GROUP BY key) AS winners USING ("offset")
         """
     )
+    if covered_end:
+        connection.execute(
+            f'INSERT INTO {SUPERSEDING} SELECT {greatest} AS "offset" FROM contested GROUP BY key '
+            f"HAVING count(*) > 1 AND {greatest} < {covered_end}"
+        )
     connection.execute("DROP TABLE contested")
 
 

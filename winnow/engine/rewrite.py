@@ -41,11 +41,14 @@ written. Measured up to 254 MiB: 24 million records of 12 million keys, limits o
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one task may use. ``bytes_per_second``: reads and writes together; None: no limit."""
+    """What one task may use. ``bytes_per_second``: reads and writes together; None: no limit.
+
+    ``spill_folder``: None: Spark's local folders, or the system's temporary folder.
+    """
 
     memory_limit_bytes: int
     threads: int
-    spill_folder: str
+    spill_folder: str | None
     bytes_per_second: float | None = None
 
 
@@ -213,6 +216,7 @@ def staged_partition(
         headers_malformed=counts.headers_malformed,
         malformed_offsets=counts.malformed_offsets,
         keys_elsewhere=winners.keys_elsewhere,
+        extended=counts.extended,
     )
     return StagedPartition(
         partition.partition,
@@ -257,7 +261,7 @@ def _copy_survivors(
         checked: set[str] = set()
         for stretch in stretches(connection, read, partition.log_start_offset):
             for uri in stretch.uris:
-                # An object store keeps checksums of its own, and would have to send the segment twice.
+                # On an object store pages are checked as they pass (winnow.files.checked_store).
                 if uri not in checked and storage.is_local(uri):
                     check_pages(uri, throttle.take)
                     checked.add(uri)

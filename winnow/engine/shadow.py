@@ -26,12 +26,15 @@ from winnow.engine.throttle import Throttle
 from winnow.engine.winners import offset_within
 from winnow.files import duck
 from winnow.files.duck import file_list, literal
+from winnow.files.page_checksums import check_local_pages
 from winnow.model import OffsetRange, Segment
 
 if TYPE_CHECKING:
     import duckdb
 
 VERSION_BYTES = 8
+READ_COLUMNS = ("offset", "timestamp", "key", "headers")
+"""What is read of every segment; ``value`` beside it, only to find tombstones, where a segment has some."""
 
 
 def compare_partition(request: ShadowRequest, partition: ShadowPartition, *, budget: Budget) -> PartitionShadow:
@@ -39,26 +42,25 @@ def compare_partition(request: ShadowRequest, partition: ShadowPartition, *, bud
 
     Raises:
         UsageError: an order by header without the header's name.
+        DamagedSegmentError: a segment on a local disk is not what was written.
     """
     started = time.monotonic()
-    connection = duck.connect(
+    with duck.connected(
         memory_limit_bytes=budget.memory_limit_bytes,
         threads=budget.threads,
         spill_folder=budget.spill_folder,
         uris=[segment.path for segment in partition.segments],
-    )
-    try:
+    ) as connection:
         # As a compaction counts its winners' scan: whole segments, once.
         Throttle(budget.bytes_per_second).take(partition.size_bytes)
+        check_local_pages([segment.path for segment in partition.segments], READ_COLUMNS)
         _choose(connection, request, partition)
         (records,) = _row(connection, f'SELECT count("offset") FROM {_readable(partition, partition.segments)}')
         keys, differing, records_keyed, missing, malformed = _row(connection, _TOTALS)
         _find_tombstones(connection, partition)
-        present = _side(connection, partition, "present", partition.expired_present)
-        other = _side(connection, partition, "other", partition.expired_other)
+        present = _side(connection, partition, "present", partition.expired_present, partition.covered_end_present)
+        other = _side(connection, partition, "other", partition.expired_other, partition.covered_end_other)
         sample = _sample(connection, request, partition)
-    finally:
-        connection.close()
     return PartitionShadow(
         partition=partition.partition,
         records=records,
@@ -132,14 +134,19 @@ def _find_tombstones(connection: duckdb.DuckDBPyConnection, partition: ShadowPar
 
 
 def _side(
-    connection: duckdb.DuckDBPyConnection, partition: ShadowPartition, side: str, expired: Sequence[OffsetRange]
+    connection: duckdb.DuckDBPyConnection,
+    partition: ShadowPartition,
+    side: str,
+    expired: Sequence[OffsetRange],
+    covered_end: int,
 ) -> ShadowSide:
     inside = offset_within(expired)
     connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE kept AS
         SELECT {side}_offset AS "offset" FROM chosen
-        ANTI JOIN (SELECT "offset" FROM tombstones WHERE {inside}) AS gone ON {side}_offset = gone."offset"
+        ANTI JOIN (SELECT "offset" FROM tombstones WHERE {inside}) AS gone
+        ON {side}_offset = gone."offset" AND (records = 1 OR gone."offset" >= {covered_end})
         """
     )
     (keys,) = _row(connection, "SELECT count(*) FROM chosen")

@@ -31,7 +31,8 @@ class Order:
 class ShadowPartition:
     """What is compared of one partition: the records in [``start_offset``, ``end_offset``) of ``segments``.
 
-    ``expired_present`` and ``expired_other``: where tombstones that won could go under either order.
+    ``expired_present`` and ``expired_other``: where tombstones that won could go under either order. Those below
+    ``covered_end_present`` or ``covered_end_other`` stay if they superseded a record.
     """
 
     partition: int
@@ -40,6 +41,8 @@ class ShadowPartition:
     segments: tuple[Segment, ...]
     expired_present: tuple[OffsetRange, ...] = ()
     expired_other: tuple[OffsetRange, ...] = ()
+    covered_end_present: int = 0
+    covered_end_other: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -162,4 +165,5 @@ def as_plan(partition: ShadowPartition) -> PartitionPlan:
         log_end_offset=partition.end_offset,
         segments=partition.segments,
         expired=partition.expired_present,
+        covered_end=partition.covered_end_present,
     )

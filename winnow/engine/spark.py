@@ -21,11 +21,12 @@ from winnow.engine.rewrite import ENGINE, Budget, compact_partition
 from winnow.engine.slices import Unit
 from winnow.engine.task_events import Tell, carry_out
 from winnow.engine.waves import Result, Spread, in_waves
-from winnow.model import Plan, StagedPartition, StagingManifest
+from winnow.files import storage
+from winnow.model import Plan, Rewrite, StagedPartition, StagingManifest
 
 
 def run(
-    plan_uris: Sequence[str],
+    arguments: Sequence[str],
     *,
     attempt: str,
     budget: Budget,
@@ -35,11 +36,13 @@ def run(
 ) -> list[PlanOutcome]:
     """Carry out plans in one Spark application and write a staging manifest for each that succeeded.
 
-    A plan that fails leaves the others alone. The budget is per task, its rate excepted: that is the application's.
+    ``arguments`` name the plans, with their digests where known (:func:`winnow.engine.staging.plan_argument`).
+    A plan that fails, or is not the one that was made, leaves the others alone. The budget is per task, its rate
+    excepted: that is the application's.
     ``most_tasks``: so many run at once at most; None: as many as there are cores. ``giant_bytes``: a topic partition
     from that size on is cut over several tasks where cores would be idle otherwise.
     """
-    plans = staging.read_plans(plan_uris)
+    plans, refused = staging.usable_plans(arguments)
     with application(app_name) as context:
         units = [unit for uri, plan in plans.items() for unit in units_of(uri, plan)]
         emit({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
@@ -55,7 +58,7 @@ def run(
     by_plan: dict[str, list[Result]] = {uri: [] for uri in plans}
     for result in results:
         by_plan[result["plan"]].append(result)
-    return staging.at_once(lambda uri: finish(uri, plans[uri], attempt, by_plan[uri]), list(plans))
+    return [*refused, *staging.at_once(lambda uri: finish(uri, plans[uri], attempt, by_plan[uri]), list(plans))]
 
 
 def units_of(uri: str, plan: Plan) -> list[Unit]:
@@ -75,7 +78,7 @@ def units_of(uri: str, plan: Plan) -> list[Unit]:
 
 def _spread(context: SparkContext, attempt: str) -> Spread:
     # A driver that is started again under the same attempt numbers its tasks from 0 again.
-    base = f"{attempt}-{context.applicationId}"
+    base = f"{attempt}/{context.applicationId}"
     return lambda tasks, share: carry_out(
         context, tasks, lambda task, tell: _run_task(task, attempt, share, tell, base=base)
     )
@@ -86,15 +89,40 @@ def _run_task(
 ) -> Iterator[Result]:
     """Inside a Spark task: carry out its units one after another; a unit that fails is reported, not raised.
 
-    ``base``: how the names of this application's folders begin; the attempt when left out.
+    ``base``: the folder of this application below that of the plan; the attempt's when left out.
     """
     context = TaskContext.get()
     # A retried or speculative task writes beside the first one, never over it.
-    folder = f"{base or attempt}-t{context.taskAttemptId() if context is not None else 0}"
+    folder = f"{base or attempt}/t{context.taskAttemptId() if context is not None else 0}"
     with Connections(budget) as connections:
         for task in tasks:
-            for unit in task:
-                yield _run_told(unit, attempt, budget, folder, connections, tell)
+            results = [_run_told(unit, attempt, budget, folder, connections, tell) for unit in task]
+            yield from _synced(task, results)
+
+
+def _synced(units: Sequence[Unit], results: Sequence[Result]) -> Sequence[Result]:
+    """The results of a task once the files that they name are on disk; none counts where one of them is not."""
+    try:
+        storage.sync(path for result in results for path in _files_of(result))
+    except OSError as problem:
+        return [
+            result if "error" in result else _about(unit) | _failed(problem, unit)
+            for unit, result in zip(units, results, strict=True)
+        ]
+    return results
+
+
+def _files_of(result: Result) -> Iterator[str]:
+    """The files that one unit wrote and that a commit may name: segments, and keyless records for the quarantine."""
+    rewrites: tuple[Rewrite, ...] = ()
+    if "staged" in result:
+        rewrites = result["staged"].rewrites
+        yield from result["staged"].keyless_files
+    elif "share" in result:
+        yield from result["share"].winners.keyless_files
+    elif "part" in result:
+        rewrites = (result["part"][1].rewrite,)
+    yield from (segment.path for rewrite in rewrites for segment in rewrite.outputs)
 
 
 def _run_told(unit: Unit, attempt: str, budget: Budget, folder: str, connections: Connections, tell: Tell) -> Result:
@@ -122,7 +150,7 @@ def run_unit(
     if connections is None:
         with Connections(budget) as its_own:
             return run_unit(unit, attempt, budget, folder=folder, connections=its_own)
-    result: Result = {"plan": unit.plan_uri, "partition": unit.partition}
+    result = _about(unit)
     assert unit.plan is not None
     (partition,) = unit.plan.partitions
     try:
@@ -135,8 +163,17 @@ def run_unit(
                 unit.plan, partition, attempt=attempt, budget=budget, folder=folder, connections=connections
             )
     except Exception as problem:  # one partition's failure must not end the others in this application
-        result |= failed_result(problem, unit.topic, partition)
+        result |= _failed(problem, unit)
     return result
+
+
+def _about(unit: Unit) -> Result:
+    return {"plan": unit.plan_uri, "partition": unit.partition}
+
+
+def _failed(problem: Exception, unit: Unit) -> Result:
+    assert unit.plan is not None
+    return failed_result(problem, unit.topic, unit.plan.partitions[0])
 
 
 def _key(unit: Unit, attempt: str) -> dict[str, Any]:

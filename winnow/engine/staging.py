@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from winnow import documents
-from winnow.errors import WinnowError
+from winnow.engine.events import PlanFailure, PlanOutcome
+from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.files import storage
 from winnow.model import Plan, StagingManifest
+from winnow.plan_identity import compute_document_id
 
 DOCUMENTS_AT_ONCE = 16
+_DIGEST_MARK = "#sha256="
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,40 +31,139 @@ def manifest_uri(plan_document_uri: str, attempt: str) -> str:
     return storage.join(plan_document_uri.rsplit("/", 1)[0], attempt, "manifest.json")
 
 
-def write_plan(staging: str, plan: Plan) -> str:
-    """Write ``plan``; writing it again changes nothing. Returns its URI."""
+def write_plan(staging: str, plan: Plan, *, known_sha256: str | None = None) -> tuple[str, str]:
+    """Write ``plan``; its URI and the sha256 of the bytes that rest there.
+
+    A document that rests there already is kept only where its digest is ``known_sha256``, the one that the run's row
+    has; whatever else is there is replaced. The same plan may be written with another log end offset or other
+    estimates, so a job that was given the first digest must still find the first bytes.
+    """
     uri = plan_uri(staging, plan.topic, plan.plan_id)
-    if not storage.exists(uri):
-        storage.write_bytes(uri, documents.dump_json(plan))
-    return uri
+    data = documents.dump_json(plan)
+    sha256 = hashlib.sha256(data).hexdigest()
+    present = _present_sha256(uri)
+    if known_sha256 is not None and present == known_sha256:
+        return uri, known_sha256
+    if present != sha256:
+        storage.write_bytes(uri, data)
+    return uri, sha256
 
 
-def read_plan(uri: str) -> Plan:
-    """The plan at ``uri``.
+def _present_sha256(uri: str) -> str | None:
+    try:
+        return hashlib.sha256(storage.read_bytes(uri)).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def plan_argument(uri: str, sha256: str | None) -> str:
+    """How a plan is named in a job's arguments: its URI, and the sha256 of its bytes where that is known."""
+    return uri if sha256 is None else f"{uri}{_DIGEST_MARK}{sha256}"
+
+
+def parse_argument(argument: str) -> tuple[str, str | None]:
+    """URI and sha256 of a document named in a job's arguments; None: no digest was given."""
+    uri, mark, sha256 = argument.rpartition(_DIGEST_MARK)
+    return (uri, sha256) if mark else (argument, None)
+
+
+def plan_named_by(uri: str) -> tuple[str, str]:
+    """Topic and plan id of the plan that should rest at ``uri``, from the URI alone."""
+    *_, topic, plan_id, _ = ["", "", *uri.split("/")]
+    return topic, plan_id
+
+
+def read_plan(uri: str, sha256: str | None = None) -> Plan:
+    """The plan at ``uri``, if it is the one that was made.
+
+    ``sha256``: the digest that its bytes must have; None where that was not noted. Its id must be that of its content
+    either way.
 
     Raises:
+        PlanVoidError: the document is another one than was made, or was changed.
         WinnowError: there is none, or it is damaged.
         FormatVersionError: a newer Winnow wrote it.
     """
-    try:
-        return documents.load_json(Plan, storage.read_bytes(uri))
-    except FileNotFoundError as problem:
-        raise WinnowError(f"There is no plan at {uri}. Nothing was changed; plan the topic again.") from problem
+    return read_plan_and_digest(uri, sha256)[0]
 
 
-def read_plans(uris: Sequence[str]) -> dict[str, Plan]:
-    """The plans at ``uris``, many at a time: an object store takes its time over each, and a batch may have thousands.
+def read_plan_and_digest(uri: str, sha256: str | None = None) -> tuple[Plan, str]:
+    """The plan at ``uri`` and the sha256 of its bytes.
 
     Raises:
-        WinnowError, FormatVersionError: as :func:`read_plan`.
+        PlanVoidError, WinnowError, FormatVersionError: as :func:`read_plan`.
     """
-    return dict(zip(uris, at_once(read_plan, uris), strict=True))
+    try:
+        data = storage.read_bytes(uri)
+    except FileNotFoundError as problem:
+        raise WinnowError(f"There is no plan at {uri}. Nothing was changed; plan the topic again.") from problem
+    found = hashlib.sha256(data).hexdigest()
+    if sha256 is not None and found != sha256:
+        raise _changed_plan(uri, f"its bytes have the digest {found[:12]}… and not {sha256[:12]}…")
+    plan = documents.load_json(Plan, data)
+    if plan.plan_id != compute_document_id(data):
+        raise _changed_plan(uri, "its content has another id than it bears")
+    return plan, found
+
+
+def _changed_plan(uri: str, how: str) -> PlanVoidError:
+    topic, plan_id = plan_named_by(uri)
+    return PlanVoidError(
+        f"Plan {plan_id} of topic {topic} is not the one that was made: {how} ({uri}). It is void and was not used; "
+        "nothing was published. Find out what else writes to the staging area, then run it again: the next run plans "
+        "the topic anew."
+    )
+
+
+def read_plans(arguments: Sequence[str]) -> dict[str, Plan | WinnowError]:
+    """The plans that a job's ``arguments`` name, by URI, or why one cannot be used: that leaves the others alone.
+
+    Many are read at a time: an object store takes its time over each, and a batch may have thousands.
+
+    Raises:
+        ServiceError: the object store cannot be reached.
+    """
+    named = [parse_argument(argument) for argument in arguments]
+    found = at_once(lambda each: _plan_or_problem(*each), named)
+    return {uri: plan for (uri, _), plan in zip(named, found, strict=True)}
+
+
+def usable_plans(arguments: Sequence[str]) -> tuple[dict[str, Plan], list[PlanOutcome]]:
+    """:func:`read_plans`, apart: the plans by URI, and what became of those that cannot be used.
+
+    Raises:
+        ServiceError: the object store cannot be reached.
+    """
+    found = read_plans(arguments)
+    refused = [
+        PlanOutcome(*plan_named_by(uri), None, PlanFailure(str(each).rstrip("."), each.exit_code))
+        for uri, each in found.items()
+        if isinstance(each, WinnowError)
+    ]
+    return {uri: plan for uri, plan in found.items() if isinstance(plan, Plan)}, refused
+
+
+def _plan_or_problem(uri: str, sha256: str | None) -> Plan | WinnowError:
+    try:
+        return read_plan(uri, sha256)
+    except ServiceError:
+        raise
+    except WinnowError as problem:
+        return problem
 
 
 def at_once(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """``work`` on each of ``items``, documents of the staging area, several at a time; the results in their order."""
     with ThreadPoolExecutor(DOCUMENTS_AT_ONCE) as pool:
         return list(pool.map(work, items))
+
+
+def delete_plan(uri: str) -> None:
+    """Delete the plan at ``uri`` and what attempts at it left beside it."""
+    folder = uri.rsplit("/", 1)[0]
+    for entry in storage.list_files(folder):
+        storage.delete(entry.uri)
+    storage.remove_empty_folders(folder)
 
 
 def write_manifest(plan_document_uri: str, manifest: StagingManifest) -> str:

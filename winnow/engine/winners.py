@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from winnow.engine import removal
+from winnow.engine.extended import SUPERSEDING, fewest_ranges, keep_extended
 from winnow.engine.orders import ORDERING_COLUMNS, greatest_offset, version_header, version_value
 from winnow.engine.survivors import count_per_segment, rows_at_once
 from winnow.files import duck
@@ -23,7 +24,7 @@ class Counts:
     """What the winners' scan counted over the planned segments, and the survivors of each in the plan's order.
 
     ``headers_missing``, ``headers_malformed`` and ``malformed_offsets`` (the lowest :data:`MALFORMED_SHOWN`) are of
-    keyed records under strategy header, as in :class:`winnow.model.PartitionFacts`.
+    keyed records under strategy header, as in :class:`winnow.model.PartitionFacts`; ``extended`` as there.
     """
 
     records_in: int
@@ -35,6 +36,7 @@ class Counts:
     headers_missing: int = 0
     headers_malformed: int = 0
     malformed_offsets: tuple[int, ...] = ()
+    extended: tuple[OffsetRange, ...] = ()
 
     @property
     def records_kept(self) -> int:
@@ -64,6 +66,7 @@ def merged(counts: Sequence[Counts]) -> Counts:
         malformed_offsets=tuple(sorted(offset for each in counts for offset in each.malformed_offsets))[
             :MALFORMED_SHOWN
         ],
+        extended=fewest_ranges(found for each in counts for found in each.extended),
     )
 
 
@@ -79,7 +82,8 @@ def pick_winners(
 
     Every planned segment is scanned, clean and cleanable alike, so exactly one record per key survives: the greatest in
     the total order of ``strategy`` over tail and head (KIP-280). Only key and ordering columns are read; ``value`` is
-    read just to find tombstones, in segments that hold some in an expired range.
+    read just to find tombstones, in segments that hold some in an expired range, or that hold some and a winner below
+    the plan's ``covered_end`` that superseded a record.
 
     Raises:
         UsageError: strategy header without the header's name.
@@ -116,6 +120,7 @@ def pick_winners(
         headers_missing=keyed - with_header,
         headers_malformed=with_header - with_version,
         malformed_offsets=_malformed(connection, plan, readable, version, with_header - with_version),
+        extended=found.extended,
     )
 
 
@@ -146,6 +151,13 @@ def _pick(
                coalesce(sum(whole) FILTER ("offset" IS NOT NULL), 0)::BIGINT FROM winners
         """,
     )
+    extended: tuple[OffsetRange, ...] = ()
+    if plan.covered_end:
+        connection.execute(
+            f'CREATE TEMP TABLE {SUPERSEDING} AS SELECT "offset" FROM winners '
+            f'WHERE records > 1 AND "offset" < {plan.covered_end}'
+        )
+        extended = keep_extended(connection, plan, readable)
     # In order where there are so many that copying takes them bit by bit.
     ordered = 'ORDER BY "offset"' if distinct_keys > rows_at_once(connection) else ""
     connection.execute(
@@ -167,6 +179,7 @@ def _pick(
         headers_missing=keyed - with_header,
         headers_malformed=with_header - with_version,
         malformed_offsets=_malformed(connection, plan, readable, version, with_header - with_version),
+        extended=extended,
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
-from winnow.files import storage
+from winnow.files import scratch, storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,10 +20,31 @@ LEAST_MEMORY_BYTES = 64 << 20
 """Below this DuckDB runs out of memory instead of spilling (seen with 32 MiB and values of 10 kB)."""
 
 
+@contextmanager
+def connected(
+    *, memory_limit_bytes: int, threads: int = 1, spill_folder: str | None, uris: Iterable[str] = ()
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """:func:`connect` for the duration of a block, spilling into a private folder below ``spill_folder``.
+
+    Raises:
+        ServiceError, ConfigurationError: as :func:`winnow.files.scratch.folder`, whose ``place`` is ``spill_folder``.
+    """
+    with scratch.folder(spill_folder) as private:
+        connection = connect(
+            memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=str(private), uris=uris
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
 def connect(
     *, memory_limit_bytes: int, threads: int = 1, spill_folder: str, uris: Iterable[str] = ()
 ) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB that spills below ``spill_folder`` rather than exceed ``memory_limit_bytes``.
+
+    The folder is the caller's to keep private: DuckDB makes its own below it with whatever rights the umask leaves.
 
     A limit below :data:`LEAST_MEMORY_BYTES` is raised to that. ``uris`` name the files that will be read, so that their
     object stores are registered. The caller closes it.
@@ -63,9 +85,9 @@ def _register_stores(connection: duckdb.DuckDBPyConnection, uris: Iterable[str])
 @cache
 def _wrapper(scheme: str) -> type[Any]:
     """Arrow's clients as fsspec knows them, under the name by which DuckDB asks."""
-    from fsspec.implementations.arrow import ArrowFSWrapper
+    from winnow.files.checked_store import CheckedStore
 
-    return type(f"Arrow{scheme.title()}", (ArrowFSWrapper,), {"protocol": scheme, "cachable": False})
+    return type(f"Arrow{scheme.title()}", (CheckedStore,), {"protocol": scheme})
 
 
 def readable(uri: str) -> str:

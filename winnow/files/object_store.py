@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 S3_SCHEMES = frozenset({"s3", "s3a"})
 """``s3a`` is Hadoop's name for the same."""
 
+GCS_SCHEMES = frozenset({"gs", "gcs"})
+
+GCS_RETRY_SECONDS = 20
+"""So long Google's client tries one operation again. Its default, 15 minutes, looks like a command that hangs."""
+
 DEFAULT_REGION = "us-east-1"
 """Signatures name a region, also where the store has none."""
 
@@ -90,7 +95,8 @@ def _client(scheme: str, authority: str, endpoint: str | None, region: str | Non
         return fs.S3FileSystem(endpoint_override=endpoint, region=region or DEFAULT_REGION)
     # Of AWS itself and without a region, Arrow asks for that of the bucket.
     name = "s3" if scheme in S3_SCHEMES else scheme
-    filesystem, _ = fs.FileSystem.from_uri(f"{name}://{authority}/")
+    limit = f"?retry_limit_seconds={GCS_RETRY_SECONDS}" if scheme in GCS_SCHEMES else ""
+    filesystem, _ = fs.FileSystem.from_uri(f"{name}://{authority}/{limit}")
     return filesystem
 
 

@@ -1,13 +1,12 @@
-"""What a file of quarantined records is and where those of a compaction rest.
+"""What a file of quarantined records is, and where those of an ingest call and of a compaction rest.
 
-A compaction writes the keyless records that leave the log straight into the quarantine's folder, under plan id and
-attempt, where the sweep of the log never looks. They count when the quarantine's table names the file and the log's
-state names their ingest id.
+An ingest call writes below a folder of its own, a compaction below plan id and attempt. The records count when the
+quarantine's table names the file and the log's state names their ingest id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pyarrow as pa
 
@@ -31,6 +30,15 @@ QUARANTINE_SCHEMA = pa.schema(
 """Column order and types. ``file_digest`` and ``row`` are null for records that a compaction moved."""
 
 
+INGEST_FOLDER_PREFIX = "ingest-"
+"""How the folder of an ingest call begins, in the log and in the quarantine; its id follows."""
+
+
+def ingest_folder(location: str, ingest_id: str) -> str:
+    """The folder, below the ``location`` of a log or a quarantine, of the files that one ingest call wrote."""
+    return storage.join(location, "data", f"{INGEST_FOLDER_PREFIX}{ingest_id}")
+
+
 def moved_id(plan_id: str, attempt: str) -> str:
     """The ingest id of the keyless records that one attempt at a plan moved."""
     return f"{plan_id}-{attempt}"
@@ -44,6 +52,23 @@ def moved_folder(location: str, plan_id: str) -> str:
 def moved_file(location: str, plan_id: str, attempt: str, partition: int, number: int) -> str:
     """The URI of the ``number``-th file with keyless records of ``partition`` that one attempt writes."""
     return storage.join(moved_folder(location, plan_id), attempt, f"{partition:05d}-{number:05d}.parquet")
+
+
+def may_hold(path: str, location: str, ingest_ids: Collection[str]) -> bool:
+    """Whether the file at ``path`` may hold records of one of ``ingest_ids``, by the folder it lies in.
+
+    Files from before there was a folder for each may hold records of any.
+    """
+    root = storage.join(location, "data") + "/"
+    folder, _, name = path.removeprefix(root).partition("/")
+    if not path.startswith(root) or not name:
+        return True
+    if folder.startswith(INGEST_FOLDER_PREFIX):
+        return folder.removeprefix(INGEST_FOLDER_PREFIX) in ingest_ids
+    attempt = name.partition("/")[0]
+    # Formerly the folder's name was that of the attempt and went on with application and task.
+    cuts = [len(attempt), *(at for at, letter in enumerate(attempt) if letter == "-")]
+    return any(moved_id(folder, attempt[:cut]) in ingest_ids for cut in cuts)
 
 
 class QuarantineWriter(RollingWriter):

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 from pyarrow import fs
 
-from winnow.errors import ServiceError
-from winnow.files import object_store
+from winnow.errors import ServiceError, UsageError
+from winnow.files import durable, object_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,20 @@ def is_local(uri: str) -> bool:
     return urlparse(uri).scheme in ("", "file")
 
 
+def is_utf8(path: str) -> bool:
+    """Whether ``path`` can be written as UTF-8: names of files may hold any bytes, which Python keeps as surrogates."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown_path(path: str) -> str:
+    """``path`` fit to be shown: bytes that are not UTF-8 as escapes."""
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 def local_path(uri: str) -> Path:
     """The local path behind a ``file://`` URI or a plain path."""
     parsed = urlparse(uri)
@@ -48,8 +62,14 @@ def filesystem_for(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of ``uri`` and the path within it.
 
     Raises:
+        UsageError: the path is not UTF-8.
         ServiceError: the object store's client cannot be made (unknown scheme, no credentials).
     """
+    if not is_utf8(uri):
+        raise UsageError(
+            f"The path {shown_path(uri)} is not UTF-8, so Arrow cannot open it. Nothing was done there; rename the "
+            "file or folder."
+        )
     if is_local(uri):
         return fs.LocalFileSystem(), str(local_path(uri))
     parsed = urlparse(uri)
@@ -75,9 +95,10 @@ def answering(uri: str) -> Iterator[None]:
     except OSError as problem:
         if is_local(uri) or not object_store.is_answer(problem):
             raise
+        is_s3 = urlparse(uri).scheme in object_store.S3_SCHEMES
         raise ServiceError(
-            f"The object store does not serve {uri} ({problem}). Check that the bucket is there, the endpoint "
-            "(AWS_ENDPOINT_URL_S3) and the credentials, then run it again."
+            f"The object store does not serve {uri} ({problem}). Check that the bucket is there, the "
+            f"{'endpoint (AWS_ENDPOINT_URL_S3)' if is_s3 else 'network'} and the credentials, then run it again."
         ) from problem
 
 
@@ -113,7 +134,8 @@ def read_bytes(uri: str) -> bytes:
 def write_bytes(uri: str, data: bytes) -> None:
     """Write a small file so that a reader sees all of it or nothing.
 
-    Object stores show an object only when it is complete; on a local disk a temporary sibling is synced and renamed.
+    Object stores show an object only when it is complete, and keep it from then on; on a local disk a temporary sibling
+    is synced and renamed, and the folder is synced (:mod:`winnow.files.durable`).
     """
     if is_local(uri):
         path = local_path(uri)
@@ -124,10 +146,22 @@ def write_bytes(uri: str, data: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
+        durable.sync_folder(path.parent)
         return
     filesystem, path_in_store = filesystem_for(uri)
     with answering(uri), filesystem.open_output_stream(path_in_store) as stream:
         stream.write(data)
+
+
+def sync(uris: Iterable[str]) -> None:
+    """Bring files that were written to disk, before anything names them: as :func:`winnow.files.durable.sync_files`.
+
+    Call it once for many files. Objects of a store are passed over: they are durable once they are complete.
+
+    Raises:
+        OSError: the disk did not take one of them.
+    """
+    durable.sync_files(local_path(uri) for uri in uris if is_local(uri))
 
 
 def exists(uri: str) -> bool:
@@ -170,6 +204,30 @@ def list_files(uri: str) -> list[FileEntry]:
         ),
         key=lambda entry: entry.uri,
     )
+
+
+def remove_empty_folders(uri: str) -> None:
+    """Remove the local folder ``uri`` and those below it as far as they are empty; object stores have none."""
+    if not is_local(uri):
+        return
+    for folder, _, _ in os.walk(local_path(uri), topdown=False):
+        with suppress(OSError):  # it is not empty, or gone already
+            Path(folder).rmdir()
+
+
+def remove_emptied_folders(uris: Iterable[str], below: str) -> None:
+    """Remove the local folders of files that were deleted, up to the folder ``below``, as far as they are empty."""
+    if not is_local(below):
+        return
+    top = local_path(below)
+    for start in {local_path(uri).parent for uri in uris}:
+        folder = start
+        while folder != top and folder.is_relative_to(top):
+            with suppress(OSError):  # it is gone already
+                folder.rmdir()
+            if folder.exists():
+                break  # it is not empty
+            folder = folder.parent
 
 
 def make_parent(uri: str) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from winnow import documents
+from winnow.errors import WinnowError
 from winnow.files import storage
-from winnow.log.state import STATE_WITH_CHAINS, read_checked
+from winnow.log.state import CHAIN_FORMAT, read_checked
 from winnow.model import ChainReference, IngestReference, ReceiptReference, TopicState
 
 R = TypeVar("R", ReceiptReference, IngestReference)
@@ -31,7 +32,7 @@ class _Receipts:
 
     references: tuple[ReceiptReference, ...]
     previous: ChainReference | None = None
-    format_version: int = STATE_WITH_CHAINS
+    format_version: int = CHAIN_FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class _Ingests:
 
     references: tuple[IngestReference, ...]
     previous: ChainReference | None = None
-    format_version: int = STATE_WITH_CHAINS
+    format_version: int = CHAIN_FORMAT
 
 
 def shortened(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
@@ -72,7 +73,7 @@ def all_receipts(state: TopicState, *, since_ms: int | None = None) -> list[Rece
         since_ms: nothing is read beyond the first link whose receipts were all finished before that; None: all are.
 
     Raises:
-        WinnowError: a link is missing or is not the one that was committed.
+        DamagedMetadataError: a link is missing or is not the one that was committed.
     """
     found = list(state.receipts)
     link = state.older_receipts
@@ -92,6 +93,23 @@ def all_ingests(state: TopicState) -> list[IngestReference]:
         found[:0] = read.references
         link = read.previous
     return found
+
+
+def links(state: TopicState) -> Iterator[ChainReference]:
+    """The links of both chains, newest first, as far as they can be read: the last that is given may be damaged."""
+    kinds: tuple[tuple[ChainReference | None, type[_Receipts | _Ingests]], ...] = (
+        (state.older_receipts, _Receipts),
+        (state.older_ingests, _Ingests),
+    )
+    for newest, kind in kinds:
+        link = newest
+        while link is not None:
+            yield link
+            try:
+                data = _read(state.topic, link)
+            except WinnowError:
+                break
+            link = documents.load_json(kind, data).previous
 
 
 def same_ingests(one: TopicState, other: TopicState) -> bool:

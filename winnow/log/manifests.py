@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import StreamingBinaryDecoder, new_decoder
 from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
 from pyiceberg.avro.resolver import construct_reader, resolve_reader
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
     ManifestContent,
     ManifestEntryStatus,
     ManifestFile,
@@ -30,6 +31,7 @@ from pyiceberg.types import NestedField, StructType
 
 from winnow.errors import WinnowError
 from winnow.files.schema import FIELD_IDS
+from winnow.log.file_checksums import damaged, has_checksum, read_checked
 from winnow.model import Segment
 
 if TYPE_CHECKING:
@@ -71,9 +73,9 @@ def live_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """The manifests that ``snapshot`` names.
 
     Raises:
-        WinnowError: the manifest list is cut off.
+        DamagedMetadataError: the manifest list is damaged or cut off.
     """
-    data = _bytes(io, snapshot.manifest_list)
+    data = read_checked(io, snapshot.manifest_list)
     return list(_rows(snapshot.manifest_list, data, _list_reader))
 
 
@@ -86,17 +88,17 @@ def live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], E
         foreign: the error for an entry at this path that has no bounds, so that Winnow did not write it.
 
     Raises:
-        WinnowError: the manifest is cut off. And what ``foreign`` makes.
+        DamagedMetadataError: the manifest is damaged or cut off. And what ``foreign`` makes.
     """
     found = []
     for status, row in _entry_rows(io, manifest):
         if status != _DELETED:
             try:
                 found.append(_segment(row))
-            except (KeyError, TypeError, IndexError) as problem:
+            except (KeyError, TypeError, IndexError, AttributeError, ValueError) as problem:
                 raise foreign(row[0]) from problem
     if len(found) != live_files(manifest):
-        raise cut_off(manifest.manifest_path)
+        raise damaged(manifest.manifest_path)
     return found
 
 
@@ -104,9 +106,24 @@ def live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
     """The paths of the live entries of ``manifest``, whoever wrote them.
 
     Raises:
-        WinnowError: the manifest is cut off.
+        DamagedMetadataError: the manifest is damaged or cut off.
     """
-    return [row[0] for status, row in _entry_rows(io, manifest) if status != _DELETED]
+    found = [row[0] for status, row in _entry_rows(io, manifest) if status != _DELETED]
+    if len(found) != live_files(manifest):
+        raise damaged(manifest.manifest_path)
+    return found
+
+
+def live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, int]]:
+    """Records and bytes of the live entries of ``manifest`` by path, whoever wrote them.
+
+    Raises:
+        DamagedMetadataError: the manifest is damaged or cut off.
+    """
+    found = {row[0]: (row[2], row[3]) for status, row in _entry_rows(io, manifest) if status != _DELETED}
+    if len(found) != live_files(manifest):
+        raise damaged(manifest.manifest_path)
+    return found
 
 
 def live_files(manifest: ManifestFile) -> int:
@@ -114,19 +131,26 @@ def live_files(manifest: ManifestFile) -> int:
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 
-def cut_off(path: str) -> WinnowError:
-    """The error for a manifest, or a list of them, that does not hold what was written into it."""
-    return WinnowError(
-        f"The manifest {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
-        "object store's versions."
-    )
-
-
 def _entry_rows(io: FileIO, manifest: ManifestFile) -> Iterator[Any]:
-    data = _bytes(io, manifest.manifest_path)
+    data = read_checked(io, manifest.manifest_path)
     if len(data) != manifest.manifest_length:
-        raise cut_off(manifest.manifest_path)  # perhaps between two blocks, where no reader would notice
+        raise damaged(manifest.manifest_path)  # perhaps between two blocks, where no reader would notice
     return _rows(manifest.manifest_path, data, _entry_reader)
+
+
+def segment_of(file: DataFile) -> Segment:
+    """The segment behind an entry that PyIceberg read."""
+    return _segment(
+        [
+            file.file_path,
+            file.partition,
+            file.record_count,
+            file.file_size_in_bytes,
+            file.null_value_counts,
+            file.lower_bounds,
+            file.upper_bounds,
+        ]
+    )
 
 
 def _segment(row: Row) -> Segment:
@@ -152,13 +176,11 @@ def long_of(bound: bytes) -> int:
     return int.from_bytes(bound, "little", signed=True)
 
 
-def _bytes(io: FileIO, path: str) -> bytes:
-    with io.new_input(path).open() as stream:
-        return stream.read()
-
-
 def _rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterator[Any]:
-    decoder = new_decoder(data)
+    # PyIceberg's compiled decoder does not look where its bytes end, and a damaged length can end the process. So it is
+    # for content whose checksum was right; the slow one is for files from before there were checksums, and of others.
+    decoder_of = new_decoder if has_checksum(path) else StreamingBinaryDecoder
+    decoder = decoder_of(data)
     try:
         header = _HEADER.read(decoder)
         reader = reader_of(header.meta[_SCHEMA_KEY])
@@ -170,16 +192,19 @@ def _rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterato
                 raise EOFError
             block = decoder.read(size_bytes)
             plain = block if codec is None else codec.decompress(block)
-            rows = new_decoder(plain)
+            rows = decoder_of(plain)
             for _ in range(count):
                 yield reader.read(rows)
             if rows.tell() != len(plain):
                 raise EOFError  # the count is not the block's: entries would be missing
             if decoder.read(_SYNC_BYTES) != header.sync:
                 raise EOFError
-    except EOFError as problem:
-        # PyIceberg takes a file that ends early for a short one, and segments would be missing.
-        raise cut_off(path) from problem
+    except WinnowError:
+        raise
+    except Exception as problem:
+        # Whatever a decoder makes of bytes that are none. PyIceberg takes a file that ends early for a short one, and
+        # segments would be missing.
+        raise damaged(path) from problem
 
 
 _HEADER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})

@@ -46,9 +46,15 @@ class MetadataText:
         self._known = known if known is not None and known.begins(metadata.snapshots) else None
         self.written: SnapshotsText | None = None
         """The text of all snapshots, once it was made."""
+        self._made: dict[bool, str] = {}
 
     def model_dump_json(self, *, exclude_none: bool) -> str:
-        """The text PyIceberg makes of the metadata; as its method of that name."""
+        """The text PyIceberg makes of the metadata; as its method of that name. It is made once."""
+        if exclude_none not in self._made:
+            self._made[exclude_none] = self._text(exclude_none=exclude_none)
+        return self._made[exclude_none]
+
+    def _text(self, *, exclude_none: bool) -> str:
         metadata = self._metadata
         without = metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
         before, found, after = without.partition(_NONE)

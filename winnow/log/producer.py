@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 from winnow.errors import WinnowError
-from winnow.log.manifests import cut_off, few_collections, live_files, long_of
+from winnow.log.file_checksums import ChecksumNames, damaged, has_checksum
+from winnow.log.manifests import few_collections, live_files, live_paths, long_of, segment_of
 from winnow.log.table import LOG_SPEC, data_file
 from winnow.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.avro.file import AvroOutputFile
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.update import TableUpdate, UpdatesAndRequirements
 
 MANIFEST_ENTRIES: Final = 10_000
 """So many entries a manifest gets at most when entries are put together; one below half of it counts as small."""
@@ -65,7 +68,8 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         remove: Sequence[str],
         remove_from: Collection[int] | None = None,
     ) -> None:
-        super().__init__(Operation.OVERWRITE if remove else Operation.APPEND, transaction, table.io)
+        self._files = ChecksumNames(table.io)
+        super().__init__(Operation.OVERWRITE if remove else Operation.APPEND, transaction, self._files)
         for segment in add:
             self.append_data_file(data_file(table, segment))
         self._live_before = sum(map(live_files, manifests))
@@ -107,9 +111,18 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         return carried
 
     def _live_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        entries = self.fetch_manifest_entry(manifest)
+        if not has_checksum(manifest.manifest_path):
+            live_paths(
+                self._io, manifest
+            )  # decodes it safely: PyIceberg's decoder can end the process at a damaged one
+        try:
+            entries = self.fetch_manifest_entry(manifest)
+        except (OSError, WinnowError):
+            raise
+        except Exception as problem:  # whatever a decoder makes of bytes that are none
+            raise damaged(manifest.manifest_path) from problem
         if len(entries) != live_files(manifest):
-            raise cut_off(manifest.manifest_path)  # PyIceberg takes one that ends early for a short one
+            raise damaged(manifest.manifest_path)  # PyIceberg takes one that ends early for a short one
         return entries
 
     def _manifests(self) -> list[ManifestFile]:
@@ -156,6 +169,18 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
                 written.append(writer.to_manifest_file())
         return written
 
+    @property
+    def removed(self) -> list[Segment]:
+        """The segments that go out, as the manifests have them."""
+        return [segment_of(entry.data_file) for entry in self._carried.gone]
+
+    def _commit(self) -> UpdatesAndRequirements:
+        updates, requirements = super()._commit()
+        # PyIceberg takes the names from before the files are written, and their checksums are known afterwards.
+        *self._written_manifests, manifest_list = self._files.written
+        self._written_manifest_lists = [manifest_list]
+        return tuple(_with_list(update, manifest_list) for update in updates), requirements
+
     def _existing_manifests(self) -> list[ManifestFile]:
         return self._carried.manifests
 
@@ -192,6 +217,14 @@ class _Blocks:
         if problem[0] is None:
             self._flush()
         self._inner.__exit__(*problem)
+
+
+def _with_list(update: TableUpdate, path: str) -> TableUpdate:
+    """``update`` with the manifest list of the snapshot that it adds at ``path``."""
+    if not isinstance(update, AddSnapshotUpdate):
+        return update
+    snapshot = update.snapshot.model_copy(update={"manifest_list": path})
+    return update.model_copy(update={"snapshot": snapshot})
 
 
 def _entry(

@@ -8,7 +8,8 @@ a crash between the two leaves rows nobody sees.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,13 +27,17 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from winnow.errors import CommitConflictError
+from winnow.errors import CommitConflictError, DamagedMetadataError, DamagedSegmentError
 from winnow.files import storage
-from winnow.files.quarantine import QuarantineWriter, moved_folder
+from winnow.files.checked_reading import named_damage
+from winnow.files.quarantine import QuarantineWriter, ingest_folder, may_hold, moved_folder
+from winnow.log.file_checksums import damaged
+from winnow.log.manifests import live_manifests, live_paths, live_sizes
 from winnow.log.topic_log import COMMIT_TRIES, back_off, catalog_errors, ensure_namespace
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
 NAMESPACE = "winnow_quarantine"
@@ -65,8 +70,18 @@ SCHEMA = Schema(
 _PROPERTIES = {
     "write.metadata.metrics.default": "none",
     "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
     "commit.retry.num-retries": "10",
 }
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QuarantineFile:
+    """A file of the quarantine as the table's manifest has it."""
+
+    path: str
+    records: int
+    size_bytes: int
 
 
 class Quarantine:
@@ -78,15 +93,19 @@ class Quarantine:
         self.location = location
         self.topic = topic
 
-    def append(self, rows: pa.Table) -> None:
-        """Add rows of :data:`winnow.files.quarantine.QUARANTINE_SCHEMA`; appends do not conflict with one another."""
+    def append(self, rows: pa.Table, ingest_id: str) -> None:
+        """Add rows of :data:`winnow.files.quarantine.QUARANTINE_SCHEMA`, all of one ingest call.
+
+        Appends do not conflict with one another.
+        """
         with catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
             table = self._created()
             # Not Table.append: PyIceberg makes an empty list of a missing one, and records must stay what they were.
-            path = storage.join(self.location, "data", f"{uuid.uuid4().hex}.parquet")
+            path = storage.join(ingest_folder(self.location, ingest_id), f"{uuid.uuid4().hex}.parquet")
             with QuarantineWriter(file_bytes=rows.nbytes + 1, name=lambda _: path) as writer:
                 for batch in rows.to_batches():
                     writer.write(batch)
+            storage.sync([path])
             table.add_files([path], check_duplicate_files=False)
 
     def adopt(self, paths: Sequence[str]) -> None:
@@ -122,6 +141,10 @@ class Quarantine:
         """Rows of the ingests in ``visible`` (from the log's state), in no particular order.
 
         ``partition`` and ``offsets`` (first and last) leave out the rows of others, and of none.
+
+        Raises:
+            DamagedSegmentError: a file is not what was written.
+            ServiceError: the catalog cannot be reached.
         """
         if not visible:
             return
@@ -135,23 +158,85 @@ class Quarantine:
                 wanted &= pc.field("partition") == partition
             if offsets is not None:
                 wanted &= (pc.field("offset") >= offsets[0]) & (pc.field("offset") <= offsets[1])
+            ids = frozenset(visible)
             for path in sorted(_named(table)):
-                yield from _rows(path, wanted)
+                if may_hold(path, self.location, ids):
+                    yield from _rows(self.topic, path, wanted)
+                elif not storage.exists(path):
+                    # Of an ingest that nobody will ever see, or a name in a damaged manifest: nobody can tell.
+                    raise _missing(self.topic, path)
 
-    def unadopted(self, plan_id: str) -> list[storage.FileEntry]:
-        """Files with keyless records that attempts at a plan wrote and the table does not name: nobody will see them.
+    def files(self) -> list[QuarantineFile]:
+        """The files of the table, by path; none where there is no table.
 
-        Ask only for a plan whose run is closed: an open one may be about to be published.
+        Raises:
+            ServiceError: the catalog cannot be reached.
         """
-        found = storage.list_files(moved_folder(self.location, plan_id))
-        if not found:
-            return []
         with catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
             try:
-                there = _named(self._catalog.load_table(self._identifier))
+                table = self._catalog.load_table(self._identifier)
             except NoSuchTableError:
-                there = set()
-        return [entry for entry in found if entry.uri not in there]
+                return []
+            found = [live_sizes(table.io, manifest) for manifest in _manifests(table)]
+        return sorted(QuarantineFile(path, *sizes) for each in found for path, sizes in each.items())
+
+    def table(self) -> Table | None:
+        """The table as it is now; None: nothing was ever quarantined.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        with catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
+            try:
+                return self._catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                return None
+
+    def files_of_plan(self, plan_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
+        """Files with keyless records that attempts at a plan wrote: those in their folder, and those the table names.
+
+        ``adopted``: the paths of :meth:`files`.
+        """
+        return _below(moved_folder(self.location, plan_id), adopted)
+
+    def files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
+        """Files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
+        return _below(ingest_folder(self.location, ingest_id), adopted)
+
+    def withdraw(self, paths: Collection[str]) -> None:
+        """Take files out of the table whose records no state of the log names, nor will. Repeating changes nothing.
+
+        Raises:
+            CommitConflictError: other commits came first too often; the table still names the files.
+            ServiceError: the catalog cannot be reached.
+        """
+        gone = frozenset(paths)
+        with catalog_errors(f"Files could not be taken out of the quarantine of topic {self.topic}"):
+            for attempt in range(COMMIT_TRIES):
+                try:
+                    table = self._catalog.load_table(self._identifier)
+                except NoSuchTableError:
+                    return
+                if not gone & _named(table):
+                    return
+                files = [task.file for task in table.scan().plan_files() if task.file.file_path in gone]
+                if not files:
+                    return
+                try:
+                    with (
+                        _without_retries(table).transaction() as transaction,
+                        transaction.update_snapshot().overwrite() as snapshot,
+                    ):
+                        for file in files:
+                            snapshot.delete_data_file(file)
+                except CommitFailedException:
+                    back_off(attempt)
+                else:
+                    return
+        raise CommitConflictError(
+            f"Other commits to the quarantine of topic {self.topic} came first {COMMIT_TRIES} times; nothing was taken "
+            "out of it. Run the sweep again."
+        )
 
     def _created(self) -> Table:
         ensure_namespace(self._catalog, NAMESPACE)
@@ -166,27 +251,70 @@ class Quarantine:
                 return self._catalog.load_table(self._identifier)
 
 
+def _below(folder: str, adopted: Collection[str]) -> list[storage.FileEntry]:
+    listed = storage.list_files(folder)
+    there = {entry.uri for entry in listed}
+    # A process that was paused may have adopted a file after a sweep deleted it.
+    gone = [path for path in adopted if path.startswith(f"{folder}/") and path not in there]
+    return [*listed, *(storage.FileEntry(path, 0) for path in sorted(gone))]
+
+
+def _missing(topic: str, path: str) -> DamagedMetadataError:
+    return DamagedMetadataError(
+        f"A file that the quarantine of topic {topic} names is missing: {path}. If a paused process left that name "
+        f"behind, winnow sweep {topic} takes it out; else restore the file from a backup or the object store's "
+        "versions. Nothing was changed."
+    )
+
+
 def _named(table: Table) -> set[str]:
-    """Paths of the files in the table's newest snapshot. Nothing is ever taken out of it."""
-    return {task.file.file_path for task in table.scan().plan_files()}
+    """Paths of the files in the table's newest snapshot.
+
+    Raises:
+        DamagedMetadataError: its metadata are damaged; PyIceberg takes a manifest that ends early for a short one.
+    """
+    return {path for manifest in _manifests(table) for path in live_paths(table.io, manifest)}
+
+
+def _manifests(table: Table) -> list[ManifestFile]:
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        if table.metadata.snapshots or table.metadata.current_snapshot_id is not None:
+            raise damaged(table.metadata_location)  # it would look empty
+        return []
+    return live_manifests(table.io, snapshot)
 
 
 def _add_once(table: Table, paths: Sequence[str]) -> None:
     # Here only and not in the catalog: PyIceberg's own retry does not ask again whether somebody else, with the same
     # attempt in hand, has added a file meanwhile.
+    _without_retries(table).add_files(list(paths), check_duplicate_files=False)
+
+
+def _without_retries(table: Table) -> Table:
+    """``table``, in this process, with PyIceberg's own retry off."""
     properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
-    table.add_files(list(paths), check_duplicate_files=False)
+    return table
 
 
-def _rows(path: str, wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
+def _rows(topic: str, path: str, wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
     import pyarrow.dataset as ds
 
     filesystem, path_in_store = storage.filesystem_for(path)
-    # Row groups without a row that is wanted are passed over by their statistics.
-    scanner = ds.dataset(path_in_store, filesystem=filesystem, format="parquet").scanner(
-        filter=wanted, batch_readahead=1, fragment_readahead=1, use_threads=False
-    )
-    for batch in scanner.to_batches():
-        if batch.num_rows:
-            yield batch
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    checked = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    try:
+        with named_damage(), storage.answering(path):
+            # Row groups without a row that is wanted are passed over by their statistics.
+            scanner = ds.dataset(path_in_store, filesystem=filesystem, format=checked).scanner(
+                filter=wanted, batch_readahead=1, fragment_readahead=1, use_threads=False
+            )
+            for batch in scanner.to_batches():
+                if batch.num_rows:
+                    yield batch
+    except DamagedSegmentError as problem:
+        raise DamagedSegmentError(
+            f"A file of the quarantined records of topic {topic} {problem}: {path}. Nothing was changed. Restore that "
+            "file from a backup or the object store's versions."
+        ) from problem

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from winnow.log.manifests import live_manifests, live_paths
-from winnow.log.state import STATE_PROPERTY
+from winnow.log.state import STATE_PROPERTY, StateReference
 
 
 @dataclass
@@ -27,7 +26,7 @@ class References:
     def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
         """Take in everything ``snapshot`` refers to; manifests in ``known`` were read already."""
         self.manifest_lists.add(snapshot.manifest_list)
-        state = state_path(snapshot)
+        state = state_path(table, snapshot)
         if state is not None:
             self.states.add(state)
         for manifest in live_manifests(table.io, snapshot):
@@ -38,11 +37,10 @@ class References:
             self.data.update(live_paths(table.io, manifest))
 
 
-def state_path(snapshot: Snapshot) -> str | None:
+def state_path(table: Table, snapshot: Snapshot) -> str | None:
     """The state file a snapshot's summary names."""
     summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-    text = summary.get(STATE_PROPERTY)
-    return json.loads(text)["path"] if text else None
+    return StateReference.from_summary(table.name()[-1], summary).path if summary.get(STATE_PROPERTY) else None
 
 
 def references(table: Table, snapshot_ids: set[int] | None = None) -> References:

@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from winnow import documents
-from winnow.errors import ForeignTableError, WinnowError
+from winnow.errors import DamagedMetadataError, ForeignTableError
 from winnow.files import storage
+from winnow.log.file_checksums import no_such_path
 from winnow.model import PartitionState, Receipt, ReceiptReference, TopicState
 
 STATE_PROPERTY = "winnow.state"
 PLAN_PROPERTY = "winnow.plan-id"
 STATE_FORMAT = 1
-STATE_WITHOUT_CHAINS, STATE_WITH_CHAINS = 2, 3
-"""A state that names links of older references must not be written by a Winnow that would leave them out."""
+CHAIN_FORMAT = 3
+"""Format of the links of older references."""
+TOPIC_STATE_FORMAT = 4
+"""Format of every state that is written: since 4 with the fence, which a Winnow that does not know it must not pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class StateReference:
 
         Raises:
             ForeignTableError: the summary names none: somebody else made this snapshot.
+            DamagedMetadataError: what it names is no reference.
         """
         text = summary.get(STATE_PROPERTY)
         if not text:
@@ -48,8 +52,15 @@ class StateReference:
                 "state. Nothing was changed. Roll the table back to the last snapshot whose summary has "
                 f"'{STATE_PROPERTY}' (and stop the other writer), then run it again."
             )
-        plain = json.loads(text)
-        return cls(plain["path"], plain["sha256"])
+        try:
+            plain = json.loads(text)
+            return cls(str(plain["path"]), str(plain["sha256"]))
+        except (ValueError, KeyError, TypeError) as problem:
+            raise DamagedMetadataError(
+                f"The metadata of topic {topic} are damaged: the newest snapshot's summary names no state that can be "
+                f"made out ('{STATE_PROPERTY}'). Nothing was changed. Restore the table's metadata file from a backup "
+                "or the object store's versions, then run it again."
+            ) from problem
 
 
 def empty_state(topic: str, partitions: int) -> TopicState:
@@ -59,8 +70,7 @@ def empty_state(topic: str, partitions: int) -> TopicState:
 
 def write_state(table_location: str, state: TopicState) -> StateReference:
     """Write ``state`` to a new file below the table; nothing refers to it yet."""
-    chained = state.older_receipts is not None or state.older_ingests is not None
-    data = documents.dump_json(replace(state, format_version=STATE_WITH_CHAINS if chained else STATE_WITHOUT_CHAINS))
+    data = documents.dump_json(replace(state, format_version=TOPIC_STATE_FORMAT))
     path = storage.join(table_location, "winnow", "state", f"{uuid.uuid4().hex}.json")
     storage.write_bytes(path, data)
     return StateReference(path, hashlib.sha256(data).hexdigest())
@@ -70,7 +80,7 @@ def read_state(topic: str, reference: StateReference) -> TopicState:
     """The state behind ``reference``.
 
     Raises:
-        WinnowError: the file is missing or is not the one that was committed.
+        DamagedMetadataError: the file is missing or is not the one that was committed.
     """
     data = read_checked(topic, "state", reference.path, reference.sha256)
     return documents.load_json(TopicState, data)
@@ -91,16 +101,21 @@ def read_receipt(topic: str, reference: ReceiptReference) -> Receipt:
 
 
 def read_checked(topic: str, what: str, path: str, sha256: str) -> bytes:
-    """The bytes of a file the table refers to, checked against the digest that was committed."""
+    """The bytes of a file the table refers to, checked against the digest that was committed.
+
+    Raises:
+        DamagedMetadataError: it is missing or another.
+    """
     try:
-        data = storage.read_bytes(path)
+        with no_such_path(path):
+            data = storage.read_bytes(path)
     except FileNotFoundError as problem:
-        raise WinnowError(
+        raise DamagedMetadataError(
             f"The {what} file of topic {topic} is gone: {path}. The table still refers to it; nothing was changed. "
             "Restore that file from a backup or the object store's versions."
         ) from problem
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise WinnowError(
+        raise DamagedMetadataError(
             f"The {what} file of topic {topic} is not the one that was committed: {path}. Nothing was changed. "
             "Restore that file from a backup or the object store's versions."
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
 
 from winnow.files import storage
-from winnow.log.references import References, expirable, references
+from winnow.log.references import expirable, references
+from winnow.log.state import STATE_PROPERTY, StateReference, read_state
 from winnow.log.topic_log import COMMIT_TRIES, TopicLog, back_off, catalog_errors
 
 
@@ -47,16 +49,21 @@ def expire(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
             with catalog_errors(f"Snapshots of topic {log.topic} were not expired"):
                 table.maintenance.expire_snapshots().by_ids(there).commit()
             return
-        except CommitFailedException:
-            back_off(attempt)
+        except (CommitFailedException, ValueError):
+            back_off(attempt)  # ValueError: another sweep has expired one of them meanwhile
     raise log.conflict()
 
 
-def live_references(log: TopicLog) -> References:
-    """Everything any remaining snapshot, branch or tag refers to."""
-    return references(log.head().table)
-
-
 def attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
-    """Data files written under a plan id, by listing. Only for plans known refused, invalid, void or published."""
+    """Data files written under a plan id, by listing."""
     return storage.list_files(storage.join(table_location, "data", plan_id))
+
+
+def named_quarantine_ingests(topic: str, table: Table) -> set[str]:
+    """Ingest ids whose quarantined records are visible in some snapshot that ``table`` has kept; reads their states."""
+    found: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if STATE_PROPERTY in summary:
+            found.update(read_state(topic, StateReference.from_summary(topic, summary)).quarantine_ingests)
+    return found

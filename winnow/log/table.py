@@ -23,12 +23,14 @@ from pyiceberg.types import (
 )
 
 from winnow.files.schema import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
+from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, initial_property
 from winnow.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-PARTITIONS_PROPERTY = "winnow.partitions"
+FENCE_PROPERTY = "winnow.fence"
+"""A number that only grows (:mod:`winnow.log.fence`). A rollback of the table does not rewind properties."""
 _PARTITION, _OFFSET, _TIMESTAMP = FIELD_IDS["partition"], FIELD_IDS["offset"], FIELD_IDS["timestamp"]
 _KEY, _VALUE, _TIMESTAMP_TYPE = FIELD_IDS["key"], FIELD_IDS["value"], FIELD_IDS["timestampType"]
 
@@ -59,6 +61,7 @@ def log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema
     """Table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
     return {
         PARTITIONS_PROPERTY: str(partitions),
+        **initial_property({PARTITIONS_PROPERTY: str(partitions), **overrides}),
         "schema.name-mapping.default": schema.name_mapping.model_dump_json(),
         "write.metadata.metrics.default": "counts",
         "write.metadata.metrics.column.partition": "full",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationError
 from pyiceberg.manifest import ManifestContent
 
 from winnow.config.broker_defaults import TopicDefault
@@ -24,6 +24,7 @@ from winnow.errors import (
     CommitConflictError,
     CommitUnknownError,
     ConfigurationError,
+    DamagedMetadataError,
     ForeignTableError,
     PlanVoidError,
     ServiceError,
@@ -31,11 +32,13 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import object_store, storage
-from winnow.log import chains
+from winnow.log import chains, metadata_check, segment_digest
+from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
 from winnow.log.manifests import few_collections, live_manifests, live_segments
 from winnow.log.producer import LogUpdate
-from winnow.log.table import PARTITIONS_PROPERTY
+from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, Difference, overrides_of
+from winnow.log.table import FENCE_PROPERTY
 from winnow.log.transaction import LogTransaction
 from winnow.model import PartitionsAdded, PartitionState, Receipt, ReceiptReference, Segment, TopicState
 
@@ -67,9 +70,31 @@ class Head:
         return str(self.table.location())
 
     @property
+    def configuration_differences(self) -> tuple[Difference, ...]:
+        """Where the table's properties are not the configuration that Winnow committed."""
+        return recorded.differences(self.state.configuration, self.table.properties)
+
+    @property
     def table_uuid(self) -> str:
         """Identity of the table; a topic that was dropped and created again has another."""
         return str(self.table.metadata.table_uuid)
+
+    @property
+    def fence(self) -> int:
+        """The topic's fence, 0 until it is first raised (:mod:`winnow.log.fence`).
+
+        The state remembers it too, in case another tool removed the property.
+
+        Raises:
+            ForeignTableError: the property is no number.
+        """
+        text = self.table.properties.get(FENCE_PROPERTY, "0")
+        if not text.isdecimal():
+            raise ForeignTableError(
+                f"The table property {FENCE_PROPERTY} of topic {self.state.topic} is not a number that Winnow wrote. "
+                f"Nothing was changed. Remove the property; the fence is {self.state.fence} then."
+            )
+        return max(int(text), self.state.fence)
 
 
 @dataclass(frozen=True)
@@ -78,7 +103,8 @@ class Change:
 
     ``remove_from``: the partitions of the files that go out, where they are known; manifests of others are not opened.
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
-    the state.
+    the state. ``accepts_configuration``: what the table's properties hold is the topic's configuration from now on,
+    whoever wrote it.
     """
 
     state: TopicState
@@ -89,6 +115,7 @@ class Change:
     properties: dict[str, str] = field(default_factory=dict)
     dropped_properties: tuple[str, ...] = ()
     receipt: Callable[[int], Receipt] | None = None
+    accepts_configuration: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +152,12 @@ class TopicLog:
                 raise UnknownTopicError(
                     f"There is no topic {self.topic}. Create it with: winnow topics create {self.topic} --partitions N"
                 ) from problem
+            except (ValueError, TypeError, LookupError, AttributeError, ValidationError) as problem:
+                raise DamagedMetadataError(
+                    f"The catalog has metadata of topic {self.topic} that cannot be made out "
+                    f"({type(problem).__name__}). Nothing was changed. Restore the table's metadata file from a backup "
+                    "or the object store's versions, then run it again."
+                ) from problem
 
     def head(self) -> Head:
         """The newest snapshot and its state.
@@ -132,16 +165,32 @@ class TopicLog:
         Raises:
             UnknownTopicError: there is no such topic.
             ForeignTableError: the newest snapshot is not Winnow's.
+            DamagedMetadataError: the table's metadata, or the state they name, are not what was committed.
             ServiceError: the catalog cannot be reached.
         """
-        return self._head(self._load())
+        table = self._load()
+        while True:
+            try:
+                return self._head(table)
+            except DamagedMetadataError:
+                # Perhaps this process was paused, and a sweep has removed the state of a snapshot that was the newest.
+                newest = self._load()
+                if newest.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
+                    raise
+                table = newest
 
     def _head(self, table: Table) -> Head:
+        metadata_check.require_consistent(self.topic, table)
         snapshot = table.current_snapshot()
         if snapshot is None:
-            return Head(table, None, carried.empty_state(self.topic, _partitions(table)))
+            configuration = recorded.initial_configuration(table.properties)
+            state = carried.empty_state(self.topic, int(table.properties[PARTITIONS_PROPERTY]))
+            return Head(table, None, replace(state, live=segment_digest.NO_SEGMENTS, configuration=configuration))
         reference = self._state_reference(snapshot)
-        return Head(table, snapshot.snapshot_id, carried.read_state(self.topic, reference))
+        metadata_check.require_below(self.topic, table, reference.path)
+        state = carried.read_state(self.topic, reference)
+        metadata_check.require_same_table(self.topic, table, state)
+        return Head(table, snapshot.snapshot_id, state)
 
     def _state_reference(self, snapshot: Snapshot) -> carried.StateReference:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
@@ -152,10 +201,14 @@ class TopicLog:
 
         Raises:
             ConfigurationError: what the topic sets and the defaults of today contradict one another.
+            ForeignConfigurationError: the table's properties are not the configuration that Winnow committed.
         """
-        table = head.table if head is not None else self._load()
+        head = head or self.head()
+        recorded.require_recorded(
+            self.topic, head.state.configuration, head.table.properties, head.table.metadata_location
+        )
         try:
-            return self.parse(overrides_of(dict(table.properties)))
+            return self.parse(overrides_of(head.table.properties))
         except ConfigurationError as problem:
             raise ConfigurationError(f"Topic {self.topic}: {problem}") from None
 
@@ -169,20 +222,36 @@ class TopicLog:
 
     def partitions(self, head: Head | None = None) -> int:
         """How many partitions the topic has."""
-        return _partitions(head.table if head is not None else self._load())
+        return len((head or self.head()).state.partitions)
 
     def segments(self, head: Head) -> dict[int, tuple[Segment, ...]]:
         """Live segments per partition in offset order, from the manifests alone; no data file is opened.
 
         Raises:
             ForeignTableError: the table holds delete files or files without offset bounds.
+            DamagedMetadataError: a manifest is damaged, or they name other segments than were committed.
         """
         found: dict[int, list[Segment]] = {}
-        with few_collections():
-            for manifest in self._manifests(head):
-                for segment in live_segments(head.table.io, manifest, self._not_ours):
-                    found.setdefault(segment.partition, []).append(segment)
+        with few_collections(), catalog_errors(f"The segments of topic {self.topic} could not be listed"):
+            listed = self._listed(head)
+            if head.state.live is not None:
+                snapshot = head.table.current_snapshot()
+                segment_digest.require_segments(
+                    self.topic,
+                    head.state.live,
+                    segment_digest.digest_of(listed),
+                    snapshot.manifest_list if snapshot is not None else head.table.metadata_location,
+                )
+            for segment in listed:
+                found.setdefault(segment.partition, []).append(segment)
             return {p: tuple(sorted(found[p], key=_BY_OFFSET)) for p in sorted(found)}
+
+    def _listed(self, head: Head) -> list[Segment]:
+        return [
+            segment
+            for manifest in self._manifests(head)
+            for segment in live_segments(head.table.io, manifest, self._not_ours)
+        ]
 
     def _not_ours(self, path: str) -> ForeignTableError:
         return ForeignTableError(
@@ -236,7 +305,8 @@ class TopicLog:
         """
 
         def change(head: Head) -> Change:
-            before = _partitions(head.table)
+            self.config(head)  # what another tool changed is not taken over along with it
+            before = len(head.state.partitions)
             if count <= before:
                 raise ConfigurationError(
                     f"Topic {self.topic} currently has {before} partitions, which is higher than or equal to the "
@@ -263,7 +333,10 @@ class TopicLog:
         """
 
         def change(head: Head) -> Change:
-            current = overrides_of(dict(head.table.properties))
+            recorded.require_recorded(
+                self.topic, head.state.configuration, head.table.properties, head.table.metadata_location
+            )
+            current = overrides_of(head.table.properties)
             # Another change may have come in between; both together must be valid too.
             self.parse({key: text for key, text in {**current, **changes}.items() if key not in deletions})
             present = tuple(key for key in deletions if key in head.table.properties)
@@ -272,6 +345,38 @@ class TopicLog:
                 summary={"winnow.operation": "alter"},
                 properties=dict(changes),
                 dropped_properties=present,
+            )
+
+        return self.commit(change)
+
+    def accept_config(self, changes: Mapping[str, str], deletions: Sequence[str], *, now_ms: int) -> Committed:
+        """Take the configuration that the table's properties hold, with ``changes`` to it, as this topic's.
+
+        Partitions cannot be taken away: where the properties name fewer than there are, or no number, those stay.
+
+        Raises:
+            ConfigurationError: the configuration would not be valid.
+        """
+
+        def change(head: Head) -> Change:
+            present = {**head.table.properties, **changes}
+            self.parse({key: text for key, text in overrides_of(present).items() if key not in deletions})
+            before = len(head.state.partitions)
+            text = present.get(PARTITIONS_PROPERTY, "")
+            count = max(before, int(text) if text.isdecimal() else 0)
+            state = head.state
+            if count > before:
+                state = replace(
+                    state,
+                    partitions={**state.partitions, **{number: PartitionState() for number in range(before, count)}},
+                    partitions_added=(*state.partitions_added, PartitionsAdded(now_ms, before, count)),
+                )
+            return Change(
+                state=state,
+                summary={"winnow.operation": "accept-config"},
+                properties={**changes, PARTITIONS_PROPERTY: str(count)},
+                dropped_properties=tuple(key for key in deletions if key in head.table.properties),
+                accepts_configuration=True,
             )
 
         return self.commit(change)
@@ -318,11 +423,12 @@ class TopicLog:
                     "is void and nothing was published. Run it again: the next plan starts from the log as it is."
                 )
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None
-            new_state, leftovers = change.state, list[str]()
+            new_state, leftovers = replace(change.state, fence=max(change.state.fence, head.fence)), list[str]()
             if receipt is not None:
                 reference = carried.write_receipt(head.location, receipt)
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
                 leftovers.append(reference.path)
+            new_state = self._with_digests(head, change, producer.removed, new_state)
             new_state, links = chains.shortened(head.location, new_state)
             leftovers += links
             state_reference = carried.write_state(head.location, new_state)
@@ -337,7 +443,7 @@ class TopicLog:
         try:
             transaction.commit_transaction()
         except CommitFailedException:
-            _discard(leftovers)
+            _discard(leftovers)  # the catalog was asked whether it landed (winnow.log.confirmed_commits)
             return None
         except Exception as problem:
             if not self._landed(snapshot_id):
@@ -347,6 +453,26 @@ class TopicLog:
                     "in the table's history."
                 ) from problem
         return Committed(snapshot_id, new_state, receipt)
+
+    def _with_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
+        """``state`` with what whoever loads it compares: the digest of its segments, its configuration, its table."""
+        live = head.state.live
+        if live is None:  # of a Winnow that kept none
+            live = segment_digest.digest_of(self._listed(head))
+        configuration = head.state.configuration
+        touched = recorded.configuration_of(dict.fromkeys((*change.properties, *change.dropped_properties), ""))
+        if configuration is None or change.accepts_configuration or touched:
+            after = {**head.table.properties, **change.properties}
+            configuration = recorded.configuration_of(
+                {key: text for key, text in after.items() if key not in change.dropped_properties}
+            )
+        return replace(
+            state,
+            live=segment_digest.changed(live, added=change.add, removed=removed),
+            configuration=configuration,
+            table_uuid=head.table_uuid,
+            location=head.location,
+        )
 
     def _landed(self, snapshot_id: int) -> bool:
         try:
@@ -366,17 +492,6 @@ def _discard(paths: Sequence[str]) -> None:
 def back_off(attempt: int) -> None:
     """Wait a little longer after each lost try, never two committers equally long."""
     time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
-
-
-def _partitions(table: Table) -> int:
-    return int(table.properties[PARTITIONS_PROPERTY])
-
-
-def overrides_of(properties: dict[str, str]) -> dict[str, str]:
-    """The topic configuration among a table's properties: the keys the configuration table knows."""
-    from winnow.config.topic import is_topic_key
-
-    return {key: value for key, value in properties.items() if is_topic_key(key)}
 
 
 def ensure_namespace(catalog: Catalog, namespace: str) -> None:

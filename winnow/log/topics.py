@@ -15,7 +15,8 @@ from winnow.config.broker_defaults import TopicDefault
 from winnow.config.names import validate_topic_name
 from winnow.config.topic import TopicConfig
 from winnow.errors import ConfigurationError, UnknownTopicError
-from winnow.files import object_store
+from winnow.files import object_store, scratch
+from winnow.files.durable import sync_folder
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 NAMESPACE = "winnow"
 MAX_PARTITIONS = 100_000
+SYNCED_FILE_IO = "winnow.log.file_io.SyncedFileIO"
+"""By this name PyIceberg loads the FileIO that syncs what it writes on a local file system."""
 
 
 class TopicLogs:
@@ -46,10 +49,15 @@ class TopicLogs:
     @cached_property
     def catalog(self) -> Catalog:
         """The PyIceberg catalog, opened at first use."""
+        from winnow.log.confirmed_commits import confirm_commits
         from winnow.log.topic_log import catalog_errors, ensure_namespace
 
-        if self._properties.get("uri", "").startswith("sqlite:///"):
-            Path(self._properties["uri"].removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        database = _database_file(self._properties)
+        is_new = database is not None and not database.exists()
+        if database is not None:
+            with scratch.answering(database.parent, "WINNOW_CATALOG__URI"):
+                database.parent.mkdir(parents=True, exist_ok=True)
+                scratch.create_private(database)
         with catalog_errors("The catalog could not be opened"):
             try:
                 catalog = self._load()
@@ -57,7 +65,10 @@ class TopicLogs:
                 # Two processes that open an empty SQL catalog at once both create its tables; the slower finds them
                 # now. Whatever else went wrong goes wrong again.
                 catalog = self._load()
+            confirm_commits(catalog)
             ensure_namespace(catalog, NAMESPACE)
+        if database is not None and is_new:
+            sync_folder(database.parent)
         return catalog
 
     def _load(self) -> Catalog:
@@ -66,6 +77,7 @@ class TopicLogs:
         loaded = load_catalog(
             NAMESPACE, **{**object_store.catalog_properties(self._properties), "warehouse": self._warehouse}
         )
+        _sync_files(loaded, self._warehouse)
         sql = sys.modules.get("pyiceberg.catalog.sql")
         if sql is None or type(loaded) is not sql.SqlCatalog:
             return loaded  # and what SQL needs is not loaded for it
@@ -131,3 +143,21 @@ class TopicLogs:
         from winnow.log.quarantine import Quarantine
 
         return Quarantine(self.catalog, topic, storage.join(self._warehouse, "winnow_quarantine", topic))
+
+
+def _sync_files(catalog: Catalog, warehouse: str) -> None:
+    """Let ``catalog`` sync what it writes where ``warehouse`` is a local folder.
+
+    A ``py-io-impl`` of the user's, of PyIceberg's configuration file or of a REST server stays. Whoever names one for a
+    local warehouse derives it from Winnow's, or does without the promise that a success survives a power cut.
+    """
+    from winnow.files import storage
+
+    if storage.is_local(warehouse):
+        catalog.properties.setdefault("py-io-impl", SYNCED_FILE_IO)
+
+
+def _database_file(catalog: Mapping[str, str]) -> Path | None:
+    """The file of a catalog on SQLite; None: the catalog is another."""
+    uri = catalog.get("uri", "")
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None

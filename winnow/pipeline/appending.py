@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
 from winnow.files import storage
+from winnow.files.quarantine import ingest_folder
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import SegmentWriter, conform
 from winnow.model import Append, PartitionState, Segment
@@ -81,9 +82,7 @@ class PartitionAppender:
             partition=partition,
             segment_bytes=segment_bytes,
             name=lambda number: storage.join(
-                location,
-                "data",
-                f"ingest-{prepared.ingest_id}",
+                ingest_folder(location, prepared.ingest_id),
                 f"{partition:05d}-{state.log_end_offset:020d}-{number:05d}.parquet",
             ),
         )

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from winnow import eligibility
+from winnow.clock import CLOCK_SKEW_MS
 from winnow.config.topic import TopicConfig
 from winnow.eligibility import Decision, PartitionLog, Rules
 from winnow.files import storage
 from winnow.log.manifests import few_collections
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Assessment
-from winnow.pipeline.context import CLOCK_SKEW_MS, Context
+from winnow.pipeline.context import Context
 from winnow.pipeline.leases import held_by_another, held_by_others
 from winnow.pipeline.pictures import harmless, pictured, record_looks
 from winnow.report.events import tell

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from winnow import __version__
 from winnow.config.settings import Settings
 from winnow.engine import staging
+from winnow.engine.events import PlanFailure
 from winnow.engine.rewrite import ENGINE, compact_partition
-from winnow.model import StagingManifest
+from winnow.errors import PlanVoidError, ServiceError, WinnowError
+from winnow.model import Plan, StagingManifest
 from winnow.pipeline.context import Context
+from winnow.pipeline.plan_limits import has_own_places
 from winnow.pipeline.spark_process import JobResult, Progress, engine_arguments, job_file, run_job
 from winnow.planning import PlanReference
 from winnow.report.events import tell
@@ -23,15 +26,28 @@ def spark_arguments(settings: Settings, plans: Sequence[PlanReference], attempt:
     """Arguments of the job: references only. Credentials reach it by environment or instance role."""
     giant_bytes = str(settings.engine.giant_bytes)
     options = ["--attempt", attempt, *engine_arguments(settings), "--giant-bytes", giant_bytes]
-    return [*options, *[plan.uri for plan in plans]]
+    return [*options, *[staging.plan_argument(plan.uri, plan.sha256) for plan in plans]]
 
 
-def stage_unread(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> list[PlanReference]:
-    """Stage the plans of retention alone: they read no segment, so no Spark is started for them. Gives the others."""
+def stage_unread(
+    ctx: Context, plans: Sequence[PlanReference], attempt: str
+) -> tuple[list[PlanReference], dict[str, PlanFailure]]:
+    """Stage the plans of retention alone: they read no segment, so no Spark is started for them.
+
+    Gives the others, and per plan id why a plan may not be carried out: it is not the one that was made, or writes
+    elsewhere than below the topic's own tables. That leaves the others alone.
+
+    Raises:
+        ServiceError: catalog or object store cannot be reached.
+    """
     left: list[PlanReference] = []
-    documents = staging.read_plans([reference.uri for reference in plans])
-    for reference in plans:
-        plan = documents[reference.uri]
+    refused: dict[str, PlanFailure] = {}
+    assert ctx.log.catalog is not None  # opened once, before threads ask for it
+    checked = staging.at_once(lambda each: _checked_plan(ctx, each), plans)
+    for reference, plan in zip(plans, checked, strict=True):
+        if isinstance(plan, WinnowError):
+            refused[reference.plan_id] = PlanFailure(str(plan).rstrip("."), plan.exit_code)
+            continue
         if any(partition.compacts for partition in plan.partitions):
             left.append(reference)
             continue
@@ -41,12 +57,31 @@ def stage_unread(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> 
         )
         manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)
         staging.write_manifest(reference.uri, manifest)
-    return left
+    return left, refused
+
+
+def _checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
+    """The plan of ``reference``, or why it may not be carried out."""
+    try:
+        plan = staging.read_plan(reference.uri, reference.sha256)
+        location = ctx.log.open(reference.topic).head().location
+    except ServiceError:
+        raise
+    except WinnowError as problem:
+        return problem
+    own = has_own_places(plan, location, ctx.log.quarantine(reference.topic).location)
+    if (plan.plan_id, plan.topic) == (reference.plan_id, reference.topic) and own:
+        return plan
+    return PlanVoidError(
+        f"Plan {reference.plan_id} of topic {reference.topic} is that of another topic or writes elsewhere than below "
+        f"the topic's own tables ({reference.uri}). It is void and was not used; nothing was published. Find out "
+        "what else writes to the staging area, then run it again: the next run plans the topic anew."
+    )
 
 
 def begin_attempt(ctx: Context, plan: PlanReference, attempt: str) -> None:
     """An attempt at ``plan`` begins: its run is compacting."""
-    ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, ctx.now_ms(), attempt=attempt)
+    ctx.store.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
     tell("compacting", plan.topic, plan_id=plan.plan_id, attempt=attempt)
 
 

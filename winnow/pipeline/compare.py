@@ -12,7 +12,15 @@ from dataclasses import replace
 
 from winnow import documents
 from winnow.config.topic import TopicConfig
-from winnow.eligibility import PartitionLog, Rules, after_retention, expired_ranges, outliving, retention
+from winnow.eligibility import (
+    PartitionLog,
+    Rules,
+    after_retention,
+    covered_end,
+    expired_ranges,
+    outliving,
+    retention,
+)
 from winnow.engine import shadow_request
 from winnow.engine.events import PlanFailure
 from winnow.engine.shadow_request import Order, ShadowPartition, ShadowRequest, ShadowResult
@@ -126,6 +134,8 @@ def _covered(
         segments=tuple(s for s in left.segments if s.first_offset < end and s.last_offset >= start),
         expired_present=expired_ranges(left.state.history, outliving(left, rules, end, clock_ms)),
         expired_other=expired_ranges(left.state.history, outliving(left, others, end, clock_ms)),
+        covered_end_present=covered_end(left.state.history, rules, end),
+        covered_end_other=covered_end(left.state.history, others, end),
     )
 
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import socket
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from winnow.clock import Clock, wall_clock_ms
+from winnow.clock import CLOCK_SKEW_MS, Clock, wall_clock_ms
 from winnow.config.settings import Settings, load_settings
-from winnow.files import object_store
+from winnow.files import object_store, scratch
+from winnow.files.probe import nearest_folder
 from winnow.log.topics import TopicLogs
+from winnow.pipeline.process_identity import name_process
 from winnow.report.channels import Channel, channels_of, queues_of
 from winnow.report.desk import AlertDesk
 from winnow.store import Store
 
 if TYPE_CHECKING:
     from winnow.engine.rewrite import Budget
-
-CLOCK_SKEW_MS = 60_000
-"""An as-of further ahead of the present than this is simulated, and said so."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,11 @@ class Context:
         from winnow.engine.rewrite import Budget
 
         engine = self.settings.engine
-        return Budget(engine.memory_bytes, engine.threads, engine.spill_folder, engine.bytes_per_second)
-
-
-def process_holder() -> str:
-    """A lease holder for this process: host, process id and a nonce, so that a dead one can be told from a live one."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        spill_folder: str | None = engine.spill_folder
+        # Who may only read this home may still ask questions that take room.
+        if self.settings.spill_folder_is_default and not os.access(nearest_folder(Path(engine.spill_folder)), os.W_OK):
+            spill_folder = None
+        return Budget(engine.memory_bytes, engine.threads, spill_folder, engine.bytes_per_second)
 
 
 @contextmanager
@@ -73,6 +70,7 @@ def open_context(
     *,
     now_ms: Clock = wall_clock_ms,
     holder: str | None = None,
+    to_read: bool = False,
     channels: Sequence[Channel] = (),
     page_url: str | None = None,
 ) -> Iterator[Context]:
@@ -80,17 +78,24 @@ def open_context(
 
     ``channels``: ways to tell people besides those of the settings. ``page_url``: instead of that of the settings.
 
-    What the catalog's properties say of the object store is put into the environment, for Spark to find.
+    ``to_read``: nothing will be changed, so no right to write is needed; the store is opened when it is first asked.
+
+    What the catalog's properties say of the object store is put into the environment, for Spark to find. What killed
+    processes left in private folders is removed.
     """
     settings = settings or load_settings()
     object_store.export(settings.catalog)
-    with Store.open(settings.store_url) as store:
+    for place in (settings.engine.spill_folder, settings.private_folder):
+        scratch.remove_abandoned(place)
+    for database in settings.embedded_databases:
+        scratch.keep_private(database)
+    with (Store.open_to_read if to_read else Store.open)(settings.store_url) as store:
         yield Context(
             settings=settings,
             store=store,
             log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults),
             now_ms=now_ms,
-            holder=holder or process_holder(),
+            holder=holder or name_process(),
             channels=(*channels_of(settings), *channels),
             page_url=page_url or settings.alert.page_url,
         )

@@ -39,6 +39,7 @@ class Attempt:
     uri: str
     plan: Plan
     manifest: StagingManifest
+    plan_sha256: str | None = None
 
     @cached_property
     def key(self) -> tuple[str, str]:
@@ -65,6 +66,8 @@ class Facts:
         )
         self._begun: dict[tuple[str, str], dict[int, Future[IndependentFacts]]] = {}
         self._large: list[Attempt] = []
+        self._digests: dict[tuple[str, str], str] = {}
+        """Of the documents that applications of this process wrote: what else lies there may be anybody's."""
 
     def __enter__(self) -> Self:
         return self
@@ -76,9 +79,10 @@ class Facts:
         """Begin with every one of ``plans`` whose ``attempt`` left a staging manifest; the others are passed over."""
         for reference in plans:
             with suppress(WinnowError, OSError):  # whoever judges meets it again, and says so
-                plan, manifest = staging.read_plan(reference.uri), staging.read_manifest(reference.uri, attempt)
+                plan, sha256 = staging.read_plan_and_digest(reference.uri, reference.sha256)
+                manifest = staging.read_manifest(reference.uri, attempt)
                 if manifest is not None:
-                    self._begin(Attempt(reference.uri, plan, manifest))
+                    self._begin(Attempt(reference.uri, plan, manifest, sha256))
 
     def rows(self, attempt: Attempt) -> list[FactRow]:
         """The fact table of one attempt.
@@ -102,14 +106,14 @@ class Facts:
             self._begun[attempt.key] = self._pool.begin(attempt.plan, attempt.manifest)
 
     def _of_spark(self, attempt: Attempt) -> dict[int, IndependentFacts]:
-        figures = _left(attempt)
+        figures = self._left(attempt)
         if figures is None:
             # Whatever else is large comes with it: an application costs more to start than a topic to read.
-            missing = [each for each in self._large if _left(each) is None]
+            missing = [each for each in self._large if self._left(each) is None]
             failures = self._submit([each for each in missing if each.manifest.attempt == attempt.manifest.attempt])
             if attempt.plan.plan_id in failures:
                 raise _error(attempt.plan, failures[attempt.plan.plan_id])
-            figures = _left(attempt)
+            figures = self._left(attempt)
         if figures is None:
             raise ValidationBrokenError(
                 f"The facts of plan {attempt.plan.plan_id} of topic {attempt.plan.topic} could not be recomputed: the "
@@ -120,21 +124,24 @@ class Facts:
 
     def _submit(self, attempts: Sequence[Attempt]) -> dict[str, PlanFailure]:
         references = [
-            PlanReference(a.plan.topic, a.plan.plan_id, a.uri, len(a.plan.partitions), a.size_bytes, None)
+            PlanReference(
+                a.plan.topic, a.plan.plan_id, a.uri, len(a.plan.partitions), a.size_bytes, None, a.plan_sha256
+            )
             for a in attempts
         ]
         name = attempts[0].manifest.attempt
         options = ["--attempt", name, *engine_arguments(self._ctx.settings)]
-        job = [job_file(JOB), *options, *[reference.uri for reference in references]]
+        job = [job_file(JOB), *options, *[staging.plan_argument(each.uri, each.sha256) for each in references]]
         done = run_job(self._ctx.settings, job, name=f"winnow facts {name}", plans=references, progress=self._progress)
+        self._digests |= {a.key: done.digests[a.plan.plan_id] for a in attempts if a.plan.plan_id in done.digests}
         return done.failures
 
-
-def _left(attempt: Attempt) -> dict[int, Figures] | None:
-    """What a Spark application left of ``attempt``; None: not the facts of every partition."""
-    figures = read_facts(attempt.uri, attempt.manifest)
-    wanted = {partition.partition for partition, _ in pairs_of(attempt.plan, attempt.manifest)}
-    return figures if figures is not None and figures.keys() == wanted else None
+    def _left(self, attempt: Attempt) -> dict[int, Figures] | None:
+        """What a Spark application of this process left of ``attempt``; None: not the facts of every partition."""
+        sha256 = self._digests.get(attempt.key)
+        figures = None if sha256 is None else read_facts(attempt.uri, attempt.manifest, sha256)
+        wanted = {partition.partition for partition, _ in pairs_of(attempt.plan, attempt.manifest)}
+        return figures if figures is not None and figures.keys() == wanted else None
 
 
 def _error(plan: Plan, failure: PlanFailure) -> WinnowError:

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError
+from winnow.clock import format_ms
+from winnow.config.names import is_topic_name
+from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError, UsageError
 from winnow.log.topic_log import COMMIT_TRIES, Head
 from winnow.pipeline.appending import PartitionAppender, by_partition
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest_report import IngestReport
 from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_homeless, refuse_keyless
-from winnow.pipeline.landing import Landing, LogMovedError, Request, remove
+from winnow.pipeline.landing import Landing, LogMovedError, Request
 from winnow.pipeline.overlap import check_overlap
 from winnow.pipeline.spool import Arrivals, Spool, SpooledFile
 from winnow.pipeline.straight import NotStraightError, StraightThrough
 from winnow.report.events import tell
 from winnow.sources.paths import expand_paths
+from winnow.sources.refusals import NOTHING_LANDED
+from winnow.sources.source_topic import OtherTopicError, TopicFilter
+from winnow.sources.topic_survey import survey_topics
 
 BATCH_ROWS = 8_192
 
@@ -33,6 +39,7 @@ def ingest_files(
     as_of_ms: int,
     again: bool = False,
     trust_compacted: bool = False,
+    source_topic: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> IngestReport:
     """Append the records of ``paths``, in the order given, to ``topic``.
@@ -44,23 +51,34 @@ def ingest_files(
         as_of_ms: recorded with the append; stands in where records carry no timestamp.
         again: append files without offsets once more, although they were ingested before.
         trust_compacted: take absent offsets below the first dirty one as compacted away in the source.
+        source_topic: take the records that name this topic and leave out those that name another one; None: a record
+            that names another topic than ``topic`` is refused.
         progress: told (bytes read, bytes in all).
 
     Raises:
-        BadInputError: bad input or unknown topic; nothing landed.
+        UsageError: ``source_topic`` cannot be the name of a topic.
+        BadInputError: bad input, records of other topics, or unknown topic; nothing landed.
     """
     started_ms = ctx.now_ms()
+    if source_topic is not None and not is_topic_name(source_topic):
+        raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_LANDED}")
     log = ctx.log.open(topic)
     try:
         head = log.head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
     files = expand_paths(paths)
-    request = Request(ctx, log, as_of_ms, again, trust_compacted)
+    request = Request(ctx, log, as_of_ms, again, trust_compacted, source_topic)
     try:
-        done = _Straight(request, head).run(files, progress)
-    except (NotStraightError, LogMovedError):
-        done = _over_the_spool(request, head, files, progress)
+        done = _append(request, head, files, progress)
+    except OtherTopicError as problem:
+        raise _refuse_topics(problem, topic, files) from None
+    if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
+        notice = (
+            f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
+            "count as that young, so they are compacted and retired later, never earlier."
+        )
+        done = replace(done, notices=(*done.notices, notice))
     tell(
         "ingested",
         topic,
@@ -68,17 +86,37 @@ def ingest_files(
         records_appended=done.records_appended,
         records_skipped=done.records_skipped,
         records_quarantined=done.records_quarantined,
+        records_left_out=done.records_left_out,
         snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
         duration_ms=ctx.now_ms() - started_ms,
     )
     return done
 
 
+def _append(
+    request: Request, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
+) -> IngestReport:
+    try:
+        return _Straight(request, head).run(files, progress)
+    except (NotStraightError, LogMovedError):
+        return _over_the_spool(request, head, files, progress)
+
+
+def _refuse_topics(problem: OtherTopicError, topic: str, files: Sequence[str]) -> BadInputError:
+    """The refusal of input that holds records of another topic: which topics, in which files, and what to type."""
+    survey = survey_topics(files, problem.path, problem.found)
+    return BadInputError(
+        f"{problem.sentence}. Found in the input: {survey.describe()}. {NOTHING_LANDED} Name files of topic {topic} "
+        "alone; or say whose records to take, and those of other topics are left out: "
+        f"winnow ingest files {topic} PATH... --source-topic NAME"
+    )
+
+
 def _over_the_spool(
     request: Request, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
 ) -> IngestReport:
     log = request.log
-    with Spool(log.topic, log.partitions(head), request.ctx.budget) as spool:
+    with Spool(log.topic, log.partitions(head), request.ctx.budget, request.source_topic) as spool:
         spool.read(files, progress)
         for _ in range(COMMIT_TRIES):
             with contextlib.suppress(LogMovedError):
@@ -98,8 +136,13 @@ class _Straight(Landing):
         Raises:
             NotStraightError: the input is for the spool.
         """
+        with self.row.renewing(), self.starting_over_if_void():
+            return self._run(paths, progress)
+
+    def _run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
+        records_of = TopicFilter(self.log.topic, self.request.source_topic)
         through = StraightThrough(
-            self.log.topic,
+            records_of,
             self.head.state,
             self.prepared,
             self.appender,
@@ -108,13 +151,14 @@ class _Straight(Landing):
         )
         try:
             self.files = through.read(paths, progress)
+            self.note_left_out(records_of)
             self._refuse_known()
             for file in self.files:
                 self.note_extra_columns(file)
         except BaseException:
-            remove(through.abandon())
+            self.remove(through.abandon())
             raise
-        return self.land(self.files, lambda: remove(through.abandon()))
+        return self.land(self.files, lambda: self.remove(through.abandon()))
 
     def _refuse_known(self) -> None:
         """A file without offsets that was ingested before, or is there twice, is one to skip."""
@@ -135,6 +179,11 @@ class _Spooled(Landing):
 
     def run(self) -> IngestReport:
         """Check, write, commit, report."""
+        with self.row.renewing(), self.starting_over_if_void():
+            return self._run()
+
+    def _run(self) -> IngestReport:
+        self.note_left_out(self.spool.records_of)
         taken = self._taken()
         arrivals = self.spool.arrivals([file.number for file in taken])
         if self.config.compacts and not self.quarantines:
@@ -225,6 +274,7 @@ class _Spooled(Landing):
             aside.pass_over()
             aside.count()
             if self.prepared.quarantined:
+                self.row.open()
                 aside.write(self.ctx.log.quarantine(self.log.topic))
 
     def _finish(self) -> None:
@@ -234,4 +284,4 @@ class _Spooled(Landing):
 
     def _discard(self) -> None:
         paths = [segment.path for found in self.prepared.segments.values() for segment in found]
-        remove([*paths, *(self._appender.abandon() if self._appender is not None else [])])
+        self.remove([*paths, *(self._appender.abandon() if self._appender is not None else [])])

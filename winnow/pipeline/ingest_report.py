@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from winnow.model import PartitionState
 from winnow.pipeline.appending import Prepared
+from winnow.sources.source_topic import TopicFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class IngestReport:
 
     Records that were all there already, in a file never seen before, make a snapshot without files: it remembers the
     file, so that it is still known when a compaction has removed its records.
+
+    ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else.
     """
 
     topic: str
@@ -37,6 +40,8 @@ class IngestReport:
     records_quarantined: int
     partitions: tuple[PartitionIngest, ...]
     notices: tuple[str, ...]
+    records_left_out: int = 0
+    source_topic: str | None = None
 
 
 def report_of(
@@ -47,6 +52,7 @@ def report_of(
     states: Mapping[int, PartitionState],
     files: int,
     notices: Sequence[str],
+    records_of: TopicFilter | None = None,
 ) -> IngestReport:
     """The report of a call that committed ``prepared`` over partitions in ``states``, or found nothing to commit."""
     numbers = sorted(
@@ -73,4 +79,6 @@ def report_of(
         records_quarantined=sum(prepared.quarantined.values()),
         partitions=partitions,
         notices=tuple(notices),
+        records_left_out=0 if records_of is None else records_of.records_left_out,
+        source_topic=None if records_of is None else records_of.source_topic,
     )

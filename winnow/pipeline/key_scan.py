@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ from winnow.eligibility import PartitionLog
 from winnow.engine.damage import explained
 from winnow.engine.orders import greatest_offset
 from winnow.engine.rewrite import Budget
-from winnow.engine.shadow import locate
+from winnow.engine.shadow import READ_COLUMNS, locate
 from winnow.engine.shadow_request import Coordinates, Order, ShadowPartition, as_plan
 from winnow.files import duck
 from winnow.files.duck import file_list, literal
+from winnow.files.page_checksums import check_local_pages
 from winnow.model import Segment
 
 if TYPE_CHECKING:
@@ -41,11 +43,14 @@ class KeyScan:
         self._log = log
         self._segments = [s for s in log.segments if s.last_offset >= log.state.log_start_offset]
         self._headers = sorted(set(headers))
-        self._connection: duckdb.DuckDBPyConnection = duck.connect(
-            memory_limit_bytes=budget.memory_limit_bytes,
-            threads=budget.threads,
-            spill_folder=budget.spill_folder,
-            uris=[segment.path for segment in self._segments],
+        self._opened = ExitStack()
+        self._connection: duckdb.DuckDBPyConnection = self._opened.enter_context(
+            duck.connected(
+                memory_limit_bytes=budget.memory_limit_bytes,
+                threads=budget.threads,
+                spill_folder=budget.spill_folder,
+                uris=[segment.path for segment in self._segments],
+            )
         )
         self._connection.execute(
             'CREATE TEMP TABLE found ("offset" BIGINT, "timestamp" TIMESTAMPTZ, '
@@ -58,7 +63,7 @@ class KeyScan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close()
+        self._opened.close()
 
     @property
     def size_bytes(self) -> int:
@@ -79,6 +84,7 @@ class KeyScan:
         for chunk in _chunks(self._segments):
             files = file_list(segment.path for segment in chunk)
             with _told(self._log, chunk):
+                check_local_pages([segment.path for segment in chunk], READ_COLUMNS)
                 self._connection.execute(
                     f'INSERT INTO found SELECT "offset", "timestamp", {headers} FROM read_parquet({files}) '
                     f'WHERE key = $key AND "offset" >= {self._log.state.log_start_offset}',
@@ -92,6 +98,7 @@ class KeyScan:
         segment = segment_at(self._segments, offset)
         assert segment is not None
         with _told(self._log, [segment]):
+            check_local_pages([segment.path], ("offset", "key"))
             (key,) = self._row(f'SELECT key FROM read_parquet({file_list([segment.path])}) WHERE "offset" = {offset}')
         return None if key is None else bytes(key)
 
@@ -122,6 +129,7 @@ class KeyScan:
                 continue
             first = max(offset, self._log.state.log_start_offset)
             with _told(self._log, [segment]):
+                check_local_pages([segment.path], ("offset",))
                 files = file_list([segment.path])
                 (found,) = self._row(f'SELECT min("offset") FROM read_parquet({files}) WHERE "offset" >= {first}')
             return int(found)

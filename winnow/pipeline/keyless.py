@@ -129,10 +129,10 @@ class KeylessRecords:
             if fresh.num_rows:
                 rows.append(self._rows(fresh))
             if sum(part.num_rows for part in rows) >= ROWS_PER_APPEND:
-                quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA))
+                quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._prepared.ingest_id)
                 rows = []
         if rows:
-            quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA))
+            quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._prepared.ingest_id)
 
     def _is_new(self, batch: pa.RecordBatch) -> list[bool]:
         """Which records of ``batch`` are new: those below the log end were compared and are there already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from winnow.config.topic import TopicConfig
@@ -17,8 +17,11 @@ from winnow.model import Append, IngestLedger, PartitionState, TopicState
 from winnow.pipeline.appending import PartitionAppender, Prepared
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest_report import IngestReport, report_of
+from winnow.pipeline.ingest_rows import IngestRow
 from winnow.pipeline.spool import SpooledFile
 from winnow.sources.parquet import extra_columns
+from winnow.sources.refusals import NOTHING_LANDED
+from winnow.sources.source_topic import TopicFilter
 
 
 class LogMovedError(Exception):
@@ -34,6 +37,8 @@ class Request:
     as_of_ms: int
     again: bool
     trust_compacted: bool
+    source_topic: str | None = None
+    """Which topic's records are taken of an input that holds several; None: it holds those of the log's topic only."""
 
 
 @dataclass
@@ -44,6 +49,7 @@ class Landing:
     head: Head
     files: list[SpooledFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    records_of: TopicFilter | None = None
     prepared: Prepared = field(default_factory=lambda: Prepared(ingest_id=uuid.uuid4().hex))
 
     def __post_init__(self) -> None:
@@ -52,9 +58,13 @@ class Landing:
         self.as_of_ms = self.request.as_of_ms
         self.again = self.request.again
         self.config: TopicConfig = self.log.config(self.head)
+        self.row = IngestRow(
+            self.ctx, self.log.topic, self.prepared.ingest_id, least_number=self.head.state.first_valid_ingest
+        )
 
     def appender(self, partition: int, paths: Sequence[str]) -> PartitionAppender:
         """What writes the records of ``partition``; ``paths``: of the input, by number."""
+        self.row.open()
         return PartitionAppender(
             partition,
             self.head.state.partitions[partition],
@@ -72,6 +82,27 @@ class Landing:
         if extra:
             self.notices.append(f"{file.path}: columns that are not Kafka's were left out: {', '.join(extra)}.")
 
+    def note_left_out(self, records_of: TopicFilter) -> None:
+        """Say what was left out of the input because it is of other topics.
+
+        Raises:
+            BadInputError: records were left out, and not one is of the topic that was chosen.
+        """
+        self.records_of = records_of
+        left_out = records_of.records_left_out
+        if not left_out:
+            return
+        wanted = records_of.wanted
+        others = ", ".join(f"{name} ({count:,})" for name, count in records_of.left_out.items())
+        if not any(file.records for file in self.files):
+            raise BadInputError(
+                f"No record of topic {wanted} is in the input: its {left_out:,} records are of other topics: {others}. "
+                f"{NOTHING_LANDED} Name one of those with --source-topic, or name other files."
+            )
+        self.notices.append(
+            f"Records of other topics than {wanted} were left out: {left_out:,} in all, by topic {others}."
+        )
+
     def land(self, taken: Sequence[SpooledFile], discard: Callable[[], None]) -> IngestReport:
         """Commit what is prepared of the files ``taken``; ``discard`` removes what was written for it.
 
@@ -85,12 +116,35 @@ class Landing:
         if self.prepared.is_empty:
             return self._report(None)
         try:
+            storage.sync(segment.path for found in self.prepared.segments.values() for segment in found)
             committed = self.log.commit(lambda head: self._change(head, taken))
         except (LogMovedError, BadInputError, CommitConflictError):
             # Only where it is certain that nothing refers to these files; after anything else they stay.
             discard()
             raise
+        self.row.close()
         return self._report(committed.snapshot_id)
+
+    @contextlib.contextmanager
+    def starting_over_if_void(self) -> Iterator[None]:
+        """Turn a file that is gone into :class:`LogMovedError` where a sweep has voided this call and deleted it."""
+        try:
+            yield
+        except OSError as problem:
+            if self.row.is_voided(self.log.head().state):
+                raise LogMovedError from problem
+            raise
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove files that were written for this call and that nothing refers to.
+
+        What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
+        """
+        removed = remove(
+            [*paths, storage.join(self.head.location, "winnow", "ingests", f"{self.prepared.ingest_id}.json")]
+        )
+        if removed and not self.prepared.quarantined:
+            self.row.close()
 
     def _recognise(self, taken: Sequence[SpooledFile]) -> None:
         """Note slices that add nothing and are not known yet.
@@ -114,6 +168,8 @@ class Landing:
                 ]
 
     def _change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
+        if self.row.is_voided(head.state):
+            raise LogMovedError  # a sweep took this call for dead, and may have deleted its files
         for partition, base in self.prepared.base.items():
             current = head.state.partitions[partition]
             if (current.log_end_offset, current.first_dirty_offset, current.log_start_offset) != (
@@ -201,12 +257,16 @@ class Landing:
             self.prepared,
             states=self.head.state.partitions,
             files=len(self.files),
+            records_of=self.records_of,
             notices=self.notices,
         )
 
 
-def remove(paths: Sequence[str]) -> None:
-    """Remove files that nothing refers to; what cannot be removed is left for the sweep."""
+def remove(paths: Sequence[str]) -> bool:
+    """Remove files that nothing refers to; whether all of them are gone."""
+    gone = 0
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):
             storage.delete(path)
+            gone += 1
+    return gone == len(paths)

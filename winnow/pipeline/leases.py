@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from winnow.errors import TopicBusyError
 from winnow.pipeline.context import Context
+from winnow.pipeline.process_identity import is_dead
 from winnow.store import Lease
 
 
@@ -26,21 +25,6 @@ def held_by_others(ctx: Context, topics: Sequence[str]) -> frozenset[str]:
 
 def _is_anothers(ctx: Context, lease: Lease) -> bool:
     return lease.holder != ctx.holder and lease.expires_ms > ctx.now_ms() and not is_dead(lease.holder)
-
-
-def is_dead(holder: str) -> bool:
-    """Whether ``holder`` is a process of this machine that no longer lives. Unknown holders count as alive."""
-    host, _, rest = holder.partition(":")
-    number, _, _ = rest.partition(":")
-    if host != socket.gethostname() or not number.isdigit():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
 
 
 def acquire(ctx: Context, topic: str) -> Lease:

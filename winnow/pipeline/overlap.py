@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from winnow import eligibility
 from winnow.errors import BadInputError
 from winnow.files import duck
+from winnow.files.checked_reading import check_before_duckdb, name_damaged
 from winnow.files.quarantine import QUARANTINE_SCHEMA
+from winnow.files.schema import ARROW_SCHEMA
 from winnow.log.ledger import digests_seen
 from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import Head
@@ -22,6 +24,7 @@ from winnow.pipeline.spool import Spool, in_files
 if TYPE_CHECKING:
     import duckdb
 
+_NOTHING_LANDED = "Nothing of this call landed."
 _FIELDS = ("timestamp", "timestampType", "key", "value", "headers")
 _EXISTING = '"offset", epoch_ms("timestamp") AS "timestamp", "timestampType", key, value, headers'
 
@@ -40,13 +43,17 @@ def check_overlap(
 
     Raises:
         BadInputError: one is neither there nor accounted for, with file, row, partition and offset.
+        DamagedSegmentError: a segment of the log is not what was written.
     """
+    import duckdb
+
     state = head.state.partitions[partition]
     below = _below(spool, partition, state.log_end_offset, taken)
     if below is None:
         return
     first, last = below
     reached = [s for s in segments if s.first_offset <= last and first <= s.last_offset]
+    check_before_duckdb(spool.topic, reached, ARROW_SCHEMA.names, after=_NOTHING_LANDED)
     connection = spool.connect([segment.path for segment in reached])
     try:
         _keep_quarantined(connection, quarantine, head, partition, below)
@@ -54,6 +61,9 @@ def check_overlap(
         _create_compared(connection, partition, state.log_end_offset, taken)
         _refuse_different(spool, connection, partition)
         _refuse_absent(spool, connection, head, partition, trust_compacted)
+    except duckdb.Error as problem:
+        name_damaged(spool.topic, reached, problem, after=_NOTHING_LANDED)
+        raise
     finally:
         connection.close()
 

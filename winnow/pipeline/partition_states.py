@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from operator import attrgetter
 
 from winnow.eligibility import first_dirty_offset
-from winnow.model import Cleaning, PartitionPlan, PartitionState, Plan, Segment, total_order
+from winnow.model import Cleaning, OffsetRange, PartitionPlan, PartitionState, Plan, Segment, total_order
+
+_START, _END = attrgetter("start"), attrgetter("end")
+MOST_ENTRIES = 512
+"""Entries of a cleaning history that extended lives may bring it to; one entry a run is added whatever its length."""
 
 
 def behind_retention(state: PartitionState, partition: PartitionPlan, after: list[Segment]) -> PartitionState:
@@ -22,28 +30,37 @@ def behind_retention(state: PartitionState, partition: PartitionPlan, after: lis
 
 
 def after_cleaning(
-    state: PartitionState, partition: PartitionPlan, plan: Plan, after: list[Segment], *, cleaning_time_ms: int
+    state: PartitionState,
+    partition: PartitionPlan,
+    plan: Plan,
+    after: list[Segment],
+    *,
+    cleaning_time_ms: int,
+    extended: Sequence[OffsetRange] = (),
 ) -> PartitionState:
-    """The partition's state after its cleaning: checkpoint, history, and appends that are still dirty."""
+    """The partition's state after its cleaning: checkpoint, history, and appends that are still dirty.
+
+    ``extended``: in order, where tombstones lie that superseded a record in this run and wait for late ones anew.
+    """
     end = partition.next_first_dirty_offset
     order = total_order(plan.strategy, plan.strategy_header)
     stamped = Cleaning(end, cleaning_time_ms, cleaning_time_ms + plan.delete_retention_ms)
+    history = _stamped(state.history, stamped)
+    if extended:
+        history = _without_emptied(history, partition, extended)
+        history = _extended(history, extended, cleaning_time_ms)
     return replace(
         state,
         first_dirty_offset=max(end, first_dirty_offset(state) if state.strategy == order else end),
         strategy=order,
-        history=_history(state.history, stamped, after),
+        history=_without_needless(history, after),
         appends=tuple(entry for entry in state.appends if entry.last_offset >= end),
         uncleanable=None,
     )
 
 
-def _history(history: tuple[Cleaning, ...], stamped: Cleaning, after: list[Segment]) -> tuple[Cleaning, ...]:
-    """Stamp what no earlier run covered, then drop leading entries below whose end no tombstone remains.
-
-    An entry with unknown time (an imported checkpoint) counts as not covered: this run covers it. The last entry stays,
-    so that the time of the last cleaning is known.
-    """
+def _stamped(history: tuple[Cleaning, ...], stamped: Cleaning) -> tuple[Cleaning, ...]:
+    """Stamp what no earlier run covered. An entry with unknown time (an imported checkpoint) counts as not covered."""
     known: list[Cleaning] = []
     start = 0
     for entry in history:
@@ -55,7 +72,89 @@ def _history(history: tuple[Cleaning, ...], stamped: Cleaning, after: list[Segme
         start = entry.end_offset
     if not known or known[-1].end_offset < stamped.end_offset:
         known.append(stamped)
-    return _without_needless(tuple(known), after)
+    return tuple(known)
+
+
+def _extended(
+    history: tuple[Cleaning, ...], ranges: Sequence[OffsetRange], cleaning_time_ms: int
+) -> tuple[Cleaning, ...]:
+    """Each of ``ranges`` (in order, disjoint) as entries of its own with this run's time; delete horizons stay."""
+    pieces: list[Cleaning] = []
+    start = 0
+    for entry in history:
+        time_ms = entry.cleaning_time_ms
+        earlier = time_ms is not None and time_ms < cleaning_time_ms
+        for each in _meeting(ranges, start, entry.end_offset) if earlier else ():
+            inside = OffsetRange(max(start, each.start), min(entry.end_offset, each.end))
+            if start < inside.start:
+                pieces.append(replace(entry, end_offset=inside.start))
+            pieces.append(replace(entry, end_offset=inside.end, cleaning_time_ms=cleaning_time_ms))
+            start = inside.end
+        if start < entry.end_offset:
+            pieces.append(entry)
+        start = entry.end_offset
+    return _shortened(_joined(pieces))
+
+
+def _meeting(ranges: Sequence[OffsetRange], start: int, end: int) -> Sequence[OffsetRange]:
+    """Those of ``ranges`` (in order, disjoint) that share an offset with [``start``, ``end``)."""
+    return ranges[bisect_right(ranges, start, key=_END) : bisect_left(ranges, end, key=_START)]
+
+
+def _joined(history: Sequence[Cleaning]) -> list[Cleaning]:
+    """Neighbours that say the same as one."""
+    joined: list[Cleaning] = []
+    for entry in history:
+        if joined and replace(joined[-1], end_offset=entry.end_offset) == entry:
+            joined.pop()
+        joined.append(entry)
+    return joined
+
+
+def _shortened(history: Sequence[Cleaning]) -> tuple[Cleaning, ...]:
+    """At most :data:`MOST_ENTRIES`: neighbours whose times differ least become one, with the later of their times.
+
+    So some tombstones stay a little longer, and none goes earlier. Entries with unknown time stay as they are.
+    """
+    costs = sorted(
+        (abs(after.cleaning_time_ms - entry.cleaning_time_ms), at)
+        for at, (entry, after) in enumerate(pairwise(history))
+        if entry.cleaning_time_ms is not None and after.cleaning_time_ms is not None
+    )
+    into_next = {at for _, at in costs[: max(0, len(history) - MOST_ENTRIES)]}
+    shortened: list[Cleaning] = []
+    for at, entry in enumerate(history):
+        if at - 1 in into_next:
+            before = shortened.pop()
+            time_ms = _later(before.cleaning_time_ms, entry.cleaning_time_ms)
+            horizon_ms = _later(before.delete_horizon_ms, entry.delete_horizon_ms)
+            shortened.append(Cleaning(entry.end_offset, time_ms, horizon_ms))
+        else:
+            shortened.append(entry)
+    return tuple(shortened)
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)
+
+
+def _without_emptied(
+    history: tuple[Cleaning, ...], partition: PartitionPlan, extended: Sequence[OffsetRange]
+) -> tuple[Cleaning, ...]:
+    """Without entries whose last tombstones went in this run: the next one takes over their offsets; the last stays.
+
+    Of a tombstone that is extended again and again earlier entries would otherwise pile up behind it.
+    """
+    kept: list[Cleaning] = []
+    start = 0
+    for entry in history:
+        covered = entry.end_offset <= partition.next_first_dirty_offset
+        gone = covered and any(each.start <= start and entry.end_offset <= each.end for each in partition.expired)
+        stays = bool(_meeting(extended, start, entry.end_offset))
+        if stays or not gone or entry is history[-1]:
+            kept.append(entry)
+        start = entry.end_offset
+    return tuple(kept)
 
 
 def _without_needless(history: tuple[Cleaning, ...], after: list[Segment]) -> tuple[Cleaning, ...]:

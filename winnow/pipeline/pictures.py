@@ -120,7 +120,7 @@ def topic_picture(view: TopicView, partitions: list[PartitionPicture], *, record
         deadline_ms=min((each.deadline_ms for each in partitions if each.deadline_ms is not None), default=None),
         size_bytes=sum(each.size_bytes for each in partitions),
         reclaimable_bytes=sum(reclaimable) if len(reclaimable) == len(partitions) else None,
-        retired_bytes=sum(file.size_bytes for file in view.head.state.retired),
+        retired_bytes=sum(file.size_bytes for file in view.head.state.waiting_files),
         configuration=_configuration(view),
         table_name=".".join(view.head.table.name()),
         location=view.head.location,

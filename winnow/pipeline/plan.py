@@ -86,17 +86,21 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None
-    uri = staging.write_plan(ctx.settings.staging, plan)
+    before = ctx.store.run(plan.plan_id)
+    known_sha256 = None if before is None else before.plan_sha256
+    uri, sha256 = staging.write_plan(ctx.settings.staging, plan, known_sha256=known_sha256)
     ctx.store.open_run(
         plan.plan_id,
         topic,
         attempt=attempt,
         as_of_ms=as_of_ms,
         plan_uri=uri,
+        plan_sha256=sha256,
         now_ms=ctx.now_ms(),
         holder=ctx.holder,
+        fence=view.head.fence,
     )
-    planned = reference_to(plan, uri)
+    planned = reference_to(plan, uri, sha256)
     tell(
         "planned",
         topic,
@@ -111,8 +115,8 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     return planned
 
 
-def reference_to(plan: Plan, uri: str) -> PlanReference:
-    """What travels between tasks instead of ``plan``."""
+def reference_to(plan: Plan, uri: str, sha256: str) -> PlanReference:
+    """What travels between tasks instead of ``plan``, which rests at ``uri`` as bytes with the digest ``sha256``."""
     deadlines = [p.deadline_ms for p in plan.partitions if p.deadline_ms is not None]
     return PlanReference(
         topic=plan.topic,
@@ -121,6 +125,7 @@ def reference_to(plan: Plan, uri: str) -> PlanReference:
         partitions=len(plan.partitions),
         size_bytes=sum(p.size_bytes for p in plan.partitions),
         deadline_ms=min(deadlines, default=None),
+        sha256=sha256,
     )
 
 

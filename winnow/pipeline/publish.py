@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from winnow import documents
-from winnow.engine import staging
-from winnow.errors import CommitUnknownError, PlanVoidError, ValidationFailedError, WinnowError
+from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
+from winnow.log.fence import end_attempts
 from winnow.log.state import PLAN_PROPERTY
 from winnow.log.topic_log import Change, Head, TopicLog
 from winnow.model import (
@@ -23,15 +24,21 @@ from winnow.model import (
     Status,
     TopicState,
 )
+from winnow.pipeline.assess import rules_of
 from winnow.pipeline.context import Context
 from winnow.pipeline.keyless_move import move_keyless
 from winnow.pipeline.overview import refresh_picture
 from winnow.pipeline.partition_states import after_cleaning, behind_retention
-from winnow.pipeline.standing import find_void
+from winnow.pipeline.plan_limits import Limits, limits_of, refuse_excess
+from winnow.pipeline.run_plan import close_as_void, read_judged
+from winnow.pipeline.simulated import count_ahead_of_time
+from winnow.pipeline.staged_files import check_staged_files
+from winnow.pipeline.standing import fenced_off, find_void
 from winnow.report import situations
 from winnow.report.alerts import PUBLISHED_AGAIN, Kind
 from winnow.report.events import tell
-from winnow.store import RunState
+from winnow.report.receipts import describe_simulation
+from winnow.store import Run, RunState
 
 
 class _AlreadyPublishedError(Exception):
@@ -42,48 +49,71 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     """Publish a validated attempt and move the checkpoint. Publishing again returns the same receipt.
 
     Raises:
-        ValidationFailedError: the attempt has not passed validation.
-        PlanVoidError: refused; the log moved under the plan.
+        ValidationFailedError: the attempt has not passed validation, or not as it is now.
+        PlanVoidError: refused; the log moved under the plan, or the plan is not the one that was made.
         CommitUnknownError: the outcome is not known; the next run settles it.
     """
     run = ctx.store.run(plan_id)
     if run is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
-    plan = staging.read_plan(run.plan_uri)
-    log = ctx.log.open(plan.topic)
+    log = ctx.log.open(run.topic)
     known = log.find_receipt(plan_id, since_ms=run.opened_at_ms)
     if known is not None:
         return checkpoint(ctx, log, known)
     verdict = ctx.store.verdict(plan_id, attempt)
-    manifest = staging.read_manifest(run.plan_uri, attempt)
-    if verdict is None or not verdict.passed or manifest is None:
-        raise ValidationFailedError(
-            f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} has not passed validation; nothing was "
-            "published. Run the compaction again."
-        )
-    if verdict.manifest_digest not in {None, documents.digest(manifest)}:
-        raise ValidationFailedError(
-            f"The staging manifest of attempt {attempt} at plan {plan_id} of topic {plan.topic} is not the one that "
-            "passed validation: something wrote it again. Nothing was published. Run the compaction again."
-        )
-    started_ms = ctx.now_ms()
-    ctx.store.set_run_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt)
     try:
-        receipt = _commit(ctx, log, plan, manifest, verdict.data_docs, opened_at_ms=run.opened_at_ms)
+        plan, manifest = read_judged(run, verdict, attempt)
     except PlanVoidError as problem:
-        ctx.store.set_run_state(plan_id, RunState.REFUSED, ctx.now_ms(), message=str(problem))
-        tell("refused", plan.topic, plan_id=plan_id, attempt=attempt)
-        if run.status.is_unsettled:
-            ctx.alerts.recover(plan.topic, {Kind.COMMIT_UNKNOWN}, (), settled_as_void(plan_id), plan_id=plan_id)
+        close_as_void(ctx, run, problem)
+        raise
+    assert verdict is not None
+    started_ms = ctx.now_ms()
+    # Refused where another attempt has replaced this one, and only from the state that was seen: of two processes with
+    # the same attempt in hand one goes on.
+    ctx.store.set_run_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
+    try:
+        receipt = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
+    except PlanVoidError as problem:
+        published = _refuse(ctx, log, run, str(problem))
+        if published is not None:
+            return published
         raise
     except CommitUnknownError as problem:
         what = str(problem).partition(". ")[0]
         unknown = situations.commit_unknown(plan.topic, plan_id, what, at_ms=ctx.now_ms())
-        ctx.store.set_run_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences)
+        with contextlib.suppress(PlanVoidError):  # another attempt replaced it, and looks for the receipt too
+            ctx.store.set_run_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences, attempt=attempt)
         tell("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
         ctx.alerts.raise_alert(unknown)
         raise CommitUnknownError(unknown.sentences) from problem
     return checkpoint(ctx, log, receipt, started_ms=started_ms)
+
+
+def _refuse(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
+    """Close ``run``, whose plan is void, as refused; the receipt when an earlier try of it was published after all.
+
+    Raises:
+        CommitConflictError, CommitUnknownError: an earlier try may be published yet; the run stays open.
+    """
+    if run.status.is_unsettled:
+        found = end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)
+        if found is not None:
+            return checkpoint(ctx, log, found)
+    with contextlib.suppress(
+        RunAgainError
+    ):  # who closed the run, or began another attempt, has said what becomes of it
+        ctx.store.set_run_state(
+            run.plan_id,
+            RunState.REFUSED,
+            ctx.now_ms(),
+            message=message,
+            attempt=run.attempt,
+            seen=RunState.PUBLISHING,
+        )
+    tell("refused", run.topic, plan_id=run.plan_id, attempt=run.attempt)
+    if run.status.is_unsettled:
+        ctx.alerts.recover(run.topic, {Kind.COMMIT_UNKNOWN}, (), settled_as_void(run.plan_id), plan_id=run.plan_id)
+    return None
 
 
 def settled_as_void(plan_id: str) -> str:
@@ -98,7 +128,7 @@ def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int
     """
     assert receipt.plan_id is not None
     state = log.head().state
-    retired = [file for file in state.retired if file.plan_id == receipt.plan_id]
+    retired = [file for file in state.waiting_files if file.plan_id == receipt.plan_id]
     ctx.store.record_publication(receipt, state.partitions, retired, ctx.now_ms())
     run = ctx.store.run(receipt.plan_id)
     if run is None or run.status is not RunState.PUBLISHED:
@@ -106,7 +136,12 @@ def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int
         _recover(ctx, receipt, state)
     if run is not None:
         ctx.store.set_run_state(
-            receipt.plan_id, RunState.PUBLISHED, ctx.now_ms(), snapshot_id=receipt.snapshot_id, message=receipt.message
+            receipt.plan_id,
+            RunState.PUBLISHED,
+            ctx.now_ms(),
+            snapshot_id=receipt.snapshot_id,
+            message=receipt.message,
+            attempt=receipt.attempt or run.attempt,
         )
         if run.status is not RunState.PUBLISHED:
             _tell(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
@@ -146,22 +181,34 @@ def _tell(receipt: Receipt, duration_ms: int | None) -> None:
 
 
 def _commit(
-    ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, data_docs: str | None, *, opened_at_ms: int
+    ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
 ) -> Receipt:
-    if any(part.keyless_files for part in manifest.partitions):
-        # A void plan must not leave rows in the quarantine that no state will ever name.
-        change_for(log, log.head(), plan, manifest, now_ms=ctx.now_ms(), data_docs=data_docs)
-    moved = move_keyless(ctx, plan, manifest)
+    limits = limits_of(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
+    moved: str | None = None
+    listed = False
 
     def build(head: Head) -> Change:
-        if any(each.plan_id == plan.plan_id for each in log.receipt_references(head, since_ms=opened_at_ms)):
+        # The same questions on every turn, in this order: a commit that landed is done, whatever came after it.
+        if any(each.plan_id == plan.plan_id for each in log.receipt_references(head, since_ms=run.opened_at_ms)):
             raise _AlreadyPublishedError
-        return change_for(log, head, plan, manifest, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved)
+        fenced = fenced_off(run, head)
+        if fenced is not None:
+            raise PlanVoidError(fenced.message)
+        change = change_for(log, head, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved)
+        nonlocal listed
+        if not listed:
+            # Once is enough: only behind a higher fence may anybody delete them from here on.
+            check_staged_files(plan, manifest)
+            listed = True
+        return change
 
     try:
+        if any(part.keyless_files for part in manifest.partitions):
+            build(log.head())  # a void plan must not leave rows in the quarantine that no state will ever name
+        moved = move_keyless(ctx, plan, manifest)
         committed = log.commit(build)
     except _AlreadyPublishedError:
-        found = log.find_receipt(plan.plan_id, since_ms=opened_at_ms)
+        found = log.find_receipt(plan.plan_id, since_ms=run.opened_at_ms)
         assert found is not None
         return found
     assert committed.receipt is not None
@@ -173,6 +220,7 @@ def change_for(
     head: Head,
     plan: Plan,
     manifest: StagingManifest,
+    limits: Limits,
     *,
     now_ms: int,
     data_docs: str | None,
@@ -181,12 +229,14 @@ def change_for(
     """What publishing ``manifest`` does to ``head``. ``moved``: the ingest id of keyless records now in quarantine.
 
     Raises:
-        PlanVoidError: what lies below the plan's end offsets is not exactly what was planned.
+        PlanVoidError: what lies below the plan's end offsets is not exactly what was planned, the plan goes beyond
+            ``limits``, or the manifest names files that are not the attempt's own.
     """
     live = log.segments(head)
     void = find_void(log, head, plan, live)
     if void is not None:
         raise PlanVoidError(void.message)
+    refuse_excess(log, head, plan, manifest, live, limits)
     staged = {part.partition: part for part in manifest.partitions}
     # Readers of today may hold what this run removes, so a tombstone's life begins no earlier than now.
     cleaning_time_ms = max(plan.as_of_ms, now_ms)
@@ -206,9 +256,14 @@ def change_for(
         after += [segment for segment in live.get(partition.partition, ()) if segment.path not in planned]
         state = behind_retention(states[partition.partition], partition, after)
         if partition.compacts:
-            state = after_cleaning(state, partition, plan, after, cleaning_time_ms=cleaning_time_ms)
+            state = after_cleaning(
+                state, partition, plan, after, cleaning_time_ms=cleaning_time_ms, extended=part.facts.extended
+            )
         states[partition.partition] = state
-        receipts.append(_partition_receipt(partition, part))
+        receipt = _partition_receipt(partition, part)
+        if plan.as_of_ms > now_ms:
+            receipt = _with_ahead_of_time(receipt, log, head, partition, live, now_ms=now_ms)
+        receipts.append(receipt)
     retired = tuple(RetiredFile(s.path, s.size_bytes, now_ms, plan.plan_id) for s in removed)
     template = Receipt(
         topic=plan.topic,
@@ -216,7 +271,7 @@ def change_for(
         status=Status.PUBLISHED,
         snapshot_id=None,
         partitions=tuple(receipts),
-        message=_message(plan.topic, receipts),
+        message=_message(plan.topic, receipts, as_of_ms=plan.as_of_ms, now_ms=now_ms),
         as_of_ms=plan.as_of_ms,
         finished_at_ms=now_ms,
         attempt=manifest.attempt,
@@ -271,7 +326,31 @@ def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> Par
     )
 
 
-def _message(topic: str, receipts: list[PartitionReceipt]) -> str:
+def _with_ahead_of_time(
+    receipt: PartitionReceipt,
+    log: TopicLog,
+    head: Head,
+    partition: PartitionPlan,
+    live: Mapping[int, Sequence[Segment]],
+    *,
+    now_ms: int,
+) -> PartitionReceipt:
+    """``receipt`` with what the run did earlier than the wall clock would have it."""
+    found = count_ahead_of_time(
+        log.topic,
+        partition,
+        head.state.partitions[partition.partition],
+        live.get(partition.partition, ()),
+        rules_of(log.config(head)),
+        tombstones_expired=receipt.tombstones_expired,
+        now_ms=now_ms,
+    )
+    return replace(
+        receipt, tombstones_expired_early=found.tombstones_expired, offsets_cleaned_early=found.offsets_cleaned
+    )
+
+
+def _message(topic: str, receipts: list[PartitionReceipt], *, as_of_ms: int, now_ms: int) -> str:
     records_in = sum(r.records_in for r in receipts)
     kept = sum(r.records_kept for r in receipts)
     retired = sum(r.records_retired for r in receipts)
@@ -286,4 +365,5 @@ def _message(topic: str, receipts: list[PartitionReceipt]) -> str:
         told.append(
             f"Retention removed {retired} records of {sum(r.records_retired > 0 for r in receipts)} partition(s)."
         )
-    return " ".join(told) or f"Nothing of {topic} had to be rewritten."
+    told = told or [f"Nothing of {topic} had to be rewritten."]
+    return " ".join([*told, *describe_simulation(receipts, as_of_ms=as_of_ms, now_ms=now_ms)])

@@ -18,6 +18,7 @@ def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
     for topic in rebuilt:
         log = ctx.log.open(topic)
         head = log.head()
-        ctx.store.replace_projection(topic, head.state.partitions, log.receipts(head), head.state.retired, ctx.now_ms())
+        state = head.state
+        ctx.store.replace_projection(topic, state.partitions, log.receipts(head), state.waiting_files, ctx.now_ms())
         refresh_picture(ctx, topic)
     return rebuilt

@@ -14,10 +14,12 @@ from winnow.errors import (
     CommitConflictError,
     CommitUnknownError,
     PlanVoidError,
+    ServiceError,
     TopicBusyError,
     ValidationFailedError,
     WinnowError,
 )
+from winnow.files.environment import service_error
 from winnow.model import Receipt, Status
 from winnow.pipeline.compact import begin_attempt, end_attempt, stage_unread, submit
 from winnow.pipeline.context import Context
@@ -25,14 +27,12 @@ from winnow.pipeline.facts import Facts
 from winnow.pipeline.leases import holding
 from winnow.pipeline.plan import batches, plan_topic
 from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
+from winnow.pipeline.settle import settle, void_run
 from winnow.pipeline.uncleanable import condemn
 from winnow.pipeline.validate import validate
 from winnow.planning import PlanReference
 from winnow.quality import warm_up
 from winnow.quality.judge import build_index
-from winnow.report.events import tell
-from winnow.store import RunState
 
 Progress = Callable[[dict[str, Any]], None]
 log = logging.getLogger("winnow")
@@ -67,9 +67,19 @@ class CompactionOutcome:
 
 
 def compact_topics(
-    ctx: Context, topics: Sequence[str], *, as_of_ms: int, progress: Progress | None = None
+    ctx: Context,
+    topics: Sequence[str],
+    *,
+    as_of_ms: int,
+    progress: Progress | None = None,
+    leave_held: bool | None = None,
 ) -> CompactionOutcome:
-    """Compact what is eligible of ``topics`` (none = all). One topic's failure never stops another."""
+    """Compact what is eligible of ``topics`` (none = all). One topic's failure never stops another.
+
+    ``leave_held``: a topic that another run holds is left to that run, with a sentence. Otherwise it is refused. Left
+    out: it is refused where topics are named.
+    """
+    leave_held = not topics if leave_held is None else leave_held
     outcome = CompactionOutcome()
     attempt = f"a-{uuid.uuid4().hex[:12]}"
     names = list(dict.fromkeys(topics or ctx.log.names()))
@@ -80,10 +90,11 @@ def compact_topics(
                 leases.enter_context(holding(ctx, topic))
                 settled = settle(ctx, topic)
                 plan = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
-            except TopicBusyError as problem:
-                outcome.receipts.append(_nothing(ctx, topic, as_of_ms, str(problem)))
             except Exception as problem:  # one topic's failure, foreseen or not, never stops another
-                _fail(ctx, outcome, (topic, None, None), as_of_ms, problem, Status.REFUSED)
+                if leave_held and isinstance(problem, TopicBusyError):
+                    outcome.receipts.append(_nothing(ctx, topic, as_of_ms, str(problem)))
+                else:
+                    _fail(ctx, outcome, (topic, None, None), as_of_ms, problem, Status.REFUSED)
             else:
                 if plan is not None:
                     plans.append(plan)
@@ -116,10 +127,10 @@ def _run_batch(
         return
     warm_up()  # importing Great Expectations takes seconds; Spark is at work meanwhile
     try:
-        reading = stage_unread(ctx, plans, attempt)
-        failures = submit(ctx, reading, attempt, progress).failures if reading else {}
+        reading, failures = stage_unread(ctx, plans, attempt)
+        failures |= submit(ctx, reading, attempt, progress).failures if reading else {}
     except Exception as problem:  # what keeps Spark from starting is told of every plan
-        found = _told("the batch", problem)
+        found = _told("the batch", problem, ctx.settings.places)
         failures = {plan.plan_id: PlanFailure(str(found), found.exit_code) for plan in plans}
     with Facts(ctx, progress) as facts:  # of all topics side by side, while the first is judged and published
         facts.begin([plan for plan in plans if plan.plan_id not in failures], attempt)
@@ -165,8 +176,9 @@ def _fail_plan(
     else:
         message = f"Topic {plan.topic} was not compacted: {failure.error.rstrip('.')}. Nothing was published; "
         message, status = f"{message}run it again.", Status.REFUSED
-        ctx.store.set_run_state(plan.plan_id, RunState.VOID, ctx.now_ms(), message=message)
-        tell("voided", plan.topic, plan_id=plan.plan_id, attempt=attempt)
+        run = ctx.store.run(plan.plan_id)
+        if run is not None and run.attempt == attempt:
+            void_run(ctx, ctx.log.open(plan.topic), run, message)
     outcome.add_failure(_ended(ctx, plan.topic, plan.plan_id, status, as_of_ms, message, attempt), failure.exit_code)
 
 
@@ -180,15 +192,18 @@ def _fail(
 ) -> None:
     """Note the failure of a topic, its plan and attempt (``key``); ``otherwise`` where ``problem`` says no status."""
     topic, plan_id, attempt = key
-    found = _told(f"topic {topic}", problem)
+    found = _told(f"topic {topic}", problem, ctx.settings.places)
     status = _status_of(problem) or otherwise
     outcome.add_failure(_ended(ctx, topic, plan_id, status, as_of_ms, str(found), attempt), found.exit_code)
 
 
-def _told(what: str, problem: Exception) -> WinnowError:
+def _told(what: str, problem: Exception, places: Sequence[str]) -> WinnowError:
     if isinstance(problem, WinnowError):
         return problem
     log.debug("%s", what, exc_info=problem)
+    of_the_machine = service_error(problem, places)
+    if of_the_machine is not None:
+        return ServiceError(f"{what[:1].upper()}{what[1:]}: {of_the_machine}")
     # A library's own words may quote data, so only the kind of the exception is told.
     return WinnowError(
         f"{what[:1].upper()}{what[1:]}: unexpected {type(problem).__name__}. Nothing more was done for it; what was "

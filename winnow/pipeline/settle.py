@@ -2,33 +2,76 @@
 
 from __future__ import annotations
 
+from winnow.errors import RunAgainError
+from winnow.log.fence import end_attempts
+from winnow.log.topic_log import TopicLog
 from winnow.model import Receipt
 from winnow.pipeline.context import Context
 from winnow.pipeline.publish import checkpoint, settled_as_void
 from winnow.report.alerts import Kind
 from winnow.report.events import tell
-from winnow.store import RunState
+from winnow.store import Run, RunState
+
+MAXIMUM_LOOKS = 8
+"""How often a run that moves while it is being closed is looked up again."""
+
+ENDED_EARLY = "The run ended before it published anything; its plan is void and readers saw no change."
 
 
 def settle(ctx: Context, topic: str) -> list[Receipt]:
     """Settle the open runs of ``topic``: published ones get their checkpoint and keep their receipt, others are void.
 
-    The caller holds the topic, so no open run of it is alive.
+    The caller holds the topic, so most often no open run of it is alive. One that is, because its lease was lost while
+    it was paused, is ended by the topic's fence before it is said to be void.
+
+    Raises:
+        CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
     """
-    receipts: list[Receipt] = []
     log = ctx.log.open(topic)
-    for run in ctx.store.open_runs(topic):
-        found = log.find_receipt(run.plan_id, since_ms=run.opened_at_ms)
-        if found is not None:
-            receipts.append(checkpoint(ctx, log, found))
+    found = [void_run(ctx, log, run, ENDED_EARLY) for run in ctx.store.open_runs(topic)]
+    return [receipt for receipt in found if receipt is not None]
+
+
+def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
+    """Close ``run`` as void, unless its plan is published: then its checkpoint follows, and the receipt is returned.
+
+    A run that may be committing at this moment is fenced off first. One that somebody else closed meanwhile stays as it
+    is.
+
+    Raises:
+        CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
+        RunAgainError: the run kept moving; it is alive.
+    """
+    for _ in range(MAXIMUM_LOOKS):
+        published = _published(log, run)
+        if published is not None:
+            return checkpoint(ctx, log, published)
+        try:
+            ctx.store.set_run_state(
+                run.plan_id, RunState.VOID, ctx.now_ms(), message=message, attempt=run.attempt, seen=run.status
+            )
+        except RunAgainError:
+            now = ctx.store.run(run.plan_id)
+            if now is None or now.status.is_closed:
+                return None
+            if now == run:
+                raise
+            run = now
             continue
-        ctx.store.set_run_state(
-            run.plan_id,
-            RunState.VOID,
-            ctx.now_ms(),
-            message="The run ended before it published anything; its plan is void and readers saw no change.",
-        )
-        tell("voided", topic, plan_id=run.plan_id, attempt=run.attempt)
+        tell("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)
         if run.status.is_unsettled:
-            ctx.alerts.recover(topic, {Kind.COMMIT_UNKNOWN}, None, settled_as_void(run.plan_id), plan_id=run.plan_id)
-    return receipts
+            ctx.alerts.recover(
+                run.topic, {Kind.COMMIT_UNKNOWN}, None, settled_as_void(run.plan_id), plan_id=run.plan_id
+            )
+        return None
+    raise RunAgainError(
+        f"The run of plan {run.plan_id} of topic {run.topic} moves while it is being closed: another process works on "
+        "it. Nothing was changed. Run it again when that one has ended."
+    )
+
+
+def _published(log: TopicLog, run: Run) -> Receipt | None:
+    """The receipt of ``run``; None: it is not published, and no attempt of it that may be committing will be."""
+    if run.status.is_unsettled:
+        return end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)
+    return log.find_receipt(run.plan_id, since_ms=run.opened_at_ms)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
+import shlex
+import string
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from winnow.bundle import bundled
+from winnow.config.masking import mask
 from winnow.config.settings import Settings
 from winnow.engine.events import PlanFailure, failure_in, parse_event
-from winnow.errors import ServiceError
-from winnow.java import check_spark_install, find_java, spark_environment
+from winnow.errors import ConfigurationError, ServiceError
+from winnow.files import scratch
+from winnow.java import check_spark_install, find_java, is_local, spark_environment
 from winnow.planning import PlanReference
 
 TAIL_LINES = 15
+_PLAIN = frozenset(f"{string.ascii_letters}{string.digits}._-/,;*+%@$()[]{{}}")
+"""Characters that mean themselves in a file of Java's properties, wherever they stand."""
+DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+"""Spark's properties that become arguments of the driver's JVM."""
 
 Progress = Callable[[dict[str, Any]], None]
 """Told each event of the job: started, partition, plan, failed."""
@@ -24,10 +33,14 @@ Progress = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How the Spark application ended: per plan id the failure that left it without a staging manifest."""
+    """How the Spark application ended: per plan id the failure that left it without a staging manifest.
+
+    ``digests``: per plan id the sha256 of the document that it wrote, where it told.
+    """
 
     exit_code: int
     failures: dict[str, PlanFailure]
+    digests: dict[str, str] = field(default_factory=dict)
 
 
 def job_file(name: str) -> str:
@@ -38,13 +51,14 @@ def job_file(name: str) -> str:
 def engine_arguments(settings: Settings) -> list[str]:
     """Arguments of every job: what its tasks may use. Credentials reach it by environment or instance role."""
     engine = settings.engine
+    # On other machines there is no such home; where they spill they know from Spark.
+    elsewhere = settings.spill_folder_is_default and not is_local(settings.spark.master)
     return [
         "--memory",
         str(engine.memory_bytes),
         "--threads",
         str(engine.threads),
-        "--spill",
-        engine.spill_folder,
+        *([] if elsewhere else ["--spill", engine.spill_folder]),
         *(["--tasks", str(engine.tasks)] if engine.tasks is not None else []),
         *(["--bytes-per-second", str(engine.bytes_per_second)] if engine.bytes_per_second is not None else []),
     ]
@@ -63,6 +77,56 @@ def spark_conf(settings: Settings) -> dict[str, str]:
     }
 
 
+@contextmanager
+def properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterator[list[str]]:
+    """``conf`` in a file that its owner alone can read, for a block; gives the arguments that name it to spark-submit.
+
+    A command line can be read by every user of the machine (``ps``), and ends up in logs. All properties go by the
+    file: no list of names knows every property that holds a key. What ``spark-defaults.conf`` says besides stays.
+
+    Raises:
+        ConfigurationError: options of the driver's JVM with a quotation mark that is not closed.
+        ServiceError: the file cannot be written.
+    """
+    with scratch.folder(settings.private_folder) as private:
+        told = dict(conf)
+        for name in DRIVER_OPTIONS if _starts_its_driver_here(settings) else ():
+            options = told.get(name, "")
+            if mask(name, options) != options:
+                # Java reads arguments from a file, too; Spark would put them into the command line of the driver.
+                arguments = scratch.write_file(private / f"{name}.args", _java_arguments(name, options))
+                told[name] = f"@{arguments}"
+        path = scratch.write_file(private / "spark.properties", _java_properties(told))
+        yield ["--load-spark-defaults", "--properties-file", str(path)]
+
+
+def _starts_its_driver_here(settings: Settings) -> bool:
+    # Spark's own cluster runs no Python driver; on others the driver may run where the file is not.
+    return is_local(settings.spark.master) or settings.spark.master.startswith("spark://")
+
+
+def _java_properties(conf: Mapping[str, str]) -> str:
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in sorted(conf.items()))
+
+
+def _escaped(text: str) -> str:
+    """``text`` as Java's ``Properties`` read it back: ASCII, and nothing that ends a name or a line."""
+    units = memoryview(text.encode("utf-16-be", "surrogatepass")).cast("B")
+    codes = [units[place] << 8 | units[place + 1] for place in range(0, len(units), 2)]
+    return "".join(chr(code) if chr(code) in _PLAIN else f"\\u{code:04x}" for code in codes)
+
+
+def _java_arguments(name: str, options: str) -> str:
+    try:
+        arguments = shlex.split(options)
+    except ValueError:
+        raise ConfigurationError(
+            f"spark.conf.{name} cannot be taken apart: a quotation mark in it is not closed. Nothing was started."
+        ) from None
+    quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in arguments)
+    return "".join(f'"{each}"\n' for each in quoted)
+
+
 def run_job(
     settings: Settings,
     job: Sequence[str],
@@ -79,22 +143,16 @@ def run_job(
     """
     check_spark_install()
     environment = spark_environment(os.environ, find_java(os.environ, settings.home / "java"), settings.spark.master)
-    command = [
-        "spark-submit",
-        "--master",
-        settings.spark.master,
-        "--name",
-        name,
-        *[part for key, value in sorted(spark_conf(settings).items()) for part in ("--conf", f"{key}={value}")],
-        *job,
-    ]
-    return _follow(command, environment, progress, plans)
+    with properties_file(settings, spark_conf(settings)) as options:
+        command = ["spark-submit", "--master", settings.spark.master, "--name", name, *options, *job]
+        return _follow(command, environment, progress, plans)
 
 
 def _follow(
     command: Sequence[str], environment: dict[str, str], progress: Progress | None, plans: Sequence[PlanReference]
 ) -> JobResult:
     failures: dict[str, PlanFailure] = {}
+    digests: dict[str, str] = {}
     heard: set[str] = set()
     tail: list[str] = []
     try:
@@ -118,6 +176,7 @@ def _follow(
                 heard.update(told)
                 failure = failure_in(event)
                 failures.update({plan_id: failure for plan_id in told if failure is not None})
+                digests.update({plan_id: str(event["sha256"]) for plan_id in told if event.get("sha256")})
             if progress is not None:
                 progress(event)
     silent = [plan for plan in plans if plan.plan_id not in heard]
@@ -125,4 +184,4 @@ def _follow(
         sys.stderr.write("\n".join(tail) + "\n")
         reason = f"the Spark application ended with exit code {process.returncode} before it finished"
         failures.update({plan.plan_id: PlanFailure(reason, ServiceError.exit_code) for plan in silent})
-    return JobResult(process.returncode, failures)
+    return JobResult(process.returncode, failures, digests)

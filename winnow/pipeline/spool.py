@@ -5,10 +5,9 @@ The log may move while an ingest prepares its segments; then they are made again
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError
-from winnow.files import duck, storage
+from winnow.files import duck, scratch, storage
 from winnow.sources.arriving import ARRIVING
 from winnow.sources.digest import SliceDigests
 from winnow.sources.files import read_file
+from winnow.sources.source_topic import TopicFilter
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,14 +55,15 @@ class Arrivals:
 class Spool:
     """Reads files into a local spool and answers questions about it. A context manager: the spool goes with it."""
 
-    def __init__(self, topic: str, partitions: int, budget: Budget) -> None:
+    def __init__(self, topic: str, partitions: int, budget: Budget, source_topic: str | None = None) -> None:
         self.topic = topic
+        self.records_of = TopicFilter(topic, source_topic)
         self._partitions = partitions
         self._budget = budget
         self.files: list[SpooledFile] = []
-        Path(budget.spill_folder).mkdir(parents=True, exist_ok=True)
-        self._folder = tempfile.TemporaryDirectory(prefix="winnow-ingest-", dir=budget.spill_folder)
-        self._path = str(Path(self._folder.name) / "spool.parquet")
+        self._opened = ExitStack()
+        self._folder = self._opened.enter_context(scratch.folder(budget.spill_folder))
+        self._path = str(self._folder / "spool.parquet")
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     def __enter__(self) -> Spool:
@@ -73,7 +74,7 @@ class Spool:
     ) -> None:
         if self._connection is not None:
             self._connection.close()
-        self._folder.cleanup()
+        self._opened.close()
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -87,7 +88,7 @@ class Spool:
         connection = duck.connect(
             memory_limit_bytes=self._budget.memory_limit_bytes,
             threads=max(2, self._budget.threads),
-            spill_folder=self._folder.name,
+            spill_folder=str(self._folder),
             uris=uris,
         )
         connection.execute(f"CREATE VIEW spool AS SELECT * FROM read_parquet({duck.file_list([self._path])})")
@@ -106,7 +107,7 @@ class Spool:
             for number, path in enumerate(paths):
                 digests = SliceDigests()
                 records = lacking = 0
-                for batch in read_file(path, topic=self.topic, partitions=self._partitions):
+                for batch in read_file(path, topic=self.topic, partitions=self._partitions, records_of=self.records_of):
                     digests.update(batch)
                     writer.write_batch(numbered(batch, number, sequence))
                     sequence += batch.num_rows

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from winnow.engine import staging
+from winnow.errors import PlanVoidError
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import PartitionPlan, PartitionState, Plan, Segment
 from winnow.pipeline.context import Context
 from winnow.pipeline.plan import configuration_digest
+from winnow.pipeline.run_plan import read_run_plan
 from winnow.store import Run, RunState
 
 
@@ -24,6 +25,8 @@ class Cause(StrEnum):
     """Another plan was published meanwhile."""
     DELETED = "deleted"
     """The log start moved: records were deleted."""
+    FENCED = "fenced"
+    """Another run or a sweep ended the attempt."""
     UNEXPLAINED = "unexplained"
 
 
@@ -34,6 +37,18 @@ class Void:
     cause: Cause
     message: str
     by: str | None = None
+
+
+def fenced_off(run: Run, head: Head) -> Void | None:
+    """Why no attempt of ``run`` may be published over ``head``: its fence is another one; None while it may."""
+    if head.fence == run.fence:
+        return None
+    return Void(
+        Cause.FENCED,
+        f"Another run or a sweep ended attempt {run.attempt} at plan {run.plan_id} of topic {run.topic}: the topic's "
+        f"fence is {head.fence} and the attempt's is {run.fence}. The plan is void and nothing was published. Run it "
+        "again.",
+    )
 
 
 def find_void(log: TopicLog, head: Head, plan: Plan, live: Mapping[int, tuple[Segment, ...]]) -> Void | None:
@@ -94,9 +109,8 @@ def _moved(
 
 def _publisher(plan: Plan, gone: set[str], head: Head) -> str | None:
     """The plan that took planned segments out of the log; retired files say so until they are swept."""
-    return next(
-        (file.plan_id for file in head.state.retired if file.path in gone and file.plan_id != plan.plan_id), None
-    )
+    files = head.state.waiting_files
+    return next((file.plan_id for file in files if file.path in gone and file.plan_id != plan.plan_id), None)
 
 
 def standing(ctx: Context, run: Run) -> Void | None:
@@ -109,7 +123,11 @@ def standing(ctx: Context, run: Run) -> Void | None:
     head = log.head()
     if any(each.plan_id == run.plan_id for each in log.receipt_references(head, since_ms=run.opened_at_ms)):
         return None
-    found = find_void(log, head, staging.read_plan(run.plan_uri), log.segments(head))
+    try:
+        plan, _ = read_run_plan(run)
+    except PlanVoidError as problem:
+        return Void(Cause.UNEXPLAINED, str(problem))
+    found = find_void(log, head, plan, log.segments(head))
     if found is None or found.cause is not Cause.UNEXPLAINED:
         return found
     # Retired files are forgotten once they are swept; the newest receipt still says that somebody was here.
@@ -133,7 +151,7 @@ def left_to(ctx: Context, plan_id: str) -> str | None:
         return None
     if run.holder not in {None, ctx.holder}:
         return f"Topic {run.topic}: plan {plan_id} is the work of {run.holder} now; it is left to that run."
-    found = standing(ctx, run)
+    found = standing(ctx, run) or fenced_off(run, ctx.log.open(run.topic).head())
     if found is None:
         if run.status is RunState.VOID:
             return (

@@ -24,6 +24,7 @@ from winnow.pipeline.lane import Lane
 from winnow.pipeline.spool import SpooledFile, numbered
 from winnow.sources.digest import SliceDigests
 from winnow.sources.files import read_file
+from winnow.sources.source_topic import TopicFilter
 
 MOST_OPEN = 128
 """Partitions written at a time; beyond that row groups would be too small to be worth reading."""
@@ -43,7 +44,7 @@ class StraightThrough:
     """One pass over ``paths`` into the segments of ``prepared``.
 
     Args:
-        topic: whose records these are; for messages.
+        records_of: which records of the input are taken, by the topic that they name.
         state: what the log is appended to.
         prepared: takes what is written.
         make: makes what writes a partition's records.
@@ -53,7 +54,7 @@ class StraightThrough:
 
     def __init__(
         self,
-        topic: str,
+        records_of: TopicFilter,
         state: TopicState,
         prepared: Prepared,
         make: MakeAppender,
@@ -61,7 +62,7 @@ class StraightThrough:
         held_bytes: int,
         needs_keys: bool,
     ) -> None:
-        self._topic = topic
+        self._records_of = records_of
         self._state = state
         self._prepared = prepared
         self._make = make
@@ -87,7 +88,12 @@ class StraightThrough:
             for number, path in enumerate(paths):
                 digests = SliceDigests()
                 records = lacking = 0
-                for batch in read_file(path, topic=self._topic, partitions=len(self._state.partitions)):
+                for batch in read_file(
+                    path,
+                    topic=self._records_of.topic,
+                    partitions=len(self._state.partitions),
+                    records_of=self._records_of,
+                ):
                     sorted_batch = self._in_order(batch)
                     hashing.put(digests.update, sorted_batch)
                     writing.put(self._write, numbered(sorted_batch, number, 0))

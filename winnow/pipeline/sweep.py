@@ -1,31 +1,46 @@
-"""The physical removal of retired files: record, expire, check every reference, delete, mark. Only here do bytes go."""
+"""The physical removal of files that left the log: commit what goes, delete it, forget it. Only here do bytes go.
+
+Nothing is deleted because a clock, a lease or a row of the metadata store says so. A commit decides first: it moves
+retired files whose grace has passed to the condemned ones, lifts the fence above attempts that were not published, and
+voids ingest calls that died. What is deleted then is what that commit has put out of everybody's reach.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
+from winnow.engine import staging
+from winnow.errors import CommitConflictError, DamagedMetadataError
 from winnow.files import storage
-from winnow.log.references import References
-from winnow.log.sweep import Expiry, attempt_files, expire, live_references, plan_expiry
+from winnow.files.quarantine import ingest_folder, moved_folder
+from winnow.log import fence
+from winnow.log.quarantine import Quarantine
+from winnow.log.quarantine_history import expire_quarantine, plan_quarantine_expiry, quarantine_metadata_files
+from winnow.log.references import References, references
+from winnow.log.sweep import Expiry, expire, plan_expiry
 from winnow.log.topic_log import Change, Head, TopicLog
-from winnow.model import RetiredFile
+from winnow.model import RetiredFile, TopicState
+from winnow.pipeline import leftovers
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import holding
+from winnow.pipeline.leftovers import Deletable, IngestLeftovers, RunLeftovers
 from winnow.pipeline.overview import refresh_picture
+from winnow.pipeline.prune import prune_history
 from winnow.pipeline.settle import settle
 from winnow.report.alerts import Kind
 from winnow.report.events import tell
-from winnow.store import Run, RunState
-
-_CLOSED = (RunState.REFUSED, RunState.INVALID, RunState.VOID, RunState.PUBLISHED)
-"""Runs whose attempt folders may be listed. Never an unknown run, never one that is still open."""
+from winnow.store import OpenIngest
 
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What one sweep of one topic removed, and what still waits for its grace."""
+    """What one sweep of one topic removed, and what still waits for its grace.
+
+    ``history_rows_removed``: of the metadata store. ``pages_removed``: Data Docs pages of verdicts among them.
+    """
 
     topic: str
     files_deleted: int
@@ -34,29 +49,84 @@ class SweepReport:
     files_waiting: int
     bytes_waiting: int
     message: str
+    history_rows_removed: int = 0
+    pages_removed: int = 0
 
 
 def sweep(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
     """Remove what no reader can reach any more, topic by topic (none = all). Running it again removes nothing more."""
-    return [_sweep_topic(ctx, topic) for topic in topics or ctx.log.names()]
+    reports = [_sweep_topic(ctx, topic) for topic in topics or ctx.log.names()]
+    if any(report.pages_removed for report in reports):
+        # Great Expectations takes seconds to load, and most sweeps do without.
+        from winnow.quality.judge import build_index
+
+        build_index(ctx.settings.data_docs)
+    return reports
+
+
+@contextmanager
+def explaining_missing_metadata(log: TopicLog) -> Iterator[None]:
+    """Say why a metadata file is not there: another sweep went on while this process was paused, or it is lost.
+
+    Raises:
+        CommitConflictError: what the newest metadata name is there; running it again starts from them.
+        DamagedMetadataError: they name a file that is gone.
+    """
+    try:
+        yield
+    except FileNotFoundError as problem:
+        newest = log.head()
+        try:
+            references(newest.table)
+        except FileNotFoundError as missing:
+            if log.head().table.metadata_location == newest.table.metadata_location:
+                raise DamagedMetadataError(
+                    f"A metadata file of topic {log.topic} is gone ({missing}). The table still refers to it; nothing "
+                    "was deleted. Restore that file from a backup or the object store's versions."
+                ) from missing
+        raise CommitConflictError(
+            f"Another sweep of topic {log.topic} removed metadata that this one was reading. Nothing that is needed is "
+            "gone. Run it again."
+        ) from problem
+
+
+class _NothingToCommitError(Exception):
+    """Nothing waits to be condemned, fenced off or voided."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a sweep found by listing, before its own commit."""
+
+    runs: Sequence[RunLeftovers]
+    ingests: Sequence[IngestLeftovers]
+    open_ingests: Sequence[OpenIngest]
 
 
 def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
     started_ms = ctx.now_ms()
-    with holding(ctx, topic):
+    log = ctx.log.open(topic)
+    with holding(ctx, topic), explaining_missing_metadata(log):
         settle(ctx, topic)
-        log = ctx.log.open(topic)
         head = log.head()
         config: TopicConfig = log.config(head)
         now_ms = ctx.now_ms()
         expiry = plan_expiry(log, now_ms=now_ms, grace_ms=config.retired_grace_ms)
         _record(ctx, topic, expiry, now_ms)
         expire(log, expiry.snapshot_ids)
-        referenced = live_references(log)
-        due = [file for file in head.state.retired if file.retired_at_ms + config.retired_grace_ms <= now_ms]
-        deleted_data = _delete(ctx, topic, _unreferenced(due, referenced), now_ms)
-        deleted_other = _delete(ctx, topic, _unreferenced(_ledger(ctx, topic), referenced), now_ms)
-        deleted_attempts = _delete_attempts(ctx, log, head, config, referenced, now_ms)
+        quarantine = ctx.log.quarantine(topic)
+        expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
+        found = _list_leftovers(ctx, log.head(), config, now_ms)
+        fence_lifted = _condemn(ctx, log, found, now_ms - config.retired_grace_ms)
+        # Loaded after the commit: what this head and its kept snapshots do not name, none will that comes after it.
+        head = log.head()
+        referenced = references(head.table)
+        deleted_data = _delete(ctx, topic, _unreferenced(head.state.condemned, referenced), now_ms)
+        # Of published plans and committed ingests: nobody writes there any more.
+        storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(head.location, "data"))
+        deleted_other = _delete(ctx, topic, _unreferenced_metadata(ctx, quarantine, referenced), now_ms)
+        deletable = Deletable(head, referenced, quarantine, passed_unknown=fence_lifted)
+        deleted_leftovers = _delete_leftovers(ctx, head, found, deletable, config.retired_grace_ms, now_ms)
         gone = {file.path for file in deleted_data}
         if gone:
             log.commit(lambda current: _forget(current, gone))
@@ -64,16 +134,20 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         ctx.store.record_states(topic, state.partitions, now_ms)
         if gone:
             refresh_picture(ctx, topic)
-    waiting = state.retired
-    deleted = [*deleted_data, *deleted_other, *deleted_attempts]
+            ctx.store.forget_checks(topic, gone)
+        rows, pages = prune_history(ctx, topic, ctx.now_ms())
+    waiting = state.waiting_files
+    deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
     report = SweepReport(
         topic=topic,
         files_deleted=len(deleted),
         bytes_deleted=sum(file.size_bytes for file in deleted),
-        snapshots_expired=len(expiry.snapshot_ids),
+        snapshots_expired=expired,
         files_waiting=len(waiting),
         bytes_waiting=sum(file.size_bytes for file in waiting),
-        message=_message(topic, len(deleted), len(waiting), config.retired_grace_ms),
+        message=_message(topic, len(deleted), len(waiting), config.retired_grace_ms, rows),
+        history_rows_removed=rows,
+        pages_removed=pages,
     )
     tell(
         "swept",
@@ -91,10 +165,12 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
     return report
 
 
-def _message(topic: str, deleted: int, waiting: int, grace_ms: int) -> str:
+def _message(topic: str, deleted: int, waiting: int, grace_ms: int, history_rows: int) -> str:
     text = f"{topic}: {deleted} file(s) removed."
     if waiting:
         text += f" {waiting} retired file(s) wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
+    if history_rows:
+        text += f" {history_rows:,} row(s) of history were older than history.retention_ms and are removed."
     return text
 
 
@@ -108,6 +184,26 @@ def _record(ctx: Context, topic: str, expiry: Expiry, now_ms: int) -> None:
         files = [RetiredFile(path, storage.size_bytes(path) or 0, now_ms, "expiry") for path in sorted(paths)]
         if files:
             ctx.store.record_retired(topic, files, kind)
+
+
+def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_ms: int) -> int:
+    """Expire old snapshots of the quarantine's table, after writing down what that leaves; how many."""
+    expiry = plan_quarantine_expiry(quarantine, now_ms=now_ms, grace_ms=grace_ms)
+    if expiry is None:
+        return 0
+    _record(ctx, quarantine.topic, expiry, now_ms)
+    expire_quarantine(quarantine, expiry.snapshot_ids)
+    return len(expiry.snapshot_ids)
+
+
+def _unreferenced_metadata(ctx: Context, quarantine: Quarantine, referenced: References) -> list[RetiredFile]:
+    """Files of the ledger that no snapshot of the log's table refers to, nor one of the quarantine's."""
+    pending = _unreferenced(_ledger(ctx, quarantine.topic), referenced)
+    below = f"{quarantine.location}/"
+    if not any(file.path.startswith(below) for file in pending):
+        return pending
+    of_quarantine = quarantine_metadata_files(quarantine)
+    return [file for file in pending if file.path not in of_quarantine]
 
 
 def _ledger(ctx: Context, topic: str) -> list[RetiredFile]:
@@ -130,44 +226,91 @@ def _delete(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int)
     return list(files)
 
 
-def _delete_attempts(
-    ctx: Context, log: TopicLog, head: Head, config: TopicConfig, referenced: References, now_ms: int
+def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) -> _Found:
+    # An ingest call at work says so three times within a lease.
+    idle_since_ms = now_ms - max(config.retired_grace_ms, ctx.settings.lease_ms)
+    return _Found(
+        runs=leftovers.list_runs(ctx, head, closed_before_ms=now_ms - config.retired_grace_ms),
+        ingests=leftovers.list_ingests(ctx, head, idle_since_ms=idle_since_ms),
+        open_ingests=ctx.store.open_ingests(head.state.topic),
+    )
+
+
+def _condemn(ctx: Context, log: TopicLog, found: _Found, retired_before_ms: int) -> bool:
+    """Commit what puts files out of everybody's reach, if anything has to; whether the fence was lifted."""
+    lifted = False
+    voided: list[OpenIngest] = []
+    committed: list[OpenIngest] = []
+
+    def build(head: Head) -> Change:
+        nonlocal lifted
+        referenced = references(head.table)
+        fences = leftovers.fences_to_pass(found.runs, head, referenced, ctx.log.quarantine(log.topic))
+        lifted = fences is not None
+        voided[:], committed[:] = leftovers.ingests_to_void(found.ingests, head.state)
+        state = _with_condemned(head.state, referenced, retired_before_ms)
+        if voided:
+            state = leftovers.with_voided(state, voided, found.open_ingests)
+        if fences is None and state == head.state:
+            raise _NothingToCommitError
+        if fences is None:
+            return Change(state=state, summary={"winnow.operation": "condemn"})
+        return fence.raised(replace(head, state=state), fences, operation="condemn")
+
+    try:
+        log.commit(build)
+    except _NothingToCommitError:
+        lifted = False
+    ctx.store.note_voided_ingests([each.ingest_id for each in voided], ctx.now_ms())
+    # Their process died, or lost the store, between the commit and saying so.
+    ctx.store.close_ingests([each.ingest_id for each in committed])
+    return lifted
+
+
+def _with_condemned(state: TopicState, referenced: References, retired_before_ms: int) -> TopicState:
+    due = [file for file in state.retired if file.retired_at_ms <= retired_before_ms and file.path not in referenced]
+    paths = {file.path for file in due}
+    retired = tuple(file for file in state.retired if file.path not in paths)
+    return replace(state, retired=retired, condemned=(*state.condemned, *due))
+
+
+def _delete_leftovers(
+    ctx: Context, head: Head, found: _Found, deletable: Deletable, grace_ms: int, now_ms: int
 ) -> list[RetiredFile]:
-    """Files of attempts that were not published or were superseded, once the grace after their run's end has passed."""
+    """Delete what attempts and ingest calls left, and note where nothing was left."""
+    quarantine = ctx.log.quarantine(head.state.topic)
     removed: list[RetiredFile] = []
-    still_retired = {file.path for file in head.state.retired}
-    swept_at_ms = _swept_at_ms(ctx, log.topic)
-    for run in ctx.store.runs(log.topic):
-        # A plan may be tried again after its folder was swept.
-        due_ms = run.updated_at_ms + config.retired_grace_ms
-        if run.status not in _CLOSED or due_ms > now_ms or swept_at_ms.get(run.plan_id, -1) >= due_ms:
-            continue
-        aside = ctx.log.quarantine(log.topic).unadopted(run.plan_id)
-        for entry in (*attempt_files(head.location, run.plan_id), *aside):
-            if entry.uri in referenced or entry.uri in still_retired:
-                continue
-            storage.delete(entry.uri)
-            removed.append(RetiredFile(entry.uri, entry.size_bytes, run.updated_at_ms, run.plan_id))
-        _remember_swept(ctx, head, run, now_ms)
+    for run_files in found.runs:
+        run = run_files.run
+        files = deletable.of_run(run_files)
+        leftovers.delete(quarantine, files)
+        removed += [RetiredFile(file.uri, file.size_bytes, run.updated_at_ms, run.plan_id) for file in files]
+        storage.remove_empty_folders(storage.join(head.location, "data", run.plan_id))
+        storage.remove_empty_folders(moved_folder(quarantine.location, run.plan_id))
+        if files:
+            ctx.store.note_empty_run(run, first_ms=None)
+        elif run.found_empty_at_ms is None:
+            ctx.store.note_empty_run(run, first_ms=now_ms)
+        elif run.found_empty_at_ms + grace_ms <= now_ms:
+            # A process of the run that is still alive has had a grace to write since the folder was found empty.
+            staging.delete_plan(run.plan_uri)
+            ctx.store.note_empty_run(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
+    for ingest_files in found.ingests:
+        ingest = ingest_files.ingest
+        files = deletable.of_ingest(ingest_files)
+        leftovers.delete(quarantine, files)
+        removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
+        for location in (head.location, quarantine.location):
+            storage.remove_empty_folders(ingest_folder(location, ingest.ingest_id))
+        if ingest_files.files:
+            ctx.store.note_empty_ingest(ingest.ingest_id, None)
+        elif ingest.found_empty_at_ms is None:
+            ctx.store.note_empty_ingest(ingest.ingest_id, now_ms)
+        elif ingest.found_empty_at_ms + grace_ms <= now_ms:
+            ctx.store.close_ingests([ingest.ingest_id])
     return removed
 
 
-def _swept_at_ms(ctx: Context, topic: str) -> dict[str, int]:
-    """When the folder of each plan was swept last."""
-    rows = [row for row in ctx.store.retired(topic, pending_only=False) if row.kind == "attempts"]
-    found: dict[str, int] = {}
-    for row in rows:
-        found[row.plan_id] = max(found.get(row.plan_id, -1), row.deleted_at_ms or -1)
-    return found
-
-
-def _remember_swept(ctx: Context, head: Head, run: Run, now_ms: int) -> None:
-    """Its folder is listed once, not at every sweep for ever after."""
-    folder = storage.join(head.location, "data", run.plan_id, run.attempt or "-")
-    ctx.store.record_retired(run.topic, [RetiredFile(folder, 0, now_ms, run.plan_id)], "attempts")
-    ctx.store.mark_deleted(run.topic, [folder], now_ms)
-
-
 def _forget(head: Head, gone: set[str]) -> Change:
-    left = tuple(file for file in head.state.retired if file.path not in gone)
-    return Change(state=replace(head.state, retired=left), summary={"winnow.operation": "sweep"})
+    left = tuple(file for file in head.state.condemned if file.path not in gone)
+    return Change(state=replace(head.state, condemned=left), summary={"winnow.operation": "sweep"})

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from winnow.clock import format_ms
 from winnow.config.names import collides
-from winnow.config.topic import ConfigEntry, entries, is_topic_key, unknown_key
+from winnow.config.topic import ConfigEntry, TopicConfig, entries, is_topic_key, unknown_key
 from winnow.errors import ConfigurationError
-from winnow.log.topic_log import overrides_of
+from winnow.log.recorded_configuration import describe_differences, overrides_of
+from winnow.log.topic_log import Head, TopicLog
 from winnow.model import PartitionsAdded, PartitionState
 from winnow.pipeline.assess import partition_logs
 from winnow.pipeline.consequences import consequences
@@ -20,7 +21,11 @@ from winnow.pipeline.uncleanable import release_marks
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """A topic for people: configuration with sources, and size and state per partition."""
+    """A topic for people: configuration with sources, and size and state per partition.
+
+    ``last_checked_ms`` and ``oldest_checked_ms``: when a scrub checked a live segment last, and the one that it checked
+    longest ago; None: no one. ``segments_unchecked``: those that none has checked yet.
+    """
 
     name: str
     partitions: int
@@ -30,6 +35,10 @@ class TopicDescription:
     states: dict[int, PartitionState]
     bytes: dict[int, int]
     records: dict[int, int]
+    last_checked_ms: int | None
+    oldest_checked_ms: int | None
+    segments_unchecked: int
+    scrub_findings: int
 
 
 def list_topics(ctx: Context) -> list[str]:
@@ -50,11 +59,21 @@ def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[st
 
 
 def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> TopicDescription:
-    """Configuration with source and sentence, and per partition offsets, bytes and records."""
+    """Configuration with source and sentence, and per partition offsets, bytes and records.
+
+    Where the table's properties are not the configuration that Winnow committed, the committed one is described, and
+    the difference is a notice.
+    """
     log = ctx.log.open(name)
     head = log.head()
-    config = log.config(head)
+    differences = head.configuration_differences
+    if differences:
+        notices = (*notices, describe_differences(name, differences, head.table.metadata_location))
+    config = _committed_config(log, head)
     segments = log.segments(head)
+    checks = ctx.store.checks(name)
+    live = [checks.get(segment.path) for each in segments.values() for segment in each]
+    times_ms = [check.checked_at_ms for check in live if check is not None]
     return TopicDescription(
         name=name,
         partitions=log.partitions(head),
@@ -64,7 +83,17 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
         states=dict(head.state.partitions),
         bytes={p: sum(s.size_bytes for s in found) for p, found in segments.items()},
         records={p: sum(s.records for s in found) for p, found in segments.items()},
+        last_checked_ms=max(times_ms, default=None),
+        oldest_checked_ms=min(times_ms, default=None),
+        segments_unchecked=len(live) - len(times_ms),
+        scrub_findings=sum(check.finding is not None for check in checks.values()),
     )
+
+
+def _committed_config(log: TopicLog, head: Head) -> TopicConfig:
+    if head.configuration_differences:
+        return log.parse(overrides_of(head.state.configuration or {}))
+    return log.config(head)
 
 
 def _grown(name: str, added: PartitionsAdded) -> str:
@@ -82,15 +111,20 @@ def alter_topic(
     deletions: Sequence[str],
     *,
     partitions: int | None = None,
+    accept_present: bool = False,
 ) -> TopicDescription:
     """Change topic configuration, and let the topic have more ``partitions``; what that will do is in the notices.
 
     The result as a whole is checked before anything is written. A changed configuration releases uncleanable
     partitions: what made them fail may be gone with it.
 
+    ``accept_present``: what the table's properties hold counts from now on, with the changes of this call; without it
+    a topic whose properties another tool changed is refused.
+
     Raises:
         ConfigurationError: a key or value is not valid, a key is both set and deleted, or the topic has as many
             partitions already.
+        ForeignConfigurationError: another tool changed the table's properties, and that is not accepted.
     """
     both = sorted(set(changes) & set(deletions))
     if both:
@@ -100,20 +134,24 @@ def alter_topic(
             raise unknown_key(key)
     log = ctx.log.open(name)
     head = log.head()
-    current = overrides_of(dict(head.table.properties))
+    current = overrides_of(head.table.properties)
     wanted = {key: value for key, value in {**current, **changes}.items() if key not in deletions}
     after = log.parse(wanted)
     try:
-        before = log.config(head)
+        before = _committed_config(log, head) if accept_present else log.config(head)
     except ConfigurationError:
         before = None  # a default of the installation contradicts the topic; this call mends it
+    if accept_present:
+        accepted = log.accept_config(dict(changes), list(deletions), now_ms=ctx.now_ms())
+        ctx.store.record_states(name, accepted.state.partitions, ctx.now_ms())
     if partitions is not None:
         ctx.store.record_states(
             name, log.add_partitions(partitions, now_ms=ctx.now_ms()).state.partitions, ctx.now_ms()
         )
     notices: tuple[str, ...] = ()
-    if changes or deletions:
+    if (changes or deletions) and not accept_present:
         log.set_config(dict(changes), list(deletions))
+    if changes or deletions or accept_present:
         logs = partition_logs(log, log.head())
         notices = consequences(logs, before or after, after, now_ms=ctx.now_ms())
     if after != before:

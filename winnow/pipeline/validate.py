@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from winnow import documents
-from winnow.engine import staging
 from winnow.errors import CommitConflictError, PlanVoidError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
 from winnow.pipeline.context import Context
 from winnow.pipeline.facts import Attempt, Facts
+from winnow.pipeline.plan_limits import Excess, find_excesses, limits_of
+from winnow.pipeline.run_plan import close_as_void, read_run_manifest, read_run_plan
+from winnow.pipeline.staged_output import count_misfits
+from winnow.pipeline.standing import find_void
 from winnow.pipeline.uncleanable import fate_of, mark_uncleanable
 from winnow.quality import ready
 from winnow.quality.content import judge_content
 from winnow.quality.facts import FactRow
 from winnow.quality.judge import judge
+from winnow.quality.suites import SuiteFindings, load_suite
 from winnow.report import situations
 from winnow.report.alerts import Finding, Situation
 from winnow.report.events import tell
-from winnow.store import RunState
+from winnow.store import Run, RunState
 
 SHOWN = 3
 
@@ -39,7 +43,8 @@ def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = 
     Raises:
         ValidationFailedError: the result is wrong; the failing partitions are marked uncleanable.
         ValidationBrokenError: a check raised; nothing is marked.
-        PlanVoidError: another run closed the plan meanwhile; nothing is judged.
+        PlanVoidError: another run closed the plan meanwhile, or plan or staging manifest are not those that were made;
+            nothing is judged.
     """
     run = ctx.store.run(plan_id)
     if run is None:
@@ -53,8 +58,11 @@ def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = 
             "judged and no partition is marked. Nothing was published. Run it again: the next plan starts from the "
             "log as it is."
         )
-    plan = staging.read_plan(run.plan_uri)
-    manifest = staging.read_manifest(run.plan_uri, attempt)
+    try:
+        (plan, plan_sha256), manifest = read_run_plan(run), read_run_manifest(run, attempt)
+    except PlanVoidError as problem:
+        close_as_void(ctx, run, problem)
+        raise
     if manifest is None:
         raise WinnowError(
             f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} left no staging manifest, so its files do not "
@@ -63,7 +71,7 @@ def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = 
     started_ms = ctx.now_ms()
     times = _Times(ctx)
     try:
-        verdict = _verdict(ctx, Attempt(run.plan_uri, plan, manifest), facts, times, index=index)
+        verdict = _verdict(ctx, run, Attempt(run.plan_uri, plan, manifest, plan_sha256), facts, times, index=index)
     except ValidationBrokenError as problem:
         parts: dict[str, Any] = {**times.told, "duration_ms": ctx.now_ms() - started_ms}
         tell("broken", plan.topic, plan_id=plan_id, attempt=attempt, **parts)
@@ -103,40 +111,62 @@ def fact_table(ctx: Context, attempt: Attempt, facts: Facts | None) -> list[Fact
         return its_own.rows(attempt)
 
 
-def _verdict(ctx: Context, attempt: Attempt, facts: Facts | None, times: _Times, *, index: bool) -> Verdict:
+def judged_rows(
+    ctx: Context, run: Run, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow]
+) -> list[FactRow]:
+    """``rows`` with what the topic's state and configuration say of the plan, and whose files the manifest names.
+
+    A plan that no longer matches the log is judged by its files alone: publishing refuses it.
+    """
+    log = ctx.log.open(plan.topic)
+    head = log.head()
+    limits = limits_of(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
+    live = log.segments(head)
+    excesses: dict[int, Excess] = {}
+    if find_void(log, head, plan, live) is None:
+        excesses = find_excesses(plan, log, head, live, limits)
+    files = count_misfits(plan, manifest, location=head.location, quarantine_location=limits.quarantine_location)
+    return [
+        row
+        | asdict(excesses.get(int(row["partition"]), Excess()))
+        | dict(zip(("foreign_files", "misfit_files"), files[int(row["partition"])], strict=True))
+        for row in rows
+    ]
+
+
+def _verdict(ctx: Context, run: Run, attempt: Attempt, facts: Facts | None, times: _Times, *, index: bool) -> Verdict:
     plan, manifest = attempt.plan, attempt.manifest
-    rows = fact_table(ctx, attempt, facts)
+    rows = judged_rows(ctx, run, plan, manifest, fact_table(ctx, attempt, facts))
     times.passed("facts_ms")
     ready()
     times.passed("import_ms")
-    verdict = _judged(ctx, plan, manifest, rows, index=index)
+    verdict = replace(_judged(ctx, plan, manifest, rows, index=index), plan_sha256=attempt.plan_sha256)
     times.passed("judge_ms")
     return verdict
 
 
 def _judged(ctx: Context, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow], *, index: bool) -> Verdict:
-    settings = ctx.settings
     verdict = judge(
         rows,
         plan_id=plan.plan_id,
         topic=plan.topic,
         attempt=manifest.attempt,
         checked_at_ms=ctx.now_ms(),
-        data_docs=settings.data_docs,
+        findings=_content_findings(ctx, plan, manifest),
+        data_docs=ctx.settings.data_docs,
         index=index,
     )
-    verdict = replace(verdict, manifest_digest=documents.digest(manifest))
-    suite = ctx.log.open(plan.topic).config().expectations
-    if not suite or verdict.broken:
-        return verdict
-    failures = judge_content(suite, plan, manifest, extra_folder=settings.expectations)
-    broken = any(failure.expectation.endswith(":raised") for failure in failures)
-    return replace(
-        verdict,
-        passed=verdict.passed and not broken and not any(f.severity is Severity.FAIL for f in failures),
-        broken=broken,
-        failures=(*verdict.failures, *failures),
-    )
+    return replace(verdict, manifest_digest=documents.digest(manifest))
+
+
+def _content_findings(ctx: Context, plan: Plan, manifest: StagingManifest) -> SuiteFindings | None:
+    """What the topic's own suite says of the new records; None where the topic names none."""
+    name = ctx.log.open(plan.topic).config().expectations
+    if not name:
+        return None
+    extra_folder = ctx.settings.expectations
+    failures = judge_content(name, plan, manifest, extra_folder=extra_folder)
+    return SuiteFindings(load_suite(name, extra_folder), tuple(failures))
 
 
 def _tell(verdict: Verdict, times: _Times, *, duration_ms: int) -> None:

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from winnow.errors import BadInputError
 from winnow.files.fingerprint import CONTENT_HASH
 from winnow.files.quarantine import QUARANTINE_SCHEMA
+from winnow.files.segment_figures import offsets_of
 from winnow.model import OffsetRange, Segment
 from winnow.quality import reading
-from winnow.quality.staged_files import offsets_of
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from winnow.files.schema import ARROW_SCHEMA
@@ -32,7 +34,8 @@ class Census:
 
     ``duplicate_keys``: surviving records beyond the first of their key. ``stale_winners``: survivors whose key has a
     greater record among the inputs: at a higher offset or, where versions decide, of a higher version.
-    ``keys_expired``: keys without a survivor whose greatest record is a tombstone that may go.
+    ``keys_expired``: keys without a survivor whose greatest record is a tombstone that may go. ``wrong_extensions``: as
+    :func:`winnow.quality.extensions.count_wrong_extensions` counts them.
     """
 
     keys_in: int
@@ -40,11 +43,13 @@ class Census:
     duplicate_keys: int
     stale_winners: int
     keys_expired: int = 0
+    wrong_extensions: int = 0
 
     def is_clean(self, keys_gone: int) -> bool:
         """Whether nothing was found, when ``keys_gone`` keys ended with an expired tombstone and have no survivor."""
         gone = self.keys_in - self.keys_kept
-        return self.duplicate_keys == 0 and self.stale_winners == 0 and gone == self.keys_expired == keys_gone
+        wrong = self.duplicate_keys + self.stale_winners + self.wrong_extensions
+        return wrong == 0 and gone == self.keys_expired == keys_gone
 
 
 class KeyCensus:
@@ -52,8 +57,8 @@ class KeyCensus:
 
     ``identity`` is :data:`HASHED` or :data:`EXACT`. Batches have the columns ``key`` and ``offset``; ``by_version``:
     ``present`` and ``version``, too, which decide before the offset. ``expiring``: those of the inputs have ``may_go``,
-    too, which says of a record whether it is a tombstone of an expired range; without it none is. Use as a context
-    manager: leaving it drops its tables.
+    too, which says of a record whether it is a tombstone of an expired range; without it none is. ``superseding_stay``:
+    one that superseded a record may not go. Use as a context manager: leaving it drops its tables.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class KeyCensus:
         *,
         by_version: bool = False,
         expiring: bool = False,
+        superseding_stay: bool = False,
     ) -> None:
         self._connection = connection
         self._schema = pa.schema([*_FIELDS, *_VERSION] if by_version else _FIELDS)
@@ -71,6 +77,8 @@ class KeyCensus:
             'struct_pack(present := present, version := version, "offset" := "offset")' if by_version else '"offset"'
         )
         self._expiring = expiring
+        self._going = "may_go AND records = 1" if superseding_stay else "may_go"
+        self._offset = 'survivors.place."offset"' if by_version else "survivors.place"
         self._chosen = f"SELECT {identity} AS identity, {place} AS place"
         self._from_feed = f'FROM feed WHERE key IS NOT NULL AND "offset" >= {inside.start} AND "offset" < {inside.end}'
         kind = "UBIGINT" if identity == HASHED else "BLOB"
@@ -105,7 +113,7 @@ class KeyCensus:
             (batch.select(schema.names) for batch in rewritten),
             f"""
             CREATE OR REPLACE TEMP TABLE greatest AS
-            SELECT identity, max(place) AS place, {whether} AS may_go FROM (
+            SELECT identity, max(place) AS place, count(*) AS records, {whether} AS may_go FROM (
                 {self._chosen}, {tombstone} AS may_go {self._from_feed}
                 UNION ALL SELECT identity, place, false FROM survivors WHERE by_reference
             ) GROUP BY identity
@@ -116,8 +124,18 @@ class KeyCensus:
         (stale,) = self._row(
             "SELECT count(*) FROM survivors JOIN greatest USING (identity) WHERE survivors.place < greatest.place"
         )
-        (expired,) = self._row("SELECT count(*) FROM greatest ANTI JOIN survivors USING (identity) WHERE may_go")
+        (expired,) = self._row(
+            f"SELECT count(*) FROM greatest ANTI JOIN survivors USING (identity) WHERE {self._going}"
+        )
         return Census(keys_in, keys_kept, records - keys_kept, stale, expired)
+
+    def superseding(self, start: int, end: int) -> npt.NDArray[np.int64]:
+        """After :meth:`count`: the offsets in [``start``, ``end``) of survivors whose key had other records, too."""
+        found = self._connection.execute(
+            f"SELECT {self._offset} AS found FROM survivors JOIN greatest USING (identity) "
+            f"WHERE records > 1 AND {self._offset} >= {start} AND {self._offset} < {end}"
+        ).fetchnumpy()["found"]
+        return np.asarray(found, dtype=np.int64)
 
     def _row(self, query: str) -> tuple[int, ...]:
         (row,) = self._connection.execute(query).fetchall()

@@ -24,7 +24,7 @@ from winnow.errors import BadInputError, ValidationBrokenError
 from winnow.model import Failure, Plan, Severity, StagedPartition, StagingManifest
 from winnow.quality import reading
 from winnow.quality.runtime import GX_LOCK, ephemeral_context, raised, results_by_id
-from winnow.quality.suites import Suite, load_suite, require_row_wise, to_gx
+from winnow.quality.suites import RAISED, Suite, load_suite, require_row_wise, to_gx
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 CHUNK_ROWS = 250_000
 """Most records judged at once; fewer where records are large (:data:`winnow.quality.reading.BATCH_BYTES`)."""
-RAISED = ":raised"
-"""How the expectation of a failure ends when its check raised."""
 COLUMNS = (
     "partition",
     "offset",
@@ -74,7 +72,7 @@ def judge_content(
     """Judge the new records of every staged partition: one failure for each expectation and partition that fails.
 
     A check that raised instead of judging gives one failure alone, of no partition, whose expectation ends in
-    :data:`RAISED`: then nothing is known about the data.
+    :data:`winnow.quality.suites.RAISED`: then nothing is known about the data.
 
     A new file that cannot be read is left to the structural suite, which fails on it. Records of segments kept by
     reference were judged when they were written, and are not read.

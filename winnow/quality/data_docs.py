@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from winnow.quality.runtime import pages_folder, results_folder
 
@@ -35,11 +36,34 @@ def keep_newest(folder: Path, keep: int) -> int:
     found = sorted(_runs(results_folder(folder)), key=lambda run: (run.name, str(run)))
     gone = found[: max(0, len(found) - keep)]
     for result in gone:
-        page = pages_folder(folder) / "validations" / result.relative_to(results_folder(folder))
-        for path in (result, page):
-            shutil.rmtree(path, ignore_errors=True)
-            _remove_if_empty(path.parent)
+        _remove(folder, result)
     return len(gone)
+
+
+def remove_pages(folder: Path, urls: Collection[str]) -> int:
+    """Remove the validations whose pages are at ``urls``. Returns how many went. Call it while :func:`exclusive`.
+
+    URLs of pages that are elsewhere, or gone already, are passed over.
+    """
+    gone = 0
+    for url in urls:
+        page = Path(unquote(urlparse(url).path))
+        try:
+            suite, run_name, run_time, *_ = page.relative_to(pages_folder(folder) / "validations").parts
+        except ValueError:
+            continue
+        result = results_folder(folder) / suite / run_name / run_time
+        if ".." not in result.parts and (result.is_dir() or page.is_file()):
+            _remove(folder, result)
+            gone += 1
+    return gone
+
+
+def _remove(folder: Path, result: Path) -> None:
+    page = pages_folder(folder) / "validations" / result.relative_to(results_folder(folder))
+    for path in (result, page):
+        shutil.rmtree(path, ignore_errors=True)
+        _remove_if_empty(path.parent)
 
 
 def _runs(results: Path) -> list[Path]:

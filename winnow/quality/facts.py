@@ -12,8 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+from winnow.files import duck
 from winnow.model import PartitionFacts, PartitionPlan, Plan, Reason, StagedPartition, StagingManifest
-from winnow.quality.recomputation import IndependentFacts, connected, recompute, recompute_on
+from winnow.quality.recomputation import IndependentFacts, recompute, recompute_on
 
 if TYPE_CHECKING:
     import duckdb
@@ -49,6 +50,7 @@ BOTH = (
 """Figures of both computations: ``rewrite_<name>`` and ``recomputed_<name>``."""
 
 FOUND = (
+    "wrong_extensions",
     "keyless_kept",
     "keyless_not_aside",
     "duplicate_keys",
@@ -101,7 +103,7 @@ class FactWorkers:
     process would import them again. Use as a context manager; leaving it drops what has not begun.
     """
 
-    def __init__(self, workers: int, *, memory_limit_bytes: int, threads: int, spill_folder: str) -> None:
+    def __init__(self, workers: int, *, memory_limit_bytes: int, threads: int, spill_folder: str | None) -> None:
         self._memory_limit_bytes = memory_limit_bytes
         self._threads = threads
         self._spill_folder = spill_folder
@@ -138,7 +140,7 @@ class FactWorkers:
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
         if not hasattr(self._own, "connection"):
-            made = connected(
+            made = duck.connected(
                 memory_limit_bytes=self._memory_limit_bytes, threads=self._threads, spill_folder=self._spill_folder
             )
             with self._connecting:
@@ -183,7 +185,7 @@ def fact_table(
     *,
     memory_limit_bytes: int,
     threads: int,
-    spill_folder: str,
+    spill_folder: str | None,
     workers: int = 1,
 ) -> list[FactRow]:
     """The fact table of one attempt: a row for every partition that was planned or staged, in partition order.

@@ -16,7 +16,7 @@ from winnow.model import Failure, Severity, Verdict
 from winnow.quality.data_docs import KEEP_VALIDATIONS, exclusive, keep_newest
 from winnow.quality.runtime import GX_LOCK, raised, results_by_id, results_folder
 from winnow.quality.session import session_for
-from winnow.quality.suites import STRUCTURAL_SUITE, Expectation, Suite, load_suite
+from winnow.quality.suites import RAISED, STRUCTURAL_SUITE, Expectation, Suite, SuiteFindings, load_suite
 
 LOG = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ def judge(
     attempt: str,
     checked_at_ms: int,
     suite: str = STRUCTURAL_SUITE,
+    findings: SuiteFindings | None = None,
     data_docs: Path | None,
     extra_folder: Path | None = None,
     keep_validations: int = KEEP_VALIDATIONS,
@@ -43,6 +44,7 @@ def judge(
         attempt: which attempt at it.
         checked_at_ms: when this is happening, for the verdict and the page's name.
         suite: name of a suite over fact tables.
+        findings: of the topic's content suite, if it has one; they are part of the verdict and of its page.
         data_docs: folder of the Data Docs site; None builds no page. A page that cannot be written is logged and left
             out: the verdict stands without it.
         extra_folder: further suites.
@@ -53,7 +55,15 @@ def judge(
         ConfigurationError: the suite is unknown or not valid.
     """
     reviewed = load_suite(suite, extra_folder)
-    verdict = _Judgement(reviewed, rows, plan_id=plan_id, topic=topic, attempt=attempt, checked_at_ms=checked_at_ms)
+    verdict = _Judgement(
+        reviewed,
+        rows,
+        plan_id=plan_id,
+        topic=topic,
+        attempt=attempt,
+        checked_at_ms=checked_at_ms,
+        findings=findings,
+    )
     gap = _gap(rows)
     if gap is not None:
         return verdict.broken([Failure(None, "fact_table", Severity.FAIL, gap)], None)
@@ -79,7 +89,7 @@ def build_index(data_docs: Path) -> None:
 
 
 class _Judgement:
-    """One run of one suite over one fact table."""
+    """One run of one suite over one fact table, and what the topic's content suite found."""
 
     def __init__(
         self,
@@ -90,7 +100,9 @@ class _Judgement:
         topic: str,
         attempt: str,
         checked_at_ms: int,
+        findings: SuiteFindings | None,
     ) -> None:
+        self._findings = findings
         self._suite = suite
         self._rows = rows
         self._plan_id = plan_id
@@ -106,7 +118,7 @@ class _Judgement:
             result = session.run(self._rows, name, self._checked_at_ms)
             page = None
             if site is not None:
-                page = session.write_page(result)
+                page = session.write_page(result, self._findings)
                 keep_newest(site, keep)
                 if index:
                     session.write_index()
@@ -127,6 +139,8 @@ class _Judgement:
                 broken.append(Failure(None, expectation.id, Severity.FAIL, detail))
             elif not result.success:
                 failures.extend(_failures(expectation, result.result))
+        for failure in self._findings.failures if self._findings is not None else ():
+            (broken if failure.expectation.endswith(RAISED) else failures).append(failure)
         if broken:
             unplaced = [Failure(None, f.expectation, f.severity, f.detail) for f in failures]
             return self.broken([*broken, *unplaced], page)
@@ -143,8 +157,11 @@ class _Judgement:
             failures=tuple(failures),
             checked_at_ms=self._checked_at_ms,
             data_docs=page,
-            expectations=len(self._suite.expectations),
+            expectations=sum(len(suite.expectations) for suite in self._suites()),
         )
+
+    def _suites(self) -> list[Suite]:
+        return [self._suite] if self._findings is None else [self._suite, self._findings.suite]
 
 
 def _gap(rows: Sequence[Mapping[str, int | str]]) -> str | None:

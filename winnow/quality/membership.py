@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from winnow.errors import BadInputError
+from winnow.files.segment_figures import Offsets, offsets_of
 from winnow.model import Segment
 from winnow.quality import reading
-from winnow.quality.staged_files import Offsets, offsets_of
 
 
 class InputOffsets:

@@ -79,9 +79,10 @@ class QuickCensus:
     """Survivors first (:meth:`add_survivors`), then the inputs that were rewritten (:meth:`meet`), then :meth:`result`.
 
     All records given are keyed and inside the compacted range. ``most_survivors``: how many fit into memory.
+    ``superseding_stay``: a tombstone that superseded a record may not go.
     """
 
-    def __init__(self, most_survivors: int) -> None:
+    def __init__(self, most_survivors: int, *, superseding_stay: bool = False) -> None:
         self._most = min(most_survivors, MOST_RECORDS)
         self._hashes: list[Hashes] = []
         self._parts: list[Places] = []
@@ -90,7 +91,8 @@ class QuickCensus:
         self._table: KeyTable | None = None
         self._places = Places.together([])
         self._met: Mask = np.empty(0, dtype=np.bool_)
-        self._gone = _Gone()
+        self._superseding: Mask = np.empty(0, dtype=np.bool_)
+        self._gone = _Gone(alone=superseding_stay)
         self._found_nothing = True
 
     def add_survivors(self, hashes: Hashes, places: Places, *, by_reference: bool) -> None:
@@ -117,7 +119,14 @@ class QuickCensus:
         if self._gone.keys > self._most or places.above(theirs).any():
             self._give_up()
             return
-        self._met[numbers[places.offsets == theirs.offsets]] = True
+        themselves = places.offsets == theirs.offsets
+        self._met[numbers[themselves]] = True
+        self._superseding[numbers[~themselves]] = True
+
+    def superseding(self, start: int, end: int) -> Longs:
+        """The offsets in [``start``, ``end``) of survivors whose key had other records, too; once all were met."""
+        offsets = self._places.offsets[self._superseding]
+        return offsets[(offsets >= start) & (offsets < end)]
 
     @property
     def every_new_record_met_itself(self) -> bool:
@@ -139,6 +148,7 @@ class QuickCensus:
             hashes = np.concatenate([np.empty(0, dtype=np.uint64), *self._hashes])
             self._places = Places.together(self._parts)
             self._met = ~np.concatenate([np.empty(0, dtype=np.bool_), *self._new])
+            self._superseding = np.zeros(len(hashes), dtype=np.bool_)
             self._hashes, self._parts, self._new = [], [], []
             self._table = KeyTable(hashes)
             if self._table.has_duplicates:
@@ -149,16 +159,19 @@ class QuickCensus:
         self._found_nothing = False
         self._hashes, self._parts, self._new = [], [], []
         self._table, self._places = None, Places.together([])
-        self._met, self._gone = np.empty(0, dtype=np.bool_), _Gone()
+        self._met = self._superseding = np.empty(0, dtype=np.bool_)
+        self._gone = _Gone(alone=False)
 
 
 class _Gone:
     """Records of keys without a survivor: of each key at least the greatest.
 
     ``keys``: how many keys there were when it was last looked. At most twice as many records are held, or a million.
+    ``alone``: a record may go only if its key had no other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: bool) -> None:
+        self._alone = alone
         self._hashes: list[Hashes] = []
         self._places: list[Places] = []
         self._may_go: list[Mask] = []
@@ -186,7 +199,12 @@ class _Gone:
         order = places.rising(hashes)
         sorted_hashes = hashes[order]
         # The last of its key is the greatest.
-        last = order[np.append(sorted_hashes[1:] != sorted_hashes[:-1], True)] if len(order) else order
-        self._may_go = [np.concatenate(self._may_go)[last]]
+        ends = np.append(sorted_hashes[1:] != sorted_hashes[:-1], True)[: len(order)]
+        last = order[ends]
+        may_go = np.concatenate(self._may_go)[last]
+        if self._alone:
+            # What is let go here was not alone, and no record that comes later makes it so again.
+            may_go &= np.append(True, ends[:-1])[: len(order)][ends]
+        self._may_go = [may_go]
         self._hashes, self._places = [hashes[last]], [places.at(last)]
         self._held = self.keys = len(last)

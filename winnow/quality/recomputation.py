@@ -14,8 +14,7 @@ spill.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -23,18 +22,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.errors import BadInputError, ValidationBrokenError
-from winnow.files import duck
+from winnow.errors import BadInputError, ServiceError, ValidationBrokenError
+from winnow.files import duck, environment
 from winnow.files.fingerprint import CONTENT_HASH, WINNERS_HASH
 from winnow.files.quarantine import moved_id
+from winnow.files.segment_figures import Offsets, offsets_of
 from winnow.model import OffsetRange, PartitionPlan, Plan, Segment, StagedPartition
 from winnow.quality import reading
 from winnow.quality.aside import keyless_not_aside
 from winnow.quality.census import EXACT, HASHED, Census, KeyCensus
+from winnow.quality.extensions import COLUMNS, Superseding, count_wrong_extensions
 from winnow.quality.hashes import KEY_HASH, Fingerprint, hashed
 from winnow.quality.membership import InputOffsets
 from winnow.quality.quick_census import SURVIVOR_BYTES, Places, QuickCensus
-from winnow.quality.staged_files import Offsets, StagedFigures, offsets_of, read_staged
+from winnow.quality.staged_files import StagedFigures, read_staged
 from winnow.quality.versions import KEY_AND_OFFSET, HeaderCount, Ordering
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class IndependentFacts:
 
     Fingerprints are as in :class:`winnow.model.PartitionFacts`. ``most_tombstones_expired`` counts the keys that have
     no record left and ended with a tombstone of an expired range, 0 where the rewrite says that none expired.
-    ``headers_missing`` and ``headers_malformed`` are 0 but under strategy header. All from ``keyless_kept`` on is zero
-    in a sound result.
+    ``headers_missing`` and ``headers_malformed`` are 0 but under strategy header. All from ``wrong_extensions`` on is
+    zero in a sound result.
     """
 
     records_in: int
@@ -63,6 +64,7 @@ class IndependentFacts:
     most_tombstones_expired: int
     headers_missing: int
     headers_malformed: int
+    wrong_extensions: int
     keyless_kept: int
     keyless_not_aside: int
     duplicate_keys: int
@@ -85,7 +87,7 @@ def recompute(
     attempt: str,
     memory_limit_bytes: int,
     threads: int,
-    spill_folder: str,
+    spill_folder: str | None,
 ) -> IndependentFacts:
     """Recompute the facts of what ``attempt`` staged, from the files. Reads only; running it again gives the same.
 
@@ -95,7 +97,9 @@ def recompute(
         ServiceError: the object store cannot be reached.
         ValidationBrokenError: the recomputation itself failed (out of memory and of spill space).
     """
-    with connected(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder) as connection:
+    with duck.connected(
+        memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder
+    ) as connection:
         return recompute_on(
             connection,
             plan,
@@ -105,16 +109,6 @@ def recompute(
             threads=threads,
             memory_limit_bytes=memory_limit_bytes,
         )
-
-
-@contextmanager
-def connected(*, memory_limit_bytes: int, threads: int, spill_folder: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB for one or more recomputations, one after another: connecting costs more than a small partition."""
-    connection = duck.connect(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder)
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def recompute_on(
@@ -134,6 +128,12 @@ def recompute_on(
         most_survivors = memory_limit_bytes // SURVIVOR_BYTES
         return _Recomputation(plan, partition, staged, attempt, connection, threads, most_survivors).facts()
     except duckdb.Error as problem:
+        shortage = environment.words(problem)
+        if shortage is not None:
+            raise ServiceError(
+                f"The facts of {plan.topic}-{partition.partition} could not be recomputed: {shortage}. Nothing was "
+                "published and no partition was marked. Mend that, then run it again."
+            ) from problem
         # DuckDB's text may quote data; its kind is enough to act on.
         raise ValidationBrokenError(
             f"The facts of {plan.topic}-{partition.partition} could not be recomputed ({type(problem).__name__}). "
@@ -175,7 +175,10 @@ class _Recomputation:
         ]
         self._new_files = [segment for _, outputs in self._groups for segment in outputs]
         staying = sum(segment.records for segment in (*self._new_files, *self._kept))
-        self._quick = QuickCensus(most_survivors) if staying <= most_survivors else None
+        self._superseding_stay = partition.covered_end > 0
+        self._quick = (
+            QuickCensus(most_survivors, superseding_stay=self._superseding_stay) if staying <= most_survivors else None
+        )
         self._unreadable_inputs: set[str] = set()
         self._winners = Fingerprint()
         self._content = Fingerprint()
@@ -202,6 +205,7 @@ class _Recomputation:
             most_tombstones_expired=keys.keys_expired,
             headers_missing=self._headers.missing,
             headers_malformed=self._headers.malformed,
+            wrong_extensions=keys.wrong_extensions,
             keyless_kept=self._keyless_kept,
             keyless_not_aside=self._keyless_not_aside(),
             duplicate_keys=keys.duplicate_keys,
@@ -280,19 +284,40 @@ class _Recomputation:
                 ranked = self._ordering.ranked(chosen, self._headers)
                 (keys,) = hashed(self._connection, ranked, KEY_HASH)
                 self._quick.meet(keys, Places.of(ranked), self._may_go(chosen))
-        return self._quick.result(gone) or self._counted(EXACT)
+        quick = self._quick.result(gone)
+        if quick is None or self._wrong_extensions(self._quick.superseding):
+            return self._counted(EXACT)
+        return quick
+
+    def _wrong_extensions(self, superseding: Superseding) -> int:
+        def batches(segment: Segment) -> Iterator[pa.RecordBatch]:
+            # New files that cannot be read are counted already.
+            unreadable = self._unreadable_inputs if segment in self._kept else set()
+            return _readable([segment], COLUMNS, self._threads, unreadable)
+
+        after = (*self._kept, *self._new_files)
+        said, covered_end = self._staged.facts.extended, self._partition.covered_end
+        return count_wrong_extensions(after, said, covered_end, superseding, batches)
 
     def _counted(self, identity: str, count: HeaderCount | None = None) -> Census:
         """The census by grouping, which spills; ``count``: where to count the headers of what was rewritten."""
         columns, by_version = self._ordering.columns, self._ordering.by_version
         expiring = self._staged.facts.tombstones_expired != 0
-        with KeyCensus(self._connection, self._inside, identity, by_version=by_version, expiring=expiring) as census:
+        with KeyCensus(
+            self._connection,
+            self._inside,
+            identity,
+            by_version=by_version,
+            expiring=expiring,
+            superseding_stay=self._superseding_stay,
+        ) as census:
             # What cannot be read is already counted.
             for batch in _readable(self._new_files, columns, self._threads, set()):
                 census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=False)
             for batch in self._input_batches(self._kept, columns):
                 census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=True)
-            return census.count(self._ranked_inputs(count))
+            found = census.count(self._ranked_inputs(count))
+            return replace(found, wrong_extensions=self._wrong_extensions(census.superseding))
 
     def _ranked_inputs(self, count: HeaderCount | None) -> Iterator[pa.RecordBatch]:
         for segment in self._rewritten:

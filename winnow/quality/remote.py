@@ -25,8 +25,8 @@ class TaskBudget(Protocol):
         """Threads."""
 
     @property
-    def spill_folder(self) -> str:
-        """Where it spills."""
+    def spill_folder(self) -> str | None:
+        """Where it spills; None: Spark's local folders, or the system's temporary folder."""
 
 
 def figures_of(

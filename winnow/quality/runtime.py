@@ -61,7 +61,13 @@ def site_config(site_folder: Path) -> dict[str, Any]:
         "show_how_to_buttons": False,
         "store_backend": _files(pages_folder(site_folder)),
         # By default a topic with "profiling" in its name would be shown as something else than a validation.
-        "site_section_builders": {"profiling": "None", "validations": {"run_name_filter": {"not_includes": "\0"}}},
+        "site_section_builders": {
+            "profiling": "None",
+            "validations": {
+                "run_name_filter": {"not_includes": "\0"},
+                "renderer": {"module_name": "winnow.quality.verdict_page", "class_name": "VerdictPageRenderer"},
+            },
+        },
         "site_index_builder": {"module_name": "winnow.quality.site_index", "class_name": "SiteIndexBuilder"},
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from winnow.quality.runtime import SITE, ephemeral_context, great_expectations, site_config
-from winnow.quality.suites import Suite, to_gx
+from winnow.quality.suites import Suite, SuiteFindings, to_gx
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,8 +63,10 @@ class Session:
     ) -> ExpectationSuiteValidationResult:
         return self._definition.run(batch_parameters={"dataframe": frame}, run_id=run_id, result_format=result_format)
 
-    def write_page(self, result: ExpectationSuiteValidationResult) -> str | None:
+    def write_page(self, result: ExpectationSuiteValidationResult, findings: SuiteFindings | None = None) -> str | None:
         """Build the page of one result; its URL, None when GX could not render it (and has logged why).
+
+        ``findings``: of another suite that belongs to the same verdict; they stand on the same page.
 
         Raises:
             OSError: it cannot be written.
@@ -79,6 +81,11 @@ class Session:
             run_id=result.meta["run_id"],
             batch_identifier=result.batch_id,
         )
+        if findings is not None:
+            from winnow.quality.verdict_page import with_findings
+
+            # The index and later builds of the site go by what is stored.
+            self._context.validation_results_store.set(identifier, with_findings(result, findings))
         builder = self._site_builder()
         # Some 4 MB that GX would copy with every page.
         copied = self._folder / f".static-{great_expectations().__version__}"

@@ -14,13 +14,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from winnow.bundle import bundled
 from winnow.errors import ConfigurationError
-from winnow.model import Severity
+from winnow.model import Failure, Severity
 from winnow.quality.runtime import great_expectations
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
 
 STRUCTURAL_SUITE = "compaction"
+RAISED = ":raised"
+"""How the expectation of a failure ends when its check raised."""
+SUITE_META = "suite"
+"""Where an expectation of GX says in its ``meta`` which suite it is of: a page holds those of several."""
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SEVERITIES = {"critical": Severity.FAIL, "warning": Severity.WARN, "info": Severity.WARN}
 _NOT_ROW_WISE = frozenset(
@@ -77,6 +81,14 @@ class Suite:
     def find(self, expectation_id: str) -> Expectation:
         """The expectation of that id, which must be there."""
         return next(e for e in self.expectations if e.id == expectation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteFindings:
+    """What a suite found that was not judged over the fact table. ``failures`` never hold user bytes."""
+
+    suite: Suite
+    failures: tuple[Failure, ...]
 
 
 def known_suites(extra_folder: Path | None = None) -> dict[str, Path]:
@@ -153,7 +165,7 @@ def _implementation(suite: Suite, expectation: Expectation) -> Any:
             **expectation.kwargs,
             severity=expectation.gx_severity,
             description=expectation.sentence,
-            meta={"expectation": expectation.id, "sentence": expectation.sentence},
+            meta={"expectation": expectation.id, "sentence": expectation.sentence, SUITE_META: suite.name},
         )
     except (ValueError, TypeError) as problem:
         raise ConfigurationError(

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     DEADLINE_MISSED = "deadline_missed"
     COMMIT_UNKNOWN = "commit_unknown"
     SWEEP_STUCK = "sweep_stuck"
+    SEGMENT_DAMAGED = "segment_damaged"
     RECOVERED = "recovered"
 
 
@@ -45,6 +46,7 @@ SEVERITIES: dict[Kind, str] = {
     Kind.DEADLINE_MISSED: "critical",
     Kind.COMMIT_UNKNOWN: "critical",
     Kind.SWEEP_STUCK: "warning",
+    Kind.SEGMENT_DAMAGED: "critical",
     Kind.RECOVERED: "info",
 }
 """The four words that paging services know."""

@@ -40,7 +40,15 @@ EVENTS: tuple[Event, ...] = (
     Event(
         "ingested",
         "an ingest call ended; nothing new was there when no records were appended",
-        ("files", "records_appended", "records_skipped", "records_quarantined", "snapshot_id", "duration_ms"),
+        (
+            "files",
+            "records_appended",
+            "records_skipped",
+            "records_quarantined",
+            "records_left_out",
+            "snapshot_id",
+            "duration_ms",
+        ),
         phase="ingest",
     ),
     Event(
@@ -117,6 +125,11 @@ EVENTS: tuple[Event, ...] = (
         "files that nobody can reach any more were removed",
         ("files_deleted", "bytes_deleted", "snapshots_expired", "files_waiting", "bytes_waiting", "duration_ms"),
         phase="sweep",
+    ),
+    Event(
+        "scrubbed",
+        "live files were read in full and checked; `findings` counts all that are open",
+        ("segments", "segments_checked", "bytes_checked", "bytes_left", "findings"),
     ),
     Event("alerted", "people were told; `message` is what they were told", ("kind", "partitions", "message")),
     Event("recovered", "what was alerted is well again", ("partitions", "message")),

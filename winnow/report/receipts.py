@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from winnow.clock import format_ms
+from winnow.clock import CLOCK_SKEW_MS, format_ms
 from winnow.model import PartitionReceipt, Reason, Receipt, Status
+from winnow.report.alerts import lasting
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
@@ -59,10 +60,38 @@ def paragraph(receipt: Receipt) -> str:
     if receipt.status is not Status.PUBLISHED:
         return receipt.message
     sentences = [*_cleaned(receipt), *_retired(receipt), *_noticed(receipt), *_expected(receipt)]
+    sentences += describe_simulation(receipt.partitions, as_of_ms=receipt.as_of_ms, now_ms=receipt.finished_at_ms)
     sentences.append(f"Published as snapshot {receipt.snapshot_id} of plan {receipt.plan_id}.")
     if receipt.data_docs:
         sentences.append(f"Quality: {receipt.data_docs}")
     return " ".join(sentences)
+
+
+def describe_simulation(partitions: Sequence[PartitionReceipt], *, as_of_ms: int, now_ms: int) -> list[str]:
+    """What a run whose as-of lay ahead of the present (``now_ms``) did before its time by the wall clock.
+
+    Nothing for any other run.
+    """
+    tombstones = sum(part.tombstones_expired_early for part in partitions)
+    offsets = sum(part.offsets_cleaned_early for part in partitions)
+    is_simulated = as_of_ms > now_ms + CLOCK_SKEW_MS
+    if not is_simulated and not tombstones and not offsets:
+        return []
+    text = f"Simulated: the as-of {format_ms(as_of_ms)} lies {lasting(as_of_ms - now_ms)} ahead of the present."
+    if not tombstones and not offsets:
+        return [f"{text} By the wall clock, nothing was removed before its time."]
+    found = [text]
+    if tombstones:
+        found.append(
+            f"Up to {_count(tombstones, 'tombstone')} expired before their delete horizon by the wall clock: readers "
+            "who saw the deleted values may miss the deletes."
+        )
+    if offsets:
+        found.append(
+            f"{_count(offsets, 'offset')} {'was' if offsets == 1 else 'were'} cleaned that min.compaction.lag.ms or "
+            "the active segment would have kept from it at present."
+        )
+    return found
 
 
 def _count(number: int, noun: str) -> str:

@@ -134,6 +134,25 @@ def sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situa
     )
 
 
+def segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int) -> Situation:
+    """A scrub found files that are not what was written."""
+    return Situation(
+        kind=Kind.SEGMENT_DAMAGED,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"A scrub found damage in topic {topic}",
+        safe=(
+            "Nothing was changed. Readers get an error at a damaged segment and never its changed bytes; compaction "
+            "does not copy from it. All other files are as they were written, as far as they were checked."
+        ),
+        next=(
+            "Restore each file under the same name from a backup or the object store's versions, and look at the disk "
+            f"it was on. Then check again, which closes this alert: winnow scrub {topic}"
+        ),
+        at_ms=at_ms,
+    )
+
+
 def overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
     """How many files outlive their grace, and for how long."""
     return (

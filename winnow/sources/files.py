@@ -10,10 +10,16 @@ from winnow.sources.arriving import DEFAULT_BATCH_BYTES, MAX_BATCH_BYTES
 from winnow.sources.jsonl import read_json_lines
 from winnow.sources.parquet import read_parquet
 from winnow.sources.paths import PARQUET, check_suffix
+from winnow.sources.source_topic import TopicFilter
 
 
 def read_file(
-    path: str, *, topic: str, partitions: int, batch_bytes: int = DEFAULT_BATCH_BYTES
+    path: str,
+    *,
+    topic: str,
+    partitions: int,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    records_of: TopicFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of ``path`` in file order, as batches of :data:`winnow.sources.arriving.ARRIVING`.
 
@@ -22,14 +28,22 @@ def read_file(
 
     Args:
         path: a local path or a URI.
-        topic: whose records these are; only for messages. A topic named in the file is ignored.
+        topic: which topic the records are for.
         partitions: how many the topic has, at least 1.
         batch_bytes: bound of one batch, from 1; a larger record is a batch by itself. At most 1 GiB is used.
+        records_of: which records are taken by the topic that they name; None: a record that names another topic than
+            ``topic`` is refused.
 
     Raises:
+        OtherTopicError: a record names another topic, and no source topic was chosen.
         BadInputError: a record or the file is not as documented, with line or row, partition and offset.
         ServiceError: an object store cannot be reached.
     """
     check_suffix(path)
     read = read_parquet if path.endswith(PARQUET) else read_json_lines
-    return read(path, topic=topic, partitions=partitions, batch_bytes=max(1, min(batch_bytes, MAX_BATCH_BYTES)))
+    return read(
+        path,
+        records_of=records_of or TopicFilter(topic),
+        partitions=partitions,
+        batch_bytes=max(1, min(batch_bytes, MAX_BATCH_BYTES)),
+    )

@@ -28,6 +28,7 @@ from winnow.sources.arriving import (
 from winnow.sources.line_faults import UNKNOWN_FAULT, find_fault
 from winnow.sources.lines import Group, line_groups
 from winnow.sources.refusals import refuse_record
+from winnow.sources.source_topic import TopicFilter
 
 _PARTITION = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _OFFSET = Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
@@ -62,14 +63,16 @@ _decode = msgspec.json.Decoder(_Line).decode
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def read_json_lines(path: str, *, topic: str, partitions: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+def read_json_lines(
+    path: str, *, records_of: TopicFilter, partitions: int, batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
     """The records of ``path`` in batches; blank lines are passed over but counted.
 
     Raises:
-        BadInputError: a line is not a record as documented, or the file cannot be read to its end.
+        BadInputError: a line is not a record as documented or of another topic, or the file cannot be read to its end.
         ServiceError: its object store cannot be reached.
     """
-    reader = _Reader(path, topic, partitions)
+    reader = _Reader(path, records_of, partitions)
     for group in line_groups(path, batch_bytes):
         batch = reader.batch(group)
         if batch.num_rows:
@@ -77,22 +80,30 @@ def read_json_lines(path: str, *, topic: str, partitions: int, batch_bytes: int)
 
 
 class _Reader:
-    def __init__(self, path: str, topic: str, partitions: int) -> None:
+    def __init__(self, path: str, records_of: TopicFilter, partitions: int) -> None:
         self._path = path
-        self._topic = topic
+        self._records_of = records_of
         self._partitions = partitions
 
     def batch(self, group: Group) -> pa.RecordBatch:
-        """The records of ``group``; raises for the first line that is not one."""
+        """The records of ``group`` that are taken; raises for the first line that is not one."""
         try:
             records = [_decode(line) for line in group.lines]
             rows = np.arange(group.first, group.first + len(records))
         except _UNDECODABLE:
             records, rows = self._one_by_one(group)
         columns = _Columns(records)
-        if columns.names_a_partition_from(self._partitions) or _looks_wrong(group.lines, columns.quotes):
+        if _looks_wrong(group.lines, columns.quotes):
             self._refuse_first(group)
-        return make_batch({"row": pa.array(rows, pa.int64()), **columns.by_name()}, self._partitions)
+        taken = self._records_of.select_lines(columns.topics, self._path, rows, columns.coordinates)
+        found = {"row": pa.array(rows, pa.int64()), **columns.by_name()}
+        if taken is not None:
+            # Before anything is asked of a partition: another topic may have more of them.
+            mask = pa.array(taken)
+            found = {name: column.filter(mask) for name, column in found.items()}
+        if _names_a_partition_from(found["partition"], self._partitions):
+            self._refuse_first(group)
+        return make_batch(found, self._partitions)
 
     def _one_by_one(self, group: Group) -> tuple[list[_Line], Integers]:
         """The way through a group with blank lines in it, or a line that is no record."""
@@ -110,7 +121,7 @@ class _Reader:
 
     def _refuse_first(self, group: Group) -> None:
         for number, line in enumerate(group.lines, group.first):
-            fault = None if _is_blank(line) else find_fault(line, self._topic, self._partitions)
+            fault = None if _is_blank(line) else find_fault(line, self._records_of, self._partitions)
             if fault is not None:
                 raise refuse_record(self._path, "line", number, fault) from None
 
@@ -131,9 +142,9 @@ class _Columns:
         self.kind = pa.array(self._given([record.kind for record in records]), pa.int32()).fill_null(0)
         self.key = pa.array([record.key for record in records], pa.binary())
         self.value = pa.array([record.value for record in records], pa.binary())
-        topics = self._given([record.topic for record in records])
+        self.topics: list[str | None] = self._given([record.topic for record in records])
         lists = self._given([record.headers for record in records])
-        strings = 3 * len(records) - self.key.null_count - self.value.null_count - topics.count(None)
+        strings = 3 * len(records) - self.key.null_count - self.value.null_count - self.topics.count(None)
         headers = [header for each in lists if each for header in each]
         values = pa.array([header.value for header in headers], pa.binary())
         counts = np.array([-1 if each is None else len(each) for each in lists], np.int64)
@@ -158,10 +169,15 @@ class _Columns:
         self._names += len(values) - absent
         return [None if value is UNSET else value for value in values] if absent else values
 
-    def names_a_partition_from(self, partitions: int) -> bool:
-        """Whether a partition is named that the topic does not have."""
-        named = self.partition.drop_null().to_numpy()
-        return bool(len(named)) and int(named.max()) >= partitions
+    def coordinates(self, at: int) -> tuple[int | None, int | None]:
+        """Partition and offset of the record at place ``at``, None where it names none."""
+        return self.partition[at].as_py(), self.offset[at].as_py()
+
+
+def _names_a_partition_from(partition: Any, partitions: int) -> bool:
+    """Whether a partition is named that the topic does not have."""
+    named = partition.drop_null().to_numpy()
+    return bool(len(named)) and int(named.max()) >= partitions
 
 
 def _looks_wrong(lines: list[bytes], quotes: int) -> bool:

@@ -8,9 +8,11 @@ from typing import Any
 
 from winnow.sources.arriving import MAX_OFFSET, MAX_TIMESTAMP_MS, NO_TIMESTAMP_MS, TIMESTAMP_TYPES
 from winnow.sources.refusals import Fault
+from winnow.sources.source_topic import TopicFilter
 
 FIELDS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers", "topic")
 UNKNOWN_FAULT = Fault("this is not a record as documented", "compare it with the fields: " + ", ".join(FIELDS))
+MAX_PARTITIONS = 2**31
 _SHOWN_CHARACTERS = 60
 _DIGITS = 40
 
@@ -29,12 +31,19 @@ class _Object(dict[str, Any]):
             self.repeated = next(name for at, name in enumerate(names) if name in names[:at])
 
 
-def find_fault(line: bytes, topic: str, partitions: int) -> Fault | None:
-    """The first thing that is wrong with ``line``, a record of ``topic``; None when nothing is."""
+def find_fault(line: bytes, records_of: TopicFilter, partitions: int) -> Fault | None:
+    """The first thing that is wrong with ``line``; None when nothing is. Which topic it names is not looked at here.
+
+    ``partitions``: how many the topic has that ``records_of`` is for; a record of another one may name a higher one.
+    """
     record = _parse(line)
     if isinstance(record, Fault):
         return record
-    problem = _fields_problem(record) or _numbers_problem(record, topic, partitions) or _bytes_problem(record)
+    if not records_of.takes(record.get("topic")):
+        partitions = MAX_PARTITIONS
+    problem = (
+        _fields_problem(record) or _numbers_problem(record, records_of.topic, partitions) or _bytes_problem(record)
+    )
     if problem is None:
         return None
     partition, offset = record.get("partition"), record.get("offset")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,21 @@ from winnow.sources.arriving import HEADER_BYTES, MAX_BATCH_BYTES, MAX_BATCH_ROW
 from winnow.sources.parquet_columns import RowFaultError, to_arriving
 from winnow.sources.parquet_schema import COLUMNS, check_schema
 from winnow.sources.refusals import Fault, opened, read_failed, refuse_file, refuse_record
+from winnow.sources.source_topic import TopicFilter
 
 BUFFER_BYTES = 1 << 20
 PLAIN_ROWS = 1024
 """Rows read at a time where dictionaries must be spelt out at once."""
 
 
-def read_parquet(path: str, *, topic: str, partitions: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """The records of ``path`` in batches; columns that are not Kafka's are passed over.
 
     A corrupted file is noticed by its structure and, where the writer left them, by the checksums of its pages.
 
     Raises:
-        BadInputError: a record is not as documented, a column is missing or of another type, or the file is damaged.
+        BadInputError: a record is not as documented or of another topic, a column is missing or of another type, or
+            the file is damaged.
         ServiceError: its object store cannot be reached.
     """
     with opened(path) as stream:
@@ -40,13 +43,29 @@ def read_parquet(path: str, *, topic: str, partitions: int, batch_bytes: int) ->
         if problem is not None:
             raise refuse_file(path, *problem)
         first = 1
-        for batch, ends in file.batches(batch_bytes):
+        for batch, sizes in file.batches(batch_bytes):
+            if not batch.num_rows:
+                continue
+            names = batch.column("topic") if "topic" in batch.schema.names else None
+            taken = records_of.select_rows(names, path, first, partial(_coordinates, batch))
+            rows: Integers = np.arange(first, first + batch.num_rows)
+            first += batch.num_rows
+            if taken is not None:
+                batch, sizes, rows = batch.filter(pa.array(taken)), sizes[taken], rows[taken]  # noqa: PLW2901
+            done = 0
             try:
-                for part in _slices(batch, ends, batch_bytes):
-                    yield to_arriving(part, first=first, topic=topic, partitions=partitions)
-                    first += part.num_rows
+                for part in _slices(batch, np.cumsum(sizes), batch_bytes):
+                    mine = rows[done : done + part.num_rows]
+                    yield to_arriving(part, rows=mine, topic=records_of.topic, partitions=partitions)
+                    done += part.num_rows
             except RowFaultError as found:
-                raise refuse_record(path, "row", first + found.index, found.fault) from None
+                raise refuse_record(path, "row", int(rows[done + found.index]), found.fault) from None
+
+
+def _coordinates(batch: pa.RecordBatch, at: int) -> tuple[int | None, int | None]:
+    """Partition and offset that the record at place ``at`` names, None where it names none."""
+    named = [batch.column(name)[at].as_py() if name in batch.schema.names else None for name in ("partition", "offset")]
+    return named[0], named[1]
 
 
 def extra_columns(path: str) -> list[str]:
@@ -57,7 +76,7 @@ def extra_columns(path: str) -> list[str]:
         ServiceError: its object store cannot be reached.
     """
     with opened(path) as stream, _damage(path):
-        return [name for name in _open(stream).schema_arrow.names if name not in (*COLUMNS, "topic")]
+        return [name for name in _open(stream).schema_arrow.names if name not in COLUMNS]
 
 
 def _open(stream: Any, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
@@ -106,7 +125,7 @@ class _File:
             self._groups = self._plain.metadata.num_row_groups
 
     def batches(self, batch_bytes: int) -> Iterator[tuple[pa.RecordBatch, Integers]]:
-        """The file's own columns, each batch with the bytes that its records take, spelt out, up to the end of each."""
+        """The file's own columns, each batch with the bytes that each of its records takes when spelt out."""
         # One row group at a time: nested dictionaries cannot be read across two.
         for number in range(self._groups):
             with _damage(self._path):
@@ -116,8 +135,8 @@ class _File:
             missing = group.num_rows
             for batch in self._group(number, rows):
                 with _damage(self._path):
-                    ends = np.cumsum(_row_bytes(batch))
-                yield batch, ends
+                    sizes = _row_bytes(batch)
+                yield batch, sizes
                 missing -= batch.num_rows
             with _damage(self._path):
                 # A column chunk that ends too early is not noticed by Arrow.
@@ -145,7 +164,7 @@ class _File:
 
 
 def _is_byte_column(leaf: str) -> bool:
-    return leaf in ("key", "value") or leaf.startswith("headers.")
+    return leaf in ("key", "value", "topic") or leaf.startswith("headers.")
 
 
 def _slices(batch: pa.RecordBatch, ends: Integers, batch_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -162,6 +181,8 @@ def _slices(batch: pa.RecordBatch, ends: Integers, batch_bytes: int) -> Iterator
 
 def _row_bytes(batch: pa.RecordBatch) -> Integers:
     """What each record takes in a batch of the arriving schema."""
+    if "topic" in batch.schema.names:
+        _lengths(batch.column("topic"))  # takes no room there, but may point outside its dictionary
     sizes = np.full(batch.num_rows, ROW_BYTES, np.int64)
     for name in ("key", "value"):
         sizes += _lengths(batch.column(name))

@@ -15,6 +15,7 @@ from winnow.sources.arriving import (
     MAX_TIMESTAMP_MS,
     NO_TIMESTAMP_MS,
     TIMESTAMP_TYPES,
+    Integers,
     make_batch,
     make_headers,
 )
@@ -51,8 +52,8 @@ class _Faults:
                 self.index, self.wrong = index, (wrong, advice)
 
 
-def to_arriving(batch: pa.RecordBatch, *, first: int, topic: str, partitions: int) -> pa.RecordBatch:
-    """``batch``, of checked types, as the arriving schema; its first record is row ``first`` of the file.
+def to_arriving(batch: pa.RecordBatch, *, rows: Integers, topic: str, partitions: int) -> pa.RecordBatch:
+    """``batch``, of checked types, as the arriving schema; its records are ``rows`` of the file.
 
     Raises:
         RowFaultError: the earliest record that is not as documented.
@@ -71,7 +72,7 @@ def to_arriving(batch: pa.RecordBatch, *, first: int, topic: str, partitions: in
         fault = Fault(*faults.wrong, partition=known_partition, offset=known_offset)
         raise RowFaultError(faults.index, fault)
     columns = {
-        "row": pa.array(np.arange(first, first + batch.num_rows), pa.int64()),
+        "row": pa.array(rows, pa.int64()),
         "partition": partition.cast(pa.int32()),
         "offset": offset,
         "timestamp": timestamp,

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
+COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
 REQUIRED = ("key", "value")
 _ACCEPTED = {
     "key": "binary or string",
@@ -18,6 +18,7 @@ _ACCEPTED = {
     "timestamp": "a timestamp or an integer of milliseconds",
     "timestampType": "an integer",
     "headers": "list<struct<key: string, value: binary>>",
+    "topic": "a string",
 }
 _TYPE_CHARACTERS = 120
 
@@ -46,6 +47,7 @@ def _is_accepted(name: str, kind: Any) -> bool:
         "value": _is_bytes,
         "timestamp": lambda kind: types.is_timestamp(kind) or types.is_integer(kind),
         "headers": _is_headers,
+        "topic": _is_bytes,
     }
     return bool(checks.get(name, types.is_integer)(kind))
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pyarrow import fs
 
 from winnow.files import storage
-from winnow.sources.refusals import read_failed, refuse_file
+from winnow.sources.refusals import read_failed, refuse_file, refuse_undecodable
 
 JSON_LINES = (".jsonl", ".jsonl.gz", ".json")
 PARQUET = (".parquet",)
@@ -39,11 +39,17 @@ def check_suffix(path: str) -> None:
 
 
 def _expand(path: str) -> list[str]:
+    refuse_undecodable(path)
     filesystem, name = storage.filesystem_for(path)
     try:
-        kind = filesystem.get_file_info(name).type
+        with storage.answering(path):
+            kind = filesystem.get_file_info(name).type
         if kind == fs.FileType.Directory:
             return _folder(path, filesystem, name)
+    except UnicodeDecodeError:
+        raise refuse_file(
+            path, "the folder holds a file whose name is not UTF-8", "rename that file, or name the others one by one"
+        ) from None
     except OSError:
         raise read_failed(path, "it cannot be looked at", "check its permissions") from None
     if kind == fs.FileType.NotFound:

@@ -39,6 +39,16 @@ def refuse_file(path: str, wrong: str, advice: str) -> BadInputError:
     return BadInputError(f"{path}: {wrong}; {advice}. {NOTHING_LANDED}")
 
 
+def refuse_undecodable(path: str) -> None:
+    """Refuse a path that Arrow cannot open.
+
+    Raises:
+        BadInputError: it is not UTF-8.
+    """
+    if not storage.is_utf8(path):
+        raise refuse_file(storage.shown_path(path), "its name is not UTF-8", "rename it")
+
+
 def read_failed(path: str, wrong: str, advice: str) -> WinnowError:
     """What a failed read of ``path`` means: bad input, or an object store that does not answer any more."""
     if not storage.is_local(path):
@@ -57,6 +67,7 @@ def opened(path: str) -> Iterator[Any]:
         BadInputError: it is not there or may not be read.
         ServiceError: its object store cannot be reached.
     """
+    refuse_undecodable(path)
     filesystem, name = storage.filesystem_for(path)
     try:
         stream = filesystem.open_input_file(name)

@@ -4,6 +4,6 @@ The only importer of SQLAlchemy and Alembic.
 """
 
 from winnow.store.store import Store
-from winnow.store.values import CheckpointRow, Lease, RetiredRow, Run, RunState
+from winnow.store.values import CheckpointRow, Lease, OpenIngest, RetiredRow, Run, RunState
 
-__all__ = ["CheckpointRow", "Lease", "RetiredRow", "Run", "RunState", "Store"]
+__all__ = ["CheckpointRow", "Lease", "OpenIngest", "RetiredRow", "Run", "RunState", "Store"]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, func, select
 from sqlalchemy.engine import URL
@@ -19,7 +22,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from winnow.errors import ServiceError, WinnowError
+from winnow.errors import RunAgainError, ServiceError, WinnowError
 from winnow.store.address import parse_address, shown, without_secrets
 
 BUSY_TIMEOUT_S: Final = 30
@@ -33,8 +36,13 @@ _BEGIN: Final = "winnow_begin"
 class Database:
     """One database, opened lazily. Safe to share between threads, and to carry into a forked process."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, prepare: Callable[[Database], None] | None = None) -> None:
+        """``prepare``: done before the first transaction, and again before the next one if it raises."""
         self.url: Final = parse_address(url)
+        self._prepare = prepare or (lambda _: None)
+        self._preparing = threading.RLock()
+        self._is_preparing = False
+        self._is_prepared = prepare is None
         self.is_sqlite: Final = self.url.get_backend_name() == "sqlite"
         self.engine: Final = _sqlite(self.url) if self.is_sqlite else _postgresql(self.url)
         self._process = os.getpid()
@@ -55,8 +63,8 @@ class Database:
         Raises:
             ServiceError: the database cannot be reached or does not answer.
         """
-        self._leave_inherited_connections()
-        with self._told(), Session(self._reader) as session, session.begin():
+        self._begin()
+        with self._told(), self._unchanged(), Session(self._reader) as session, session.begin():
             yield session
 
     @contextmanager
@@ -66,7 +74,7 @@ class Database:
         Raises:
             ServiceError: the database cannot be reached, does not answer, or another transaction kept it too long.
         """
-        self._leave_inherited_connections()
+        self._begin()
         with self._told(), Session(self._writer) as session, session.begin():
             yield session
 
@@ -78,6 +86,31 @@ class Database:
     def close(self) -> None:
         """Close idle connections."""
         self.engine.dispose()
+
+    def _begin(self) -> None:
+        self._leave_inherited_connections()
+        with self._preparing:
+            # Whoever waited finds it done; and what is done here begins transactions of its own.
+            if not (self._is_prepared or self._is_preparing):
+                self._is_preparing = True
+                try:
+                    self._prepare(self)
+                    self._is_prepared = True
+                finally:
+                    self._is_preparing = False
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Without the right to write beside it a SQLite file is read as it is: see that nobody changed it meanwhile."""
+        if not self.is_sqlite or not _is_read_only(self.url):
+            yield
+            return
+        path = Path(str(self.url.database))
+        before = path.stat()
+        yield
+        after = path.stat()
+        if (before.st_mtime_ns, before.st_size, before.st_ino) != (after.st_mtime_ns, after.st_size, after.st_ino):
+            raise RunAgainError(f"The metadata store {shown(self.url)} changed while it was read. Run it again.")
 
     def _leave_inherited_connections(self) -> None:
         # After a fork parent and child would talk over one socket, and the pool asks an idle connection for a sign of
@@ -114,15 +147,48 @@ class Database:
         )
 
 
+def _is_read_only(url: URL) -> bool:
+    """Whether a SQLite file is there and this process may not write to it, or not beside it."""
+    path = Path(str(url.database))
+    return path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+
+
+def _connect(url: URL) -> sqlite3.Connection:
+    path = Path(str(url.database))
+    if not _is_read_only(url):
+        return sqlite3.connect(str(path), timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+    uri = f"file:{quote(str(path.absolute()))}"
+    found = sqlite3.connect(f"{uri}?mode=ro", timeout=BUSY_TIMEOUT_S, check_same_thread=False, uri=True)
+    try:
+        found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.OperationalError as problem:
+        found.close()
+        # The write-ahead log takes a file beside it even to read. Where it holds nothing, the database alone is all.
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size > 0:
+            raise sqlite3.OperationalError(
+                "its newest changes are in a write-ahead log that only a user with the right to write there can read"
+            ) from problem
+        found = sqlite3.connect(f"{uri}?immutable=1", timeout=BUSY_TIMEOUT_S, check_same_thread=False, uri=True)
+    return found
+
+
 def _sqlite(url: URL) -> Engine:
     # A connection that is idle while the process forks is dangerous with SQLite, and opening one is cheap.
-    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
+    engine = create_engine(
+        url,
+        poolclass=NullPool,
+        hide_parameters=True,
+        creator=lambda: _connect(url),
+    )
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: object) -> None:
         # The driver begins transactions by itself, too late, and never around DDL.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
+        # The default of most builds, but not of all: each commit is on disk when it returns.
+        connection.execute("PRAGMA synchronous = FULL")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

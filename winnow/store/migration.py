@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, func, inspect, select, text
 
-from winnow.errors import FormatVersionError, ServiceError
+from winnow.errors import FormatVersionError, ServiceError, WinnowError
+from winnow.files import scratch
+from winnow.files.durable import sync_folder
 from winnow.store.address import shown
 from winnow.store.database import Database
 from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
@@ -46,6 +48,34 @@ def migrate(database: Database) -> None:
             if not database.is_sqlite:
                 connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
             _upgrade(database, connection)
+        if database.is_sqlite:
+            sync_folder(Path(str(database.url.database)).parent)
+
+
+def prepare_to_read(database: Database) -> None:
+    """See that the tables have the newest schema; only where they have not is anything written.
+
+    Raises:
+        ServiceError: the database cannot be reached, or its tables would have to be changed and this user may not.
+        FormatVersionError: a newer Winnow has migrated the database.
+    """
+    revision = None
+    if not database.is_sqlite or Path(str(database.url.database)).exists():
+        with database.reading() as session:
+            revision = revision_of(session.connection())
+    if revision == HEAD_REVISION:
+        return
+    try:
+        migrate(database)
+    except FormatVersionError:
+        raise
+    except WinnowError as problem:
+        found = "no tables of Winnow's" if revision is None else f"tables of another Winnow (revision {revision})"
+        raise ServiceError(
+            f"The metadata store {shown(database.url)} has {found}; this one needs revision {HEAD_REVISION}, and they "
+            "could not be made. Nothing was changed. Let a user who may write there run any command, such as: "
+            f"winnow assess. What kept this one from it: {problem}"
+        ) from problem
 
 
 def alembic_config(connection: Connection) -> Config:
@@ -93,6 +123,7 @@ def _alone(database: Database) -> Iterator[None]:
     path = Path(str(database.url.database))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.create_private(path)
         lock = path.with_name(f"{path.name}.lock").open("a")
     except OSError as problem:
         raise ServiceError(

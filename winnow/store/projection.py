@@ -74,7 +74,7 @@ class Projection(Room):
             one_writer(session, topic)
             _drop(session, topic)
             for model in (
-                *(tables.RetiredFile, tables.Assessment, tables.Run, tables.Verdict),
+                *(tables.RetiredFile, tables.Assessment, tables.Run, tables.Ingest, tables.Verdict),
                 *(tables.TopicOverview, tables.PartitionOverview, tables.Alert),
             ):
                 session.execute(delete(model).where(model.topic == topic))

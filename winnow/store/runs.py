@@ -12,9 +12,13 @@ broken            planned, compacting, staged, validated, broken
 publishing        validated, publishing, unknown
 refused           validated, publishing, unknown, refused, void
 unknown           every state but published: an attempt thought dead may have committed, and unknown is the careful one
-void              planned, compacting, staged, validated, broken, publishing, unknown, void
+void              planned, compacting, staged, validated, broken, void; publishing and unknown where ``seen`` says so
 published         every state: the plan id is in the table's history, and the table is right
 ================  ====================================================================================================
+
+Every change compares the attempt, so that a process whose attempt was replaced changes nothing any more; published
+alone does not, because the table has decided. Publishing and unknown become void only after the topic's fence was
+raised (:mod:`winnow.log.fence`), by whoever names them as the state that was seen.
 
 Published is final: asked to be published again it stays as it is, asked for anything else it refuses. From publishing
 and unknown nothing leads back to work before somebody has looked into the table's history.
@@ -22,6 +26,7 @@ and unknown nothing leads back to work before somebody has looked into the table
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import Select, select, update
@@ -65,10 +70,13 @@ class Runs(Room):
         plan_uri: str,
         now_ms: int,
         holder: str | None = None,
+        plan_sha256: str | None = None,
+        fence: int = 0,
     ) -> Run:
         """The run of a plan, planned, with ``attempt`` as its latest. Opening again keeps the first opening time.
 
-        ``holder``: who does it, as leases name it.
+        ``holder``: who does it, as leases name it. ``plan_sha256``: of the plan's bytes at ``plan_uri``. ``fence``: the
+        topic's, as it was before this call.
 
         A published run is returned as it is.
 
@@ -87,6 +95,10 @@ class Runs(Room):
             "message": "",
             "snapshot_id": None,
             "holder": holder,
+            "plan_sha256": plan_sha256,
+            "fence": fence,
+            "found_empty_at_ms": None,
+            "swept_at_ms": None,
         }
         again = update(tables.Run).where(
             tables.Run.plan_id == plan_id,
@@ -98,6 +110,28 @@ class Runs(Room):
             run = _found(session, plan_id)
             if run.status in _UNSETTLED:
                 raise _unsettled(run)
+            if run.status is RunState.PLANNED:
+                _note_attempt(session, run, now_ms)
+            return run
+
+    def begin_attempt(self, plan_id: str, attempt: str, now_ms: int) -> Run:
+        """Let ``attempt`` replace the latest attempt at a plan: the run is compacting. Call it before the first file.
+
+        The attempt carries the fence that the run was opened with.
+
+        Raises:
+            CommitUnknownError, PlanVoidError, RunAgainError, WinnowError: as :meth:`set_run_state`.
+        """
+        state = RunState.COMPACTING
+        row = tables.Run
+        statement = update(row).where(row.plan_id == plan_id, row.status.in_(_values(TRANSITIONS[state])))
+        changes = {"status": state.value, "updated_at_ms": now_ms, "message": "", "attempt": attempt}
+        with self._database.writing() as session:
+            moved = bulk.changed(session, statement.values(changes))
+            run = _found(session, plan_id)
+            if not moved:
+                raise _illegal(run, state)
+            _note_attempt(session, run, now_ms)
             return run
 
     def set_run_state(
@@ -107,29 +141,82 @@ class Runs(Room):
         now_ms: int,
         message: str = "",
         snapshot_id: int | None = None,
-        attempt: str | None = None,
+        *,
+        attempt: str,
+        seen: RunState | None = None,
     ) -> Run:
-        """Move a run to ``state``; ``message`` replaces the one before, snapshot and attempt stay where None is given.
+        """Move a run to ``state``; ``message`` replaces the one before, the snapshot stays where None is given.
+
+        Args:
+            plan_id: whose run.
+            state: where to.
+            now_ms: the present.
+            message: for people.
+            snapshot_id: what was published.
+            attempt: which attempt does this; a run whose latest attempt is another one stays as it is, unless ``state``
+                is published: then this is the attempt that was.
+            seen: the state that the caller has seen; the run stays as it is when it has another one by now.
 
         Raises:
             CommitUnknownError: the run is publishing or unknown, and ``state`` would forget that.
-            PlanVoidError: the run is refused, void or invalid: somebody else closed it.
+            PlanVoidError: the run is refused, void or invalid: somebody else closed it. Or another attempt replaced
+                this one, or the run is no longer as it was ``seen``.
             RunAgainError: the run is published already.
             WinnowError: there is no such run, or ``state`` skips a step.
         """
         values: dict[str, object] = {"status": state.value, "updated_at_ms": now_ms, "message": message}
         if snapshot_id is not None:
             values["snapshot_id"] = snapshot_id
-        if attempt is not None:
+        sources = TRANSITIONS[state]
+        if seen is not None:
+            sources &= {seen}
+        elif state is RunState.VOID:
+            sources -= _UNSETTLED
+        row = tables.Run
+        statement = update(row).where(row.plan_id == plan_id, row.status.in_(_values(sources)))
+        if state is RunState.PUBLISHED:
             values["attempt"] = attempt
-        sources = sorted(source.value for source in TRANSITIONS[state])
-        statement = update(tables.Run).where(tables.Run.plan_id == plan_id, tables.Run.status.in_(sources))
+        else:
+            statement = statement.where(row.attempt == attempt)
         with self._database.writing() as session:
             moved = bulk.changed(session, statement.values(values))
             run = _found(session, plan_id)
             if not moved and not (run.status is state is RunState.PUBLISHED):
-                raise _illegal(run, state)
+                if run.attempt != attempt:
+                    raise _replaced(run, attempt)
+                raise _illegal(run, state) if seen in {None, run.status} else _moved(run, seen)
             return run
+
+    def attempt_fences(self, plan_id: str) -> dict[str, int]:
+        """The attempts that were ever begun at a plan, and the highest fence each was opened with."""
+        row = tables.Attempt
+        with self._database.reading() as session:
+            found = session.execute(select(row.attempt, row.fence).where(row.plan_id == plan_id))
+            return {each.attempt: each.fence for each in found}
+
+    def runs_to_sweep(self, topic: str, closed_before_ms: int) -> list[Run]:
+        """Closed runs of ``topic`` whose folder was not found empty twice, that moved last by ``closed_before_ms``."""
+        row = tables.Run
+        states = _values(state for state in RunState if state.is_closed)
+        statement = (
+            select(row)
+            .where(row.topic == topic, row.status.in_(states), row.swept_at_ms.is_(None))
+            .where(row.updated_at_ms <= closed_before_ms)
+            .order_by(row.updated_at_ms, row.plan_id)
+        )
+        with self._database.reading() as session:
+            return [run_of(found) for found in session.scalars(statement)]
+
+    def note_empty_run(self, run: Run, *, first_ms: int | None, swept_ms: int | None = None) -> None:
+        """Note when nothing was left to delete of ``run``, for the first and for the second time.
+
+        Nothing changes when the run was opened again or moved since it was looked up.
+        """
+        row = tables.Run
+        unmoved = (row.plan_id == run.plan_id, row.status == run.status.value, row.updated_at_ms == run.updated_at_ms)
+        with self._database.writing() as session:
+            changes = {"found_empty_at_ms": first_ms, "swept_at_ms": swept_ms}
+            bulk.changed(session, update(row).where(*unmoved).values(changes))
 
     def run(self, plan_id: str) -> Run | None:
         """The run of a plan."""
@@ -158,6 +245,19 @@ def _newest_first() -> Select[tables.Run]:
     return select(run).order_by(run.updated_at_ms.desc(), run.opened_at_ms.desc(), run.plan_id)
 
 
+def _values(states: Iterable[RunState]) -> list[str]:
+    return sorted(state.value for state in states)
+
+
+def _note_attempt(session: Session, run: Run, now_ms: int) -> None:
+    """Write down the latest attempt of ``run``. Of one that is opened twice the higher fence counts: deleting waits."""
+    values = {"plan_id": run.plan_id, "attempt": run.attempt, "fence": run.fence, "opened_at_ms": now_ms}
+    row = tables.Attempt
+    if not bulk.insert_missing(session, row, [values]):
+        mine = (row.plan_id == run.plan_id, row.attempt == run.attempt, row.fence < run.fence)
+        bulk.changed(session, update(row).where(*mine).values(fence=run.fence))
+
+
 def _found(session: Session, plan_id: str) -> Run:
     row = session.get(tables.Run, plan_id)
     if row is None:
@@ -179,6 +279,24 @@ def run_of(row: tables.Run) -> Run:
         message=row.message,
         snapshot_id=row.snapshot_id,
         holder=row.holder,
+        plan_sha256=row.plan_sha256,
+        fence=row.fence,
+        found_empty_at_ms=row.found_empty_at_ms,
+    )
+
+
+def _replaced(run: Run, attempt: str) -> PlanVoidError:
+    return PlanVoidError(
+        f"Attempt {attempt or '-'} at plan {run.plan_id} of topic {run.topic} was replaced by attempt "
+        f"{run.attempt or '-'}, and what it wrote does not count. The run stays {run.status}; run it again if nobody "
+        "else finishes it."
+    )
+
+
+def _moved(run: Run, seen: RunState | None) -> RunAgainError:
+    return RunAgainError(
+        f"The run of plan {run.plan_id} of topic {run.topic} was {seen} and is {run.status} by now: somebody else "
+        "works on it. Nothing was changed. Run it again."
     )
 
 

@@ -7,10 +7,13 @@ from typing import Self
 
 from winnow.store.alerts import SentAlerts
 from winnow.store.assessments import Assessments
+from winnow.store.checks import SegmentChecks
 from winnow.store.database import Database
+from winnow.store.history import History
+from winnow.store.ingests import Ingests
 from winnow.store.leases import Leases
 from winnow.store.looks import Looks
-from winnow.store.migration import migrate
+from winnow.store.migration import migrate, prepare_to_read
 from winnow.store.overview import Overview
 from winnow.store.overview_quality import Quality
 from winnow.store.overview_runs import RunHistory
@@ -27,6 +30,7 @@ class Store(
     Assessments,
     Looks,
     Runs,
+    Ingests,
     Verdicts,
     Projection,
     RetiredFiles,
@@ -36,6 +40,8 @@ class Store(
     Overview,
     RunHistory,
     Quality,
+    SegmentChecks,
+    History,
 ):
     """Checkpoints, receipts, marks and retired files (a projection), assessments, runs, verdicts (history), leases.
 
@@ -62,6 +68,17 @@ class Store(
             database.close()
             raise
         return cls(database)
+
+    @classmethod
+    def open_to_read(cls, url: str) -> Self:
+        """The store at ``url`` for questions: nothing is opened before the first, and no right to write is needed.
+
+        Tables of an older Winnow, or none, are brought to the newest schema where this user may.
+
+        Raises:
+            ConfigurationError: as :meth:`open`. The first question may raise what else :meth:`open` raises.
+        """
+        return cls(Database(url, prepare=prepare_to_read))
 
     def close(self) -> None:
         """Close idle connections. The store must not be used after."""

@@ -41,6 +41,7 @@ class Assessment(Base):
     """History: one row per topic partition and as-of."""
 
     __tablename__ = "winnow_assessment"
+    __table_args__ = (Index(None, "topic", "recorded_at_ms"),)
 
     topic: Mapped[str] = mapped_column(primary_key=True)
     partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
@@ -131,7 +132,12 @@ class PartitionOverview(Base):
 
 
 class Run(Base):
-    """History: one row per plan. ``holder``: who planned it last, a DAG run or a process."""
+    """History: one row per plan. ``holder``: who planned it last, a DAG run or a process.
+
+    ``plan_sha256``: of the plan's bytes at ``plan_uri``; null in rows from before it was noted.
+    ``fence``: the topic's fence when the run was opened last. ``found_empty_at_ms``, ``swept_at_ms``: when a sweep
+    found nothing left to delete in the folder of the plan for the first and for the second time.
+    """
 
     __tablename__ = "winnow_run"
     __table_args__ = (Index(None, "topic", "updated_at_ms"), Index(None, "updated_at_ms"), Index(None, "holder"))
@@ -147,6 +153,40 @@ class Run(Base):
     message: Mapped[str]
     snapshot_id: Mapped[int | None]
     holder: Mapped[str | None]
+    plan_sha256: Mapped[str | None]
+    fence: Mapped[int] = mapped_column(server_default="0")
+    found_empty_at_ms: Mapped[int | None]
+    swept_at_ms: Mapped[int | None]
+
+
+class Attempt(Base):
+    """One row per attempt at a plan, written before its first file. ``fence``: the highest it was ever opened with."""
+
+    __tablename__ = "winnow_attempt"
+
+    plan_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[str] = mapped_column(primary_key=True)
+    fence: Mapped[int]
+    opened_at_ms: Mapped[int]
+
+
+class Ingest(Base):
+    """One row per ingest call that has not ended, written before its first file; gone once nothing of it is left.
+
+    ``number``: rises in the order of opening, per topic. ``renewed_at_ms``: when it last said that it is at work.
+    """
+
+    __tablename__ = "winnow_ingest"
+    __table_args__ = (Index(None, "topic", "number"),)
+
+    ingest_id: Mapped[str] = mapped_column(primary_key=True)
+    topic: Mapped[str]
+    number: Mapped[int]
+    holder: Mapped[str]
+    opened_at_ms: Mapped[int]
+    renewed_at_ms: Mapped[int]
+    voided_at_ms: Mapped[int | None]
+    found_empty_at_ms: Mapped[int | None]
 
 
 class Verdict(Base):
@@ -250,9 +290,10 @@ class PausedBy(Base):
 
 
 class RetiredFile(Base):
-    """The ledger of files that left the table. Rows of deleted files stay: they say what was freed and when."""
+    """The ledger of files that left the table. Rows of deleted files are history: what was freed and when."""
 
     __tablename__ = "winnow_retired_file"
+    __table_args__ = (Index(None, "topic", "deleted_at_ms"),)
 
     topic: Mapped[str] = mapped_column(primary_key=True)
     path: Mapped[str] = mapped_column(primary_key=True)
@@ -261,6 +302,27 @@ class RetiredFile(Base):
     retired_at_ms: Mapped[int]
     plan_id: Mapped[str]
     deleted_at_ms: Mapped[int | None]
+
+
+class SegmentCheck(Base):
+    """When a file of a topic was last read in full and checked; files that left the topic have no row.
+
+    ``kind``: one of ``segment``, ``quarantine``, ``document``. ``partition`` None: of no single one. ``finding`` and
+    ``text``: what is wrong, None where nothing is; ``since_ms``: since when.
+    """
+
+    __tablename__ = "winnow_segment_check"
+    __table_args__ = (Index(None, "checked_at_ms"),)
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    path: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    partition: Mapped[int | None] = mapped_column(Integer)
+    size_bytes: Mapped[int]
+    checked_at_ms: Mapped[int]
+    finding: Mapped[str | None]
+    text: Mapped[str | None]
+    since_ms: Mapped[int | None]
 
 
 class Alert(Base):

@@ -60,6 +60,9 @@ class Run:
     """One compaction run: what became of one plan. ``attempt`` is the latest one, empty before the first.
 
     ``holder``: who planned it last, as leases name it: ``airflow:DAG:RUN``, or a process of a machine.
+    ``plan_sha256``: of the plan's bytes; None: planned before it was noted. ``fence``: the topic's fence when the run
+    was opened last; its attempts may be published while the topic still has that one. ``found_empty_at_ms``: when a
+    sweep first found nothing left to delete of it.
     """
 
     plan_id: str
@@ -73,6 +76,27 @@ class Run:
     message: str = ""
     snapshot_id: int | None = None
     holder: str | None = None
+    plan_sha256: str | None = None
+    fence: int = 0
+    found_empty_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIngest:
+    """An ingest call whose end is not recorded: at work, or dead.
+
+    ``number`` rises in the order of opening, per topic. ``renewed_at_ms``: when it last said that it is at work.
+    ``voided_at_ms``: when a commit took its right to commit; its files may be deleted since.
+    """
+
+    ingest_id: str
+    topic: str
+    number: int
+    holder: str
+    opened_at_ms: int
+    renewed_at_ms: int
+    voided_at_ms: int | None = None
+    found_empty_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,12 +97,22 @@ class ConfigurationRow(Document):
     sentence: str
 
 
+class Scrubbed(Document):
+    """When files of a topic were read in full and checked: the newest check and the oldest. ``findings``: open ones."""
+
+    files: int
+    last_checked_ms: int
+    oldest_checked_ms: int
+    findings: int
+
+
 class Topic(TopicRow):
-    """A topic with everything about it but its partitions."""
+    """A topic with everything about it but its partitions. ``scrub`` None: no file of it was ever checked."""
 
     table: Table
     configuration: list[ConfigurationRow]
     failing_expectations_7d: int
+    scrub: Scrubbed | None
 
 
 class Pause(Document):

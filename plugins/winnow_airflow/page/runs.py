@@ -57,7 +57,10 @@ def run(lake: LakeDep, plan_id: str) -> Run:
     """One run: its receipt, and what validation said of its attempts."""
     seen = lake.store.run_seen(plan_id)
     if seen is None:
-        raise HTTPException(404, f"There is no run of plan {plan_id}. See the runs of a topic on its page.")
+        raise HTTPException(
+            404,
+            f"There is no run of plan {plan_id}, or its history was removed. See the runs of a topic on its page.",
+        )
     verdicts = [_verdict(lake, each) for each in lake.store.verdicts_of_plan(plan_id)]
     receipt = seen.receipt
     picture = lake.store.picture(seen.run.topic)

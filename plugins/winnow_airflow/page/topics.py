@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
@@ -19,6 +20,7 @@ from winnow_airflow.page.documents import (
     PartitionRow,
     Partitions,
     Pause,
+    Scrubbed,
     States,
     Table,
     Topic,
@@ -61,11 +63,13 @@ def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Topic:
     if seen is None:
         raise _unknown(topic)
     picture = seen.picture
+    checks = lake.store.topic_checks(topic)
     return Topic(
         **dict(_topic(seen)),
         table=Table(name=picture.table_name, location=picture.location),
         configuration=[ConfigurationRow(**entry) for entry in json.loads(picture.configuration)],
         failing_expectations_7d=lake.store.failing_expectations(topic, now_ms - WEEK_MS),
+        scrub=None if checks is None else Scrubbed(**asdict(checks)),
     )
 
 

@@ -19,7 +19,7 @@ from winnow.files import probe
 from winnow.files.storage import local_path
 from winnow.java import ask, check_spark_install, find_java, spark_environment
 from winnow.pipeline.doctor.examination import Finding, failure, ok, warning
-from winnow.pipeline.spark_process import job_file, spark_conf
+from winnow.pipeline.spark_process import job_file, properties_file, spark_conf
 
 DISTRIBUTION = "winnow-log"
 LOW_DISK_BYTES = 5 * 2**30
@@ -146,23 +146,25 @@ def _submit(settings: Settings, environment: dict[str, str], timeout_s: float, *
     return ok("spark", f"Spark {installed}; master {settings.spark.master}. --spark starts it.")
 
 
-def _submission(settings: Settings, conf: Sequence[tuple[str, str]]) -> list[str]:
-    told = [part for key, value in conf for part in ("--conf", f"{key}={value}")]
-    command = ["spark-submit", "--master", settings.spark.master, "--name", "winnow doctor", *told, job_file("doctor")]
+def _submission(settings: Settings, options: Sequence[str]) -> list[str]:
+    command = ["spark-submit", "--master", settings.spark.master, "--name", "winnow doctor"]
+    command += [*options, job_file("doctor")]
     return [*command, settings.warehouse, settings.staging]
 
 
 def _application(settings: Settings, environment: dict[str, str], timeout_s: float) -> Finding:
-    conf = sorted(spark_conf(settings).items())
-    said = _run(_submission(settings, conf), environment, timeout_s)
+    conf = spark_conf(settings)
+    with properties_file(settings, conf) as options:
+        said = _run(_submission(settings, options), environment, timeout_s)
     event = next(filter(None, map(parse_event, said.stdout.splitlines())), None)
     if event is None:
+        # What is shown ends in tickets.
+        shown = [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={mask(key, value)}")]
         return failure(
             "spark",
             f"The application on {settings.spark.master} ended with exit code {said.returncode} before its tasks did "
             f"anything: {_tail(said.stdout)}",
-            # What is shown ends in tickets.
-            "Look at what Spark says: " + shlex.join(_submission(settings, [(k, mask(k, v)) for k, v in conf])),
+            "Look at what Spark says: " + shlex.join(_submission(settings, shown)),
             ServiceError.exit_code,
         )
     here = ".".join(map(str, sys.version_info[:2]))

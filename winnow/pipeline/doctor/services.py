@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlparse
 
-from winnow.clock import Clock
+from winnow.clock import CLOCK_SKEW_MS, Clock
 from winnow.config.settings import Settings
 from winnow.errors import ServiceError, WinnowError
 from winnow.files.probe import nearest_folder, probe
 from winnow.files.storage import is_local, local_path
 from winnow.log.health import CatalogHealth, examine_catalog, write_through_catalog
 from winnow.log.topics import TopicLogs
-from winnow.pipeline.context import CLOCK_SKEW_MS
 from winnow.pipeline.doctor.examination import Finding, failed, failure, ok, warning
 from winnow.pipeline.doctor.machine import LOW_DISK_BYTES, room
 from winnow.store.health import StoreHealth, examine_store

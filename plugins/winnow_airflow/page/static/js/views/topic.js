@@ -207,8 +207,16 @@ function header(row, next) {
       ),
       figure("Next expected run", next),
       figure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
+      figure("Last checked", ...lastChecked(row.scrub)),
     ),
   ];
+}
+
+/** When a scrub read files of the topic in full last, and the one it read longest ago; damage comes first. */
+function lastChecked(scrub) {
+  if (!scrub) return ["never", "by a scrub"];
+  if (scrub.findings) return [`${counted(scrub.findings, "damaged file")}`, "see its alert segment_damaged"];
+  return [since(scrub.last_checked_ms), h("span", {}, "the oldest check ", since(scrub.oldest_checked_ms))];
 }
 
 async function showNextRun(element) {

@@ -1,0 +1,329 @@
+"""A process that was stopped (SIGSTOP) at the worst moment and goes on after others have worked on its topic.
+
+Its lease has run out, its clock stands still, and it finishes what it began. Every record is still there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pyarrow as pa
+import pytest
+
+from tests.integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions, write_jsonl
+from winnow.clock import wall_clock_ms
+from winnow.errors import DamagedMetadataError, PlanVoidError, TopicBusyError
+from winnow.files import storage
+from winnow.files.quarantine import QUARANTINE_SCHEMA
+from winnow.model import Record
+from winnow.pipeline.leases import holding
+from winnow.pipeline.publish import publish
+from winnow.pipeline.settle import settle
+from winnow.pipeline.sweep import sweep
+from winnow.store import RunState
+
+GRACE_MS = 3_600_000
+AHEAD_MS = 61 * 60_000
+RECORDS = versions(0, 12)
+KEYLESS = [record(12, None, b"nobody's"), record(13, b"key-1", b"value-0-13")]
+DIE = Path(__file__).with_name("die.py")
+PUBLISH_BEFORE = "publish before the commit"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path, FakeClock(wall_clock_ms())) as opened:
+        opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
+        opened.ingest(RECORDS)
+        yield opened
+
+
+class Stopped:
+    """Another process that stands still at its moment."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def go_on(self) -> tuple[int, str]:
+        """Let it go on to its end: its exit code, and what it said."""
+        os.kill(self._process.pid, signal.SIGCONT)
+        _, told = self._process.communicate(timeout=120)
+        return self._process.returncode, told
+
+
+@contextmanager
+def stopped(world: World, moment: str, prefix: Sequence[str] = ()) -> Iterator[Stopped]:
+    """Let another process work on the log until ``moment``, where it stops."""
+    process = subprocess.Popen(
+        [*prefix, sys.executable, str(DIE), moment, str(world.folder), str(world.clock()), "stop"],
+        env={"PYTHONPATH": str(DIE.parents[2]), "PATH": os.environ["PATH"]},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        worker = process.pid
+        _, status = os.waitpid(worker, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            process.returncode = os.waitstatus_to_exitcode(status)
+            raise AssertionError(f"it ended before {moment}: {process.communicate()[1]}")
+        yield Stopped(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def sweep_after_grace(world: World) -> None:
+    world.clock.now_ms += 2 * GRACE_MS
+    sweep(world.ctx, [TOPIC])
+
+
+def assert_everything_is_there(world: World, records: Sequence[Record] = RECORDS, *, rounds: int = 2) -> None:
+    """However often the topic is compacted and swept from here on, readers see what the oracle keeps."""
+    expected = survivors(records)
+    for _ in range(rounds):
+        world.compact()
+        assert world.read() == expected
+        sweep_after_grace(world)
+        assert world.read() == expected
+
+
+# ---------------------------------------------------------------------------------------------------------- publish
+
+
+@pytest.mark.parametrize("passed_ms", [0, AHEAD_MS, 30 * 86_400_000], ids=["taken over", "61 minutes", "a month"])
+def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_its_run_is_void(
+    world: World, passed_ms: int
+) -> None:
+    """Its lease ran out or another clock is ahead, its staged files are swept, and its commit does not land."""
+    with stopped(world, PUBLISH_BEFORE) as publisher:
+        world.clock.now_ms += world.ctx.settings.lease_ms + passed_ms
+        (run,) = world.ctx.store.open_runs(TOPIC)
+        assert run.status is RunState.PUBLISHING
+        with holding(world.ctx, TOPIC):
+            assert settle(world.ctx, TOPIC) == []
+        sweep_after_grace(world)
+        assert not storage.list_files(storage.join(world.head().location, "data", run.plan_id))
+        exit_code, told = publisher.go_on()
+    assert exit_code == PlanVoidError.exit_code
+    assert "fence" in told
+    assert world.read() == RECORDS
+    ended = world.ctx.store.run(run.plan_id)
+    assert ended is not None
+    assert ended.status is RunState.VOID
+    assert_everything_is_there(world)
+
+
+def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World) -> None:
+    """Settling finds the receipt first, and raises no fence."""
+    with stopped(world, "publish after the commit") as publisher:
+        world.clock.now_ms += world.ctx.settings.lease_ms
+        with holding(world.ctx, TOPIC):
+            (receipt,) = settle(world.ctx, TOPIC)
+        assert world.head().fence == 0
+        sweep_after_grace(world)
+        exit_code, _ = publisher.go_on()
+    assert exit_code == 0
+    assert world.ctx.store.receipts(TOPIC) == [receipt]
+    assert_everything_is_there(world)
+
+
+def test_a_plan_that_another_process_tried_again_is_published_by_one_of_them(world: World) -> None:
+    """The same decision has the same plan id; the stopped attempt is void, the new one counts."""
+    as_of_ms = world.clock()
+    with stopped(world, PUBLISH_BEFORE) as publisher:
+        world.clock.now_ms += world.ctx.settings.lease_ms
+        with holding(world.ctx, TOPIC):
+            settle(world.ctx, TOPIC)
+            plan = world.plan(as_of_ms, "a2")
+            assert plan is not None
+            world.stage(plan, "a2")
+            world.accept(plan, "a2")
+            receipt = publish(world.ctx, plan.plan_id, "a2")
+        exit_code, _ = publisher.go_on()
+    assert exit_code == 0, "the plan is published; by whom does not matter"
+    assert world.ctx.store.receipts(TOPIC) == [receipt]
+    assert receipt.attempt == "a2"
+    assert_everything_is_there(world)
+
+
+def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World) -> None:
+    """The quarantine has adopted the files of an attempt that is not published; a sweep takes them out again."""
+    world.ctx.log.open(TOPIC).set_config({"cleanup.policy": "delete"}, ())
+    world.ingest(KEYLESS)
+    world.ctx.log.open(TOPIC).set_config({"cleanup.policy": "compact", "winnow.keyless": "quarantine"}, ())
+    with stopped(world, "publish after adopting keyless records") as publisher:
+        world.clock.now_ms += world.ctx.settings.lease_ms
+        with holding(world.ctx, TOPIC):
+            settle(world.ctx, TOPIC)
+        sweep_after_grace(world)
+        assert not world.listing(below="winnow_quarantine/orders/data")
+        exit_code, _ = publisher.go_on()
+    assert exit_code == PlanVoidError.exit_code
+    assert world.read() == [*RECORDS, *KEYLESS]
+    world.compact()
+    assert world.read() == survivors([*RECORDS, KEYLESS[1]])
+    quarantine = world.ctx.log.quarantine(TOPIC)
+    (row,) = [row for batch in quarantine.read(world.head().state.quarantine_ingests) for row in batch.to_pylist()]
+    assert (row["offset"], row["value"]) == (12, b"nobody's")
+
+
+# ------------------------------------------------------------------------------------------------------------ sweep
+
+
+@pytest.mark.parametrize("moment", ["sweep before listing", "sweep before condemning", "sweep before deletion"])
+def test_a_sweep_that_was_stopped_deletes_nothing_of_a_later_attempt(world: World, moment: str) -> None:
+    """A plan id comes again with a repeated backfill, and its folder with it."""
+    as_of_ms = world.clock()
+    plan = world.plan(as_of_ms, "a1")
+    assert plan is not None
+    world.stage(plan, "a1")
+    settle(world.ctx, TOPIC)
+    world.clock.now_ms += 2 * GRACE_MS
+    with stopped(world, moment) as sweeper:
+        world.clock.now_ms += world.ctx.settings.lease_ms
+        with holding(world.ctx, TOPIC):
+            again = world.plan(as_of_ms, "a2")
+            assert again is not None
+            assert again.plan_id == plan.plan_id
+            world.stage(again, "a2")
+            world.accept(again, "a2")
+            publish(world.ctx, again.plan_id, "a2")
+        expected = world.read()
+        exit_code, told = sweeper.go_on()
+    assert exit_code == 0, told
+    assert world.read() == expected == survivors(RECORDS)
+    assert_everything_is_there(world)
+
+
+def test_two_sweeps_at_once_delete_what_is_retired_and_nothing_else(world: World) -> None:
+    world.compact()
+    world.clock.now_ms += 2 * GRACE_MS
+    with stopped(world, "sweep before deletion") as sweeper:
+        world.clock.now_ms += world.ctx.settings.lease_ms
+        world.ingest(versions(12, 6))
+        world.compact()
+        sweep_after_grace(world)
+        exit_code, told = sweeper.go_on()
+    assert exit_code == 0, told
+    assert_everything_is_there(world, versions(0, 18))
+
+
+# ----------------------------------------------------------------------------------------------------------- ingest
+
+
+@pytest.mark.parametrize("with_offset", [True, False])
+def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(world: World, with_offset: bool) -> None:
+    """Its files are swept only behind a commit that voids it, and that it meets."""
+    write_jsonl(world.folder / "late.jsonl", versions(12, 4), with_offset=with_offset)
+    with stopped(world, "ingest before its commit") as ingest:
+        sweep_after_grace(world)
+        assert not [path for path in world.listing(below="winnow/orders/data") if "00000000000000000012" in path]
+        exit_code, told = ingest.go_on()
+    assert exit_code == 0, told
+    assert world.read() == versions(0, 16)
+    assert_everything_is_there(world, versions(0, 16))
+    assert world.ctx.store.open_ingests(TOPIC) == []
+
+
+def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(world: World) -> None:
+    world.ctx.log.open(TOPIC).set_config({"winnow.keyless": "quarantine"}, ())
+    write_jsonl(world.folder / "late.jsonl", KEYLESS)
+    with stopped(world, "ingest after quarantining") as ingest:
+        sweep_after_grace(world)
+        assert not world.listing(below="winnow_quarantine/orders/data")
+        exit_code, told = ingest.go_on()
+    assert exit_code == 0, told
+    assert world.read() == [*RECORDS, KEYLESS[1]]
+    quarantine = world.ctx.log.quarantine(TOPIC)
+    (row,) = [row for batch in quarantine.read(world.head().state.quarantine_ingests) for row in batch.to_pylist()]
+    assert row["offset"] == 12
+
+
+def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: World) -> None:
+    """The fence is about attempts; an hour of ingesting is not lost to it."""
+    write_jsonl(world.folder / "late.jsonl", versions(12, 4))
+    with stopped(world, "ingest before its commit") as ingest:
+        plan = world.plan(world.clock(), "a1")
+        assert plan is not None
+        world.stage(plan, "a1")
+        world.accept(plan, "a1")
+        world.ctx.store.set_run_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
+        settle(world.ctx, TOPIC)
+        assert world.head().fence == 1
+        written = {path for path in world.listing(below="winnow/orders/data") if path.startswith("ingest-")}
+        exit_code, told = ingest.go_on()
+    assert exit_code == 0, told
+    live = {segment.path.split("/data/")[1] for segment in world.segments()}
+    assert live == written, "the very files that it had written before"
+
+
+def test_a_name_that_a_paused_process_left_in_the_quarantine_goes_with_the_next_sweep(world: World) -> None:
+    """It adopted a file that a sweep had deleted. Until then reading the quarantine says what is missing."""
+    quarantine = world.ctx.log.quarantine(TOPIC)
+    rows = pa.Table.from_pylist([{"ingest_id": "dead"}], schema=QUARANTINE_SCHEMA)
+    world.ctx.store.open_ingest("dead", TOPIC, least_number=0, holder="nobody", now_ms=world.clock())
+    quarantine.append(rows, "dead")
+    (file,) = quarantine.files()
+    storage.delete(file.path)
+    with pytest.raises(DamagedMetadataError, match="winnow sweep orders"):
+        list(quarantine.read(["somebody's"]))
+    sweep_after_grace(world)
+    assert quarantine.files() == []
+    assert list(quarantine.read(["somebody's"])) == []
+
+
+# ----------------------------------------------------------------------------------------------------------- leases
+
+
+def test_a_holder_in_another_process_namespace_is_not_taken_for_dead(world: World) -> None:
+    """It has the host's name, and its process id is nobody's here. Where namespaces cannot be made, its name is."""
+    unshare = shutil.which("unshare")
+    prefix = (
+        [unshare, "--pid", "--fork", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh"] if unshare is not None else []
+    )
+    if not prefix or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
+        world.ctx.store.acquire_lease(TOPIC, f"{os.uname().nodename}:4194304:0@{boot}.1.1", world.clock(), 60_000)
+        with pytest.raises(TopicBusyError), holding(world.ctx, TOPIC):
+            pass
+        return
+    process = subprocess.Popen(
+        [*prefix, sys.executable, str(DIE), PUBLISH_BEFORE, str(world.folder), str(world.clock()), "stop"],
+        env={"PYTHONPATH": str(DIE.parents[2]), "PATH": os.environ["PATH"]},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        (worker,) = _wait_for_stopped_child(process)
+        with pytest.raises(TopicBusyError), holding(world.ctx, TOPIC):
+            pass
+        world.clock.now_ms += world.ctx.settings.lease_ms
+        with holding(world.ctx, TOPIC):
+            settle(world.ctx, TOPIC)
+        sweep_after_grace(world)
+        os.kill(worker, signal.SIGCONT)
+        _, told = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert "fence" in told
+    assert world.read() == RECORDS
+    assert_everything_is_there(world, rounds=1)
+
+
+def _wait_for_stopped_child(process: subprocess.Popen[str]) -> list[int]:
+    """The process in the namespace, once it has stopped. Process 1 there is a shell: no signal of its own stops it."""
+    parent = psutil.Process(process.pid)
+    while process.poll() is None:
+        found = [child.pid for child in parent.children(recursive=True) if child.status() == psutil.STATUS_STOPPED]
+        if found:
+            return found
+    raise AssertionError(f"it ended before its moment: {process.communicate()[1]}")

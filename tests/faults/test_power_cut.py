@@ -1,0 +1,145 @@
+"""The power goes right after a success: everything that the success stands for is there, and goes on.
+
+What a machine keeps then is what was synced (:mod:`tests.faults.power`). A killed process loses nothing of what it has
+written; a power cut does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.faults import work
+from tests.faults.power import Disk, Recording, compiler, most_real_disk, python
+from tests.integration.world import (
+    TOPIC,
+    FakeClock,
+    World,
+    open_world,
+    survivors,
+    versions,
+    visible_rows,
+    write_jsonl,
+)
+from winnow.clock import wall_clock_ms
+from winnow.model import Record
+
+NOW_MS = wall_clock_ms()
+WORK = Path(work.__file__)
+
+
+def do(disk: Disk, *works: str) -> None:
+    """Works of work.py, one after another to their good end; then the power goes."""
+    disk.run(python(str(WORK), str(disk.folder), str(NOW_MS), *works))
+    disk.cut_power()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Recording:
+    """Keeps what was synced and nothing else."""
+    return Recording(tmp_path)
+
+
+def test_after_an_ingest_every_record_is_there_and_can_be_compacted(disk: Recording) -> None:
+    """In the log, and the one without a key in the quarantine; the same files land no second time."""
+    do(disk, "ingest")
+    with open_world(disk.folder, FakeClock(NOW_MS), work.lake(disk.folder)) as world:
+        assert world.read() == work.RECORDS
+        assert quarantined(world) == [b"keyless"]
+        # What came last, too: the journal of the last commit is the one that may come back.
+        assert [(each.offset, each.value) for each in world.read(topic=work.OLD_TOPIC)] == [
+            (each.offset, each.value) for each in work.OLD
+        ]
+        again = world.ingest([*work.RECORDS, *work.KEYLESS])
+        assert (again.records_appended, again.records_skipped) == (0, len(work.RECORDS) + 1)
+        world.compact()
+        assert world.read() == survivors(work.RECORDS)
+
+
+def test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on(disk: Recording) -> None:
+    """Receipt, state, checkpoint and the keyless record that moved; what comes afterwards goes as it would have."""
+    do(disk, "ingest", "compact")
+    more = versions(13, 6)
+    with open_world(disk.folder, FakeClock(NOW_MS), work.lake(disk.folder)) as world:
+        assert world.read() == survivors(work.RECORDS)
+        (receipt,) = world.ctx.log.open(TOPIC).receipts()
+        assert [each.plan_id for each in world.ctx.store.receipts(TOPIC)] == [receipt.plan_id]
+        assert world.compact() is None
+        world.ingest(more)
+        world.compact()
+        assert world.read() == survivors([*work.RECORDS[:12], *more, *work.RECORDS[12:]])
+        assert [each.offset for each in world.read(topic=work.OLD_TOPIC)] == [2]
+        assert quarantined(world, work.OLD_TOPIC) == [b"1"]
+
+
+def quarantined(world: World, topic: str = TOPIC) -> list[bytes]:
+    """Values of the records aside that the log's state names."""
+    rows = visible_rows(world.ctx.log.quarantine(topic), world.head(topic).state)
+    return [bytes(value) for value in rows.column("value").to_pylist()]
+
+
+def test_after_the_commands_of_a_shell_every_record_is_read_and_the_topic_is_compacted_again(tmp_path: Path) -> None:
+    """``winnow ingest`` and ``winnow compact`` with Spark, on a file system of their own where one can be mounted."""
+    disk = most_real_disk(tmp_path)
+    env = {"WINNOW_HOME": str(disk.folder / "home"), "WINNOW_SPARK__MASTER": "local[1]"}
+
+    def winnow(*arguments: str) -> str:
+        return disk.run(python("-m", "winnow.cli", *arguments), env)
+
+    def read() -> list[tuple[int, str]]:
+        return [(line["offset"], line["value"]) for line in map(json.loads, winnow("read", TOPIC).splitlines())]
+
+    def expected(records: list[Record]) -> list[tuple[int, str]]:
+        return [(each.offset, base64.b64encode(each.value or b"").decode()) for each in records]
+
+    records = versions(0, 12)
+    path = write_jsonl(tmp_path / "records.jsonl", records)
+    winnow("topics", "create", TOPIC, "--partitions", "1", "--config", "min.cleanable.dirty.ratio=0",
+           "--config", "segment.ms=1000")  # fmt: skip
+    winnow("ingest", "files", TOPIC, path)
+    disk.cut_power()
+    assert read() == expected(records)
+    winnow("compact", TOPIC)
+    disk.cut_power()
+    assert read() == expected(survivors(records))
+    assert json.loads(winnow("compact", TOPIC, "--json"))[0]["status"] == "nothing_to_do"
+
+
+# ----------------------------------------------------------------------------------------------- the disk that forgets
+
+SYNCS = """
+import os, sys
+from pathlib import Path
+lake = Path(sys.argv[1])
+def sync(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+for name in ("kept", "content-lost", "entry-lost"):
+    (lake / name).mkdir()
+    (lake / name / "file").write_bytes(b"one")
+sync(lake / "kept" / "file"), sync(lake / "kept"), sync(lake / "content-lost"), sync(lake / "entry-lost" / "file")
+sync(lake)
+(lake / "kept" / "file").write_bytes(b"two")
+(lake / "kept" / "second").write_bytes(b"three")
+(lake / "kept" / "second").rename(lake / "kept" / "third")
+(lake / "late").mkdir()
+"""
+
+
+@pytest.mark.parametrize("library", [each for each in (True, False) if compiler() or not each])
+def test_a_recording_forgets_what_was_not_synced(tmp_path: Path, library: bool) -> None:
+    """Content, entries, and what came after the last sync; by whichever means the machine has."""
+    disk = Recording(tmp_path, library=library)
+    disk.run(python("-c", SYNCS, str(disk.folder)))
+    disk.cut_power()
+    left = {
+        str(path.relative_to(disk.folder)): path.read_bytes() if path.is_file() else None
+        for path in disk.folder.rglob("*")
+    }
+    assert left == {
+        "kept": None, "kept/file": b"one", "content-lost": None, "content-lost/file": b"", "entry-lost": None,
+    }  # fmt: skip

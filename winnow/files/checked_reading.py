@@ -1,0 +1,260 @@
+"""Reading a segment so that every record is the one that was written, or the read ends with an error.
+
+Arrow compares each page with the checksum in its header. What no checksum covers are the page headers and the footer,
+and a flipped bit there can make Arrow leave out pages or read a column as another type. So the schema, the number of
+records of each row group, and the order and bounds of the offsets are checked, too; and, of a segment that was read in
+full, everything that its manifest entry says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from winnow.errors import BadInputError, DamagedSegmentError
+from winnow.files import storage
+from winnow.files.page_checksums import check_pages, column_chunks
+from winnow.files.quarantine import QUARANTINE_SCHEMA
+from winnow.files.schema import ARROW_SCHEMA
+from winnow.files.segment_figures import FileFigures, offsets_of
+from winnow.files.segments import conform
+from winnow.model import Segment
+
+BATCH_ROWS = 8_192
+BATCH_BYTES = 16 << 20
+"""About what a batch takes as Arrow; of records that are large, fewer are read at a time."""
+PAGES_BYTES = 1 << 20
+"""Read of a column at a time where only the first records are wanted, instead of all that a row group has of it."""
+SCRUB_BUFFER_BYTES = 4 << 20
+"""Read of a column at a time where whole files are read only to check them."""
+
+
+def read_segment(
+    segment: Segment,
+    start: int = 0,
+    *,
+    most: int = -1,
+    buffer_bytes: int = 0,
+    passed: Callable[[int], None] = lambda size_bytes: None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of ``segment`` from offset ``start`` on, row group by row group, with every check there is.
+
+    Args:
+        segment: the manifest entry.
+        start: the first offset that is wanted.
+        most: no more records than this are wanted, and no more are decoded; -1: all.
+        buffer_bytes: read of a column at a time; 0: all that a row group has of it, or :data:`PAGES_BYTES` with
+            ``most``.
+        passed: called before each row group with the bytes that it has in the file.
+
+    Raises:
+        DamagedSegmentError: the file is not what was written; the message completes "segment …".
+        FileNotFoundError: the file is missing.
+        OSError: the disk cannot read it.
+        ServiceError: the object store does not answer.
+    """
+    with named_damage():
+        filesystem, path = storage.filesystem_for(segment.path)
+        with storage.answering(segment.path), filesystem.open_input_file(path) as stream:
+            if stream.size() != segment.size_bytes:
+                raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {segment.size_bytes:,}")
+            buffered = buffer_bytes or (PAGES_BYTES if most >= 0 else 0)
+            file = pq.ParquetFile(stream, buffer_size=buffered, page_checksum_verification=True)
+            yield from _batches(file, segment, start, most, passed)
+
+
+def _batches(
+    file: pq.ParquetFile, segment: Segment, start: int, most: int, passed: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    groups = _checked_groups(file, segment)
+    first_wanted = _group_holding(file, groups, segment, start)
+    figures = FileFigures()
+    left = most
+    for number, group in enumerate(groups):
+        if group.num_rows == 0 or number < first_wanted:
+            continue
+        passed(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
+        rows = _rows_at_once(group, most if segment.first_offset >= start else -1)
+        for batch in _group_batches(file, number, group, rows):
+            _check_batch(figures, batch, segment)
+            wanted = batch
+            if segment.first_offset < start:
+                wanted = batch.slice(int(np.searchsorted(offsets_of(batch), start)))
+            left -= wanted.num_rows
+            if wanted.num_rows:
+                yield wanted
+            if left <= 0 <= most:
+                return  # what follows is not decoded, so nothing is known of it
+    if figures.records == segment.records and not figures.agrees_with(segment):
+        raise DamagedSegmentError("holds other records than its manifest entry says")
+
+
+def _checked_groups(file: pq.ParquetFile, segment: Segment) -> list[pq.RowGroupMetaData]:
+    """The row groups by a footer that agrees with the manifest entry."""
+    # A footer that makes a column another type, or one that cannot be null, is read without any error.
+    if not file.schema_arrow.equals(ARROW_SCHEMA):
+        raise DamagedSegmentError("has other columns than a segment")
+    column_chunks(file.metadata)  # refuses a footer that makes one column of another's bytes
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    records = sum(group.num_rows for group in groups)
+    if records != segment.records or file.metadata.num_rows != records:
+        raise DamagedSegmentError(f"holds {records:,} records instead of {segment.records:,}")
+    return groups
+
+
+def _rows_at_once(group: pq.RowGroupMetaData, most: int) -> int:
+    rows = int(max(1, min(BATCH_ROWS, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
+    return rows if most < 0 else max(1, min(rows, most))
+
+
+def _group_batches(
+    file: pq.ParquetFile, number: int, group: pq.RowGroupMetaData, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The records of one row group, all of which must come: pages of an unknown type are passed over by Arrow."""
+    decoded = 0
+    for batch in file.iter_batches(batch_size=rows, row_groups=[number], columns=ARROW_SCHEMA.names):
+        decoded += batch.num_rows
+        yield conform(batch.select(ARROW_SCHEMA.names))
+    if decoded != group.num_rows:
+        raise DamagedSegmentError(f"holds {decoded:,} records in a row group of {group.num_rows:,}")
+
+
+def _check_batch(figures: FileFigures, batch: pa.RecordBatch, segment: Segment) -> None:
+    figures.add(batch, segment.partition)
+    if figures.order_violations:
+        raise DamagedSegmentError("holds offsets that do not rise")
+    if figures.wrong_partition:
+        raise DamagedSegmentError(f"holds records of another partition than {segment.partition}")
+    lowest, highest = figures.lowest_offset, figures.highest_offset
+    if lowest is None or highest is None:
+        return
+    if lowest < segment.first_offset or highest > segment.last_offset:
+        raise DamagedSegmentError(f"holds offsets outside {segment.first_offset} to {segment.last_offset}")
+
+
+@contextmanager
+def named_damage() -> Iterator[None]:
+    """Turn whatever a reader raises at a file that is not what was written into a DamagedSegmentError.
+
+    Raises:
+        DamagedSegmentError: with what is wrong, to complete "segment …".
+    """
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise  # nothing is known of the file
+    except (pa.ArrowException, UnicodeDecodeError, EOFError, BadInputError) as problem:
+        raise DamagedSegmentError("cannot be decoded") from problem
+    except FileNotFoundError:
+        raise
+    except OSError as problem:
+        # The operating system's errors have a number; without one it is Arrow that cannot make out a page.
+        if problem.errno is not None:
+            raise
+        raise DamagedSegmentError("cannot be decoded: a page is not the one that was written") from problem
+
+
+def _group_holding(file: pq.ParquetFile, groups: Sequence[pq.RowGroupMetaData], segment: Segment, start: int) -> int:
+    """The number of the last row group that does not begin above ``start``: what is before it is not wanted.
+
+    Looks at offsets themselves. No checksum covers the statistics in the footer, so one that changed would hide
+    records; and PyArrow crashes the process at one whose length changed.
+    """
+    filled = [number for number, group in enumerate(groups) if group.num_rows]
+    if start <= segment.first_offset or not filled:
+        return 0
+    low, high = 0, len(filled) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        first = next(iter(file.iter_batches(batch_size=1, row_groups=[filled[middle]], columns=["offset"])), None)
+        if first is None or not first.num_rows:
+            raise DamagedSegmentError("has a row group without records")
+        if int(offsets_of(first)[0]) <= start:
+            low = middle
+        else:
+            high = middle - 1
+    return filled[low]
+
+
+def check_before_duckdb(topic: str, segments: Iterable[Segment], columns: Collection[str], *, after: str) -> None:
+    """Check the pages that DuckDB, which compares no checksums, is about to read.
+
+    Only of segments on a local disk, where the second look finds the bytes in memory; on an object store it would be a
+    second transfer, so :mod:`winnow.files.checked_store` checks them there as they pass.
+
+    Args:
+        topic: whose segments they are.
+        segments: what is going to be read.
+        columns: the top-level columns that the query names.
+        after: sentences for the error: what was left behind.
+
+    Raises:
+        DamagedSegmentError: naming topic partition and file.
+        OSError: a file cannot be read.
+    """
+    for segment in segments:
+        if storage.is_local(segment.path):
+            try:
+                check_pages(segment.path, columns=columns)
+            except DamagedSegmentError as problem:
+                wrong = "cannot be decoded: a page is not the one that was written"
+                raise damaged(topic, segment, wrong, after) from problem
+
+
+def name_damaged(topic: str, segments: Iterable[Segment], problem: Exception, *, after: str) -> None:
+    """Find the segment of an object store at which DuckDB failed because a page was not the one that was written.
+
+    DuckDB gives the error that :mod:`winnow.files.checked_store` raises as text. Does nothing at other errors.
+
+    Raises:
+        DamagedSegmentError: naming topic partition and file.
+        ServiceError: the object store does not answer.
+    """
+    if DamagedSegmentError.__name__ not in str(problem):
+        return
+    for segment in segments:
+        try:
+            for _ in read_segment(segment, buffer_bytes=SCRUB_BUFFER_BYTES):
+                continue
+        except DamagedSegmentError as found:
+            raise damaged(topic, segment, str(found), after) from problem
+
+
+def damaged(topic: str, segment: Segment, wrong: str, after: str) -> DamagedSegmentError:
+    """The error about one segment. ``wrong`` completes "a segment …"; ``after``: sentences on what was left behind."""
+    return DamagedSegmentError(
+        f"A segment of {topic}-{segment.partition} {wrong}: {segment.path}. {after} Restore that file from a backup or "
+        f"the object store's versions. What else of the topic is damaged: winnow scrub {topic}"
+    )
+
+
+def check_quarantine_file(
+    uri: str, records: int, size_bytes: int, passed: Callable[[int], None] = lambda size_bytes: None
+) -> None:
+    """Read a file of quarantined records in full.
+
+    Raises:
+        DamagedSegmentError: the file is not what was written; the message completes "a file …".
+        FileNotFoundError: the file is missing.
+        ServiceError: the object store does not answer.
+    """
+    with named_damage():
+        filesystem, path = storage.filesystem_for(uri)
+        with storage.answering(uri), filesystem.open_input_file(path) as stream:
+            if stream.size() != size_bytes:
+                raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {size_bytes:,}")
+            file = pq.ParquetFile(stream, buffer_size=SCRUB_BUFFER_BYTES, page_checksum_verification=True)
+            if file.schema_arrow.names != QUARANTINE_SCHEMA.names:
+                raise DamagedSegmentError("has other columns than quarantined records")
+            column_chunks(file.metadata)
+            found = 0
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                passed(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
+                found += sum(batch.num_rows for batch in file.iter_batches(BATCH_ROWS, row_groups=[number]))
+            if found != records:
+                raise DamagedSegmentError(f"holds {found:,} records instead of {records:,}")

@@ -1,0 +1,64 @@
+"""The fence of a topic: which attempts may still be published, decided by commits alone.
+
+The fence is an integer table property that only grows. Every attempt at a plan carries the fence that the table had
+when its run was opened, and is published only by a commit to a head that still has it. So a commit that raises the
+fence ends every attempt before it for good, however long a process is paused, whatever its clock or its lease says.
+Files of an attempt may be deleted only behind such a commit (the proof is in ARCHITECTURE.md).
+
+The property and the snapshot without files go into one commit, so that a catalog that compares the snapshot reference
+lets no publisher pass that has read the head before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
+
+from winnow.log.table import FENCE_PROPERTY
+from winnow.log.topic_log import Change, Head, TopicLog
+from winnow.model import Receipt
+
+
+class _NoCommitNeededError(Exception):
+    """The plan is published, or its attempts are behind the fence already."""
+
+
+def end_attempts(log: TopicLog, plan_id: str, fence: int, *, since_ms: int) -> Receipt | None:
+    """Make sure that no attempt with ``fence`` at a plan is published from now on, unless one has been.
+
+    Args:
+        log: the topic's.
+        plan_id: which plan may have been published meanwhile.
+        fence: what the attempts carry.
+        since_ms: when the run was opened (ms): its receipt is no older.
+
+    Returns:
+        The receipt of the plan when it was published; then the fence stays. None: the attempts are behind the fence.
+
+    Raises:
+        CommitConflictError: other commits came first too often; nothing was decided.
+        CommitUnknownError: whether the fence was raised is not known; nothing may be concluded.
+        ServiceError: the catalog cannot be reached; so.
+    """
+    published: list[Receipt] = []
+
+    def build(head: Head) -> Change:
+        published[:] = filter(None, [log.find_receipt(plan_id, head, since_ms=since_ms)])
+        if published or head.fence > fence:
+            raise _NoCommitNeededError
+        return raised(head, [fence], operation="fence")
+
+    with contextlib.suppress(_NoCommitNeededError):
+        log.commit(build)
+    return published[0] if published else None
+
+
+def raised(head: Head, fences: Iterable[int], *, operation: str) -> Change:
+    """The commit that lifts the fence of ``head`` above ``fences``; it changes nothing else."""
+    fence = max([head.fence, *fences]) + 1
+    return Change(
+        state=replace(head.state, fence=fence),
+        summary={"winnow.operation": operation},
+        properties={FENCE_PROPERTY: str(fence)},
+    )

@@ -1,0 +1,204 @@
+"""Checksums of the metadata files that Winnow writes for a table: manifests, manifest lists, metadata.json.
+
+Iceberg has no field for them, so they are in the files' names, where Iceberg has a random UUID. One half of ours is a
+digest of the content, the other is random, and UUID version 8 with a mark tells it from others'. So a changed byte is
+found before anything is decoded, and the error names the file. Files that another tool wrote, or an older Winnow, have
+no checksum and are decoded as they are.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from winnow.errors import DamagedMetadataError
+
+if TYPE_CHECKING:
+    from pyiceberg.io import InputStream, OutputStream
+
+_MARK: Final = "8c5c"
+"""Version 8 (RFC 9562: the bits are the application's own) and three digits that say whose."""
+_VARIANT: Final = "a"
+_IN_NAME: Final = re.compile(rf"([0-9a-f]{{8}})-([0-9a-f]{{4}})-{_MARK}-{_VARIANT}([0-9a-f]{{3}})-[0-9a-f]{{12}}[^/]*$")
+_NO_PATH: Final = frozenset({errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP})
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[^/]*$)")
+
+
+def name_for(path: str, data: bytes) -> str:
+    """``path`` with the last UUID of its file name replaced by one that holds a checksum of ``data``."""
+    digest, salt = _digest(data), secrets.token_hex(6)
+    made = f"{digest[:8]}-{digest[8:12]}-{_MARK}-{_VARIANT}{digest[12:]}-{salt}"
+    return _UUID.sub(made, path, count=1)
+
+
+def require_checksum(path: str, data: bytes) -> None:
+    """Check ``data`` against the checksum in the name of the file it was read from; nothing is done where it has none.
+
+    Raises:
+        DamagedMetadataError: they differ.
+    """
+    found = _IN_NAME.search(path)
+    if found is not None and "".join(found.groups()) != _digest(data):
+        raise damaged(path)
+
+
+def has_checksum(path: str) -> bool:
+    """Whether the name of the file holds a checksum, so that content which was read with it is what was written."""
+    return _IN_NAME.search(path) is not None
+
+
+def damaged(path: str) -> DamagedMetadataError:
+    """The error for a metadata file that does not hold what was written into it."""
+    return DamagedMetadataError(
+        f"The metadata file {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
+        "object store's versions, then run it again."
+    )
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:15]
+
+
+def read_checked(io: FileIO, path: str) -> bytes:
+    """The whole of a metadata file.
+
+    Raises:
+        DamagedMetadataError: its content does not match the checksum in its name.
+        FileNotFoundError: it is not there.
+    """
+    with no_such_path(path), io.new_input(path).open() as stream:
+        data = stream.read()
+    require_checksum(path, data)
+    return data
+
+
+@contextmanager
+def no_such_path(path: str) -> Iterator[None]:
+    """What is said of a path that can be none, since the file that names it was damaged.
+
+    Raises:
+        DamagedMetadataError: it is no path.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (ValueError, NotADirectoryError, IsADirectoryError) as problem:
+        raise damaged(path) from problem
+    except OSError as problem:
+        if problem.errno not in _NO_PATH:
+            raise
+        raise damaged(path) from problem
+
+
+class ChecksumNames(FileIO):
+    """Reads files through ``inner`` and checks them; writes files under names that hold a checksum of their content.
+
+    What is written is held in memory until it is closed, since the name is not known before.
+    """
+
+    def __init__(self, inner: FileIO) -> None:
+        super().__init__(inner.properties)
+        self._inner = inner
+        self.written: list[str] = []
+        """Where the files are that were written, in that order."""
+
+    def new_input(self, location: str) -> InputFile:
+        """A file that is read whole and checked when it is opened."""
+        return _CheckedFile(location, self._inner)
+
+    def new_output(self, location: str) -> ChecksumNamedFile:
+        """A file whose ``location`` is the given one with another UUID, once it is closed."""
+        return ChecksumNamedFile(location, self._inner, self.written)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """As the inner one's."""
+        self._inner.delete(location)
+
+
+class ChecksumNamedFile(OutputFile):
+    """A file that gets its name when it is closed; see :class:`ChecksumNames`."""
+
+    def __init__(self, location: str, io: FileIO, written: list[str]) -> None:
+        super().__init__(location)
+        self._io = io
+        self._written = written
+        self._size_bytes = 0
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def exists(self) -> bool:
+        """Whether it was written."""
+        return self._size_bytes > 0
+
+    def to_input_file(self) -> InputFile:
+        """The file to read."""
+        return self._io.new_input(self.location)
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        """Open it for writing. No file of its name can be there, so ``overwrite`` means nothing."""
+        return _Held(self)
+
+    def write(self, data: bytes) -> None:
+        """Write the whole content under the name that goes with it."""
+        self._location = name_for(self._location, data)
+        self._size_bytes = len(data)
+        with self._io.new_output(self._location).create() as stream:
+            stream.write(data)
+        self._written.append(self._location)
+
+
+class _CheckedFile(InputFile):
+    """A file that is read whole and checked when it is opened."""
+
+    def __init__(self, location: str, io: FileIO) -> None:
+        super().__init__(location)
+        self._io = io
+
+    def __len__(self) -> int:
+        return len(self._io.new_input(self.location))
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return self._io.new_input(self.location).exists()
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Its content, checked."""
+        return BytesIO(read_checked(self._io, self.location))
+
+
+class _Held:
+    """What is being written, in memory."""
+
+    def __init__(self, file: ChecksumNamedFile) -> None:
+        self._file = file
+        self._held = bytearray()
+        self._closed = False
+
+    def write(self, b: bytes) -> int:
+        self._held += b
+        return len(b)
+
+    def tell(self) -> int:
+        return len(self._held)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._file.write(bytes(self._held))
+
+    def __enter__(self) -> _Held:
+        return self
+
+    def __exit__(self, exctype: object, *more: object) -> None:
+        if exctype is None:
+            self.close()

@@ -1,0 +1,61 @@
+"""How PyIceberg writes a table's files on a local file system: synced before their names are given to anybody.
+
+PyIceberg's own FileIO leaves manifests, manifest lists and metadata files in the kernel's memory, while the catalog's
+database, which names them, is synced. A catalog takes another by its property ``py-io-impl``
+(:data:`winnow.log.topics.SYNCED_FILE_IO`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from winnow.files.durable import sync_folder
+
+
+class SyncedFileIO(PyArrowFileIO):
+    """PyIceberg's access through Arrow, by which closing a local file returns when the file and its folder are synced.
+
+    Objects of a store are durable once they are complete; they are written as ever.
+    """
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """The file to be written at ``location``: a URI or a plain local path."""
+        output = super().new_output(location)
+        scheme, _, path = self.parse_location(location, self.properties)
+        return _LocalFile(location, path, output._filesystem) if scheme == "file" else output
+
+
+class _LocalFile(PyArrowFile):
+    """A file of this machine, as PyIceberg knows it."""
+
+    def create(self, overwrite: bool = False) -> _SyncedStream:
+        """Open it for writing, and its folder is made.
+
+        Raises:
+            FileExistsError: it is there already, and ``overwrite`` is not set.
+        """
+        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        return _SyncedStream(self._path, "wb" if overwrite else "xb")
+
+
+class _SyncedStream(io.BufferedWriter):
+    """A new file whose content is on disk, and its folder, when it is closed."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        super().__init__(io.FileIO(path, mode))
+        self._path = Path(path)
+
+    def close(self) -> None:
+        """Write what is held back, sync, close."""
+        if self.closed:
+            return
+        try:
+            self.flush()
+            os.fsync(self.fileno())
+        finally:
+            super().close()
+        sync_folder(self._path.parent)

@@ -1,0 +1,100 @@
+"""The topic configuration that Winnow committed, against the one in the table's properties.
+
+Iceberg lets any tool set a table's properties without a snapshot, and a metadata file has no checksum of its own in
+most catalogs. What a topic's configuration decides cannot be taken back (retention deletes), so it counts only as it
+was committed through Winnow: the carried state has a copy. Properties that are not of the configuration are anybody's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from winnow.config.topic import is_topic_key
+from winnow.errors import ForeignConfigurationError
+
+PARTITIONS_PROPERTY = "winnow.partitions"
+INITIAL_PROPERTY = "winnow.initial-configuration"
+"""The configuration that a topic was created with, as JSON: it counts until the first commit, which makes a state."""
+MAXIMUM_KEYS_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key that the table's properties and the committed configuration do not agree on; None: not set."""
+
+    key: str
+    committed: str | None
+    present: str | None
+
+    def __str__(self) -> str:
+        return f"{self.key} is {_told(self.present)} (committed: {_told(self.committed)})"
+
+
+def configuration_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """The configuration among a table's properties: topic keys and the number of partitions."""
+    return {key: text for key, text in sorted(properties.items()) if key == PARTITIONS_PROPERTY or is_topic_key(key)}
+
+
+def overrides_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """The topic configuration among a table's properties, or in a recorded configuration: keys the table knows."""
+    return {key: text for key, text in properties.items() if is_topic_key(key)}
+
+
+def initial_property(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The table property that records what a topic is created with."""
+    return {INITIAL_PROPERTY: json.dumps(configuration_of(configuration), sort_keys=True)}
+
+
+def initial_configuration(properties: Mapping[str, str]) -> dict[str, str] | None:
+    """What :func:`initial_property` recorded; None: nothing, by an older Winnow. An unreadable one equals no other."""
+    text = properties.get(INITIAL_PROPERTY)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def differences(recorded: Mapping[str, str] | None, properties: Mapping[str, str]) -> tuple[Difference, ...]:
+    """What the table's ``properties`` say otherwise than what was ``recorded`` (None: nothing was)."""
+    if recorded is None:
+        return ()
+    present = configuration_of(properties)
+    return tuple(
+        Difference(key, recorded.get(key), present.get(key))
+        for key in sorted({*recorded, *present})
+        if recorded.get(key) != present.get(key)
+    )
+
+
+def describe_differences(topic: str, found: tuple[Difference, ...], metadata_location: str) -> str:
+    """A sentence that names the keys, and one with the command that accepts them."""
+    told = "; ".join(map(str, found[:MAXIMUM_KEYS_NAMED]))
+    more = f"; and {len(found) - MAXIMUM_KEYS_NAMED} more" if len(found) > MAXIMUM_KEYS_NAMED else ""
+    return (
+        f"The configuration of topic {topic} is not the one that Winnow committed: {told}{more}. Another tool changed "
+        f"the table's properties, the table was rolled back past a change, or {metadata_location} is damaged. Nothing "
+        "was changed, and until it is settled Winnow leaves the topic alone. To accept it as it is: winnow topics "
+        f"alter {topic} --accept-config (with --config KEY=VALUE or --delete-config KEY for what should be otherwise)."
+    )
+
+
+def require_recorded(
+    topic: str, recorded: Mapping[str, str] | None, properties: Mapping[str, str], metadata_location: str
+) -> None:
+    """Check that the table's properties hold the configuration that was recorded.
+
+    Raises:
+        ForeignConfigurationError: they do not; names the keys and the command that accepts them.
+    """
+    found = differences(recorded, properties)
+    if found:
+        raise ForeignConfigurationError(describe_differences(topic, found, metadata_location))
+
+
+def _told(text: str | None) -> str:
+    return "not set" if text is None else repr(text)

@@ -1,0 +1,117 @@
+"""Which topics an input that was refused holds, and in which files, so that the refusal can say it.
+
+Looks at the topics alone, and at a bounded part of the input: what it says is for people and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from winnow.errors import WinnowError
+from winnow.sources.lines import line_groups
+from winnow.sources.paths import PARQUET
+from winnow.sources.refusals import opened
+from winnow.sources.source_topic import MAX_NAMES, shown_name
+
+MAX_FILES = 1_000
+MAX_LINES = 1_000_000
+"""Of all JSON lines files together."""
+MAX_LINES_PER_FILE = 100_000
+MAX_ROWS = 20_000_000
+"""Of all Parquet files together; of those the column with the topics alone is read."""
+MAX_FILES_NAMED = 3
+_BATCH_BYTES = 4 << 20
+_BATCH_ROWS = 1 << 14
+WITHOUT_TOPIC = "no topic"
+
+
+class _NamedTopic(msgspec.Struct, gc=False):
+    topic: str | None = None
+
+
+_decode = msgspec.json.Decoder(_NamedTopic).decode
+
+
+@dataclass(slots=True)
+class TopicSurvey:
+    """What was found: files per topic name, fit to be shown. ``is_complete``: all of the input was looked at."""
+
+    files: dict[str, list[str]] = field(default_factory=dict)
+    is_complete: bool = True
+
+    def note(self, name: str, path: str) -> None:
+        """A record of ``path`` names ``name``."""
+        known = self.files.setdefault(name, [])
+        if path not in known[-1:]:
+            known.append(path)
+
+    def describe(self) -> str:
+        """The topics and files as part of a sentence; of many some, and how many more there are."""
+        named = list(self.files.items())[:MAX_NAMES]
+        text = ", ".join(f"{name} ({_listed(paths)})" for name, paths in named)
+        more = len(self.files) - len(named)
+        text += f" and {more} more" if more else ""
+        return text + ("" if self.is_complete else "; not all of the input was looked at")
+
+
+def survey_topics(paths: Sequence[str], first: str, found: str) -> TopicSurvey:
+    """Looks through ``paths`` for the topics that their records name.
+
+    Args:
+        paths: the files of the call.
+        first: the file in which another topic was found; it is looked at before the others.
+        found: the name that was found there, fit to be shown.
+    """
+    survey = TopicSurvey()
+    survey.note(found, first)
+    lines_left, rows_left = MAX_LINES, MAX_ROWS
+    ordered = [first, *(path for path in dict.fromkeys(paths) if path != first)]
+    for path in ordered[:MAX_FILES]:
+        is_parquet = path.endswith(PARQUET)
+        limit = rows_left if is_parquet else min(lines_left, MAX_LINES_PER_FILE)
+        seen = 0
+        try:
+            for names in _names_in_parquet(path) if is_parquet else _names_in_lines(path):
+                for name in dict.fromkeys(names):
+                    survey.note(WITHOUT_TOPIC if name is None else shown_name(name), path)
+                seen += len(names)
+                if seen >= limit:
+                    survey.is_complete = False
+                    break
+        except (WinnowError, pa.ArrowException, OSError, ValueError, LookupError):
+            # What is wrong with this file is said when it is ingested; the survey is about the others.
+            survey.is_complete = False
+        if is_parquet:
+            rows_left -= seen
+        else:
+            lines_left -= seen
+    survey.is_complete &= len(ordered) <= MAX_FILES
+    return survey
+
+
+def _names_in_lines(path: str) -> Iterator[list[str | None]]:
+    for group in line_groups(path, _BATCH_BYTES):
+        yield [_decode(line).topic for line in group.lines if line.strip()]
+
+
+def _names_in_parquet(path: str) -> Iterator[list[bytes | None]]:
+    with opened(path) as stream:
+        file = pq.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
+        if "topic" not in file.schema_arrow.names:
+            if file.metadata.num_rows:
+                yield [None]
+            return
+        for batch in file.iter_batches(_BATCH_ROWS, columns=["topic"]):
+            column = batch.column("topic").cast(pa.binary(), safe=False)
+            yield column.to_pylist()
+
+
+def _listed(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[:MAX_FILES_NAMED])
+    more = len(paths) - MAX_FILES_NAMED
+    return shown + (f" and {more} more file{'' if more == 1 else 's'}" if more > 0 else "")

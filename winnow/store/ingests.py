@@ -1,0 +1,74 @@
+"""Open ingest calls: which may still commit, and whose files a sweep may delete once a commit has voided them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import delete, func, select, update
+
+from winnow.store import bulk, tables
+from winnow.store.database import Room, one_writer
+from winnow.store.values import OpenIngest
+
+
+class Ingests(Room):
+    """One row per ingest call, from before its first file until nothing is left of it to sweep."""
+
+    def open_ingest(self, ingest_id: str, topic: str, *, least_number: int, holder: str, now_ms: int) -> OpenIngest:
+        """Write down an ingest call before it writes its first file.
+
+        Args:
+            ingest_id: a new one.
+            topic: where it appends.
+            least_number: its number is no lower, so that the topic's state does not count it as void.
+            holder: who ingests, as leases name it.
+            now_ms: the present.
+        """
+        row = tables.Ingest
+        with self._database.writing() as session:
+            one_writer(session, topic)
+            highest = session.scalar(select(func.max(row.number)).where(row.topic == topic))
+            number = max(least_number, -1 if highest is None else highest + 1)
+            opened = OpenIngest(ingest_id, topic, number, holder, now_ms, now_ms)
+            values = {name: getattr(opened, name) for name in OpenIngest.__dataclass_fields__}
+            bulk.insert(session, row, [values])
+            return opened
+
+    def renew_ingest(self, ingest_id: str, now_ms: int) -> None:
+        """Note that an ingest call is at work."""
+        row = tables.Ingest
+        with self._database.writing() as session:
+            bulk.changed(session, update(row).where(row.ingest_id == ingest_id).values(renewed_at_ms=now_ms))
+
+    def note_voided_ingests(self, ingest_ids: Collection[str], now_ms: int) -> None:
+        """Note that a commit has voided these ingest calls; the first time counts."""
+        row = tables.Ingest
+        with self._database.writing() as session:
+            for some in bulk.chunks(sorted(ingest_ids)):
+                bulk.changed(
+                    session,
+                    update(row).where(row.ingest_id.in_(some), row.voided_at_ms.is_(None)).values(voided_at_ms=now_ms),
+                )
+
+    def note_empty_ingest(self, ingest_id: str, now_ms: int | None) -> None:
+        """Note when nothing was left of a voided ingest call; None: something was found again."""
+        row = tables.Ingest
+        with self._database.writing() as session:
+            bulk.changed(session, update(row).where(row.ingest_id == ingest_id).values(found_empty_at_ms=now_ms))
+
+    def close_ingests(self, ingest_ids: Collection[str]) -> None:
+        """Forget ingest calls of which nothing is left: committed, or removed with all they wrote."""
+        row = tables.Ingest
+        with self._database.writing() as session:
+            for some in bulk.chunks(sorted(ingest_ids)):
+                bulk.changed(session, delete(row).where(row.ingest_id.in_(some)))
+
+    def open_ingests(self, topic: str) -> list[OpenIngest]:
+        """Ingest calls of ``topic`` whose end is not recorded, in the order of opening."""
+        row = tables.Ingest
+        statement = select(row).where(row.topic == topic).order_by(row.number, row.ingest_id)
+        with self._database.reading() as session:
+            return [
+                OpenIngest(**{name: getattr(found, name) for name in OpenIngest.__dataclass_fields__})
+                for found in session.scalars(statement)
+            ]
