@@ -99,7 +99,7 @@ def test_keys_reach_driver_and_executors_and_no_command_line(tmp_path: Path, mon
         "spaced": "a b",
         "task": ["ran"],
     }
-    # spark-submit's shell lives for milliseconds; the JVM that it becomes carries the same arguments and lives to the end.
+    # spark-submit's shell lives for milliseconds; the JVM that it becomes has the same arguments and lives to the end.
     for kind in ("org.apache.spark.deploy.SparkSubmit", "CoarseGrainedExecutorBackend"):
         assert any(kind in line for line in looker.seen), f"no {kind} was seen, so this test shows nothing"
     assert [line for line in looker.seen if "hunter2" in line] == []
