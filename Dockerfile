@@ -3,7 +3,7 @@
 FROM python:3.12.13-slim-bookworm AS wheel
 
 WORKDIR /src
-COPY requirements.lock pyproject.toml README.md ./
+COPY requirements.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /opt/winnow \
  && pip install --no-cache-dir uv==0.13.9 \
  && VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --require-hashes -r requirements.lock

@@ -116,6 +116,16 @@ def test_wheel_carries_the_whole_package_and_nothing_beside_it(root: Path, unpac
     assert {path.name for path in unpacked.iterdir()} == {"winnow", f"winnow_log-{winnow.__version__}.dist-info"}
 
 
+def test_wheel_carries_the_licence_that_the_project_declares(root: Path, unpacked: Path) -> None:
+    """The wheel alone has the full terms, as the licence asks."""
+    folder = unpacked / f"winnow_log-{winnow.__version__}.dist-info"
+    text = (folder / "licenses" / "LICENSE").read_text()
+    assert text == (root / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert "License-Expression: Apache-2.0" in (folder / "METADATA").read_text()
+
+
 def test_bundled_folder_in_a_checkout_lies_beside_the_package(root: Path) -> None:
     """A checkout uses its own jobs folder."""
     assert bundled("jobs") == root / "jobs"
