@@ -126,7 +126,7 @@ def publish_receipt(ctx: Context, topic: str, number: int, partitions: int) -> R
     committed = log.commit(change)
     assert committed.receipt is not None
     retired: list[RetiredFile] = []
-    ctx.store.record_publication(committed.receipt, committed.state.partitions, retired, now_ms)
+    ctx.store.projection.record_publication(committed.receipt, committed.state.partitions, retired, now_ms)
     return committed.receipt
 
 

@@ -135,11 +135,11 @@ def _compact(ctx: Context, topic: str, number: int) -> float:
         plan = staging.read_plan(reference.uri)
         parts = tuple(_carry_out(ctx, plan, part, attempt) for part in plan.partitions)
         manifest = StagingManifest(plan.plan_id, topic, attempt, parts, ENGINE, __version__)
-        ctx.store.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
+        ctx.store.runs.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
         staging.write_manifest(reference.uri, manifest)
         for state in (RunState.STAGED, RunState.VALIDATED):
-            ctx.store.set_run_state(plan.plan_id, state, ctx.now_ms(), attempt=attempt)
-        ctx.store.record_verdict(
+            ctx.store.runs.set_state(plan.plan_id, state, ctx.now_ms(), attempt=attempt)
+        ctx.store.verdicts.record(
             Verdict(
                 plan.plan_id,
                 topic,

@@ -80,7 +80,7 @@ def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
             (
                 found
                 for attempt in attempts(row["uri"], batch["attempt"])
-                if (found := ctx.store.verdict(row["plan_id"], attempt)) is not None
+                if (found := ctx.store.verdicts.find(row["plan_id"], attempt)) is not None
             ),
             None,
         )
@@ -93,7 +93,7 @@ def published(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     """Each table that a plan of ``batch`` was published to, as what was read and as what there is now."""
     lineage: OperatorLineage[Any, Any] = OperatorLineage()
     for row, facets, name in _tables(ctx, batch):
-        receipt = ctx.store.receipt(row["plan_id"])
+        receipt = ctx.store.projection.find_receipt(row["plan_id"])
         if receipt is None:
             continue
         version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(receipt.snapshot_id))

@@ -94,7 +94,7 @@ def settled(ctx: Pipeline, topic: str) -> list[Receipt]:
     from winnow.pipeline.leases import holding
     from winnow.pipeline.settle import settle
 
-    if not ctx.store.open_runs(topic) or _at_work(ctx, topic):
+    if not ctx.store.runs.list_open(topic) or _at_work(ctx, topic):
         return []
     with holding(ctx, topic):
         return settle(ctx, topic)
@@ -117,9 +117,9 @@ def take(ctx: Pipeline, topic: str) -> None:
 
 def _at_work(ctx: Pipeline, topic: str) -> bool:
     """Whether this run has planned ``topic`` and holds it: a task that is cleared leaves alone what goes on there."""
-    lease = ctx.store.lease(topic)
+    lease = ctx.store.leases.find(topic)
     held = lease is not None and lease.holder == ctx.holder and lease.expires_ms > ctx.now_ms()
-    return held and any(run.holder == ctx.holder for run in ctx.store.open_runs(topic))
+    return held and any(run.holder == ctx.holder for run in ctx.store.runs.list_open(topic))
 
 
 def ready(ctx: Pipeline, plan: PlanReference) -> Lease:
@@ -134,7 +134,7 @@ def ready(ctx: Pipeline, plan: PlanReference) -> Lease:
     from winnow.pipeline.standing import standing
 
     lease = acquire(ctx, plan.topic)
-    run = ctx.store.run(plan.plan_id)
+    run = ctx.store.runs.find(plan.plan_id)
     void = standing(ctx, run) if run is not None else None
     if run is None or void is None:
         return lease

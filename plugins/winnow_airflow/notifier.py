@@ -62,7 +62,7 @@ def situation_of(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: obj
     from winnow.report import situations
     from winnow.store import RunState
 
-    run = ctx.store.run(row["plan_id"])
+    run = ctx.store.runs.find(row["plan_id"])
     if run is None:
         return None
     topic, plan_id, at_ms = run.topic, run.plan_id, ctx.now_ms()
@@ -70,7 +70,7 @@ def situation_of(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: obj
         what = f"The task ended before it said whether the commit of plan {plan_id} of topic {topic} landed"
         return situations.commit_unknown(topic, plan_id, f"{what} ({_cause(problem)})", at_ms=at_ms)
     attempt = next(attempts(row["uri"], base), None)
-    verdict = ctx.store.verdict(plan_id, attempt) if attempt is not None else None
+    verdict = ctx.store.verdicts.find(plan_id, attempt) if attempt is not None else None
     if verdict is not None and verdict.broken:
         return situations.validation_broken(topic, plan_id, run.message.partition(". ")[0], at_ms=at_ms)
     if verdict is not None and not verdict.passed:
@@ -96,7 +96,7 @@ def situation_of(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: obj
 
 
 def _marks(ctx: Pipeline, run: Run) -> dict[int, Any]:
-    marks = ctx.store.marks([run.topic])
+    marks = ctx.store.projection.list_uncleanable([run.topic])
     return {each.partition: mark for each, mark in marks.items() if mark.plan_id == run.plan_id}
 
 

@@ -222,10 +222,10 @@ def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
 
     found = []
     for row in batch["plans"]:
-        run = ctx.store.run(row["plan_id"])
+        run = ctx.store.runs.find(row["plan_id"])
         done = run is not None and run.status.may_be_published
         newest = next(attempts(row["uri"], batch["attempt"]), None)
-        unjudged = newest is not None and ctx.store.verdict(row["plan_id"], newest) is None
+        unjudged = newest is not None and ctx.store.verdicts.find(row["plan_id"], newest) is None
         if not done and not unjudged:
             found.append(PlanReference(**row))
     return found
@@ -237,10 +237,10 @@ def open_again(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
     The caller holds its topic. Clearing a Spark task asks for another attempt, and two runs that look from the same
     instant make the same plan.
     """
-    run = ctx.store.run(plan.plan_id)
+    run = ctx.store.runs.find(plan.plan_id)
     fence = ctx.log.open(plan.topic).head().fence
     if run is not None and (run.status.is_closed or run.holder != ctx.holder or run.fence != fence):
-        ctx.store.open_run(
+        ctx.store.runs.open(
             plan.plan_id,
             plan.topic,
             attempt=attempt,

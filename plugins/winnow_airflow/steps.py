@@ -145,7 +145,7 @@ def _give_back(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
             "Nothing of it was done; the next run takes it."
         )
         log.warning("%s", text)
-        run = ctx.store.run(planned.plan_id)
+        run = ctx.store.runs.find(planned.plan_id)
         if run is not None:
             void_run(ctx, ctx.log.open(planned.topic), run, text)
         release(ctx, planned.topic)
@@ -196,14 +196,14 @@ def publish(ctx: Pipeline, batch: BatchRow) -> list[str]:
 
 def _passed(ctx: Pipeline, row: PlanRow, base: str) -> str | None:
     for attempt in attempts(row["uri"], base):
-        verdict = ctx.store.verdict(row["plan_id"], attempt)
+        verdict = ctx.store.verdicts.find(row["plan_id"], attempt)
         if verdict is not None and verdict.passed:
             return attempt
     return None
 
 
 def _reached_publish(ctx: Pipeline, plan_id: str) -> bool:
-    run = ctx.store.run(plan_id)
+    run = ctx.store.runs.find(plan_id)
     return run is not None and run.status.may_be_published
 
 
@@ -236,7 +236,7 @@ def report(
             try:
                 topic_log = ctx.log.open(row["topic"])
                 receipt = topic_log.find_receipt(row["plan_id"])
-                run = ctx.store.run(row["plan_id"])
+                run = ctx.store.runs.find(row["plan_id"])
                 if receipt is not None and (run is None or run.holder in {None, ctx.holder}):
                     published.append((receipt, watermark(topic_log, now_ms=ctx.now_ms())))
                 paragraphs.append(paragraph(receipt) if receipt is not None else _unpublished(ctx, row, run))

@@ -83,6 +83,6 @@ def _give_back(ctx: Pipeline, mine: Iterable[TopicCheck]) -> None:
 
 def _holder(ctx: Pipeline, topic: str) -> Run | None:
     """The open run of whoever holds ``topic``; None while it has planned nothing yet."""
-    lease = ctx.store.lease(topic)
+    lease = ctx.store.leases.find(topic)
     holder = None if lease is None else lease.holder
-    return next((run for run in ctx.store.open_runs(topic) if run.holder == holder), None)
+    return next((run for run in ctx.store.runs.list_open(topic) if run.holder == holder), None)

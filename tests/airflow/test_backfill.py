@@ -117,8 +117,8 @@ def check_all_green(airflow: Standalone, since: str, *dag_ids: str) -> None:
 
 def published_by(lake: Context, topic: str) -> list[str]:
     """The DAGs that published the plans of ``topic``, of which none came to another end."""
-    assert lake.store.lease(topic) is None
-    runs = lake.store.runs(topic)
+    assert lake.store.leases.find(topic) is None
+    runs = lake.store.runs.list_runs(topic)
     assert {run.status for run in runs} == {RunState.PUBLISHED}
     return [str(run.holder).split(":")[1] for run in runs]
 
@@ -138,7 +138,7 @@ def test_backfills_in_any_order_beside_the_schedule_and_again_give_one_state(
 
     make_topic(lake, tmp_path, "forwards", FORWARDS)
     real_airflow.trigger(BACKFILL, topics=["forwards"], as_of=FORWARDS.isoformat())
-    real_airflow.until(lambda: lake.store.open_runs("forwards"), "the first day is planned")
+    real_airflow.until(lambda: lake.store.runs.list_open("forwards"), "the first day is planned")
     real_airflow.cli(
         "backfill", "create", "--dag-id", BACKFILL,
         "--from-date", FORWARDS.isoformat(), "--to-date", (FORWARDS + last).isoformat(),
@@ -151,7 +151,7 @@ def test_backfills_in_any_order_beside_the_schedule_and_again_give_one_state(
     make_topic(lake, tmp_path, "beside", BACKWARDS)
     real_airflow.unpause(SCHEDULED)
     real_airflow.trigger(SCHEDULED, topics=["beside"])
-    real_airflow.until(lambda: lake.store.open_runs("beside"), "the schedule has planned topic beside")
+    real_airflow.until(lambda: lake.store.runs.list_open("beside"), "the schedule has planned topic beside")
     make_topic(lake, tmp_path, "backwards", BACKWARDS)
     real_airflow.backfill(
         BACKFILL, BACKWARDS + timedelta(days=1), BACKWARDS + last,

@@ -94,9 +94,9 @@ def test_a_flipped_bit_is_told_looked_at_released_and_told_to_be_well(
     (alert,) = real_airflow.until(lambda: alerts(webhook), "the webhook was told")
     # The engine checks what it copies page by page, and names the segment.
     assert (alert["kind"], alert["partitions"]) == ("uncleanable_partition", [0])
-    assert list(lake.store.marks([TOPIC])) == [TopicPartition(TOPIC, 0)]
+    assert list(lake.store.projection.list_uncleanable([TOPIC])) == [TopicPartition(TOPIC, 0)]
     # The schedule may have been first, and the other run may take the partition that is well already.
-    (run,) = [each for each in lake.store.runs(TOPIC) if each.status is RunState.INVALID]
+    (run,) = [each for each in lake.store.runs.list_runs(TOPIC) if each.status is RunState.INVALID]
     assert alert["link"] == f"{real_airflow.url}/winnow/page#/runs/{run.plan_id}"
 
     page = browser.new_page()
@@ -115,7 +115,7 @@ def test_a_flipped_bit_is_told_looked_at_released_and_told_to_be_well(
     page.get_by_role("button", name=f"Release {TOPIC}-0").click()
     page.get_by_role("dialog").get_by_role("textbox").fill("restored from the backup")
     page.get_by_role("dialog").get_by_role("button", name="Release", exact=True).click()
-    real_airflow.until(lambda: not lake.store.marks([TOPIC]), "the partition is released")
+    real_airflow.until(lambda: not lake.store.projection.list_uncleanable([TOPIC]), "the partition is released")
 
     page.goto(f"{real_airflow.url}/winnow/page#/topics/{TOPIC}")
     page.get_by_role("button", name="Compact now").click()

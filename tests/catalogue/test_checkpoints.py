@@ -42,7 +42,7 @@ def test_a_checkpoint_that_was_written_is_read_back_by_everybody(world: World) -
     """From the log's own state, from the metadata store, and as an entry for a broker's file."""
     world.compact()
     assert [world.state(n).first_dirty_offset for n in (0, 1)] == [6, 3]
-    assert [row.first_dirty_offset for row in world.ctx.store.checkpoints([TOPIC])] == [6, 3]
+    assert [row.first_dirty_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])] == [6, 3]
     assert checkpoint_entries(world.ctx, TOPIC) == [CheckpointEntry(TOPIC, 0, 6), CheckpointEntry(TOPIC, 1, 3)]
 
 
@@ -71,7 +71,7 @@ def test_the_checkpoint_goes_where_the_data_goes(world: World, tmp_path: Path) -
     with open_world(world.folder, world.clock) as moved:
         rebuild_store(moved.ctx)
         assert moved.head().state == state
-        assert [row.first_dirty_offset for row in moved.ctx.store.checkpoints([TOPIC])] == [6, 3]
+        assert [row.first_dirty_offset for row in moved.ctx.store.projection.list_checkpoints([TOPIC])] == [6, 3]
         assert moved.compact() is None
 
 
@@ -84,12 +84,12 @@ def test_only_what_is_at_work_can_be_finished_and_finishing_writes_its_end(world
     assert plan is not None
     with pytest.raises(ValidationFailedError):
         publish(world.ctx, plan.plan_id, "a1")
-    assert world.ctx.store.checkpoints([TOPIC]) == []
+    assert world.ctx.store.projection.list_checkpoints([TOPIC]) == []
     world.stage(plan)
     world.accept(plan)
     receipt = publish(world.ctx, plan.plan_id, "a1")
     assert [part.next_first_dirty_offset for part in receipt.partitions] == [6, 3]
-    assert [row.first_dirty_offset for row in world.ctx.store.checkpoints([TOPIC])] == [6, 3]
+    assert [row.first_dirty_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])] == [6, 3]
     assert publish(world.ctx, plan.plan_id, "a1") == receipt
 
 

@@ -92,7 +92,7 @@ def test_metrics_of_a_topic_end_with_it(world: World) -> None:
 
     assert together()["uncleanable-partitions-count"] == 3
     world.ctx.log.catalog.drop_table(("winnow", TOPIC))
-    world.ctx.store.forget_topic(TOPIC)
+    world.ctx.store.projection.forget_topic(TOPIC)
     left = together()
     assert {name: left[name] for name in payments} == payments == measured(world, "payments")
     assert (left["due-topics-count"], left["uncleanable-topics-count"]) == (1, 0)
@@ -128,13 +128,13 @@ def test_a_worker_that_died_is_seen_by_what_is_not_done(world: World) -> None:
     world.clock.now_ms += 2 * HOUR_MS
     plan = world.plan(world.clock(), topic="due")
     assert plan is not None
-    assert [run.plan_id for run in world.ctx.store.open_runs("due")] == [plan.plan_id]
+    assert [run.plan_id for run in world.ctx.store.runs.list_open("due")] == [plan.plan_id]
     assert measured(world, "due")["max-compaction-delay-secs"] == 3_600
     assert measured(world, "due")["overdue-partitions-count"] == 1
     world.clock.now_ms += HOUR_MS
     (found,) = assess(world.ctx, ["due"], as_of_ms=world.clock(), record=False)
     assert (found.reason, measured(world, "due")["max-compaction-delay-secs"]) == (Reason.MAX_COMPACTION_LAG, 7_200)
     assert compact_topics(world.ctx, ["due"], as_of_ms=world.clock()).exit_code == 0
-    assert world.ctx.store.open_runs("due") == []
+    assert world.ctx.store.runs.list_open("due") == []
     assert measured(world, "due")["overdue-partitions-count"] == 0
     assert world.read(topic="due") == records[2:]

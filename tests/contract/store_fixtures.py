@@ -163,6 +163,6 @@ def retired_file(name: str, *, plan_id: str = "plan-1", retired_at_ms: int = NOW
 
 def open_run(store: Store, plan_id: str = "plan-1", *, attempt: str = "a-1", now_ms: int = NOW_MS) -> Run:
     """Open a run of topic ``orders``."""
-    return store.open_run(
+    return store.runs.open(
         plan_id, "orders", attempt=attempt, as_of_ms=NOW_MS - 1, plan_uri=f"/staging/{plan_id}.json", now_ms=now_ms
     )

@@ -159,7 +159,7 @@ def test_a_downgrade_leaves_no_table_and_the_next_opening_makes_them_again(store
             command.downgrade(alembic_config(connection), "base")
         assert inspect(engine).get_table_names() == [VERSION_TABLE]
     with Store.open(store_url) as store:
-        assert store.remember_alert("key", NOW_MS)
+        assert store.alerts.remember("key", NOW_MS)
 
 
 def test_a_shared_database_keeps_the_tables_of_others(store_url: str) -> None:
@@ -204,7 +204,7 @@ def test_threads_that_open_an_empty_database_at_once_all_succeed(store_url: str)
 
     def opened() -> object:
         with Store.open(store_url) as store:
-            return store.remember_alert("key", NOW_MS)
+            return store.alerts.remember("key", NOW_MS)
 
     answers = in_threads([opened] * 4)
     assert answers.count(True) == 1
@@ -278,13 +278,13 @@ def test_a_server_that_goes_away_is_a_service_error_and_a_later_call_connects_ag
         path.rename(path.with_suffix(".away"))
         path.mkdir()
         with pytest.raises(ServiceError, match="cannot be reached"):
-            store.runs()
+            store.runs.list_runs()
         path.rmdir()
         path.with_suffix(".away").rename(path)
     else:
         with pytest.raises(ServiceError, match="cannot be reached"):
             write_while_the_server_cuts_connections(store, store_url)
-    assert store.runs() == []
+    assert store.runs.list_runs() == []
 
 
 def test_a_folder_that_cannot_be_made_is_a_service_error(tmp_path: Path) -> None:
@@ -331,82 +331,82 @@ def test_a_refused_statement_is_told_without_its_values(store: Store) -> None:
 
 def test_a_free_topic_is_leased_until_its_expiry(store: Store) -> None:
     """The first lease has a token and ends at now plus time to live."""
-    lease = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
+    lease = store.leases.acquire("orders", "a", NOW_MS, TTL_MS)
     assert (lease.topic, lease.holder, lease.expires_ms) == ("orders", "a", NOW_MS + TTL_MS)
-    assert store.lease("orders") == lease
-    assert store.lease("payments") is None
+    assert store.leases.find("orders") == lease
+    assert store.leases.find("payments") is None
 
 
 def test_a_held_topic_is_refused_with_holder_and_expiry(store: Store) -> None:
     """The message names who holds the topic and until when; the lease stays."""
-    lease = store.acquire_lease("orders", "host-a:17", NOW_MS, TTL_MS)
+    lease = store.leases.acquire("orders", "host-a:17", NOW_MS, TTL_MS)
     with pytest.raises(TopicBusyError, match=r"orders is held by host-a:17 until 2023-11-14T22:14:20\.000Z"):
-        store.acquire_lease("orders", "b", NOW_MS + TTL_MS - 1, TTL_MS)
-    assert store.lease("orders") == lease
+        store.leases.acquire("orders", "b", NOW_MS + TTL_MS - 1, TTL_MS)
+    assert store.leases.find("orders") == lease
 
 
 def test_an_expired_lease_is_taken_over_with_a_higher_token(store: Store) -> None:
     """At its expiry a lease is free for others, and the holder before is fenced off."""
-    old = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
-    new = store.acquire_lease("orders", "b", NOW_MS + TTL_MS, TTL_MS)
+    old = store.leases.acquire("orders", "a", NOW_MS, TTL_MS)
+    new = store.leases.acquire("orders", "b", NOW_MS + TTL_MS, TTL_MS)
     assert new.token > old.token
     with pytest.raises(TopicBusyError, match="held by b"):
-        store.renew_lease(old, NOW_MS + TTL_MS, TTL_MS)
-    assert not store.release_lease(old)
-    assert store.lease("orders") == new
+        store.leases.renew(old, NOW_MS + TTL_MS, TTL_MS)
+    assert not store.leases.release(old)
+    assert store.leases.find("orders") == new
 
 
 def test_the_same_holder_acquires_again_with_a_higher_token(store: Store) -> None:
     """A holder that lost track of its lease gets a new one; the old one no longer counts."""
-    first = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
-    second = store.acquire_lease("orders", "a", NOW_MS + 1, TTL_MS)
+    first = store.leases.acquire("orders", "a", NOW_MS, TTL_MS)
+    second = store.leases.acquire("orders", "a", NOW_MS + 1, TTL_MS)
     assert second.token > first.token
-    assert not store.release_lease(first)
-    assert store.lease("orders") == second
+    assert not store.leases.release(first)
+    assert store.leases.find("orders") == second
 
 
 def test_a_renewed_lease_keeps_its_token(store: Store) -> None:
     """Renewal moves the expiry, and the lease as it was acquired still releases it."""
-    lease = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
-    renewed = store.renew_lease(lease, NOW_MS + 1000, TTL_MS)
-    assert renewed == replace(lease, expires_ms=NOW_MS + 1000 + TTL_MS) == store.lease("orders")
-    assert store.release_lease(lease)
-    assert store.lease("orders") is None
+    lease = store.leases.acquire("orders", "a", NOW_MS, TTL_MS)
+    renewed = store.leases.renew(lease, NOW_MS + 1000, TTL_MS)
+    assert renewed == replace(lease, expires_ms=NOW_MS + 1000 + TTL_MS) == store.leases.find("orders")
+    assert store.leases.release(lease)
+    assert store.leases.find("orders") is None
 
 
 def test_an_expired_lease_that_nobody_took_is_renewed(store: Store) -> None:
     """A holder that was late loses nothing as long as nobody came between."""
-    lease = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
-    assert store.renew_lease(lease, NOW_MS + 5 * TTL_MS, TTL_MS).token == lease.token
+    lease = store.leases.acquire("orders", "a", NOW_MS, TTL_MS)
+    assert store.leases.renew(lease, NOW_MS + 5 * TTL_MS, TTL_MS).token == lease.token
 
 
 def test_a_released_lease_is_free_and_tokens_go_on_rising(store: Store) -> None:
     """Release and a forgotten topic keep the counter, so an old token is never given out again."""
-    first = store.acquire_lease("orders", "a", NOW_MS, TTL_MS)
-    assert store.release_lease(first)
-    assert not store.release_lease(first)
+    first = store.leases.acquire("orders", "a", NOW_MS, TTL_MS)
+    assert store.leases.release(first)
+    assert not store.leases.release(first)
     with pytest.raises(TopicBusyError, match="given back"):
-        store.renew_lease(first, NOW_MS, TTL_MS)
-    second = store.acquire_lease("orders", "b", NOW_MS, TTL_MS)
-    store.release_lease(second)
-    store.forget_topic("orders")
-    assert first.token < second.token < store.acquire_lease("orders", "c", NOW_MS, TTL_MS).token
+        store.leases.renew(first, NOW_MS, TTL_MS)
+    second = store.leases.acquire("orders", "b", NOW_MS, TTL_MS)
+    store.leases.release(second)
+    store.projection.forget_topic("orders")
+    assert first.token < second.token < store.leases.acquire("orders", "c", NOW_MS, TTL_MS).token
 
 
 @pytest.mark.parametrize("expired", [False, True], ids=["free", "expired"])
 def test_of_threads_that_acquire_at_once_exactly_one_wins(store: Store, expired: bool) -> None:
     """Eight holders race, for a topic nobody had and for one whose lease has expired."""
     if expired:
-        store.acquire_lease("orders", "late", NOW_MS - TTL_MS, TTL_MS)
+        store.leases.acquire("orders", "late", NOW_MS - TTL_MS, TTL_MS)
 
     def acquire(holder: str) -> Callable[[], object]:
-        return lambda: store.acquire_lease("orders", holder, NOW_MS, TTL_MS)
+        return lambda: store.leases.acquire("orders", holder, NOW_MS, TTL_MS)
 
     answers = in_threads([acquire(f"holder-{number}") for number in range(8)])
     losers = [answer for answer in answers if isinstance(answer, TopicBusyError)]
     winners = [answer for answer in answers if not isinstance(answer, WinnowError)]
     assert (len(winners), len(losers)) == (1, 7)
-    assert store.lease("orders") == winners[0]
+    assert store.leases.find("orders") == winners[0]
 
 
 def test_of_scheduler_backfill_and_shell_exactly_one_holds_a_topic_each_time(store_url: str) -> None:
@@ -415,7 +415,7 @@ def test_of_scheduler_backfill_and_shell_exactly_one_holds_a_topic_each_time(sto
     stores = {name: Store.open(store_url) for name in names}
 
     def acquire(name: str) -> Callable[[], object]:
-        return lambda: stores[name].acquire_lease("orders", name, NOW_MS, TTL_MS)
+        return lambda: stores[name].leases.acquire("orders", name, NOW_MS, TTL_MS)
 
     tokens = []
     for _ in range(20):
@@ -425,7 +425,7 @@ def test_of_scheduler_backfill_and_shell_exactly_one_holds_a_topic_each_time(sto
         assert len(losers) == 2
         assert all(f"held by {winner.holder}" in str(loser) for loser in losers)
         tokens.append(winner.token)
-        assert stores[winner.holder].release_lease(winner)
+        assert stores[winner.holder].leases.release(winner)
     assert tokens == sorted(set(tokens))
     for opened in stores.values():
         opened.close()
@@ -437,36 +437,36 @@ def test_of_scheduler_backfill_and_shell_exactly_one_holds_a_topic_each_time(sto
 def test_assessments_come_back_as_they_were_recorded(store: Store) -> None:
     """Every field survives, 64-bit figures and missing deadlines included, in the order of topic and partition."""
     found = [assessment("payments", 0), assessment("orders", 1), assessment("orders", 0)]
-    store.record_assessments(NOW_MS, NOW_MS, found)
-    assert store.latest_assessments() == [found[2], found[1], found[0]]
-    assert store.latest_assessments(["payments"]) == [found[0]]
-    assert store.latest_assessments(["nothing"]) == []
+    store.assessments.record(NOW_MS, NOW_MS, found)
+    assert store.assessments.list_latest() == [found[2], found[1], found[0]]
+    assert store.assessments.list_latest(["payments"]) == [found[0]]
+    assert store.assessments.list_latest(["nothing"]) == []
 
 
 def test_the_same_as_of_again_replaces_its_assessment(store: Store) -> None:
     """Repeating a run changes no number of rows."""
-    store.record_assessments(NOW_MS, NOW_MS, [assessment()])
-    store.record_assessments(NOW_MS, NOW_MS + 1, [assessment(reason=Reason.CLEAN)])
-    assert store.latest_assessments() == [assessment(reason=Reason.CLEAN)]
+    store.assessments.record(NOW_MS, NOW_MS, [assessment()])
+    store.assessments.record(NOW_MS, NOW_MS + 1, [assessment(reason=Reason.CLEAN)])
+    assert store.assessments.list_latest() == [assessment(reason=Reason.CLEAN)]
     with store._database.reading() as session:
         assert session.scalar(text("SELECT count(*) FROM winnow_assessment")) == 1
 
 
 def test_the_latest_assessment_is_the_one_recorded_last(store: Store) -> None:
     """Neither a simulated future nor a record that arrives late hides what was looked at last."""
-    store.record_assessments(NOW_MS + BIG // 2, NOW_MS, [assessment(reason=Reason.CLEAN)])
-    store.record_assessments(NOW_MS, NOW_MS + 2, [assessment()])
-    store.record_assessments(NOW_MS - 5, NOW_MS + 1, [assessment(reason=Reason.EMPTY)])
-    assert store.latest_assessments() == [assessment()]
+    store.assessments.record(NOW_MS + BIG // 2, NOW_MS, [assessment(reason=Reason.CLEAN)])
+    store.assessments.record(NOW_MS, NOW_MS + 2, [assessment()])
+    store.assessments.record(NOW_MS - 5, NOW_MS + 1, [assessment(reason=Reason.EMPTY)])
+    assert store.assessments.list_latest() == [assessment()]
 
 
 def test_ten_thousand_assessments_are_few_statements(store: Store) -> None:
     """Rows are folded into statements with many values each."""
     many = [assessment("orders", partition) for partition in range(10_000)]
     with statements() as sent:
-        store.record_assessments(NOW_MS, NOW_MS, many)
+        store.assessments.record(NOW_MS, NOW_MS, many)
     assert len(sent) < 40
-    assert store.latest_assessments() == many
+    assert store.assessments.list_latest() == many
 
 
 # ------------------------------------------------------------------------------------------------------------- runs
@@ -482,14 +482,14 @@ def test_a_run_is_opened_as_planned(store: Store) -> None:
         "/staging/plan-1.json",
     )
     assert (run.opened_at_ms, run.updated_at_ms, run.message, run.snapshot_id) == (NOW_MS, NOW_MS, "", None)
-    assert store.run("plan-1") == run
-    assert store.run("plan-2") is None
+    assert store.runs.find("plan-1") == run
+    assert store.runs.find("plan-2") is None
 
 
 def test_a_run_opened_again_takes_the_new_attempt(store: Store) -> None:
     """A plan that was closed begins again as planned; the first opening stays known."""
     open_run(store)
-    store.set_run_state("plan-1", RunState.INVALID, NOW_MS + 1, message="bad", attempt="a-1")
+    store.runs.set_state("plan-1", RunState.INVALID, NOW_MS + 1, message="bad", attempt="a-1")
     again = open_run(store, attempt="a-2", now_ms=NOW_MS + 2)
     assert (again.status, again.attempt, again.message) == (RunState.PLANNED, "a-2", "")
     assert (again.opened_at_ms, again.updated_at_ms) == (NOW_MS, NOW_MS + 2)
@@ -499,8 +499,8 @@ def test_a_run_knows_the_digest_of_the_plan_it_was_opened_with_last(store: Store
     """Rows from before digests have none."""
     assert open_run(store).plan_sha256 is None
     for sha256 in ("ab" * 32, "cd" * 32):
-        store.open_run("plan-1", "orders", attempt="a-1", as_of_ms=1, plan_uri="/p", now_ms=NOW_MS, plan_sha256=sha256)
-        found = store.run("plan-1")
+        store.runs.open("plan-1", "orders", attempt="a-1", as_of_ms=1, plan_uri="/p", now_ms=NOW_MS, plan_sha256=sha256)
+        found = store.runs.find("plan-1")
         assert found is not None
         assert found.plan_sha256 == sha256
 
@@ -508,7 +508,7 @@ def test_a_run_knows_the_digest_of_the_plan_it_was_opened_with_last(store: Store
 def test_a_published_run_opened_again_is_returned_untouched(store: Store) -> None:
     """The receipt's run keeps attempt, snapshot and times."""
     open_run(store)
-    published = store.set_run_state(
+    published = store.runs.set_state(
         "plan-1", RunState.PUBLISHED, NOW_MS + 1, message="done", snapshot_id=BIG, attempt="a-1"
     )
     assert open_run(store, attempt="a-2", now_ms=NOW_MS + 2) == published
@@ -519,20 +519,20 @@ def test_a_published_run_opened_again_is_returned_untouched(store: Store) -> Non
 def test_a_run_that_may_have_committed_is_not_opened_again(store: Store, state: RunState) -> None:
     """It must be settled first; what is known of it stays."""
     open_run(store)
-    store.set_run_state("plan-1", RunState.VALIDATED, NOW_MS, attempt="a-1")
-    before = store.set_run_state("plan-1", state, NOW_MS + 1, attempt="a-1")
+    store.runs.set_state("plan-1", RunState.VALIDATED, NOW_MS, attempt="a-1")
+    before = store.runs.set_state("plan-1", state, NOW_MS + 1, attempt="a-1")
     with pytest.raises(CommitUnknownError, match="Settle"):
         open_run(store, attempt="a-2", now_ms=NOW_MS + 2)
-    assert store.run("plan-1") == before
+    assert store.runs.find("plan-1") == before
 
 
 def test_a_run_goes_its_way_step_by_step(store: Store) -> None:
     """Message, attempt and snapshot are written with the state; what is not given stays."""
     open_run(store, attempt="")
-    store.begin_attempt("plan-1", "a-1", NOW_MS + 1)
+    store.runs.begin_attempt("plan-1", "a-1", NOW_MS + 1)
     for number, state in enumerate(("staged", "validated", "publishing"), start=2):
-        store.set_run_state("plan-1", RunState(state), NOW_MS + number, attempt="a-1")
-    run = store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 5, message="done", snapshot_id=7, attempt="a-1")
+        store.runs.set_state("plan-1", RunState(state), NOW_MS + number, attempt="a-1")
+    run = store.runs.set_state("plan-1", RunState.PUBLISHED, NOW_MS + 5, message="done", snapshot_id=7, attempt="a-1")
     assert (run.status, run.attempt, run.snapshot_id, run.message, run.updated_at_ms) == (
         RunState.PUBLISHED,
         "a-1",
@@ -550,7 +550,7 @@ def reach(store: Store, state: RunState) -> None:
         RunState.PUBLISHING: (RunState.VALIDATED, RunState.PUBLISHING),
         RunState.REFUSED: (RunState.VALIDATED, RunState.REFUSED),
     }.get(state, (state,)):
-        store.set_run_state("plan-1", step, NOW_MS + 1, attempt="a-1")
+        store.runs.set_state("plan-1", step, NOW_MS + 1, attempt="a-1")
 
 
 @pytest.mark.kafka("92")
@@ -558,18 +558,18 @@ def reach(store: Store, state: RunState) -> None:
 def test_transitions_follow_the_table(store: Store, state: RunState) -> None:
     """Every state refuses exactly what the table does not list, and a refusal leaves the row as it was."""
     for target in RunState:
-        store.forget_topic("orders")
+        store.projection.forget_topic("orders")
         reach(store, state)
-        before = store.run("plan-1")
+        before = store.runs.find("plan-1")
         if state in TRANSITIONS[target]:
-            moved = store.set_run_state("plan-1", target, NOW_MS + 2, attempt="a-1", seen=state)
+            moved = store.runs.set_state("plan-1", target, NOW_MS + 2, attempt="a-1", seen=state)
             assert moved.status is target
         elif state is target is RunState.PUBLISHED:
-            assert store.set_run_state("plan-1", target, NOW_MS + 2, attempt="a-1") == before
+            assert store.runs.set_state("plan-1", target, NOW_MS + 2, attempt="a-1") == before
         else:
             with pytest.raises(WinnowError, match=r"cannot become|may have committed"):
-                store.set_run_state("plan-1", target, NOW_MS + 2, attempt="a-1")
-            assert store.run("plan-1") == before
+                store.runs.set_state("plan-1", target, NOW_MS + 2, attempt="a-1")
+            assert store.runs.find("plan-1") == before
 
 
 @pytest.mark.parametrize(
@@ -591,30 +591,34 @@ def test_an_illegal_transition_says_what_to_do(
     """The class of the error follows from the state the run is in."""
     reach(store, state)
     with pytest.raises(WinnowError, match="plan-1 of topic orders") as caught:
-        store.set_run_state("plan-1", target, NOW_MS + 2, attempt="a-1")
+        store.runs.set_state("plan-1", target, NOW_MS + 2, attempt="a-1")
     assert type(caught.value) is error
 
 
 def test_a_state_for_a_run_that_is_not_there_is_an_error(store: Store) -> None:
     """Nothing is made up."""
     with pytest.raises(WinnowError, match="no run of plan plan-9"):
-        store.set_run_state("plan-9", RunState.COMPACTING, NOW_MS, attempt="a-1")
-    assert store.runs() == []
+        store.runs.set_state("plan-9", RunState.COMPACTING, NOW_MS, attempt="a-1")
+    assert store.runs.list_runs() == []
 
 
 def test_of_threads_that_end_a_run_at_once_the_table_of_transitions_decides(store: Store) -> None:
     """A publisher and a settler race: whoever comes first, the run ends published and nothing is lost."""
     open_run(store)
-    store.set_run_state("plan-1", RunState.VALIDATED, NOW_MS, attempt="a-1")
-    store.set_run_state("plan-1", RunState.PUBLISHING, NOW_MS, attempt="a-1")
+    store.runs.set_state("plan-1", RunState.VALIDATED, NOW_MS, attempt="a-1")
+    store.runs.set_state("plan-1", RunState.PUBLISHING, NOW_MS, attempt="a-1")
     in_threads(
         [
-            lambda: store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS + 1, snapshot_id=7, attempt="a-1"),
-            *[lambda: store.set_run_state("plan-1", RunState.VOID, NOW_MS + 1, attempt="a-1", seen=RunState.PUBLISHING)]
+            lambda: store.runs.set_state("plan-1", RunState.PUBLISHED, NOW_MS + 1, snapshot_id=7, attempt="a-1"),
+            *[
+                lambda: store.runs.set_state(
+                    "plan-1", RunState.VOID, NOW_MS + 1, attempt="a-1", seen=RunState.PUBLISHING
+                )
+            ]
             * 5,
         ]
     )
-    run = store.run("plan-1")
+    run = store.runs.find("plan-1")
     assert run is not None
     assert (run.status, run.snapshot_id) == (RunState.PUBLISHED, 7)
 
@@ -624,10 +628,10 @@ def test_open_runs_are_those_that_are_not_closed(store: Store) -> None:
     for state in RunState:
         open_run(store, state.value)
         if state in {RunState.PUBLISHING, RunState.REFUSED}:
-            store.set_run_state(state.value, RunState.VALIDATED, NOW_MS, attempt="a-1")
+            store.runs.set_state(state.value, RunState.VALIDATED, NOW_MS, attempt="a-1")
         if state is not RunState.PLANNED:
-            store.set_run_state(state.value, state, NOW_MS, attempt="a-1")
-    assert {run.status.value for run in store.open_runs("orders")} == {
+            store.runs.set_state(state.value, state, NOW_MS, attempt="a-1")
+    assert {run.status.value for run in store.runs.list_open("orders")} == {
         "planned",
         "compacting",
         "staged",
@@ -636,18 +640,18 @@ def test_open_runs_are_those_that_are_not_closed(store: Store) -> None:
         "unknown",
         "broken",
     }
-    assert store.open_runs("payments") == []
+    assert store.runs.list_open("payments") == []
 
 
 def test_runs_are_listed_with_the_one_that_moved_last_first(store: Store) -> None:
     """A topic and a limit narrow the list."""
     for number in range(3):
         open_run(store, f"plan-{number}", now_ms=NOW_MS + number)
-    store.open_run("other", "payments", attempt="", as_of_ms=1, plan_uri="/p", now_ms=NOW_MS + 9)
-    store.set_run_state("plan-0", RunState.COMPACTING, NOW_MS + 5, attempt="a-1")
-    assert [run.plan_id for run in store.runs("orders")] == ["plan-0", "plan-2", "plan-1"]
-    assert [run.plan_id for run in store.runs("orders", 1)] == ["plan-0"]
-    assert [run.plan_id for run in store.runs()] == ["other", "plan-0", "plan-2", "plan-1"]
+    store.runs.open("other", "payments", attempt="", as_of_ms=1, plan_uri="/p", now_ms=NOW_MS + 9)
+    store.runs.set_state("plan-0", RunState.COMPACTING, NOW_MS + 5, attempt="a-1")
+    assert [run.plan_id for run in store.runs.list_runs("orders")] == ["plan-0", "plan-2", "plan-1"]
+    assert [run.plan_id for run in store.runs.list_runs("orders", 1)] == ["plan-0"]
+    assert [run.plan_id for run in store.runs.list_runs()] == ["other", "plan-0", "plan-2", "plan-1"]
 
 
 # --------------------------------------------------------------------------------------------------------- verdicts
@@ -655,17 +659,17 @@ def test_runs_are_listed_with_the_one_that_moved_last_first(store: Store) -> Non
 
 def test_a_verdict_comes_back_as_it_was_recorded(store: Store) -> None:
     """One per plan and attempt, failures included."""
-    store.record_verdict(verdict())
-    assert store.verdict("plan-1", "a-1") == verdict()
-    assert store.verdict("plan-1", "a-2") is None
+    store.verdicts.record(verdict())
+    assert store.verdicts.find("plan-1", "a-1") == verdict()
+    assert store.verdicts.find("plan-1", "a-2") is None
 
 
 def test_a_second_verdict_of_an_attempt_replaces_the_first(store: Store) -> None:
     """Judging again gives one row."""
-    store.record_verdict(verdict())
+    store.verdicts.record(verdict())
     passed = replace(verdict(), passed=True, failures=())
-    store.record_verdict(passed)
-    assert store.verdicts() == [passed]
+    store.verdicts.record(passed)
+    assert store.verdicts.list_verdicts() == [passed]
 
 
 def test_verdicts_are_listed_newest_first(store: Store) -> None:
@@ -673,9 +677,9 @@ def test_verdicts_are_listed_newest_first(store: Store) -> None:
     old, new = verdict(), verdict(attempt="a-2", checked_at_ms=NOW_MS + 1)
     other = replace(verdict("plan-2"), topic="payments", checked_at_ms=NOW_MS + 2)
     for each in (new, old, other):
-        store.record_verdict(each)
-    assert store.verdicts("orders") == [new, old]
-    assert store.verdicts(limit=1) == [other]
+        store.verdicts.record(each)
+    assert store.verdicts.list_verdicts("orders") == [new, old]
+    assert store.verdicts.list_verdicts(limit=1) == [other]
 
 
 # --------------------------------------------------------------------------------------- receipts, checkpoints, marks
@@ -683,24 +687,36 @@ def test_verdicts_are_listed_newest_first(store: Store) -> None:
 
 def projection(store: Store) -> list[Any]:
     """Everything that a rebuild restores."""
-    ledger = [store.retired(topic) for topic in ("orders", "payments")]
-    paused = [store.paused(), store.paused_by("orders"), store.paused_by("payments")]
-    return [store.checkpoints(), store.marks(), paused, store.receipts(), ledger]
+    ledger = [store.retired_files.list_retired(topic) for topic in ("orders", "payments")]
+    paused = [
+        store.projection.list_paused(),
+        store.projection.list_paused_by("orders"),
+        store.projection.list_paused_by("payments"),
+    ]
+    return [
+        store.projection.list_checkpoints(),
+        store.projection.list_uncleanable(),
+        paused,
+        store.projection.list_receipts(),
+        ledger,
+    ]
 
 
 def test_a_publication_is_receipt_checkpoints_and_retired_files_together(store: Store) -> None:
     """One call makes all three visible, in the figures that the state has."""
-    store.record_publication(receipt(), {0: cleaned_state(), 1: marked_state()}, [retired_file("a")], NOW_MS + 7)
-    assert store.receipts() == [receipt()]
-    assert store.receipt("plan-1") == receipt()
-    assert store.checkpoints() == [
+    store.projection.record_publication(
+        receipt(), {0: cleaned_state(), 1: marked_state()}, [retired_file("a")], NOW_MS + 7
+    )
+    assert store.projection.list_receipts() == [receipt()]
+    assert store.projection.find_receipt("plan-1") == receipt()
+    assert store.projection.list_checkpoints() == [
         CheckpointRow("orders", 0, 50, 3, BIG, "offset", cleaned_state().history, NOW_MS + 7),
         CheckpointRow("orders", 1, None, 0, 9, None, (), NOW_MS + 7),
     ]
-    assert store.marks() == {TopicPartition("orders", 1): marked_state().uncleanable}
-    assert store.paused() == {TopicPartition("orders", 1): NOW_MS - 1}
-    assert store.paused_by("orders") == {1: ("zoe", "ops")}
-    assert [(row.path, row.kind, row.plan_id) for row in store.retired("orders")] == [
+    assert store.projection.list_uncleanable() == {TopicPartition("orders", 1): marked_state().uncleanable}
+    assert store.projection.list_paused() == {TopicPartition("orders", 1): NOW_MS - 1}
+    assert store.projection.list_paused_by("orders") == {1: ("zoe", "ops")}
+    assert [(row.path, row.kind, row.plan_id) for row in store.retired_files.list_retired("orders")] == [
         (retired_file("a").path, "data", "plan-1")
     ]
 
@@ -708,10 +724,10 @@ def test_a_publication_is_receipt_checkpoints_and_retired_files_together(store: 
 def test_a_publication_recorded_twice_changes_nothing(store: Store) -> None:
     """Not even the time of the last change; and a file that was deleted meanwhile does not come back."""
     states = {0: cleaned_state(), 1: marked_state()}
-    store.record_publication(receipt(), states, [retired_file("a"), retired_file("b")], NOW_MS)
-    store.mark_deleted("orders", [retired_file("a").path], NOW_MS + 1)
+    store.projection.record_publication(receipt(), states, [retired_file("a"), retired_file("b")], NOW_MS)
+    store.retired_files.mark_deleted("orders", [retired_file("a").path], NOW_MS + 1)
     before = projection(store)
-    store.record_publication(receipt(), states, [retired_file("a"), retired_file("b")], NOW_MS + 2)
+    store.projection.record_publication(receipt(), states, [retired_file("a"), retired_file("b")], NOW_MS + 2)
     assert projection(store) == before
 
 
@@ -719,48 +735,51 @@ def test_a_publication_that_fails_halfway_leaves_nothing(store: Store) -> None:
     """A checkpoint that cannot be written takes the receipt back with it."""
     broken = replace(cleaned_state(), history=(Cleaning(5, None, None), Cleaning(5, 1, 2)))
     with pytest.raises(WinnowError, match="refused a statement"):
-        store.record_publication(receipt(), {0: broken}, [retired_file("a")], NOW_MS)
+        store.projection.record_publication(receipt(), {0: broken}, [retired_file("a")], NOW_MS)
     assert projection(store) == [[], {}, [{}, {}, {}], [], [[], []]]
 
 
 def test_a_receipt_without_a_plan_is_refused(store: Store) -> None:
     """Nothing was published, so no checkpoint moves."""
     with pytest.raises(WinnowError, match="no plan id"):
-        store.record_publication(receipt(None), {0: cleaned_state()}, [], NOW_MS)
+        store.projection.record_publication(receipt(None), {0: cleaned_state()}, [], NOW_MS)
     assert projection(store) == [[], {}, [{}, {}, {}], [], [[], []]]
 
 
 def test_states_replace_checkpoint_history_and_marks_of_their_partitions_only(store: Store) -> None:
     """Partitions that are not named and partitions that say nothing new keep their row and its time."""
-    store.record_states("orders", {0: cleaned_state(), 1: marked_state(), 2: cleaned_state()}, NOW_MS)
-    store.record_states("payments", {0: marked_state()}, NOW_MS)
-    store.record_states("orders", {0: marked_state(), 1: cleaned_state(60), 2: cleaned_state()}, NOW_MS + 1)
-    assert [(row.partition, row.first_dirty_offset, row.updated_at_ms) for row in store.checkpoints(["orders"])] == [
+    store.projection.record_states("orders", {0: cleaned_state(), 1: marked_state(), 2: cleaned_state()}, NOW_MS)
+    store.projection.record_states("payments", {0: marked_state()}, NOW_MS)
+    store.projection.record_states("orders", {0: marked_state(), 1: cleaned_state(60), 2: cleaned_state()}, NOW_MS + 1)
+    assert [
+        (row.partition, row.first_dirty_offset, row.updated_at_ms)
+        for row in store.projection.list_checkpoints(["orders"])
+    ] == [
         (0, None, NOW_MS + 1),
         (1, 60, NOW_MS + 1),
         (2, 50, NOW_MS),
     ]
-    assert [len(row.history) for row in store.checkpoints(["orders"])] == [0, 2, 2]
-    assert list(store.marks()) == [TopicPartition("orders", 0), TopicPartition("payments", 0)]
-    assert list(store.paused(["orders"])) == [TopicPartition("orders", 0)]
-    assert [row.topic for row in store.checkpoints(["payments"])] == ["payments"]
+    assert [len(row.history) for row in store.projection.list_checkpoints(["orders"])] == [0, 2, 2]
+    assert list(store.projection.list_uncleanable()) == [TopicPartition("orders", 0), TopicPartition("payments", 0)]
+    assert list(store.projection.list_paused(["orders"])) == [TopicPartition("orders", 0)]
+    assert [row.topic for row in store.projection.list_checkpoints(["payments"])] == ["payments"]
 
 
 def test_appends_alone_are_no_change_of_the_projection(store: Store) -> None:
     """What is projected of a state does not include its appends."""
-    store.record_states("orders", {0: cleaned_state()}, NOW_MS)
+    store.projection.record_states("orders", {0: cleaned_state()}, NOW_MS)
     grown = replace(cleaned_state(), appends=(Append("digest", 60, 69, 10, NOW_MS),))
-    store.record_states("orders", {0: grown}, NOW_MS + 1)
-    assert [row.updated_at_ms for row in store.checkpoints()] == [NOW_MS]
+    store.projection.record_states("orders", {0: grown}, NOW_MS + 1)
+    assert [row.updated_at_ms for row in store.projection.list_checkpoints()] == [NOW_MS]
 
 
 def test_thousands_of_states_are_few_statements(store: Store) -> None:
     """Checkpoints and histories are written and replaced in bulk."""
-    store.record_states("orders", {number: cleaned_state() for number in range(3_000)}, NOW_MS)
+    store.projection.record_states("orders", {number: cleaned_state() for number in range(3_000)}, NOW_MS)
     with statements() as sent:
-        store.record_states("orders", {number: cleaned_state(60) for number in range(3_000)}, NOW_MS + 1)
+        store.projection.record_states("orders", {number: cleaned_state(60) for number in range(3_000)}, NOW_MS + 1)
     assert len(sent) < 40
-    assert {row.first_dirty_offset for row in store.checkpoints()} == {60}
+    assert {row.first_dirty_offset for row in store.projection.list_checkpoints()} == {60}
 
 
 def test_threads_that_write_one_topic_at_once_leave_one_whole_state(store: Store) -> None:
@@ -768,21 +787,21 @@ def test_threads_that_write_one_topic_at_once_leave_one_whole_state(store: Store
     states = [replace(cleaned_state(50 + number), history=(Cleaning(50 + number, 1, 2),)) for number in range(6)]
 
     def write(state: PartitionState) -> Callable[[], object]:
-        return lambda: store.record_states("orders", {0: state, 1: state}, NOW_MS)
+        return lambda: store.projection.record_states("orders", {0: state, 1: state}, NOW_MS)
 
     assert in_threads([write(state) for state in states]) == [None] * 6
-    first, second = store.checkpoints()
+    first, second = store.projection.list_checkpoints()
     assert first.history == second.history == (Cleaning(first.first_dirty_offset or 0, 1, 2),)
 
 
 def test_receipts_are_listed_newest_first(store: Store) -> None:
     """A topic and a limit narrow the list."""
     for number in (1, 3, 2):
-        store.record_publication(receipt(f"plan-{number}", finished_at_ms=NOW_MS + number), {}, [], NOW_MS)
-    store.record_publication(receipt("other", "payments", finished_at_ms=NOW_MS + 9), {}, [], NOW_MS)
-    assert [found.plan_id for found in store.receipts("orders")] == ["plan-3", "plan-2", "plan-1"]
-    assert [found.plan_id for found in store.receipts(None, 2)] == ["other", "plan-3"]
-    assert store.receipt("plan-9") is None
+        store.projection.record_publication(receipt(f"plan-{number}", finished_at_ms=NOW_MS + number), {}, [], NOW_MS)
+    store.projection.record_publication(receipt("other", "payments", finished_at_ms=NOW_MS + 9), {}, [], NOW_MS)
+    assert [found.plan_id for found in store.projection.list_receipts("orders")] == ["plan-3", "plan-2", "plan-1"]
+    assert [found.plan_id for found in store.projection.list_receipts(None, 2)] == ["other", "plan-3"]
+    assert store.projection.find_receipt("plan-9") is None
 
 
 # ---------------------------------------------------------------------------------------------------- retired files
@@ -791,32 +810,32 @@ def test_receipts_are_listed_newest_first(store: Store) -> None:
 def test_retired_files_are_pending_until_they_are_deleted(store: Store) -> None:
     """Marking again changes nothing; a deleted file does not become pending again."""
     files = [retired_file(name, retired_at_ms=NOW_MS - number) for number, name in enumerate("abc")]
-    store.record_retired("orders", files, "manifest")
-    assert [row.path for row in store.retired("orders")] == [file.path for file in reversed(files)]
-    store.mark_deleted("orders", [files[0].path, "/elsewhere"], NOW_MS + 1)
-    store.mark_deleted("orders", [files[0].path], NOW_MS + 2)
-    store.record_retired("orders", files, "manifest")
-    assert {row.path for row in store.retired("orders")} == {files[1].path, files[2].path}
-    everything = store.retired("orders", pending_only=False)
+    store.retired_files.record("orders", files, "manifest")
+    assert [row.path for row in store.retired_files.list_retired("orders")] == [file.path for file in reversed(files)]
+    store.retired_files.mark_deleted("orders", [files[0].path, "/elsewhere"], NOW_MS + 1)
+    store.retired_files.mark_deleted("orders", [files[0].path], NOW_MS + 2)
+    store.retired_files.record("orders", files, "manifest")
+    assert {row.path for row in store.retired_files.list_retired("orders")} == {files[1].path, files[2].path}
+    everything = store.retired_files.list_retired("orders", pending_only=False)
     assert [row.deleted_at_ms for row in everything] == [None, None, NOW_MS + 1]
     assert [row.size_bytes for row in everything] == [1000, 1000, 1000]
-    assert store.retired("payments", pending_only=False) == []
+    assert store.retired_files.list_retired("payments", pending_only=False) == []
 
 
 def test_a_kind_that_is_not_known_is_refused(store: Store) -> None:
     """The message lists the kinds; nothing is written."""
     with pytest.raises(WinnowError, match="data, manifest, manifest_list, metadata, state"):
-        store.record_retired("orders", [retired_file("a")], "index")
-    assert store.retired("orders") == []
+        store.retired_files.record("orders", [retired_file("a")], "index")
+    assert store.retired_files.list_retired("orders") == []
 
 
 def test_thousands_of_deleted_files_are_marked_in_chunks(store: Store) -> None:
     """More paths than one statement takes."""
     files = [retired_file(f"{number:05}") for number in range(1_700)]
-    store.record_retired("orders", files, "data")
-    store.mark_deleted("orders", [file.path for file in files], NOW_MS)
-    assert store.retired("orders") == []
-    deleted = store.retired("orders", pending_only=False)
+    store.retired_files.record("orders", files, "data")
+    store.retired_files.mark_deleted("orders", [file.path for file in files], NOW_MS)
+    assert store.retired_files.list_retired("orders") == []
+    deleted = store.retired_files.list_retired("orders", pending_only=False)
     assert (len(deleted), {row.deleted_at_ms for row in deleted}) == (1_700, {NOW_MS})
     assert sum(row.size_bytes for row in deleted) == 1_700_000
 
@@ -826,15 +845,15 @@ def test_thousands_of_deleted_files_are_marked_in_chunks(store: Store) -> None:
 
 def test_an_alert_is_remembered_once_until_it_is_forgotten(store: Store) -> None:
     """True the first time, and again after recovery."""
-    assert [store.remember_alert("validation_failed:orders-0", NOW_MS) for _ in range(3)] == [True, False, False]
-    assert store.remember_alert("validation_failed:orders-1", NOW_MS)
-    assert [store.forget_alert("validation_failed:orders-0") for _ in range(2)] == [True, False]
-    assert store.remember_alert("validation_failed:orders-0", NOW_MS)
+    assert [store.alerts.remember("validation_failed:orders-0", NOW_MS) for _ in range(3)] == [True, False, False]
+    assert store.alerts.remember("validation_failed:orders-1", NOW_MS)
+    assert [store.alerts.forget("validation_failed:orders-0") for _ in range(2)] == [True, False]
+    assert store.alerts.remember("validation_failed:orders-0", NOW_MS)
 
 
 def test_of_threads_that_alert_at_once_exactly_one_is_the_first(store: Store) -> None:
     """Eight tasks find the same problem; one message goes out."""
-    answers = in_threads([lambda: store.remember_alert("key", NOW_MS)] * 8)
+    answers = in_threads([lambda: store.alerts.remember("key", NOW_MS)] * 8)
     assert sorted(map(bool, answers)) == [False] * 7 + [True]
 
 
@@ -843,17 +862,17 @@ def test_of_threads_that_alert_at_once_exactly_one_is_the_first(store: Store) ->
 
 def fill(store: Store) -> None:
     """A topic with two publications and a mark, and another topic beside it."""
-    store.record_assessments(NOW_MS, NOW_MS, [assessment()])
+    store.assessments.record(NOW_MS, NOW_MS, [assessment()])
     open_run(store)
-    store.record_verdict(verdict())
-    store.record_publication(receipt(), {0: cleaned_state(40)}, [retired_file("a")], NOW_MS)
-    store.record_publication(
+    store.verdicts.record(verdict())
+    store.projection.record_publication(receipt(), {0: cleaned_state(40)}, [retired_file("a")], NOW_MS)
+    store.projection.record_publication(
         receipt("plan-2", finished_at_ms=NOW_MS + 1),
         {0: cleaned_state(), 1: marked_state()},
         [retired_file("b", plan_id="plan-2")],
         NOW_MS,
     )
-    store.record_publication(receipt("other", "payments"), {0: cleaned_state()}, [], NOW_MS)
+    store.projection.record_publication(receipt("other", "payments"), {0: cleaned_state()}, [], NOW_MS)
 
 
 REBUILT: dict[str, Any] = {
@@ -869,56 +888,59 @@ def test_a_rebuilt_projection_equals_the_one_that_grew(store: Store, new_store_u
     """From state and receipts alone, in the same database and in an empty one."""
     fill(store)
     grown = projection(store)
-    store.replace_projection(**REBUILT)
+    store.projection.replace(**REBUILT)
     assert projection(store) == grown
     with Store.open(new_store_url()) as empty:
-        empty.replace_projection(**REBUILT)
-        empty.record_publication(receipt("other", "payments"), {0: cleaned_state()}, [], NOW_MS)
+        empty.projection.replace(**REBUILT)
+        empty.projection.record_publication(receipt("other", "payments"), {0: cleaned_state()}, [], NOW_MS)
         assert projection(empty) == grown
 
 
 def test_a_rebuild_removes_what_the_table_does_not_know_and_keeps_history(store: Store) -> None:
     """Partitions, marks, receipts and pending data files go; assessments, runs, verdicts and other kinds stay."""
     fill(store)
-    store.record_states("orders", {7: marked_state()}, NOW_MS)
-    store.record_retired("orders", [retired_file("unknown")], "data")
-    store.record_retired("orders", [retired_file("manifest")], "manifest")
-    store.mark_deleted("orders", [retired_file("a").path], NOW_MS)
-    store.replace_projection("orders", {0: cleaned_state()}, [receipt()], [retired_file("a")], NOW_MS)
-    assert [row.partition for row in store.checkpoints(["orders"])] == [0]
-    assert store.marks() == {}
-    assert store.paused() == {}
-    assert [found.plan_id for found in store.receipts("orders")] == ["plan-1"]
-    assert [row.path for row in store.retired("orders")] == [retired_file("manifest").path]
-    assert store.latest_assessments() == [assessment()]
-    assert [run.plan_id for run in store.runs()] == ["plan-1"]
-    assert store.verdicts() == [verdict()]
+    store.projection.record_states("orders", {7: marked_state()}, NOW_MS)
+    store.retired_files.record("orders", [retired_file("unknown")], "data")
+    store.retired_files.record("orders", [retired_file("manifest")], "manifest")
+    store.retired_files.mark_deleted("orders", [retired_file("a").path], NOW_MS)
+    store.projection.replace("orders", {0: cleaned_state()}, [receipt()], [retired_file("a")], NOW_MS)
+    assert [row.partition for row in store.projection.list_checkpoints(["orders"])] == [0]
+    assert store.projection.list_uncleanable() == {}
+    assert store.projection.list_paused() == {}
+    assert [found.plan_id for found in store.projection.list_receipts("orders")] == ["plan-1"]
+    assert [row.path for row in store.retired_files.list_retired("orders")] == [retired_file("manifest").path]
+    assert store.assessments.list_latest() == [assessment()]
+    assert [run.plan_id for run in store.runs.list_runs()] == ["plan-1"]
+    assert store.verdicts.list_verdicts() == [verdict()]
 
 
 @pytest.mark.kafka("45")
 def test_a_forgotten_topic_leaves_the_others_alone(store: Store) -> None:
     """Projection and history of one topic are gone, the rest is as it was."""
     fill(store)
-    store.forget_topic("orders")
-    assert {row.topic for row in store.checkpoints()} == {"payments"}
-    assert store.marks() == {}
-    assert store.paused() == {}
-    assert [found.topic for found in store.receipts()] == ["payments"]
-    assert store.latest_assessments() == []
-    assert store.runs() == []
-    assert store.verdicts() == []
-    assert store.retired("orders", pending_only=False) == []
+    store.projection.forget_topic("orders")
+    assert {row.topic for row in store.projection.list_checkpoints()} == {"payments"}
+    assert store.projection.list_uncleanable() == {}
+    assert store.projection.list_paused() == {}
+    assert [found.topic for found in store.projection.list_receipts()] == ["payments"]
+    assert store.assessments.list_latest() == []
+    assert store.runs.list_runs() == []
+    assert store.verdicts.list_verdicts() == []
+    assert store.retired_files.list_retired("orders", pending_only=False) == []
 
 
 def test_tallies_count_the_runs_of_one_topic_by_state_and_the_bytes_that_are_gone(store: Store) -> None:
     """Other topics and files that still wait count nowhere; nothing is nothing."""
-    assert (store.run_tally("orders"), store.swept_bytes("orders")) == ({}, 0)
+    assert (store.runs.count_by_state("orders"), store.retired_files.sum_deleted_bytes("orders")) == ({}, 0)
     for plan_id in ("plan-1", "plan-2", "plan-3"):
         open_run(store, plan_id)
-    store.open_run("other", "clicks", attempt="a", as_of_ms=1, plan_uri="/p.json", now_ms=NOW_MS)
-    store.set_run_state("plan-1", RunState.PUBLISHED, NOW_MS, attempt="a-1")
-    store.set_run_state("plan-2", RunState.VOID, NOW_MS, attempt="a-1")
-    store.record_retired("orders", [retired_file("a"), retired_file("b"), retired_file("c")], "data")
-    store.mark_deleted("orders", [retired_file("a").path, retired_file("b").path], NOW_MS + 1)
-    assert store.run_tally("orders") == {RunState.PUBLISHED: 1, RunState.VOID: 1, RunState.PLANNED: 1}
-    assert (store.swept_bytes("orders"), store.swept_bytes("clicks")) == (2_000, 0)
+    store.runs.open("other", "clicks", attempt="a", as_of_ms=1, plan_uri="/p.json", now_ms=NOW_MS)
+    store.runs.set_state("plan-1", RunState.PUBLISHED, NOW_MS, attempt="a-1")
+    store.runs.set_state("plan-2", RunState.VOID, NOW_MS, attempt="a-1")
+    store.retired_files.record("orders", [retired_file("a"), retired_file("b"), retired_file("c")], "data")
+    store.retired_files.mark_deleted("orders", [retired_file("a").path, retired_file("b").path], NOW_MS + 1)
+    assert store.runs.count_by_state("orders") == {RunState.PUBLISHED: 1, RunState.VOID: 1, RunState.PLANNED: 1}
+    assert (store.retired_files.sum_deleted_bytes("orders"), store.retired_files.sum_deleted_bytes("clicks")) == (
+        2_000,
+        0,
+    )

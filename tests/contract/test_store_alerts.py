@@ -12,7 +12,7 @@ from tests.contract.store_fixtures import assessment
 from winnow.model import Assessment, Delivery, OpenAlert, Reason, RetiredFile
 from winnow.store import Store
 from winnow.store.alerts import Compose
-from winnow.store.waiting import WaitingFiles
+from winnow.store.retired import WaitingFiles
 
 postgresql_server = store_fixtures.postgresql_server
 new_store_url = store_fixtures.new_store_url
@@ -42,20 +42,20 @@ def nothing(_: Sequence[OpenAlert]) -> list[tuple[str, str]]:
 def documents(store: Store, channel: str) -> list[str]:
     """Takes every message of a channel."""
     found = []
-    while (delivery := store.claim_delivery(channel, NOW_MS, NOW_MS + 1)) is not None:
+    while (delivery := store.alerts.claim_delivery(channel, NOW_MS, NOW_MS + 1)) is not None:
         found.append(delivery.document)
-        store.finish_delivery(delivery.key)
+        store.alerts.finish_delivery(delivery.key)
     return found
 
 
 def test_only_what_was_not_open_is_fresh_and_told_to_every_channel(store: Store) -> None:
     compose = to("webhook", "mail")
-    assert store.remember_alerts([alert(0), alert(1)], NOW_MS, compose) == [alert(0), alert(1)]
-    assert store.remember_alerts([alert(1), alert(2)], NOW_MS, compose) == [alert(2)]
-    assert store.remember_alerts([alert(1)], NOW_MS, compose) == []
+    assert store.alerts.remember_all([alert(0), alert(1)], NOW_MS, compose) == [alert(0), alert(1)]
+    assert store.alerts.remember_all([alert(1), alert(2)], NOW_MS, compose) == [alert(2)]
+    assert store.alerts.remember_all([alert(1)], NOW_MS, compose) == []
     told = ["validation_failed:orders:0 validation_failed:orders:1", "validation_failed:orders:2"]
     assert documents(store, "webhook") == documents(store, "mail") == told
-    assert store.open_alerts() == [alert(0), alert(1), alert(2)]
+    assert store.alerts.list_open() == [alert(0), alert(1), alert(2)]
 
 
 def test_of_tasks_that_find_the_same_at_once_one_tells_each_partition(store: Store) -> None:
@@ -63,7 +63,7 @@ def test_of_tasks_that_find_the_same_at_once_one_tells_each_partition(store: Sto
 
     def find(_: int) -> list[OpenAlert]:
         barrier.wait()
-        return store.remember_alerts([alert(0), alert(1)], NOW_MS, nothing)
+        return store.alerts.remember_all([alert(0), alert(1)], NOW_MS, nothing)
 
     with ThreadPoolExecutor(8) as threads:
         fresh = [each for found in threads.map(find, range(8)) for each in found]
@@ -73,83 +73,83 @@ def test_of_tasks_that_find_the_same_at_once_one_tells_each_partition(store: Sto
 def test_closing_takes_the_partitions_and_the_topic_as_a_whole_and_leaves_the_rest(store: Store) -> None:
     broken = alert(None, "validation_broken")
     others = [alert(2), alert(0, "deadline_missed"), alert(0, topic="clicks")]
-    store.remember_alerts([alert(0), alert(1), broken, *others], NOW_MS, nothing)
+    store.alerts.remember_all([alert(0), alert(1), broken, *others], NOW_MS, nothing)
     kinds = {"validation_failed", "validation_broken"}
-    assert store.forget_alerts("orders", kinds, [0, 1], NOW_MS, nothing) == [broken, alert(0), alert(1)]
-    assert store.forget_alerts("orders", kinds, [0, 1], NOW_MS, to("webhook")) == []
+    assert store.alerts.forget_all("orders", kinds, [0, 1], NOW_MS, nothing) == [broken, alert(0), alert(1)]
+    assert store.alerts.forget_all("orders", kinds, [0, 1], NOW_MS, to("webhook")) == []
     assert documents(store, "webhook") == []
-    assert store.open_alerts() == [others[2], others[1], others[0]]
-    assert store.open_alerts(["deadline_missed"]) == [others[1]]
-    assert store.forget_alerts("orders", {"deadline_missed"}, None, NOW_MS, nothing) == [others[1]]
+    assert store.alerts.list_open() == [others[2], others[1], others[0]]
+    assert store.alerts.list_open(["deadline_missed"]) == [others[1]]
+    assert store.alerts.forget_all("orders", {"deadline_missed"}, None, NOW_MS, nothing) == [others[1]]
 
 
 def test_released_alert_stays_open_until_it_is_told_again(store: Store) -> None:
-    store.remember_alerts([alert(0), alert(1)], NOW_MS, nothing)
-    store.release_alerts("orders", {"validation_failed"}, [0], "released by anna")
-    assert [each.released for each in store.open_alerts()] == ["released by anna", None]
-    assert store.remember_alerts([alert(0), alert(1)], NOW_MS + 5, nothing) == [alert(0)]
-    assert store.remember_alerts([alert(0)], NOW_MS + 5, nothing) == []
-    assert [each.released for each in store.open_alerts()] == [None, None]
+    store.alerts.remember_all([alert(0), alert(1)], NOW_MS, nothing)
+    store.alerts.release("orders", {"validation_failed"}, [0], "released by anna")
+    assert [each.released for each in store.alerts.list_open()] == ["released by anna", None]
+    assert store.alerts.remember_all([alert(0), alert(1)], NOW_MS + 5, nothing) == [alert(0)]
+    assert store.alerts.remember_all([alert(0)], NOW_MS + 5, nothing) == []
+    assert [each.released for each in store.alerts.list_open()] == [None, None]
 
 
 def test_messages_of_a_channel_go_out_one_at_a_time_in_their_order(store: Store) -> None:
     for number in range(3):
-        store.remember_alerts([alert(number)], NOW_MS, to("webhook"))
-    first = store.claim_delivery("webhook", NOW_MS, NOW_MS + 10)
+        store.alerts.remember_all([alert(number)], NOW_MS, to("webhook"))
+    first = store.alerts.claim_delivery("webhook", NOW_MS, NOW_MS + 10)
     assert first is not None
     assert (first.document, first.channel, first.created_at_ms) == ("validation_failed:orders:0", "webhook", NOW_MS)
-    assert store.claim_delivery("webhook", NOW_MS + 9, NOW_MS + 20) is None, "somebody is at it"
-    assert store.claim_delivery("mail", NOW_MS, NOW_MS + 10) is None
-    store.postpone_delivery(first.key, NOW_MS + 30)
-    assert store.claim_delivery("webhook", NOW_MS + 29, NOW_MS + 40) is None, "what came after it waits for it"
-    assert store.claim_delivery("webhook", NOW_MS + 30, NOW_MS + 40) == first
-    store.finish_delivery(first.key)
-    second = store.claim_delivery("webhook", NOW_MS, NOW_MS + 10)
+    assert store.alerts.claim_delivery("webhook", NOW_MS + 9, NOW_MS + 20) is None, "somebody is at it"
+    assert store.alerts.claim_delivery("mail", NOW_MS, NOW_MS + 10) is None
+    store.alerts.postpone_delivery(first.key, NOW_MS + 30)
+    assert store.alerts.claim_delivery("webhook", NOW_MS + 29, NOW_MS + 40) is None, "what came after it waits for it"
+    assert store.alerts.claim_delivery("webhook", NOW_MS + 30, NOW_MS + 40) == first
+    store.alerts.finish_delivery(first.key)
+    second = store.alerts.claim_delivery("webhook", NOW_MS, NOW_MS + 10)
     assert second is not None
     assert second.document == "validation_failed:orders:1"
 
 
 def test_a_message_that_nobody_takes_holds_up_the_others_until_it_is_stale(store: Store) -> None:
-    store.remember_alerts([alert(0)], NOW_MS, to("webhook"))
-    store.remember_alerts([alert(1)], NOW_MS + 100, to("webhook"))
-    first = store.claim_delivery("webhook", NOW_MS + 100, NOW_MS + 900)
+    store.alerts.remember_all([alert(0)], NOW_MS, to("webhook"))
+    store.alerts.remember_all([alert(1)], NOW_MS + 100, to("webhook"))
+    first = store.alerts.claim_delivery("webhook", NOW_MS + 100, NOW_MS + 900)
     assert first is not None
-    assert store.claim_delivery("webhook", NOW_MS + 200, NOW_MS + 900, stale_before_ms=NOW_MS) is None
-    second = store.claim_delivery("webhook", NOW_MS + 200, NOW_MS + 900, stale_before_ms=NOW_MS + 1)
+    assert store.alerts.claim_delivery("webhook", NOW_MS + 200, NOW_MS + 900, stale_before_ms=NOW_MS) is None
+    second = store.alerts.claim_delivery("webhook", NOW_MS + 200, NOW_MS + 900, stale_before_ms=NOW_MS + 1)
     assert second is not None
     assert second.document == "validation_failed:orders:1"
-    again = store.claim_delivery("webhook", NOW_MS + 900, NOW_MS + 999, stale_before_ms=NOW_MS + 1)
+    again = store.alerts.claim_delivery("webhook", NOW_MS + 900, NOW_MS + 999, stale_before_ms=NOW_MS + 1)
     assert again == first, "it is tried again before younger ones"
 
 
 def test_of_senders_that_reach_for_a_message_at_once_one_gets_it(store: Store) -> None:
-    store.remember_alerts([alert()], NOW_MS, to("webhook"))
+    store.alerts.remember_all([alert()], NOW_MS, to("webhook"))
     barrier = Barrier(8)
 
     def reach(number: int) -> Delivery | None:
         barrier.wait()
-        return store.claim_delivery("webhook", NOW_MS, NOW_MS + 10 + number)
+        return store.alerts.claim_delivery("webhook", NOW_MS, NOW_MS + 10 + number)
 
     with ThreadPoolExecutor(8) as threads:
         assert [each is None for each in threads.map(reach, range(8))].count(False) == 1
 
 
 def test_messages_that_nobody_took_are_given_up_by_their_age(store: Store) -> None:
-    store.remember_alerts([alert(0)], NOW_MS, to("webhook", "mail"))
-    store.remember_alerts([alert(1)], NOW_MS + 1, to("webhook"))
-    assert store.drop_deliveries(NOW_MS) == 0
-    assert store.drop_deliveries(NOW_MS + 1) == 2
+    store.alerts.remember_all([alert(0)], NOW_MS, to("webhook", "mail"))
+    store.alerts.remember_all([alert(1)], NOW_MS + 1, to("webhook"))
+    assert store.alerts.drop_deliveries(NOW_MS) == 0
+    assert store.alerts.drop_deliveries(NOW_MS + 1) == 2
     assert documents(store, "webhook") == ["validation_failed:orders:1"]
 
 
 def test_topics_that_are_due_are_found_by_their_latest_assessment(store: Store) -> None:
     """An older one may have named a deadline that was met since."""
     for topic, deadline_ms in (("a", NOW_MS), ("b", NOW_MS + 1), ("c", None)):
-        store.record_assessments(1, 1, [due(topic, 0, NOW_MS - 5)])
-        store.record_assessments(2, 2, [due(topic, 0, deadline_ms), due(topic, 1, deadline_ms)])
-    assert store.topics_due_by(NOW_MS - 1) == []
-    assert store.topics_due_by(NOW_MS) == ["a"]
-    assert store.topics_due_by(NOW_MS + 1) == ["a", "b"]
+        store.assessments.record(1, 1, [due(topic, 0, NOW_MS - 5)])
+        store.assessments.record(2, 2, [due(topic, 0, deadline_ms), due(topic, 1, deadline_ms)])
+    assert store.assessments.list_topics_due_by(NOW_MS - 1) == []
+    assert store.assessments.list_topics_due_by(NOW_MS) == ["a"]
+    assert store.assessments.list_topics_due_by(NOW_MS + 1) == ["a", "b"]
 
 
 def due(topic: str, partition: int, deadline_ms: int | None) -> Assessment:
@@ -160,13 +160,13 @@ def test_files_that_wait_are_summed_by_topic(store: Store) -> None:
     """Folders of attempts are marks in the ledger, not files; what is deleted waits no more."""
     for topic in ("orders", "clicks"):
         files = [RetiredFile(f"{topic}/{number}", 10, NOW_MS + number, "p") for number in range(4)]
-        store.record_retired(topic, files, "data")
-    store.record_retired("orders", [RetiredFile("orders/m", 5, NOW_MS - 1, "p")], "manifest")
-    store.record_retired("orders", [RetiredFile("orders/a", 5, NOW_MS - 9, "p")], "attempts")
-    store.mark_deleted("clicks", ["clicks/0"], NOW_MS)
-    assert store.waiting_files(NOW_MS - 2) == []
-    assert store.waiting_files(NOW_MS + 1) == [
+        store.retired_files.record(topic, files, "data")
+    store.retired_files.record("orders", [RetiredFile("orders/m", 5, NOW_MS - 1, "p")], "manifest")
+    store.retired_files.record("orders", [RetiredFile("orders/a", 5, NOW_MS - 9, "p")], "attempts")
+    store.retired_files.mark_deleted("clicks", ["clicks/0"], NOW_MS)
+    assert store.retired_files.list_waiting(NOW_MS - 2) == []
+    assert store.retired_files.list_waiting(NOW_MS + 1) == [
         WaitingFiles("clicks", 1, 10, NOW_MS + 1),
         WaitingFiles("orders", 3, 25, NOW_MS - 1),
     ]
-    assert store.waiting_files(NOW_MS + 1, "clicks") == [WaitingFiles("clicks", 1, 10, NOW_MS + 1)]
+    assert store.retired_files.list_waiting(NOW_MS + 1, "clicks") == [WaitingFiles("clicks", 1, 10, NOW_MS + 1)]

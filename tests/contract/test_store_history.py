@@ -35,15 +35,15 @@ LONG_AGO_MS = NOW_MS - 10
 
 def pruned(store: Store, topic: str = "orders", **more: int) -> int:
     """Prune what is from before NOW_MS; how many rows went."""
-    return sum(each.rows for each in store.prune_history(topic, LATER_MS - RETENTION_MS, **more))
+    return sum(each.rows for each in store.history.prune(topic, LATER_MS - RETENTION_MS, **more))
 
 
 def closed_run(
     store: Store, plan_id: str, *, state: RunState = RunState.VOID, at_ms: int = LONG_AGO_MS, swept: bool = True
 ) -> None:
     open_run(store, plan_id, now_ms=at_ms)
-    run = store.set_run_state(plan_id, state, at_ms, attempt="a-1")
-    store.note_empty_run(run, first_ms=at_ms, swept_ms=at_ms if swept else None)
+    run = store.runs.set_state(plan_id, state, at_ms, attempt="a-1")
+    store.runs.note_empty(run, first_ms=at_ms, swept_ms=at_ms if swept else None)
 
 
 def attempts(store: Store) -> int:
@@ -70,30 +70,30 @@ def test_a_closed_swept_run_goes_with_its_attempts_and_verdicts(store: Store) ->
     closed_run(store, "plan-1")
     closed_run(store, "plan-2", at_ms=NOW_MS)
     page = "file:///docs/page.html"
-    store.record_verdict(replace(verdict("plan-1", checked_at_ms=NOW_MS + 5), data_docs=page))
-    store.record_verdict(verdict("plan-2"))
-    found = list(store.prune_history("orders", NOW_MS))
+    store.verdicts.record(replace(verdict("plan-1", checked_at_ms=NOW_MS + 5), data_docs=page))
+    store.verdicts.record(verdict("plan-2"))
+    found = list(store.history.prune("orders", NOW_MS))
     assert [each.pages for each in found] == [(page,)]
-    assert [run.plan_id for run in store.runs("orders")] == ["plan-2"]
-    assert (store.verdict("plan-1", "a-1"), attempts(store)) == (None, 1)
-    assert store.verdict("plan-2", "a-1") == verdict("plan-2")
+    assert [run.plan_id for run in store.runs.list_runs("orders")] == ["plan-2"]
+    assert (store.verdicts.find("plan-1", "a-1"), attempts(store)) == (None, 1)
+    assert store.verdicts.find("plan-2", "a-1") == verdict("plan-2")
 
 
 @pytest.mark.parametrize("state", [RunState.PLANNED, RunState.COMPACTING, RunState.UNKNOWN])
 def test_an_open_run_stays_with_its_verdicts_whatever_its_age(store: Store, state: RunState) -> None:
     closed_run(store, "plan-1", state=state)
-    store.record_verdict(verdict(checked_at_ms=LONG_AGO_MS))
+    store.verdicts.record(verdict(checked_at_ms=LONG_AGO_MS))
     assert pruned(store) == 0
-    assert store.run("plan-1") is not None
-    assert store.verdict("plan-1", "a-1") is not None
+    assert store.runs.find("plan-1") is not None
+    assert store.verdicts.find("plan-1", "a-1") is not None
 
 
 def test_a_run_whose_folder_was_not_found_empty_twice_stays(store: Store) -> None:
     """Its row is what leads a sweep to its files."""
     closed_run(store, "plan-1", swept=False)
     assert pruned(store) == 0
-    assert [run.plan_id for run in store.runs_to_sweep("orders", NOW_MS)] == ["plan-1"]
-    assert store.attempt_fences("plan-1") == {"a-1": 0}
+    assert [run.plan_id for run in store.runs.list_to_sweep("orders", NOW_MS)] == ["plan-1"]
+    assert store.runs.list_attempt_fences("plan-1") == {"a-1": 0}
 
 
 def test_a_run_that_was_opened_again_stays(store: Store) -> None:
@@ -104,67 +104,70 @@ def test_a_run_that_was_opened_again_stays(store: Store) -> None:
 
 def test_the_run_that_a_mark_names_stays_until_the_mark_is_gone(store: Store) -> None:
     closed_run(store, "plan-0", state=RunState.INVALID)
-    store.record_states("orders", {0: marked_state()}, NOW_MS)
+    store.projection.record_states("orders", {0: marked_state()}, NOW_MS)
     assert pruned(store) == 0
-    store.record_states("orders", {0: replace(marked_state(), uncleanable=None)}, NOW_MS)
+    store.projection.record_states("orders", {0: replace(marked_state(), uncleanable=None)}, NOW_MS)
     assert pruned(store) == 1
 
 
 def test_an_old_verdict_of_a_closed_run_goes_before_its_run(store: Store) -> None:
     closed_run(store, "plan-1", at_ms=NOW_MS)
-    store.record_verdict(verdict(checked_at_ms=LONG_AGO_MS))
+    store.verdicts.record(verdict(checked_at_ms=LONG_AGO_MS))
     assert pruned(store) == 1
-    assert store.run("plan-1") is not None
-    assert store.verdict("plan-1", "a-1") is None
+    assert store.runs.find("plan-1") is not None
+    assert store.verdicts.find("plan-1", "a-1") is None
 
 
 def test_old_assessments_go_and_the_one_recorded_last_stays_however_old(store: Store) -> None:
     for at_ms in (1, 2, 3):
-        store.record_assessments(at_ms, at_ms, [assessment(), assessment(partition=1)])
-    store.record_assessments(NOW_MS, NOW_MS, [assessment(partition=1)])
-    before = store.latest_assessments()
+        store.assessments.record(at_ms, at_ms, [assessment(), assessment(partition=1)])
+    store.assessments.record(NOW_MS, NOW_MS, [assessment(partition=1)])
+    before = store.assessments.list_latest()
     assert pruned(store) == 5
-    assert store.latest_assessments() == before == [assessment(), assessment(partition=1)]
-    assert store.last_assessed_ms("orders") == NOW_MS
+    assert store.assessments.list_latest() == before == [assessment(), assessment(partition=1)]
+    assert store.assessments.last_assessed_ms("orders") == NOW_MS
     assert pruned(store) == 0
 
 
 def test_rows_of_deleted_files_go_and_those_of_files_that_wait_stay(store: Store) -> None:
     files = [retired_file(name, retired_at_ms=1) for name in ("gone", "new", "waits")]
-    store.record_retired("orders", files, "data")
-    store.mark_deleted("orders", [files[0].path], LONG_AGO_MS)
-    store.mark_deleted("orders", [files[1].path], NOW_MS)
+    store.retired_files.record("orders", files, "data")
+    store.retired_files.mark_deleted("orders", [files[0].path], LONG_AGO_MS)
+    store.retired_files.mark_deleted("orders", [files[1].path], NOW_MS)
     assert pruned(store) == 1
-    assert [row.path for row in store.retired("orders", pending_only=False)] == [files[1].path, files[2].path]
+    assert [row.path for row in store.retired_files.list_retired("orders", pending_only=False)] == [
+        files[1].path,
+        files[2].path,
+    ]
 
 
 def test_receipts_and_checkpoints_stay_when_their_run_is_gone(store: Store) -> None:
     closed_run(store, "plan-1", state=RunState.PUBLISHED)
     states = {0: marked_state()}
-    store.record_publication(receipt(finished_at_ms=LONG_AGO_MS), states, [], LONG_AGO_MS)
-    checkpoints = store.checkpoints()
+    store.projection.record_publication(receipt(finished_at_ms=LONG_AGO_MS), states, [], LONG_AGO_MS)
+    checkpoints = store.projection.list_checkpoints()
     assert pruned(store) == 1
-    assert store.receipt("plan-1") is not None
-    assert store.checkpoints() == checkpoints != []
+    assert store.projection.find_receipt("plan-1") is not None
+    assert store.projection.list_checkpoints() == checkpoints != []
 
 
 def test_other_topics_are_left_alone(store: Store) -> None:
     closed_run(store, "plan-1")
-    store.record_assessments(1, 1, [assessment()])
-    store.record_assessments(2, 2, [assessment()])
+    store.assessments.record(1, 1, [assessment()])
+    store.assessments.record(2, 2, [assessment()])
     assert pruned(store, "clicks") == 0
     assert pruned(store) == 2
 
 
 def test_much_history_goes_in_short_transactions(store: Store) -> None:
     for at_ms in range(1, 8):
-        store.record_assessments(at_ms, at_ms, [assessment()])
-    assert [each.rows for each in store.prune_history("orders", NOW_MS, rows_at_once=2)] == [2, 2, 2]
+        store.assessments.record(at_ms, at_ms, [assessment()])
+    assert [each.rows for each in store.history.prune("orders", NOW_MS, rows_at_once=2)] == [2, 2, 2]
     assert pruned(store) == 0
 
 
 def test_a_topic_without_old_history_costs_one_question(store: Store) -> None:
-    store.record_assessments(NOW_MS, NOW_MS, [assessment()])
+    store.assessments.record(NOW_MS, NOW_MS, [assessment()])
     closed_run(store, "plan-1", at_ms=NOW_MS)
     with statements() as sent:
         assert pruned(store) == 0

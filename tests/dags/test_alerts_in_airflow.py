@@ -235,7 +235,7 @@ def test_a_publish_that_was_killed_leaves_an_unknown_commit(ctx: Context, tmp_pa
     row = planned(ctx, tmp_path)
     for state in (RunState.STAGED, RunState.VALIDATED, RunState.PUBLISHING):
         assert situation_of(ctx, row, "a", "publish", None) is None
-        ctx.store.set_run_state(row["plan_id"], state, ctx.now_ms(), attempt="a-1")
+        ctx.store.runs.set_state(row["plan_id"], state, ctx.now_ms(), attempt="a-1")
     found = situation_of(ctx, row, "a", "publish", None)
     assert found is not None
     assert (found.kind, found.plan_id) == (Kind.COMMIT_UNKNOWN, row["plan_id"])
@@ -300,8 +300,8 @@ def test_notifier_that_is_none_is_said_and_the_other_channels_are_told(
     with open_pipeline(context()) as opened:
         row = next(iter(opened.alerts.queues[1:]))
         opened.alerts.recover("orders", set(Kind), None, "was well all the time")
-        opened.store.remember_alert("validation_failed:orders:0", 1, kind="validation_failed", topic="orders")
+        opened.store.alerts.remember("validation_failed:orders:0", 1, kind="validation_failed", topic="orders")
         opened.alerts.recover("orders", {Kind.VALIDATION_FAILED}, None, "was mended")
         assert webhook.kinds == ["recovered"]
         assert told in caplog.text
-        assert opened.store.claim_delivery(row, time.time_ns(), time.time_ns()) is not None
+        assert opened.store.alerts.claim_delivery(row, time.time_ns(), time.time_ns()) is not None

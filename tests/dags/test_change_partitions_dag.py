@@ -105,9 +105,9 @@ def test_a_release_clears_the_mark_once(ctx: Context, tmp_path: Path) -> None:
     """Marked after a failure, released by a click; a second click finds nothing to release."""
     make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
     mark_uncleanable(ctx, "orders", "p1", {0: "a segment is damaged"})
-    assert list(ctx.store.marks(["orders"])) == [TopicPartition("orders", 0)]
+    assert list(ctx.store.projection.list_uncleanable(["orders"])) == [TopicPartition("orders", 0)]
     assert change(ctx, "release", 0, reason="disk mended").startswith("Released: orders-0.")
-    assert ctx.store.marks(["orders"]) == {}
+    assert ctx.store.projection.list_uncleanable(["orders"]) == {}
     before = ctx.log.open("orders").head().snapshot_id
     assert "Nothing was changed" in change(ctx, "release", 0)
     assert ctx.log.open("orders").head().snapshot_id == before

@@ -69,18 +69,18 @@ def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing
     for topic in ("orders", "clicks"):
         assert [record["offset"] for record in contents(ctx, topic)] == list(range(90, 100))
         assert first_dirty_offsets(ctx, topic) == {0: 100}
-        assert ctx.store.lease(topic) is None
+        assert ctx.store.leases.find(topic) is None
     events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
     travelled = str(airflow_rows(airflow_home, "SELECT value FROM xcom"))
     assert "orders" in travelled
     assert "value-" not in travelled
-    run = ctx.store.runs("orders")[0]
+    run = ctx.store.runs.list_runs("orders")[0]
     assert [event["offsets"] for event in events if event["plan_id"] == run.plan_id] == [{"0": 100}]
 
     before = ctx.log.open("orders").head().snapshot_id
-    receipt = ctx.store.receipt(run.plan_id)
+    receipt = ctx.store.projection.find_receipt(run.plan_id)
     assert steps.publish(ctx, batch_of(run)) == [run.plan_id]
-    assert ctx.store.receipt(run.plan_id) == receipt
+    assert ctx.store.projection.find_receipt(run.plan_id) == receipt
     assert ctx.log.open("orders").head().snapshot_id == before
     assert pending(ctx, batch_of(run)) == []
 
@@ -138,8 +138,8 @@ def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
     assert airflow_rows(airflow_home, tries) == [(1,)]
     assert len(contents(ctx, "orders")) == 100
     assert len(contents(ctx, "clicks")) == 10
-    assert ctx.store.runs("orders")[0].status is RunState.INVALID
-    assert [ctx.store.lease(topic) for topic in ("orders", "clicks")] == [None, None]
+    assert ctx.store.runs.list_runs("orders")[0].status is RunState.INVALID
+    assert [ctx.store.leases.find(topic) for topic in ("orders", "clicks")] == [None, None]
     assert [(alert["kind"], alert["topic"], alert["partitions"]) for alert in webhook] == [
         ("validation_failed", "orders", [0])
     ]
@@ -156,7 +156,7 @@ def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
 
     def stage(context: object) -> None:
         world = World(ctx, FakeClock(ctx.now_ms()), tmp_path)
-        for run in ctx.store.runs():
+        for run in ctx.store.runs.list_runs():
             world.stage(PlanReference(**batch_of(run)["plans"][0]), f"{run.attempt}-1")
 
     def spoil(context: object) -> None:
@@ -170,7 +170,7 @@ def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
     states = run_dag("compact_topics")
 
     assert group_states(states) == ["success"] * 4
-    plan_ids = {run.plan_id: run.topic for run in ctx.store.runs()}
+    plan_ids = {run.plan_id: run.topic for run in ctx.store.runs.list_runs()}
     events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
     assert [event["topic"] for event in events if event.get("plan_id") in plan_ids] == ["views"]
 
@@ -239,14 +239,14 @@ def test_a_topic_held_by_another_run_is_left_to_it(ctx: Context, run_dag: RunDag
     """A backfill beside the schedule finds the topic in progress and does nothing."""
     make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
     with open_context(holder="airflow:compact_topics:another") as other:
-        other.store.acquire_lease("orders", other.holder, other.now_ms(), 60_000)
+        other.store.leases.acquire("orders", other.holder, other.now_ms(), 60_000)
     states = run_dag("compact_topics")
     assert states["run", -1] == "success"
     assert group_states(states, -1) == ["skipped"] * 4
-    lease = ctx.store.lease("orders")
+    lease = ctx.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == "airflow:compact_topics:another"
-    assert ctx.store.runs("orders") == []
+    assert ctx.store.runs.list_runs("orders") == []
 
 
 def test_clearing_a_spark_task_of_a_closed_run_opens_it_again(ctx: Context, tmp_path: Path) -> None:
@@ -256,10 +256,10 @@ def test_clearing_a_spark_task_of_a_closed_run_opens_it_again(ctx: Context, tmp_
     paragraphs, receipts = steps.report(ctx, batch)
     assert receipts == []
     assert "was not compacted" in paragraphs[0]
-    assert ctx.store.runs("orders")[0].status is RunState.VOID
-    assert ctx.store.lease("orders") is None
+    assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID
+    assert ctx.store.leases.find("orders") is None
 
     (plan,) = pending(ctx, batch)
     open_again(ctx, plan, f"{batch['attempt']}-2")
-    run = ctx.store.runs("orders")[0]
+    run = ctx.store.runs.list_runs("orders")[0]
     assert (run.status, run.attempt) == (RunState.PLANNED, f"{batch['attempt']}-2")

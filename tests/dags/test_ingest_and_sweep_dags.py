@@ -86,13 +86,15 @@ def test_a_scrub_reads_every_topic_and_fails_at_damage_with_an_alert(
         create_topic(ctx, topic, 1, {})
         ingest_files(ctx, topic, [write_lines(tmp_path / f"{topic}.jsonl", old_lines(20, 5))], as_of_ms=wall_clock_ms())
     assert run_dag("scrub_topics")["run", -1] == "success"
-    assert len(ctx.store.checks("orders")) == len(ctx.store.checks("clicks")) == 2
+    assert (
+        len(ctx.store.segment_checks.list_checks("orders")) == len(ctx.store.segment_checks.list_checks("clicks")) == 2
+    )
     log = ctx.log.open("orders")
     path = storage.local_path(log.segments(log.head())[0][0].path)
     path.write_bytes(path.read_bytes()[:-30] + bytes(30))
     states = run_dag("scrub_topics")
     assert (states["scrub", -1], states["run", -1]) == ("failed", "failed")
-    assert [row.topic for row in ctx.store.open_alerts({Kind.SEGMENT_DAMAGED})] == ["orders"]
+    assert [row.topic for row in ctx.store.alerts.list_open({Kind.SEGMENT_DAMAGED})] == ["orders"]
 
 
 def test_a_scrub_whose_budget_is_used_up_gives_its_slot_back_and_goes_on_the_next_day(

@@ -82,9 +82,9 @@ def test_a_dry_run_says_what_would_happen_and_a_shadow_what_else_could(
     assert "key-" not in said
     assert "value-" not in said
 
-    assert ctx.store.runs() == []
-    assert ctx.store.latest_assessments() == []
-    assert [ctx.store.lease(topic) for topic in ("orders", "idle")] == [None, None]
+    assert ctx.store.runs.list_runs() == []
+    assert ctx.store.assessments.list_latest() == []
+    assert [ctx.store.leases.find(topic) for topic in ("orders", "idle")] == [None, None]
     assert everything(ctx) == before
     assert ctx.log.open("orders").head().snapshot_id == head
 
@@ -128,7 +128,7 @@ def test_a_comparison_that_fails_leaves_the_compaction_alone(ctx: Context, run_d
     assert group_states(states) == ["success"] * 4
     assert (states["outcome", -1], states["run", -1]) == ("failed", "failed")
     assert contents(ctx, "old") == []
-    assert ctx.store.marks(["damaged"]) == {}
+    assert ctx.store.projection.list_uncleanable(["damaged"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -162,6 +162,6 @@ def test_a_dry_run_foretells_retention_beside_compaction(ctx: Context, tmp_path:
     said = looking.foresee(ctx, "orders", as_of_ms=ctx.now_ms())["would"]
     assert said is not None
     assert "retire 50 records in 1 segment(s) by retention" in said
-    ctx.store.acquire_lease("orders", "airflow:compact_topics:other", ctx.now_ms(), 60_000)
+    ctx.store.leases.acquire("orders", "airflow:compact_topics:other", ctx.now_ms(), 60_000)
     found = looking.foresee(ctx, "orders", as_of_ms=ctx.now_ms())
     assert found["would"] == "orders: nothing is due (1 in_progress)."

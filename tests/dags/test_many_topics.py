@@ -75,13 +75,13 @@ def test_what_is_too_much_for_one_run_is_given_back_for_the_next(
     rows = steps.plan(run, checks, as_of_ms=now_ms)
 
     assert [row["label"] for row in rows] == ["latest", "later"]
-    assert {topic: ctx.store.lease(topic) is None for topic in ctx.log.names()} == {
+    assert {topic: ctx.store.leases.find(topic) is None for topic in ctx.log.names()} == {
         "late": True,
         "later": False,
         "latest": False,
         "never": True,
     }
-    (given_back,) = ctx.store.runs("late")
+    (given_back,) = ctx.store.runs.list_runs("late")
     assert given_back.status is RunState.VOID
     assert given_back.message.endswith("Nothing of it was done; the next run takes it.")
     for row in rows:

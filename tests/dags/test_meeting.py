@@ -66,7 +66,7 @@ def lapse(ctx: Context, *topics: str) -> None:
 
 def status(ctx: Context, batch: BatchRow) -> RunState:
     """Where the first plan of ``batch`` stands."""
-    run = ctx.store.run(batch["plans"][0]["plan_id"])
+    run = ctx.store.runs.find(batch["plans"][0]["plan_id"])
     assert run is not None
     return run.status
 
@@ -95,7 +95,7 @@ def test_a_topic_that_another_run_took_after_planning_is_left_to_it(
     other = as_run(ctx, NIGHT)
 
     def take_over(context: object) -> None:
-        lapse(as_run(ctx, str(getattr(ctx.store.lease("orders"), "holder", None))), "orders")
+        lapse(as_run(ctx, str(getattr(ctx.store.leases.find("orders"), "holder", None))), "orders")
         planned(other, "orders")
 
     runnable.dags["compact_topics"].task_dict["plan"].on_success_callback = [take_over]
@@ -103,10 +103,10 @@ def test_a_topic_that_another_run_took_after_planning_is_left_to_it(
 
     assert states["run", -1] == "success"
     assert group_states(states) == ["skipped", "skipped", "skipped", "success"]
-    lease = ctx.store.lease("orders")
+    lease = ctx.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == NIGHT
-    assert [run.status for run in ctx.store.runs("orders") if run.holder == NIGHT] == [RunState.PLANNED]
+    assert [run.status for run in ctx.store.runs.list_runs("orders") if run.holder == NIGHT] == [RunState.PLANNED]
     assert len(contents(ctx, "orders")) == 100
 
 
@@ -117,7 +117,7 @@ def test_a_plan_that_another_run_made_void_is_skipped_and_its_run_is_green(
     make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
 
     def overtake(context: object) -> None:
-        lapse(as_run(ctx, str(getattr(ctx.store.lease("orders"), "holder", None))), "orders")
+        lapse(as_run(ctx, str(getattr(ctx.store.leases.find("orders"), "holder", None))), "orders")
         compact_as(ctx, NIGHT, "orders", tmp_path)
 
     runnable.dags["compact_topics"].task_dict["plan"].on_success_callback = [overtake]
@@ -125,12 +125,12 @@ def test_a_plan_that_another_run_made_void_is_skipped_and_its_run_is_green(
 
     assert states["run", -1] == "success"
     assert group_states(states) == ["skipped", "skipped", "skipped", "success"]
-    assert {run.holder == NIGHT: run.status for run in ctx.store.runs("orders")} == {
+    assert {run.holder == NIGHT: run.status for run in ctx.store.runs.list_runs("orders")} == {
         True: RunState.PUBLISHED,
         False: RunState.VOID,
     }
     assert first_dirty_offsets(ctx, "orders") == {0: 100}
-    assert ctx.store.lease("orders") is None
+    assert ctx.store.leases.find("orders") is None
 
 
 def test_a_plan_that_became_void_before_it_was_published_is_left_with_a_sentence(
@@ -156,7 +156,7 @@ def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: 
     batch = planned(a, "orders")
     stage(a, batch, tmp_path)
     lapse(a, "orders")
-    ctx.store.acquire_lease("orders", NIGHT, ctx.now_ms(), 60_000)
+    ctx.store.leases.acquire("orders", NIGHT, ctx.now_ms(), 60_000)
     for step in (steps.validate, steps.publish):
         with pytest.raises(AirflowSkipException, match=rf"held by {NIGHT} .* It is left to that run"):
             step(a, batch)
@@ -168,7 +168,7 @@ def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: 
     paragraphs, receipts = steps.report(a, batch)
     assert "another run has it" in paragraphs[0]
     assert receipts == []
-    assert ctx.store.runs("orders")[0].status is RunState.VALIDATED, "it is not this run's to close"
+    assert ctx.store.runs.list_runs("orders")[0].status is RunState.VALIDATED, "it is not this run's to close"
 
 
 def plans_of(batch: BatchRow) -> list[PlanReference]:
@@ -240,7 +240,7 @@ def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context,
     plan_id = mine["plans"][0]["plan_id"]
     assert left_to(a, plan_id) == f"Topic orders: plan {plan_id} is the work of {B} now; it is left to that run."
     steps.report(a, mine)
-    assert ctx.store.runs("orders")[0].status is RunState.PLANNED
+    assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
     stage(b, theirs, tmp_path)
     assert steps.publish(b, theirs) == [plan_id]
     assert steps.report(a, mine)[1] == [], "the event is told once, by the run that published"
@@ -251,13 +251,13 @@ def test_a_check_that_is_cleared_leaves_its_own_runs_work_alone(ctx: Context, a:
     """It settles what others left open, but not what this run is at; and it keeps the topic held."""
     planned(a, "orders")
     steps.check(a, "orders", as_of_ms=ctx.now_ms())
-    assert ctx.store.runs("orders")[0].status is RunState.PLANNED
-    lease = ctx.store.lease("orders")
+    assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
+    lease = ctx.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == A
     lapse(a, "orders")
     steps.check(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
-    assert ctx.store.runs("orders")[0].status is RunState.VOID
+    assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID
 
 
 def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Context, tmp_path: Path) -> None:
@@ -268,14 +268,14 @@ def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Co
     stage(a, first, tmp_path)
     (again,) = steps.plan(a, checks, as_of_ms=now_ms)
     assert again["plans"] == first["plans"]
-    assert len(ctx.store.runs("orders")) == 1
+    assert len(ctx.store.runs.list_runs("orders")) == 1
     stage(a, again, tmp_path)
     assert steps.publish(a, again)
     steps.report(a, again)
-    receipts = ctx.store.receipts("orders")
+    receipts = ctx.store.projection.list_receipts("orders")
     assert steps.plan(a, checks, as_of_ms=now_ms) == []
-    assert ctx.store.lease("orders") is None
-    assert ctx.store.receipts("orders") == receipts
+    assert ctx.store.leases.find("orders") is None
+    assert ctx.store.projection.list_receipts("orders") == receipts
 
 
 def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp
     operator._judge(a, topics, missing_segments(plan), [plan], [plan], "a-1")
     assert topics.errors == []
     assert f"{NIGHT} took it" in topics.left[0]
-    assert ctx.store.marks(["orders"]) == {}
+    assert ctx.store.projection.list_uncleanable(["orders"]) == {}
 
 
 def missing_segments(*plans: PlanReference) -> str:
@@ -338,7 +338,7 @@ def test_a_damaged_segment_is_marked_although_a_sibling_cannot_be_looked_up(
     )
     assert [topic for topic, _ in topics.errors] == ["clicks", label_of(["clicks", "orders"])]
     assert isinstance(topics.errors[0][1], ForeignTableError)
-    assert [mark.topic for mark in ctx.store.marks(["clicks", "orders"])] == ["orders"]
+    assert [mark.topic for mark in ctx.store.projection.list_uncleanable(["clicks", "orders"])] == ["orders"]
 
 
 def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(ctx: Context, a: Context) -> None:
@@ -365,7 +365,7 @@ def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
     lapse(a, "orders")
     (theirs,) = steps.plan(b, [steps.check(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
     plan_id = theirs["plans"][0]["plan_id"]
-    ctx.store.set_run_state(plan_id, RunState.BROKEN, now_ms, attempt=theirs["attempt"])
+    ctx.store.runs.set_state(plan_id, RunState.BROKEN, now_ms, attempt=theirs["attempt"])
     steps.report(b, theirs)
     assert status(ctx, theirs) is RunState.BROKEN
 
@@ -382,11 +382,11 @@ def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(ctx: Context
     """Planning takes hold of it first; an hour's lease would keep everybody off a topic that is at fault already."""
     now_ms = ctx.now_ms()
     found = steps.check(a, "orders", as_of_ms=now_ms)
-    ctx.store.open_run("p", "orders", attempt="b", as_of_ms=now_ms, plan_uri="", now_ms=now_ms, holder=B)
+    ctx.store.runs.open("p", "orders", attempt="b", as_of_ms=now_ms, plan_uri="", now_ms=now_ms, holder=B)
     ctx.log.open("orders").head().table.append(ARROW_SCHEMA.empty_table())
     (failed,) = steps.plan(a, [found], as_of_ms=now_ms)
     assert "Topic orders could not be planned" in str(failed.get("error"))
-    assert ctx.store.lease("orders") is None
+    assert ctx.store.leases.find("orders") is None
 
 
 def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_other_topics_event(
@@ -410,7 +410,7 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
     paragraphs, published = steps.report(a, batch, last_try=True)
     assert [receipt.topic for receipt, _ in published] == ["clicks"]
     assert "Topic orders could not be reported: " in paragraphs[-1]
-    assert [ctx.store.lease(topic) for topic in ("clicks", "orders")] == [None, None]
+    assert [ctx.store.leases.find(topic) for topic in ("clicks", "orders")] == [None, None]
 
     alone = BatchRow(
         label="orders", attempt=batch["attempt"], plans=[r for r in batch["plans"] if r["topic"] == "orders"]
@@ -465,4 +465,4 @@ def test_a_topic_that_was_dropped_meanwhile_is_a_paragraph_of_its_report(ctx: Co
     (said,), published = steps.report(a, batch)
     assert "Topic orders was dropped" in said
     assert published == []
-    assert ctx.store.lease("orders") is None
+    assert ctx.store.leases.find("orders") is None

@@ -97,8 +97,8 @@ def observed(airflow_home: Settings, tmp_path_factory: pytest.TempPathFactory) -
                     ended = dag.test()
             finally:
                 stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
-            run = ctx.store.runs("orders")[0]
-            receipt = ctx.store.receipt(run.plan_id)
+            run = ctx.store.runs.list_runs("orders")[0]
+            receipt = ctx.store.projection.find_receipt(run.plan_id)
             assert receipt is not None
             yield Observed(
                 receipt=receipt,

@@ -46,17 +46,17 @@ def found(topic: str, reason: str) -> TopicCheck:
 
 def hold(other: Context, topic: str, *, as_of_ms: int | None, for_ms: int = 0) -> None:
     """``other`` holds ``topic``, and planned it ``for_ms`` ago as of ``as_of_ms``; None: it has not planned yet."""
-    other.store.acquire_lease(topic, other.holder, NOW_MS, HOUR_MS)
+    other.store.leases.acquire(topic, other.holder, NOW_MS, HOUR_MS)
     if as_of_ms is not None:
         began_ms = NOW_MS - for_ms
-        other.store.open_run(
+        other.store.runs.open(
             f"plan-{topic}", topic, attempt="a", as_of_ms=as_of_ms, plan_uri="", now_ms=began_ms, holder=other.holder
         )
 
 
 def holder(ctx: Context, topic: str) -> str | None:
     """Who holds ``topic``."""
-    lease = ctx.store.lease(topic)
+    lease = ctx.store.leases.find(topic)
     return None if lease is None else lease.holder
 
 

@@ -31,19 +31,19 @@ def test_damaged_segment_fails_its_run_marks_its_partition_and_spares_the_next_r
     assert states["run", -1] == "failed"
     assert states["compact_batch.compact", 0] == "failed"
     assert states["compact_batch.report", 0] == "success"
-    (run,) = ctx.store.runs("orders")
+    (run,) = ctx.store.runs.list_runs("orders")
     assert run.status is RunState.INVALID
     assert str(damaged) in run.message
     assert "winnow partitions release orders --partition 0" in run.message
-    assert list(ctx.store.marks(["orders"])) == [TopicPartition("orders", 0)]
-    assert ctx.store.lease("orders") is None
+    assert list(ctx.store.projection.list_uncleanable(["orders"])) == [TopicPartition("orders", 0)]
+    assert ctx.store.leases.find("orders") is None
 
     assert run_dag("compact_topics")["run", -1] == "success"
-    (receipt,) = ctx.store.receipts("orders")
+    (receipt,) = ctx.store.projection.list_receipts("orders")
     assert [part.partition for part in receipt.partitions] == [1]
     assert [row["offset"] for batch in read_batches(ctx, "orders", partition=1) for row in batch.to_pylist()] == [
         27,
         28,
         29,
     ]
-    assert list(ctx.store.marks(["orders"])) == [TopicPartition("orders", 0)]
+    assert list(ctx.store.projection.list_uncleanable(["orders"])) == [TopicPartition("orders", 0)]

@@ -73,7 +73,7 @@ def old_lines(records: int, keys: int, *, start: int = 0, at_ms: int = 1_700_000
 
 def lose_a_record(ctx: Context, topic: str) -> None:
     """What a broken disk or a bug would do to a staged file."""
-    run = ctx.store.open_runs(topic)[0]
+    run = ctx.store.runs.list_open(topic)[0]
     manifest = staging.read_manifest(run.plan_uri, run.attempt)
     assert manifest is not None
     path = manifest.partitions[0].rewrites[0].outputs[0].path.removeprefix("file://")

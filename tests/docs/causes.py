@@ -212,7 +212,7 @@ def dead_run(world: World) -> Env:
     program = "from winnow.pipeline.process_identity import name_process; print(name_process())"
     named = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     holder = named.stdout.strip()
-    world.ctx.store.acquire_lease(TOPIC, holder, world.clock(), 60 * MINUTE_MS)
+    world.ctx.store.leases.acquire(TOPIC, holder, world.clock(), 60 * MINUTE_MS)
     return {}
 
 

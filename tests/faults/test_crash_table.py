@@ -57,11 +57,11 @@ def killed(world: World, moment: str) -> None:
 
 
 def open_runs(world: World) -> list[Run]:
-    return world.ctx.store.open_runs(TOPIC)
+    return world.ctx.store.runs.list_open(TOPIC)
 
 
 def the_run(world: World) -> Run:
-    (run,) = world.ctx.store.runs(TOPIC)
+    (run,) = world.ctx.store.runs.list_runs(TOPIC)
     return run
 
 
@@ -74,7 +74,7 @@ def snapshots_of(world: World, plan_id: str) -> list[int]:
 
 
 def assert_held_by_the_dead(world: World) -> None:
-    lease = world.ctx.store.lease(TOPIC)
+    lease = world.ctx.store.leases.find(TOPIC)
     assert lease is not None
     assert lease.expires_ms > world.clock()
     assert is_dead(lease.holder)
@@ -84,12 +84,12 @@ def assert_clean(world: World, records: int = 12) -> None:
     """The log, its checkpoint and its receipts are those of one undisturbed compaction."""
     assert world.read() == survivors(RECORDS[:records])
     assert world.state().first_dirty_offset == records
-    receipts = world.ctx.store.receipts(TOPIC)
+    receipts = world.ctx.store.projection.list_receipts(TOPIC)
     assert len(receipts) == len(world.head().state.receipts) == 1
-    assert [row.first_dirty_offset for row in world.ctx.store.checkpoints([TOPIC])] == [records]
+    assert [row.first_dirty_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])] == [records]
     assert snapshots_of(world, str(receipts[0].plan_id)) == [receipts[0].snapshot_id]
     assert open_runs(world) == []
-    assert world.ctx.store.lease(TOPIC) is None
+    assert world.ctx.store.leases.find(TOPIC) is None
 
 
 # ----------------------------------------------------------------------------------------------------------- ingest
@@ -120,9 +120,9 @@ def test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit(world:
     path = write_jsonl(world.folder / "late.jsonl", versions(12, 4))
     killed(world, "ingest after its commit")
     world.clock.now_ms += 2 * GRACE_MS
-    assert [each.voided_at_ms for each in world.ctx.store.open_ingests(TOPIC)] == [None]
+    assert [each.voided_at_ms for each in world.ctx.store.ingests.list_open(TOPIC)] == [None]
     sweep(world.ctx, [TOPIC])
-    assert world.ctx.store.open_ingests(TOPIC) == []
+    assert world.ctx.store.ingests.list_open(TOPIC) == []
     assert world.read() == versions(0, 16)
     world.compact()
     sweep(world.ctx, [TOPIC])
@@ -135,12 +135,12 @@ def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_grace
     write_jsonl(world.folder / "late.jsonl", versions(12, 4))
     killed(world, "ingest before its commit")
     for _ in range(3):
-        assert world.ctx.store.open_ingests(TOPIC)
+        assert world.ctx.store.ingests.list_open(TOPIC)
         world.clock.now_ms += 2 * GRACE_MS
         sweep(world.ctx, [TOPIC])
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
     assert set(world.listing(below="winnow/orders/data")) == live
-    assert world.ctx.store.open_ingests(TOPIC) == []
+    assert world.ctx.store.ingests.list_open(TOPIC) == []
     assert (world.head().state.voided_ingests, world.head().state.first_valid_ingest) == ((), 1)
 
 
@@ -160,7 +160,9 @@ def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(world: 
     receipt = world.compact()
     assert receipt is not None
     assert receipt.plan_id != dead.plan_id
-    assert [run.status for run in world.ctx.store.runs(TOPIC) if run.plan_id == dead.plan_id] == [RunState.VOID]
+    assert [run.status for run in world.ctx.store.runs.list_runs(TOPIC) if run.plan_id == dead.plan_id] == [
+        RunState.VOID
+    ]
     assert snapshots_of(world, dead.plan_id) == []
     assert_clean(world)
     world.clock.now_ms += 2 * GRACE_MS
@@ -194,7 +196,10 @@ def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt
     assert (receipt.plan_id, receipt.snapshot_id) == (dead.plan_id, landed)
     assert the_run(world).status is RunState.PUBLISHED
     assert_clean(world)
-    assert [publish(world.ctx, dead.plan_id, "a1"), *world.ctx.store.receipts(TOPIC)] == [receipt, receipt]
+    assert [publish(world.ctx, dead.plan_id, "a1"), *world.ctx.store.projection.list_receipts(TOPIC)] == [
+        receipt,
+        receipt,
+    ]
     assert world.compact() is None
     assert_clean(world)
 
@@ -210,7 +215,9 @@ def test_after_the_commit_and_an_append_the_receipt_is_still_found(world: World)
         receipts += settle(world.ctx, TOPIC)
     assert [receipt.snapshot_id for receipt in receipts] == [landed]
     assert world.read() == [*survivors(RECORDS), *more]
-    assert [(row.first_dirty_offset, row.log_end_offset) for row in world.ctx.store.checkpoints()] == [(12, 18)]
+    assert [(row.first_dirty_offset, row.log_end_offset) for row in world.ctx.store.projection.list_checkpoints()] == [
+        (12, 18)
+    ]
 
 
 def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(world: World) -> None:
@@ -249,7 +256,7 @@ def test_a_dead_sweep_is_finished_by_the_next_one(world: World, moment: str) -> 
     metadata = world.listing(below="winnow/orders/metadata")
     assert not [path for path in old if path.rsplit("/", 1)[1] in metadata]
     assert world.head().state.retired == ()
-    assert world.ctx.store.retired(TOPIC) == []
+    assert world.ctx.store.retired_files.list_retired(TOPIC) == []
     world.ingest(versions(18, 6))
     world.compact()
     assert world.read() == survivors(versions(0, 24))
@@ -270,6 +277,6 @@ def test_a_store_lost_together_with_a_dying_publish_costs_nothing(world: World, 
         each.unlink()
     with open_world(world.folder, world.clock) as fresh:
         rebuild_store(fresh.ctx)
-        assert [receipt.snapshot_id for receipt in fresh.ctx.store.receipts(TOPIC)] == landed
+        assert [receipt.snapshot_id for receipt in fresh.ctx.store.projection.list_receipts(TOPIC)] == landed
         assert (fresh.compact() is None) == bool(landed)
         assert_clean(fresh)

@@ -58,7 +58,7 @@ def test_ten_processes_that_are_stopped_at_random_lose_and_double_no_record(tmp_
                 pass
             assert world.read() == survivors(records), f"seed {SEED}"
             sweep(world.ctx, [TOPIC])
-        assert world.ctx.store.open_runs(TOPIC) == []
+        assert world.ctx.store.runs.list_open(TOPIC) == []
         live = {segment.path for partition in range(PROCESSES) for segment in world.segments(partition)}
         kept = {file.path for file in world.head().state.waiting_files}
         files = {f"{world.head().location}/data/{path}" for path in world.listing(below="winnow/orders/data")}

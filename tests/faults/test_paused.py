@@ -106,7 +106,7 @@ def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_i
     """Its lease ran out or another clock is ahead, its staged files are swept, and its commit does not land."""
     with stopped(world, PUBLISH_BEFORE) as publisher:
         world.clock.now_ms += world.ctx.settings.lease_ms + passed_ms
-        (run,) = world.ctx.store.open_runs(TOPIC)
+        (run,) = world.ctx.store.runs.list_open(TOPIC)
         assert run.status is RunState.PUBLISHING
         with holding(world.ctx, TOPIC):
             assert settle(world.ctx, TOPIC) == []
@@ -116,7 +116,7 @@ def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_i
     assert exit_code == PlanVoidError.exit_code
     assert "fence" in told
     assert world.read() == RECORDS
-    ended = world.ctx.store.run(run.plan_id)
+    ended = world.ctx.store.runs.find(run.plan_id)
     assert ended is not None
     assert ended.status is RunState.VOID
     assert_everything_is_there(world)
@@ -132,7 +132,7 @@ def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World
         sweep_after_grace(world)
         exit_code, _ = publisher.go_on()
     assert exit_code == 0
-    assert world.ctx.store.receipts(TOPIC) == [receipt]
+    assert world.ctx.store.projection.list_receipts(TOPIC) == [receipt]
     assert_everything_is_there(world)
 
 
@@ -150,7 +150,7 @@ def test_a_plan_that_another_process_tried_again_is_published_by_one_of_them(wor
             receipt = publish(world.ctx, plan.plan_id, "a2")
         exit_code, _ = publisher.go_on()
     assert exit_code == 0, "the plan is published; by whom does not matter"
-    assert world.ctx.store.receipts(TOPIC) == [receipt]
+    assert world.ctx.store.projection.list_receipts(TOPIC) == [receipt]
     assert receipt.attempt == "a2"
     assert_everything_is_there(world)
 
@@ -231,7 +231,7 @@ def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(world: Wor
     assert exit_code == 0, told
     assert world.read() == versions(0, 16)
     assert_everything_is_there(world, versions(0, 16))
-    assert world.ctx.store.open_ingests(TOPIC) == []
+    assert world.ctx.store.ingests.list_open(TOPIC) == []
 
 
 def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(world: World) -> None:
@@ -256,7 +256,7 @@ def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: W
         assert plan is not None
         world.stage(plan, "a1")
         world.accept(plan, "a1")
-        world.ctx.store.set_run_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
+        world.ctx.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
         settle(world.ctx, TOPIC)
         assert world.head().fence == 1
         written = {path for path in world.listing(below="winnow/orders/data") if path.startswith("ingest-")}
@@ -270,7 +270,7 @@ def test_a_name_that_a_paused_process_left_in_the_quarantine_goes_with_the_next_
     """It adopted a file that a sweep had deleted. Until then reading the quarantine says what is missing."""
     quarantine = world.ctx.log.quarantine(TOPIC)
     rows = pa.Table.from_pylist([{"ingest_id": "dead"}], schema=QUARANTINE_SCHEMA)
-    world.ctx.store.open_ingest("dead", TOPIC, least_number=0, holder="nobody", now_ms=world.clock())
+    world.ctx.store.ingests.open("dead", TOPIC, least_number=0, holder="nobody", now_ms=world.clock())
     quarantine.append(rows, "dead")
     (file,) = quarantine.files()
     storage.delete(file.path)
@@ -292,7 +292,7 @@ def test_a_holder_in_another_process_namespace_is_not_taken_for_dead(world: Worl
     )
     if not prefix or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
-        world.ctx.store.acquire_lease(TOPIC, f"{os.uname().nodename}:4194304:0@{boot}.1.1", world.clock(), 60_000)
+        world.ctx.store.leases.acquire(TOPIC, f"{os.uname().nodename}:4194304:0@{boot}.1.1", world.clock(), 60_000)
         with pytest.raises(TopicBusyError), holding(world.ctx, TOPIC):
             pass
         return

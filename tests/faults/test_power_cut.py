@@ -66,7 +66,7 @@ def test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on(dis
     with open_world(disk.folder, FakeClock(NOW_MS), work.lake(disk.folder)) as world:
         assert world.read() == survivors(work.RECORDS)
         (receipt,) = world.ctx.log.open(TOPIC).receipts()
-        assert [each.plan_id for each in world.ctx.store.receipts(TOPIC)] == [receipt.plan_id]
+        assert [each.plan_id for each in world.ctx.store.projection.list_receipts(TOPIC)] == [receipt.plan_id]
         assert world.compact() is None
         world.ingest(more)
         world.compact()

@@ -82,10 +82,10 @@ def test_a_killed_spark_application_voids_the_plan_and_the_next_run_ends_right(w
     assert process.returncode == 6, errors
     assert "the Spark application ended with exit code" in errors
     assert "Nothing was published; run it again." in errors
-    (run,) = world.ctx.store.runs(TOPIC)
+    (run,) = world.ctx.store.runs.list_runs(TOPIC)
     assert run.status is RunState.VOID
     assert world.read() == RECORDS
-    assert world.ctx.store.lease(TOPIC) is None
+    assert world.ctx.store.leases.find(TOPIC) is None
     world.compact()
     assert world.read() == survivors(RECORDS)
 
@@ -96,9 +96,9 @@ def test_a_killed_command_leaves_a_topic_that_the_next_run_takes_over_at_once(wo
     process, application = start_and_wait_for_spark(world)
     process.kill()
     process.communicate(timeout=60)
-    (run,) = world.ctx.store.runs(TOPIC)
+    (run,) = world.ctx.store.runs.list_runs(TOPIC)
     assert run.status is RunState.COMPACTING
-    assert world.ctx.store.lease(TOPIC) is not None
+    assert world.ctx.store.leases.find(TOPIC) is not None
     world.clock.now_ms += 1
     receipt = world.compact()
     assert receipt is not None
@@ -107,7 +107,7 @@ def test_a_killed_command_leaves_a_topic_that_the_next_run_takes_over_at_once(wo
     while time.monotonic() < deadline and any("SparkSubmit" in command(each) for each in application):
         time.sleep(0.2)
     assert world.read() == survivors(RECORDS)
-    settled = world.ctx.store.run(run.plan_id)
+    settled = world.ctx.store.runs.find(run.plan_id)
     assert settled is not None
     assert settled.status is RunState.VOID
 

@@ -55,11 +55,11 @@ def carry_out(world: World, topic: str) -> None:
     plan = world.plan(world.clock(), topic=topic)
     assert plan is not None
     document = staging.read_plan(plan.uri)
-    world.ctx.store.set_run_state(plan.plan_id, RunState.COMPACTING, world.clock(), attempt="a1")
+    world.ctx.store.runs.set_state(plan.plan_id, RunState.COMPACTING, world.clock(), attempt="a1")
     tasks, budget = shared(spark.units_of(plan.uri, document), 1, world.ctx.budget, 1)
     results = list(spark._run_task(tasks, "a1", budget, lambda _: None))
     assert spark.finish(plan.uri, document, "a1", results).manifest_uri is not None
-    world.ctx.store.set_run_state(plan.plan_id, RunState.STAGED, world.clock(), attempt="a1")
+    world.ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, world.clock(), attempt="a1")
     world.accept(plan)
     publish(world.ctx, plan.plan_id, "a1")
 

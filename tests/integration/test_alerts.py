@@ -325,7 +325,7 @@ def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recover
     ]
     assert "key-" not in alert["text"]
     assert "value-" not in alert["text"]
-    opened = world.ctx.store.open_alerts()
+    opened = world.ctx.store.alerts.list_open()
     assert [(each.kind, each.topic, each.partition) for each in opened] == [
         (trouble.kind, TOPIC, None if trouble.partitions is None else 0)
     ]
@@ -345,7 +345,7 @@ def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recover
     assert recovery["since_ms"] == alert["since_ms"]
     assert recovery["next"] == "Nothing is left to do."
     assert recovery["link"].startswith(f"{AIRFLOW}/winnow/page#/")
-    assert world.ctx.store.open_alerts() == []
+    assert world.ctx.store.alerts.list_open() == []
 
     trouble_free = inbox.kinds
     watch(world.ctx)
@@ -396,7 +396,7 @@ def test_message_that_nobody_took_for_days_is_given_up(world: World, inbox: Inbo
     world.clock.now_ms += 3 * DAY_MS + 1
     watch(world.ctx)
     assert inbox.kinds == ["deadline_missed"]
-    assert [each.kind for each in world.ctx.store.open_alerts(topic=TOPIC)][-1] == "uncleanable_partition"
+    assert [each.kind for each in world.ctx.store.alerts.list_open(topic=TOPIC)][-1] == "uncleanable_partition"
 
 
 class Dying:
@@ -455,10 +455,10 @@ def test_released_partition_is_told_again_when_it_fails_again_and_named_when_it_
     troubled.fail(world)
     release_marks(world.ctx, TOPIC, [0], why="released by anna")
     assert inbox.kinds == ["uncleanable_partition"]
-    assert [each.released for each in world.ctx.store.open_alerts()] == ["released by anna"]
+    assert [each.released for each in world.ctx.store.alerts.list_open()] == ["released by anna"]
     assert troubled.run(world) is Status.INVALID
     assert inbox.kinds == ["uncleanable_partition"] * 2
-    assert [each.released for each in world.ctx.store.open_alerts()] == [None]
+    assert [each.released for each in world.ctx.store.alerts.list_open()] == [None]
     release_marks(world.ctx, TOPIC, [0], why="released by bert")
     troubled.restore(world)
     assert inbox.kinds == ["uncleanable_partition", "uncleanable_partition", "recovered"]
@@ -492,7 +492,7 @@ def test_retention_of_an_uncleanable_partition_is_no_recovery(world: World, inbo
     assert run() is Status.PUBLISHED
     assert world.state(topic="events").log_start_offset == 6
     assert inbox.kinds == ["uncleanable_partition"]
-    assert [each.topic for each in world.ctx.store.open_alerts()] == ["events"]
+    assert [each.topic for each in world.ctx.store.alerts.list_open()] == ["events"]
 
 
 def test_forecast_warns_of_work_that_does_not_fit(world: World, inbox: Inbox) -> None:
@@ -550,7 +550,7 @@ def test_topic_that_cannot_be_looked_at_stops_no_other_and_keeps_its_alerts(worl
     done = watch(world.ctx)
     assert done.problems == ["foreign"]
     assert [(each["kind"], each["topic"]) for each in inbox.take()] == [("recovered", "orders")]
-    assert [each.topic for each in world.ctx.store.open_alerts()] == ["foreign"]
+    assert [each.topic for each in world.ctx.store.alerts.list_open()] == ["foreign"]
 
 
 def test_topic_that_is_gone_takes_its_alerts_with_it(world: World, inbox: Inbox) -> None:
@@ -559,11 +559,11 @@ def test_topic_that_is_gone_takes_its_alerts_with_it(world: World, inbox: Inbox)
     inbox.take()
     world.ctx.log.catalog.drop_table(world.head().table.name())
     watch(world.ctx)
-    assert [each.topic for each in world.ctx.store.open_alerts()] == [TOPIC]
+    assert [each.topic for each in world.ctx.store.alerts.list_open()] == [TOPIC]
     world.create(1, topic="events", **EAGER)
     watch(world.ctx)
     assert inbox.kinds == []
-    assert world.ctx.store.open_alerts() == []
+    assert world.ctx.store.alerts.list_open() == []
 
 
 def test_doubt_about_a_commit_ends_when_its_plan_is_refused(world: World, inbox: Inbox) -> None:
@@ -575,7 +575,7 @@ def test_doubt_about_a_commit_ends_when_its_plan_is_refused(world: World, inbox:
     with pytest.raises(PlanVoidError, match="was paused"):
         publish(world.ctx, lost.plan.plan_id, "a1")
     assert inbox.kinds == ["commit_unknown", "recovered"]
-    assert world.ctx.store.open_alerts() == []
+    assert world.ctx.store.alerts.list_open() == []
 
 
 def test_old_receipt_that_is_asked_for_again_mends_nothing(world: World, inbox: Inbox) -> None:
@@ -631,6 +631,6 @@ def test_without_channels_alerts_are_logged_and_kept_for_the_page(tmp_path: Path
         world.create(2, **EAGER)
         world.ingest(fresh(0, 12))
         Damage().fail(world)
-        (opened,) = world.ctx.store.open_alerts()
+        (opened,) = world.ctx.store.alerts.list_open()
         assert (opened.kind, opened.partition) == ("uncleanable_partition", 0)
-        assert world.ctx.store.drop_deliveries(world.clock() + 1) == 0
+        assert world.ctx.store.alerts.drop_deliveries(world.clock() + 1) == 0

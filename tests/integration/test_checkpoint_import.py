@@ -108,7 +108,7 @@ def test_entry_of_the_old_file_becomes_the_partitions_checkpoint(world: World) -
     assert imported(world) == covered(1)
     assert (world.segments(), world.read()) == (files, records)
     assert operations(world)[-1] == OPERATION
-    (row,) = world.ctx.store.checkpoints([TOPIC])
+    (row,) = world.ctx.store.projection.list_checkpoints([TOPIC])
     assert (row.first_dirty_offset, row.history) == covered(1)
 
 
@@ -148,9 +148,9 @@ def test_own_checkpoint_has_offset_and_time_and_both_outlive_the_store(world: Wo
     world.compact()
     history = (Cleaning(12, world.clock(), world.clock() + DAY_MS),)
     assert imported(world) == (12, history)
-    world.ctx.store.forget_topic(TOPIC)
+    world.ctx.store.projection.forget_topic(TOPIC)
     rebuild_store(world.ctx, [TOPIC])
-    (row,) = world.ctx.store.checkpoints([TOPIC])
+    (row,) = world.ctx.store.projection.list_checkpoints([TOPIC])
     assert (row.first_dirty_offset, row.history) == (12, history)
 
 
@@ -242,7 +242,7 @@ def test_import_that_was_killed_in_the_middle_ends_as_an_undisturbed_one(
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     committed = [imported(world, topic=topic)[0] for topic in TOPICS]
-    stored = [row.topic for row in world.ctx.store.checkpoints()]
+    stored = [row.topic for row in world.ctx.store.projection.list_checkpoints()]
     assert (committed, stored) == (
         ([4, None, None], ["orders"]) if moment == "before the commit" else ([4, 4, None], ["orders"])
     )
@@ -250,7 +250,9 @@ def test_import_that_was_killed_in_the_middle_ends_as_an_undisturbed_one(
         for topic, entries in by_topic(read_checkpoint_file(str(file))).items():
             import_checkpoints(world.ctx, topic, entries)
     assert [imported(world, topic=topic) for topic in TOPICS] == [covered(4)] * 3
-    assert [(row.topic, row.first_dirty_offset) for row in world.ctx.store.checkpoints()] == [(t, 4) for t in TOPICS]
+    assert [(row.topic, row.first_dirty_offset) for row in world.ctx.store.projection.list_checkpoints()] == [
+        (t, 4) for t in TOPICS
+    ]
     assert [operations(world, topic).count(OPERATION) for topic in TOPICS] == [1, 1, 1]
 
 

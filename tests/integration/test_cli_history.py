@@ -50,7 +50,7 @@ CLEANED = PartitionState(
 def record_publication() -> None:
     """What a publish leaves in the metadata store."""
     with open_context() as ctx:
-        ctx.store.record_publication(RECEIPT, {0: CLEANED}, [], NOW_MS + 1)
+        ctx.store.projection.record_publication(RECEIPT, {0: CLEANED}, [], NOW_MS + 1)
 
 
 def open_run(plan_id: str, state: RunState, *, message: str, at_ms: int) -> None:
@@ -63,9 +63,9 @@ def open_run(plan_id: str, state: RunState, *, message: str, at_ms: int) -> None
         RunState.VOID: [RunState.VOID],
     }[state]
     with open_context() as ctx:
-        ctx.store.open_run(plan_id, "orders", attempt="a-1", as_of_ms=NOW_MS, plan_uri="file:///plan", now_ms=at_ms)
+        ctx.store.runs.open(plan_id, "orders", attempt="a-1", as_of_ms=NOW_MS, plan_uri="file:///plan", now_ms=at_ms)
         for step in steps:
-            ctx.store.set_run_state(plan_id, step, at_ms, message=message, attempt="a-1")
+            ctx.store.runs.set_state(plan_id, step, at_ms, message=message, attempt="a-1")
 
 
 def test_checkpoints_list_every_partition_also_those_never_cleaned(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_receipt_of_a_failed_validation_leads_to_its_data_docs(tmp_path: Path) -
     open_run("plan-2", RunState.INVALID, message="Validation failed.", at_ms=NOW_MS + 2)
     verdict = Verdict("plan-2", "orders", "a-1", passed=False, broken=False, failures=(), checked_at_ms=NOW_MS)
     with open_context() as ctx:
-        ctx.store.record_verdict(replace(verdict, data_docs="file:///docs/index.html"))
+        ctx.store.verdicts.record(replace(verdict, data_docs="file:///docs/index.html"))
     assert winnow("receipts", "orders", "--json").document[0]["data_docs"] == "file:///docs/index.html"
 
 
@@ -162,7 +162,7 @@ def test_receipts_set_the_plan_against_what_came_of_it(tmp_path: Path) -> None:
     assert set(nothing.values()) == {None}
     part = replace(RECEIPT.partitions[0], expected_records_kept=4, expected_bytes_out=512)
     with open_context() as ctx:
-        ctx.store.record_publication(replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1)
+        ctx.store.projection.record_publication(replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1)
     assert winnow("receipts", "orders", "--json").document[0]["plan_against_actual"] == {
         "expected_records_kept": 4,
         "records_kept": 3,

@@ -20,7 +20,7 @@ def publish(seconds: float = 2.0) -> None:
     """What a run leaves in the metadata store, with its time and the reason of its partition."""
     part = replace(RECEIPT.partitions[0], seconds=seconds, reason=Reason.MAX_COMPACTION_LAG)
     with open_context() as ctx:
-        ctx.store.record_publication(replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1)
+        ctx.store.projection.record_publication(replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1)
 
 
 def test_metrics_are_one_document_by_kafkas_names_per_topic_and_in_total(tmp_path: Path) -> None:

@@ -280,9 +280,9 @@ def test_a_state_stays_small_over_hundreds_of_publications_and_every_receipt_is_
     assert log.find_receipt(published[0].plan_id or "") == published[0]
     world.clock.now_ms += 10 * 86_400_000
     sweep(world.ctx, [TOPIC])
-    world.ctx.store.forget_topic(TOPIC)
+    world.ctx.store.projection.forget_topic(TOPIC)
     rebuild_store(world.ctx, [TOPIC])
-    assert world.ctx.store.receipts(TOPIC) == published[::-1]
+    assert world.ctx.store.projection.list_receipts(TOPIC) == published[::-1]
 
 
 def test_looking_for_a_receipt_of_late_reads_no_link_of_long_ago(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,8 +335,8 @@ def test_looks_at_many_topics_are_recorded_in_one_transaction(world: World) -> N
     with transactions(world) as counted:
         assess(world.ctx, names, as_of_ms=world.clock())
     assert counted == {"BEGIN": 1, "BEGIN IMMEDIATE": 1}  # all leases, then all rows
-    assert len(world.ctx.store.latest_assessments(names)) == 12
-    assert all(world.ctx.store.picture(name) is not None for name in names)
+    assert len(world.ctx.store.assessments.list_latest(names)) == 12
+    assert all(world.ctx.store.overview.find_recorded(name) is not None for name in names)
 
 
 def test_one_topic_that_cannot_be_looked_at_leaves_the_others_recorded(world: World) -> None:
@@ -352,16 +352,16 @@ def test_one_topic_that_cannot_be_looked_at_leaves_the_others_recorded(world: Wo
             except WinnowError as problem:
                 problems.append(str(problem))
     assert len(problems) == 1
-    assert {found.topic for found in world.ctx.store.latest_assessments()} == {"first", "second"}
+    assert {found.topic for found in world.ctx.store.assessments.list_latest()} == {"first", "second"}
 
 
 def test_a_picture_of_now_is_the_same_whether_it_is_taken_with_a_decision_or_alone(world: World) -> None:
     """Decisions made for the present are not made twice."""
     add_topic(world.ctx, TOPIC, Shape(partitions=4, segments=6, clean=2, receipts=2))
     assess(world.ctx, [TOPIC], as_of_ms=world.clock() - 30_000)
-    with_decision = world.ctx.store.picture(TOPIC)
+    with_decision = world.ctx.store.overview.find_recorded(TOPIC)
     assess(world.ctx, [TOPIC], as_of_ms=world.clock() - 86_400_000)
-    alone = world.ctx.store.picture(TOPIC)
+    alone = world.ctx.store.overview.find_recorded(TOPIC)
     assert with_decision is not None
     assert alone is not None
     assert replace(with_decision, as_of_ms=0, recorded_at_ms=0) == replace(alone, as_of_ms=0, recorded_at_ms=0)

@@ -63,9 +63,9 @@ def test_explain_and_describe_need_no_data_file_and_count_tombstones(world: Worl
 
 
 def test_explain_writes_nothing_and_gives_the_plan_that_would_be_carried_out(world: World) -> None:
-    before, runs = world.listing(), world.ctx.store.runs(TOPIC)
+    before, runs = world.listing(), world.ctx.store.runs.list_runs(TOPIC)
     explained = explain(world.ctx, TOPIC, as_of_ms=world.clock())
-    assert (world.listing(), world.ctx.store.runs(TOPIC)) == (before, runs)
+    assert (world.listing(), world.ctx.store.runs.list_runs(TOPIC)) == (before, runs)
     reference = plan_topic(world.ctx, TOPIC, as_of_ms=world.clock(), attempt="a1")
     assert reference is not None
     assert reference.plan_id == explained.plan_id
@@ -76,7 +76,7 @@ def test_planning_the_same_decision_again_is_the_same_plan(world: World) -> None
     two = plan_topic(world.ctx, TOPIC, as_of_ms=world.clock(), attempt="a2")
     assert one is not None
     assert one == two
-    assert [run.plan_id for run in world.ctx.store.open_runs(TOPIC)] == [one.plan_id]
+    assert [run.plan_id for run in world.ctx.store.runs.list_open(TOPIC)] == [one.plan_id]
 
 
 def test_deciding_loads_neither_spark_nor_great_expectations() -> None:

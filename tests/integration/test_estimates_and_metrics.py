@@ -111,10 +111,10 @@ def test_metrics_need_no_data_file_and_change_nothing(world: World) -> None:
     world.ingest(versions(9, 3))
     for segment in world.segments():
         storage.local_path(segment.path).unlink()
-    before, recorded = world.listing(), world.ctx.store.latest_assessments([TOPIC])
+    before, recorded = world.listing(), world.ctx.store.assessments.list_latest([TOPIC])
     told = values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
-    assert (world.listing(), world.ctx.store.latest_assessments([TOPIC])) == (before, recorded)
-    receipt = world.ctx.store.receipts(TOPIC)[0].partitions[0]
+    assert (world.listing(), world.ctx.store.assessments.list_latest([TOPIC])) == (before, recorded)
+    receipt = world.ctx.store.projection.list_receipts(TOPIC)[0].partitions[0]
     assert told["cleaner-recopy-percent"] == round(100 * receipt.bytes_out / receipt.bytes_in, 3)
     assert told["retired-bytes-waiting"] == receipt.bytes_in
     dirty = [s.size_bytes for s in world.segments() if s.first_offset >= 9]

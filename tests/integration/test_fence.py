@@ -167,7 +167,7 @@ def test_of_threads_that_raise_the_fence_at_once_each_ends_the_attempts_before_i
 def publishing(world: World) -> PlanReference:
     """A run whose publisher has died, or is about to commit: nobody can tell."""
     plan = accepted(world)
-    world.ctx.store.set_run_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
+    world.ctx.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
     return plan
 
 
@@ -184,7 +184,7 @@ def test_a_fence_whose_commit_is_in_doubt_leaves_the_run_open(world: World, monk
         with pytest.raises(CommitUnknownError) as doubt:
             settle(world.ctx, TOPIC)
     assert doubt.value.exit_code == 5
-    run = world.ctx.store.run(plan.plan_id)
+    run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
     assert run.status is RunState.PUBLISHING
     assert settle(world.ctx, TOPIC) == []
@@ -209,30 +209,30 @@ def test_a_run_that_moved_on_while_it_was_being_settled_is_looked_at_again(
 ) -> None:
     """It was validated when it was seen, and is publishing when it is to be closed: then the fence comes first."""
     plan = accepted(world)
-    store = type(world.ctx.store)
-    genuine = store.open_runs
+    runs = type(world.ctx.store.runs)
+    genuine = runs.list_open
 
     def then_publishing(*arguments: Any) -> Any:
         found = genuine(*arguments)
-        world.ctx.store.set_run_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
+        world.ctx.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "open_runs", then_publishing)
+        patch.setattr(runs, "list_open", then_publishing)
         settle(world.ctx, TOPIC)
     assert world.head().fence == 1
 
 
 def test_a_replaced_attempt_changes_nothing_of_the_run(world: World) -> None:
     plan = accepted(world, "a1")
-    world.ctx.store.begin_attempt(plan.plan_id, "a2", world.clock())
-    before = world.ctx.store.run(plan.plan_id)
+    world.ctx.store.runs.begin_attempt(plan.plan_id, "a2", world.clock())
+    before = world.ctx.store.runs.find(plan.plan_id)
     for state in (RunState.STAGED, RunState.INVALID, RunState.PUBLISHING, RunState.VOID):
         with pytest.raises(PlanVoidError, match="replaced"):
-            world.ctx.store.set_run_state(plan.plan_id, state, world.clock(), attempt="a1")
+            world.ctx.store.runs.set_state(plan.plan_id, state, world.clock(), attempt="a1")
     with pytest.raises(PlanVoidError, match="replaced"):
         publish(world.ctx, plan.plan_id, "a1")
-    assert world.ctx.store.run(plan.plan_id) == before
+    assert world.ctx.store.runs.find(plan.plan_id) == before
 
 
 def test_a_commit_that_a_proxy_sent_twice_is_one_commit(rest: tuple[World, RestCatalogServer]) -> None:
@@ -251,7 +251,7 @@ def test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt(
 ) -> None:
     """The row of the run is wrong, say from a backup of the store: the attempt is alive, and only a commit ends it."""
     plan = accepted(world)
-    world.ctx.store.set_run_state(plan.plan_id, RunState.VOID, world.clock(), attempt="a1", seen=RunState.VALIDATED)
+    world.ctx.store.runs.set_state(plan.plan_id, RunState.VOID, world.clock(), attempt="a1", seen=RunState.VALIDATED)
     files = {path for path in world.listing(below="winnow/orders/data") if path.startswith(plan.plan_id)}
     world.clock.now_ms += 2 * GRACE_MS
     with monkeypatch.context() as patch:

@@ -51,7 +51,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def run_of(world: World) -> Any:
-    (found,) = world.ctx.store.runs(TOPIC)
+    (found,) = world.ctx.store.runs.list_runs(TOPIC)
     return found
 
 
@@ -280,7 +280,7 @@ def test_a_staging_manifest_with_files_that_are_not_the_attempts_fails_validatio
 
 
 def verdict_of(world: World) -> Any:
-    (found,) = world.ctx.store.verdicts(TOPIC)
+    (found,) = world.ctx.store.verdicts.list_verdicts(TOPIC)
     return found
 
 
@@ -464,7 +464,7 @@ def test_a_verdict_that_does_not_say_what_it_is_about_is_not_enough_to_publish(w
     world.stage(plan)
     verdict = validate(world.ctx, plan.plan_id, "a1")
     assert verdict.plan_sha256 == plan.sha256
-    world.ctx.store.record_verdict(replace(verdict, plan_sha256=None))
+    world.ctx.store.verdicts.record(replace(verdict, plan_sha256=None))
     with pytest.raises(PlanVoidError, match="does not name the plan"):
         publish(world.ctx, plan.plan_id, "a1")
     assert run_of(world).status is RunState.VOID

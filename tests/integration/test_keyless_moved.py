@@ -74,7 +74,7 @@ def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
         threads=1,
         spill_folder=budget.spill_folder,
     )
-    run = world.ctx.store.run(plan.plan_id)
+    run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
     return judge(
         judged_rows(world.ctx, run, plan, manifest, rows),
@@ -88,7 +88,7 @@ def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
 
 def published(world: World, plan: Plan, manifest: StagingManifest) -> None:
     assert judged(world, plan, manifest).passed
-    run = world.ctx.store.run(plan.plan_id)
+    run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
     reference = reference_to(plan, run.plan_uri, run.plan_sha256 or "")
     world.accept(reference, manifest.attempt)

@@ -72,7 +72,7 @@ def test_a_topic_that_was_rolled_back_as_the_message_says_works_on(world: World)
 def test_a_foreign_commit_in_the_middle_of_a_run_stops_its_publish(world: World) -> None:
     with between_head_and_commit(lambda: append_by_hand(world)), pytest.raises(ForeignTableError):
         world.compact()
-    assert len(world.ctx.store.receipts(TOPIC)) == 0
+    assert len(world.ctx.store.projection.list_receipts(TOPIC)) == 0
 
 
 @pytest.mark.kafka("5")

@@ -108,11 +108,11 @@ def test_pause_without_a_name_is_taken_back_by_anyone(world: World) -> None:
 def test_pauses_survive_the_loss_of_the_store(world: World) -> None:
     pause(world.ctx, TOPIC, [1], by="audit")
     pause(world.ctx, TOPIC, [1], by="restore")
-    world.ctx.store.forget_topic(TOPIC)
-    assert world.ctx.store.paused() == {}
+    world.ctx.store.projection.forget_topic(TOPIC)
+    assert world.ctx.store.projection.list_paused() == {}
     rebuild_store(world.ctx, [TOPIC])
-    assert world.ctx.store.paused() == {TopicPartition(TOPIC, 1): world.clock()}
-    assert world.ctx.store.paused_by(TOPIC) == {1: ("audit", "restore")}
+    assert world.ctx.store.projection.list_paused() == {TopicPartition(TOPIC, 1): world.clock()}
+    assert world.ctx.store.projection.list_paused_by(TOPIC) == {1: ("audit", "restore")}
 
 
 def test_append_beside_a_pause_loses_neither(world: World) -> None:
@@ -150,7 +150,7 @@ def test_run_whose_partition_was_paused_meanwhile_publishes_nothing(world: World
     assert world.read() == ALL
     assert len(world.snapshot_ids()) == snapshots + 1
     assert [world.state(number).first_dirty_offset for number in (0, 1)] == [None, None]
-    run = world.ctx.store.run(plan.plan_id)
+    run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
     assert run.status is RunState.REFUSED
     receipt = world.compact()

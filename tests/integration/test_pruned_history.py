@@ -60,16 +60,16 @@ def test_the_run_of_an_old_publication_goes_and_its_receipt_answers(
     receipt = compacted(world)
     for _ in range(3):
         after(world, 2 * GRACE_MS)
-    assert world.ctx.store.runs(TOPIC) != []
+    assert world.ctx.store.runs.list_runs(TOPIC) != []
     report = after(world, RETENTION_MS)
     assert report.history_rows_removed > 0
     assert "row(s) of history were older than history.retention_ms and are removed." in report.message
-    assert world.ctx.store.runs(TOPIC) == []
-    assert world.ctx.store.verdicts(TOPIC) == []
-    assert world.ctx.store.attempt_fences(receipt.plan_id or "") == {}
-    assert world.ctx.store.latest_assessments([TOPIC]) != []
-    assert world.ctx.store.retired(TOPIC, pending_only=False) == []
-    assert world.ctx.store.receipts(TOPIC) == [receipt]
+    assert world.ctx.store.runs.list_runs(TOPIC) == []
+    assert world.ctx.store.verdicts.list_verdicts(TOPIC) == []
+    assert world.ctx.store.runs.list_attempt_fences(receipt.plan_id or "") == {}
+    assert world.ctx.store.assessments.list_latest([TOPIC]) != []
+    assert world.ctx.store.retired_files.list_retired(TOPIC, pending_only=False) == []
+    assert world.ctx.store.projection.list_receipts(TOPIC) == [receipt]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
     assert [found["plan_id"] for found in winnow("receipts", TOPIC, "--json").document] == [receipt.plan_id]
@@ -88,14 +88,14 @@ def test_a_run_whose_folder_was_not_found_empty_twice_stays_beyond_the_retention
     after(world, 2 * RETENTION_MS)
     assert left
     assert not any(storage.exists(path) for path in left)
-    assert [run.status for run in world.ctx.store.runs(TOPIC)] == [RunState.VOID]
+    assert [run.status for run in world.ctx.store.runs.list_runs(TOPIC)] == [RunState.VOID]
     storage.write_bytes(left[0], b"written by a process that was thought dead")
     after(world, GRACE_MS)
     assert not storage.exists(left[0])
-    assert len(world.ctx.store.runs(TOPIC)) == 1
+    assert len(world.ctx.store.runs.list_runs(TOPIC)) == 1
     for _ in range(2):
         after(world, GRACE_MS)
-    assert world.ctx.store.runs(TOPIC) == []
+    assert world.ctx.store.runs.list_runs(TOPIC) == []
 
 
 def test_data_docs_of_old_verdicts_go_with_them_and_the_index_names_the_others(world: World) -> None:
@@ -115,7 +115,7 @@ def test_data_docs_of_old_verdicts_go_with_them_and_the_index_names_the_others(w
     assert (old.exists(), new.exists()) == (False, True)
     index = unquote((world.ctx.settings.data_docs / "site" / "index.html").read_text())
     assert (old.parts[-3] in index, new.parts[-3] in index) == (False, True)
-    assert world.ctx.store.verdicts(TOPIC)[0].data_docs == pages[1]
+    assert world.ctx.store.verdicts.list_verdicts(TOPIC)[0].data_docs == pages[1]
 
 
 def test_old_snapshots_of_the_quarantine_go_with_their_lists_and_every_row_stays(world: World) -> None:
@@ -170,7 +170,7 @@ def test_a_list_of_the_quarantine_that_a_snapshot_still_names_stays_though_it_wa
     table = world.ctx.log.quarantine(TOPIC).table()
     assert table is not None
     named = table.metadata.snapshots[-1].manifest_list
-    world.ctx.store.record_retired(TOPIC, [RetiredFile(named, 1, world.clock(), "expiry")], "manifest_list")
+    world.ctx.store.retired_files.record(TOPIC, [RetiredFile(named, 1, world.clock(), "expiry")], "manifest_list")
     after(world, 2 * GRACE_MS)
     assert storage.exists(named)
 

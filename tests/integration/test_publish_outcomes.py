@@ -60,7 +60,7 @@ def prepared(world: World, as_of_ms: int | None = None, attempt: str = "a1") -> 
 
 
 def status(world: World, plan: PlanReference) -> RunState:
-    run = world.ctx.store.run(plan.plan_id)
+    run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
     return run.status
 
@@ -116,7 +116,7 @@ def test_publishing_twice_gives_the_same_receipt_and_one_snapshot(world: World) 
     assert publish(world.ctx, plan.plan_id, "a1") == first
     assert snapshots_of(world, plan) == [first.snapshot_id]
     assert (world.head().state, world.listing()) == (state, files)
-    assert world.ctx.store.receipts(TOPIC) == [first]
+    assert world.ctx.store.projection.list_receipts(TOPIC) == [first]
 
 
 def test_another_attempt_at_a_published_plan_gives_the_first_receipt(world: World) -> None:
@@ -311,13 +311,13 @@ def test_the_run_after_an_unknown_outcome_that_landed_finds_its_receipt(
     with pytest.raises(CommitUnknownError):
         publish(world.ctx, plan.plan_id, "a1")
     (landed,) = snapshots_of(world, plan)
-    assert world.ctx.store.checkpoints([TOPIC]) == []
+    assert world.ctx.store.projection.list_checkpoints([TOPIC]) == []
     world.ingest(versions(12, 1))
     with holding(world.ctx, TOPIC):
         (receipt,) = settle(world.ctx, TOPIC)
     assert (receipt.plan_id, receipt.snapshot_id) == (plan.plan_id, landed)
     assert status(world, plan) is RunState.PUBLISHED
-    assert [row.first_dirty_offset for row in world.ctx.store.checkpoints([TOPIC])] == [12, 6]
+    assert [row.first_dirty_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])] == [12, 6]
     assert publish(world.ctx, plan.plan_id, "a1") == receipt
     assert snapshots_of(world, plan) == [landed]
 
@@ -355,7 +355,7 @@ def test_a_topic_held_by_a_living_run_is_busy_and_by_a_dead_one_is_taken_over(wo
         with pytest.raises(TopicBusyError, match="is held by") as busy:
             world.compact()
         assert busy.value.exit_code == 5
-    world.ctx.store.acquire_lease(TOPIC, name_of_dead_process(), world.clock(), 3_600_000)
+    world.ctx.store.leases.acquire(TOPIC, name_of_dead_process(), world.clock(), 3_600_000)
     assert world.compact() is not None
 
 

@@ -60,7 +60,7 @@ def reasons(world: World) -> dict[int, Reason]:
 
 
 def run_state(world: World, plan: PlanReference) -> RunState:
-    run = world.ctx.store.run(plan.plan_id)
+    run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
     return run.status
 
@@ -91,7 +91,7 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
 
     assert run_state(world, plan) is RunState.INVALID
     assert world.read() == ALL
-    assert [run.plan_id for run in world.ctx.store.open_runs(TOPIC)] == []
+    assert [run.plan_id for run in world.ctx.store.runs.list_open(TOPIC)] == []
     with pytest.raises(ValidationFailedError):
         publish(world.ctx, plan.plan_id, "a1")
 
@@ -100,7 +100,7 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
     assert (mark.plan_id, mark.attempts, mark.since_ms) == (plan.plan_id, 1, started_ms)
     assert mark.next_attempt_ms == started_ms + BACK_OFF_FIRST_MS
     assert world.state(1).uncleanable is None
-    assert world.ctx.store.marks([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
     assert reasons(world) == {0: Reason.UNCLEANABLE, 1: Reason.DIRTY_RATIO}
 
     # The next run takes the others; the mark outlives it.
@@ -130,7 +130,7 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
         compact(world)
     assert world.read() == survivors(ALL)
     assert world.state(0).uncleanable is None
-    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
     assert [message for message in caplog.messages if message.startswith("Recovered: orders")] != []
 
 
@@ -228,7 +228,7 @@ def test_a_check_that_raises_marks_nothing(world: World, monkeypatch: pytest.Mon
             validate(world.ctx, plan.plan_id, "a1")
     assert run_state(world, plan) is RunState.BROKEN
     assert world.snapshot_ids() == snapshots
-    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
     with pytest.raises(ValidationFailedError):
         publish(world.ctx, plan.plan_id, "a1")
     assert validate(world.ctx, plan.plan_id, "a1").passed
@@ -250,7 +250,7 @@ def test_a_recomputation_that_breaks_down_is_recorded_and_alerted_as_a_broken_ch
         validate(world.ctx, plan.plan_id, "a1")
     assert caplog.messages == [str(broken.value)]
     assert run_state(world, plan) is RunState.BROKEN
-    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
 
 
 def test_a_store_of_objects_that_does_not_answer_marks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,5 +262,5 @@ def test_a_store_of_objects_that_does_not_answer_marks_nothing(world: World, mon
     monkeypatch.setattr(validation, "fact_table", gone)
     with pytest.raises(ServiceError):
         validate(world.ctx, plan.plan_id, "a1")
-    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
     assert world.read() == ALL

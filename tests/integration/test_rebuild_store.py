@@ -56,30 +56,44 @@ def told(rows: list[CheckpointRow]) -> list[CheckpointRow]:
 @pytest.mark.kafka("91")
 def test_a_new_store_knows_nothing_and_a_rebuilt_one_everything(lost: tuple[World, World]) -> None:
     before, after = lost
-    assert (after.ctx.store.checkpoints(), after.ctx.store.receipts(), after.ctx.store.marks()) == ([], [], {})
+    assert (
+        after.ctx.store.projection.list_checkpoints(),
+        after.ctx.store.projection.list_receipts(),
+        after.ctx.store.projection.list_uncleanable(),
+    ) == ([], [], {})
     assert rebuild_store(after.ctx) == [TOPIC]
 
     old, new = before.ctx.store, after.ctx.store
-    rebuilt = told(new.checkpoints([TOPIC]))
-    assert rebuilt == told(old.checkpoints([TOPIC]))
+    rebuilt = told(new.projection.list_checkpoints([TOPIC]))
+    assert rebuilt == told(old.projection.list_checkpoints([TOPIC]))
     assert [(row.first_dirty_offset, row.log_end_offset) for row in rebuilt] == [(18, 18), (6, 9)]
     assert [len(row.history) for row in rebuilt] != [0, 0]
     assert all(entry.delete_horizon_ms is not None for row in rebuilt for entry in row.history)
-    assert new.receipts(TOPIC) == old.receipts(TOPIC)
-    assert len(new.receipts(TOPIC)) == 2
-    assert new.marks([TOPIC]) == old.marks([TOPIC])
-    assert new.marks([TOPIC]).keys() == {TopicPartition(TOPIC, 1)}
-    assert new.retired(TOPIC) == old.retired(TOPIC)
-    assert len(new.retired(TOPIC)) >= 3
+    assert new.projection.list_receipts(TOPIC) == old.projection.list_receipts(TOPIC)
+    assert len(new.projection.list_receipts(TOPIC)) == 2
+    assert new.projection.list_uncleanable([TOPIC]) == old.projection.list_uncleanable([TOPIC])
+    assert new.projection.list_uncleanable([TOPIC]).keys() == {TopicPartition(TOPIC, 1)}
+    assert new.retired_files.list_retired(TOPIC) == old.retired_files.list_retired(TOPIC)
+    assert len(new.retired_files.list_retired(TOPIC)) >= 3
 
 
 def test_rebuilding_again_changes_nothing(lost: tuple[World, World]) -> None:
     _, after = lost
     rebuild_store(after.ctx, [TOPIC])
     store = after.ctx.store
-    first = told(store.checkpoints()), store.receipts(), store.marks(), store.retired(TOPIC)
+    first = (
+        told(store.projection.list_checkpoints()),
+        store.projection.list_receipts(),
+        store.projection.list_uncleanable(),
+        store.retired_files.list_retired(TOPIC),
+    )
     rebuild_store(after.ctx)
-    assert (told(store.checkpoints()), store.receipts(), store.marks(), store.retired(TOPIC)) == first
+    assert (
+        told(store.projection.list_checkpoints()),
+        store.projection.list_receipts(),
+        store.projection.list_uncleanable(),
+        store.retired_files.list_retired(TOPIC),
+    ) == first
 
 
 def test_without_a_rebuild_the_log_goes_on_and_nothing_is_cleaned_twice(lost: tuple[World, World]) -> None:
@@ -93,7 +107,7 @@ def test_without_a_rebuild_the_log_goes_on_and_nothing_is_cleaned_twice(lost: tu
     receipt = after.compact()
     assert receipt is not None
     assert [part.partition for part in receipt.partitions] == [1]
-    assert [row.first_dirty_offset for row in after.ctx.store.checkpoints([TOPIC])] == [18, 9]
+    assert [row.first_dirty_offset for row in after.ctx.store.projection.list_checkpoints([TOPIC])] == [18, 9]
 
 
 def test_retired_files_still_go_after_their_grace(lost: tuple[World, World]) -> None:

@@ -59,7 +59,7 @@ def restore(path: str, data: bytes) -> None:
 
 def open_partitions(world: World) -> list[int | None]:
     """The partitions about which damage is alerted and has not recovered."""
-    return [row.partition for row in world.ctx.store.open_alerts({Kind.SEGMENT_DAMAGED}, TOPIC)]
+    return [row.partition for row in world.ctx.store.alerts.list_open({Kind.SEGMENT_DAMAGED}, TOPIC)]
 
 
 def test_sound_topic_is_read_in_full_and_nothing_is_found(world: World) -> None:
@@ -122,7 +122,7 @@ def test_budget_takes_the_files_that_were_checked_longest_ago_and_goes_on_where_
     for _ in range(4):
         world.clock.now_ms += HOUR_MS
         (report,) = scrub(world.ctx, [TOPIC], max_bytes=2 * largest)
-        rows = world.ctx.store.checks(TOPIC).values()
+        rows = world.ctx.store.segment_checks.list_checks(TOPIC).values()
         seen.append({row.path for row in rows if row.kind == "segment" and row.checked_at_ms == world.clock()})
         assert report.segments_checked == 2
     assert len(seen[0] | seen[1] | seen[2]) == 6
@@ -147,7 +147,7 @@ def test_scrub_that_dies_goes_on_with_what_it_had_not_checked(world: World, monk
     world.clock.now_ms += 1
     largest = max(segment.size_bytes for number in (0, 1) for segment in world.segments(number))
     scrub(world.ctx, [TOPIC], max_bytes=3 * largest)
-    rows = world.ctx.store.checks(TOPIC).values()
+    rows = world.ctx.store.segment_checks.list_checks(TOPIC).values()
     again = {row.path for row in rows if row.kind == "segment" and row.checked_at_ms == world.clock()}
     assert again.isdisjoint(read)
     assert len(again) == 3
@@ -183,7 +183,7 @@ def test_segments_that_left_the_log_are_forgotten_and_their_alert_is_closed(worl
     (report,) = scrub(world.ctx, [TOPIC], max_bytes=1)
     assert report.findings == ()
     assert open_partitions(world) == []
-    assert segment.path not in world.ctx.store.checks(TOPIC)
+    assert segment.path not in world.ctx.store.segment_checks.list_checks(TOPIC)
 
 
 def test_segment_that_is_compacted_away_while_it_is_read_is_no_finding(

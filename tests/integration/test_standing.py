@@ -36,7 +36,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def the_run(world: World) -> Run:
     """The run that planned first."""
-    (run,) = [each for each in world.ctx.store.runs(TOPIC) if each.holder == MINE]
+    (run,) = [each for each in world.ctx.store.runs.list_runs(TOPIC) if each.holder == MINE]
     return run
 
 

@@ -40,7 +40,8 @@ from winnow.pipeline.topics import alter_topic
 from winnow.pipeline.uncleanable import mark_uncleanable
 from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
 from winnow.sources.checkpoint_file import read_checkpoint_file
-from winnow.store import RunState, Store
+from winnow.store import RunState
+from winnow.store.projection import Projection
 
 HOUR_MS = 3_600_000
 QUICK = 50
@@ -236,7 +237,7 @@ class LogMachine(RuleBasedStateMachine):
                 return
             self.world.stage(plan)
             mark = mark_uncleanable(self.world.ctx, TOPIC, plan.plan_id, {partition: "does not add up"})[partition]
-            self.world.ctx.store.set_run_state(plan.plan_id, RunState.INVALID, self.clock(), attempt="a1")
+            self.world.ctx.store.runs.set_state(plan.plan_id, RunState.INVALID, self.clock(), attempt="a1")
         assert mark.next_attempt_ms is not None
         self.backs_off_until_ms[partition] = mark.next_attempt_ms
 
@@ -267,7 +268,7 @@ class LogMachine(RuleBasedStateMachine):
                     return
                 self.world.stage(plan)
                 self.world.accept(plan)
-                patch.setattr(Store, "record_publication", die)
+                patch.setattr(Projection, "record_publication", die)
                 with pytest.raises(CrashError):
                     publish(self.world.ctx, plan.plan_id, "a1")
 

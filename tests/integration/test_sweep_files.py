@@ -72,7 +72,7 @@ def test_nothing_goes_before_the_grace_and_all_that_was_retired_goes_after_it(wo
     assert data_files(world) == before - retired == live_files(world)
     assert (late.files_waiting, late.bytes_waiting) == (0, 0)
     assert world.head().state.retired == ()
-    assert world.ctx.store.retired(TOPIC) == []
+    assert world.ctx.store.retired_files.list_retired(TOPIC) == []
     assert world.read() == read == survivors(FIRST)
 
 
@@ -112,8 +112,8 @@ def test_sweeping_again_removes_nothing_more(world: World) -> None:
 
 def test_a_sweep_that_died_while_it_remembered_a_swept_folder_is_no_trouble(world: World) -> None:
     """What it left in the ledger names a folder, and no sweep removes folders."""
-    folder = storage.join(world.head().location, "data", world.ctx.store.runs(TOPIC)[0].plan_id)
-    world.ctx.store.record_retired(TOPIC, [RetiredFile(folder, 0, world.clock(), "plan")], "attempts")
+    folder = storage.join(world.head().location, "data", world.ctx.store.runs.list_runs(TOPIC)[0].plan_id)
+    world.ctx.store.retired_files.record(TOPIC, [RetiredFile(folder, 0, world.clock(), "plan")], "attempts")
     after(world, 2 * GRACE_MS)
     assert world.read() == survivors(FIRST)
     assert data_files(world) == live_files(world)
@@ -195,7 +195,7 @@ def test_a_file_named_in_the_ledger_that_a_snapshot_still_refers_to_stays(world:
         "metadata": world.segments()[0].path,
     }
     for kind, path in wrong.items():
-        world.ctx.store.record_retired(TOPIC, [RetiredFile(path, 1, world.clock(), "wrong")], kind)
+        world.ctx.store.retired_files.record(TOPIC, [RetiredFile(path, 1, world.clock(), "wrong")], kind)
     after(world, 2 * GRACE_MS)
     assert all(storage.exists(path) for path in wrong.values())
     assert world.read() == survivors(FIRST)
@@ -260,7 +260,7 @@ def test_files_of_a_run_that_is_not_closed_are_never_listed(
     plan = staged(world, world.clock())
     if status is not RunState.STAGED:
         world.accept(plan)
-        world.ctx.store.set_run_state(plan.plan_id, status, world.clock(), attempt="a1")
+        world.ctx.store.runs.set_state(plan.plan_id, status, world.clock(), attempt="a1")
     files = attempt_files(world, plan)
     assert files
     monkeypatch.setattr("winnow.pipeline.sweep.settle", lambda *_: [])

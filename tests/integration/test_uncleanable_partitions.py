@@ -98,14 +98,14 @@ def test_truncated_segment_marks_its_partition_and_the_next_run_takes_the_other(
     ):
         assert told in receipt.message
     assert "orders-1" not in receipt.message
-    (closed,) = world.ctx.store.runs(TOPIC)
+    (closed,) = world.ctx.store.runs.list_runs(TOPIC)
     assert (closed.status, closed.message) == (RunState.INVALID, receipt.message)
     assert (world.state(1).uncleanable, world.state(1).first_dirty_offset) == (None, None)
     mark = world.state(0).uncleanable
     assert mark is not None
     assert (mark.plan_id, mark.attempts, mark.since_ms) == (receipt.plan_id, 1, started_ms)
     assert mark.next_attempt_ms == started_ms + BACK_OFF_FIRST_MS
-    assert world.ctx.store.marks([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
     assert reasons(world) == {0: Reason.UNCLEANABLE, 1: Reason.DIRTY_RATIO}
 
     second = the_receipt(compact(world))
@@ -140,7 +140,7 @@ def test_every_further_failure_doubles_the_wait_and_success_ends_it(
     with caplog.at_level(logging.WARNING, "winnow.alerts"):
         assert the_receipt(compact(world)).status is Status.PUBLISHED
     assert world.state(0).uncleanable is None
-    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
     assert [message for message in caplog.messages if message.startswith("Recovered: orders")] != []
 
 
@@ -252,9 +252,9 @@ def test_services_settings_and_a_log_that_moved_mark_nothing(
     receipt = the_receipt(outcome)
     assert (outcome.exit_code, receipt.status) == (code, Status.REFUSED)
     assert str(problem).rstrip(".") in receipt.message
-    assert world.ctx.store.runs(TOPIC)[0].status is RunState.VOID
+    assert world.ctx.store.runs.list_runs(TOPIC)[0].status is RunState.VOID
     assert world.snapshot_ids() == snapshots
-    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
 
 
 def test_append_beside_the_mark_loses_neither(world: World) -> None:
@@ -308,7 +308,7 @@ def test_publish_that_broke_after_its_commit_is_unknown_and_settled_by_the_next_
         raise ServiceError("The metadata store cannot be reached.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(world.ctx.store), "record_publication", away)
+        patch.setattr(type(world.ctx.store.projection), "record_publication", away)
         outcome = compact(world)
     assert (outcome.exit_code, the_receipt(outcome).status) == (6, Status.UNKNOWN)
     assert world.read() == survivors(ALL)
@@ -323,7 +323,7 @@ def test_what_keeps_spark_from_starting_is_told_of_every_topic(world: World, mon
     monkeypatch.setattr(run, "submit", broken)
     outcome = compact(world)
     assert (outcome.exit_code, the_receipt(outcome).status) == (1, Status.REFUSED)
-    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
 
 
 def test_release_of_a_partition_that_is_not_there_changes_nothing(world: World) -> None:
@@ -351,7 +351,7 @@ def test_failure_that_names_no_partition_marks_none(world: World) -> None:
     assert condemn(world.ctx, plan, PlanFailure("two Sparks are mixed", 2), "a1") is None
     away = PlanFailure("away", 6, (PartitionFailure(0, "away", 6),))
     assert condemn(world.ctx, plan, away, "a1") is None
-    assert world.ctx.store.marks([TOPIC]) == {}
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
 
 
 class TestExplained:

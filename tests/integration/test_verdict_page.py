@@ -45,7 +45,7 @@ def judged(world: World, suite: str, value: str) -> Verdict:
     world.stage(plan)
     with contextlib.suppress(ValidationFailedError):
         validate(world.ctx, plan.plan_id, "a1")
-    verdict = world.ctx.store.verdict(plan.plan_id, "a1")
+    verdict = world.ctx.store.verdicts.find(plan.plan_id, "a1")
     assert verdict is not None
     return verdict
 
@@ -121,4 +121,4 @@ def test_a_check_that_raised_is_no_success_on_the_page(world: World, tmp_path: P
 def test_a_topic_without_a_suite_of_its_own_has_one_suite_on_its_page(world: World) -> None:
     verdict = judged(world, "", "anything")
     assert statuses(text_of(verdict)) == ["Succeeded"]
-    assert world.ctx.store.runs(TOPIC)
+    assert world.ctx.store.runs.list_runs(TOPIC)

@@ -412,7 +412,7 @@ def test_answers_outlive_the_metadata_store(world: World) -> None:
     world.ingest(versions(0, 6))
     world.compact()
     told = by_offset(world, 1)
-    world.ctx.store.forget_topic(TOPIC)
+    world.ctx.store.projection.forget_topic(TOPIC)
 
     assert by_offset(world, 1) == told
 

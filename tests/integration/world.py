@@ -128,14 +128,14 @@ class World:
     def stage(self, plan: PlanReference, attempt: str = "a1") -> StagingManifest:
         """Carry out a plan in process and write its staging manifest."""
         document = staging.read_plan(plan.uri)
-        self.ctx.store.begin_attempt(plan.plan_id, attempt, self.clock())
+        self.ctx.store.runs.begin_attempt(plan.plan_id, attempt, self.clock())
         parts = tuple(
             compact_partition(document, partition, attempt=attempt, budget=self.ctx.budget, folder=f"{attempt}/t0")
             for partition in sorted(document.partitions, key=lambda p: p.partition)
         )
         manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)
         staging.write_manifest(plan.uri, manifest)
-        self.ctx.store.set_run_state(plan.plan_id, RunState.STAGED, self.clock(), attempt=attempt)
+        self.ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, self.clock(), attempt=attempt)
         return manifest
 
     def accept(self, plan: PlanReference, attempt: str = "a1") -> None:
@@ -152,8 +152,8 @@ class World:
             manifest_digest=None if manifest is None else documents.digest(manifest),
             plan_sha256=plan.sha256,
         )
-        self.ctx.store.record_verdict(verdict)
-        self.ctx.store.set_run_state(plan.plan_id, RunState.VALIDATED, self.clock(), attempt=attempt)
+        self.ctx.store.verdicts.record(verdict)
+        self.ctx.store.runs.set_state(plan.plan_id, RunState.VALIDATED, self.clock(), attempt=attempt)
 
     def compact(self, as_of_ms: int | None = None, topic: str = TOPIC, attempt: str = "a1") -> Receipt | None:
         """Settle, plan, stage, accept and publish; None when nothing is eligible."""

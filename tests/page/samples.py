@@ -90,14 +90,14 @@ def partition_picture(topic: str = "orders", partition: int = 0, **changed: Any)
 def put(store: Store, topic: str = "orders", parts: list[dict[str, Any]] | None = None, **changed: Any) -> None:
     """Record a topic; ``parts``: what differs from a healthy partition, one entry each."""
     pictures = [partition_picture(topic, number, **each) for number, each in enumerate(parts or [{}])]
-    store.record_overview(topic_picture(topic, partitions=len(pictures), **changed), pictures)
+    store.overview.record(topic_picture(topic, partitions=len(pictures), **changed), pictures)
 
 
 def put_marks(
     store: Store, topic: str, *, uncleanable: tuple[int, ...] = (), paused: tuple[int, ...] = (), count: int = 1
 ) -> None:
     """Mark and pause partitions of a topic of ``count`` partitions."""
-    store.record_states(
+    store.projection.record_states(
         topic,
         {
             number: PartitionState(
@@ -144,14 +144,14 @@ def put_run(
     published: bool = False,
 ) -> None:
     """A run, with its receipt when it ``published``."""
-    store.open_run(
+    store.runs.open(
         plan_id, topic, attempt="a-1", as_of_ms=at_ms - 1, plan_uri=f"/{plan_id}", now_ms=at_ms, holder=holder
     )
     if published:
-        store.record_publication(receipt(plan_id, topic, finished_at_ms=at_ms), {}, [], at_ms)
-        store.set_run_state(plan_id, RunState.PUBLISHED, at_ms, message="Done.", snapshot_id=BIG, attempt="a-1")
+        store.projection.record_publication(receipt(plan_id, topic, finished_at_ms=at_ms), {}, [], at_ms)
+        store.runs.set_state(plan_id, RunState.PUBLISHED, at_ms, message="Done.", snapshot_id=BIG, attempt="a-1")
     elif state is not RunState.PLANNED:
-        store.set_run_state(plan_id, state, at_ms, message=f"It is {state}.", attempt="a-1")
+        store.runs.set_state(plan_id, state, at_ms, message=f"It is {state}.", attempt="a-1")
 
 
 def put_verdict(
@@ -165,7 +165,7 @@ def put_verdict(
     attempt: str = "a-1",
 ) -> None:
     """A verdict; it passes when nothing of severity ``fail`` failed."""
-    store.record_verdict(
+    store.verdicts.record(
         Verdict(
             plan_id=plan_id,
             topic=topic,

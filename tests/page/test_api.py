@@ -180,7 +180,7 @@ def test_topic_says_when_its_files_were_checked_and_how_many_are_damaged(viewer:
     put(home_store)
     check = FileCheck("orders", "s3://lake/a", "segment", 0, 10, NOW_MS)
     bad = replace(check, path="s3://lake/b", checked_at_ms=NOW_MS - 5, finding="damaged", text="no", since_ms=NOW_MS)
-    home_store.record_checks([check, bad])
+    home_store.segment_checks.record([check, bad])
     assert viewer.json("api/topics/orders")["scrub"] == {
         "files": 2,
         "last_checked_ms": NOW_MS,
@@ -309,7 +309,7 @@ def test_receipt_that_does_not_add_up_says_so(viewer: Visitor, home_store: Store
     from tests.page.samples import receipt
 
     put_run(home_store)
-    home_store.record_publication(receipt(kept=41), {}, [], NOW_MS)
+    home_store.projection.record_publication(receipt(kept=41), {}, [], NOW_MS)
     assert [part["balanced"] for part in viewer.json("api/runs/plan-1")["receipt_partitions"]] == [True, False]
 
 
@@ -354,7 +354,7 @@ def test_quality_has_a_day_for_every_day(viewer: Visitor, home_store: Store) -> 
 def test_uncleanable_partitions_and_alerts_are_listed(viewer: Visitor, home_store: Store) -> None:
     """Over all topics."""
     put_marks(home_store, "orders", uncleanable=(1,), count=2)
-    home_store.remember_alert("x", NOW_MS, kind="uncleanable_partition", topic="orders", partition=1, message="It is.")
+    home_store.alerts.remember("x", NOW_MS, kind="uncleanable_partition", topic="orders", partition=1, message="It is.")
     page = {"total": 1, "page": 1, "size": 50}
     assert viewer.json("api/quality/uncleanable", search="ord") == page | {
         "partitions": [

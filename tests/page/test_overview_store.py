@@ -30,27 +30,27 @@ DUE: dict[str, Any] = {"eligible": True, "deadline_ms": NOW_MS + HOUR_MS}
 def names(store: Store, **asked: Any) -> list[str]:
     """The topics of one page, in its order."""
     asked.setdefault("window", Window())
-    return [seen.picture.topic for seen in store.topics_seen(NOW_MS, asked.pop("window"), **asked).listed.rows]
+    return [seen.picture.topic for seen in store.overview.list_topics(NOW_MS, asked.pop("window"), **asked).listed.rows]
 
 
 def test_a_picture_is_read_as_it_was_recorded(store: Store) -> None:
     """Every column of topic and partition comes back, 64 bits and fractions included."""
     topic, partition = topic_picture(dirty_ratio=0.1, size_bytes=BIG), partition_picture(dirty_ratio=0.1)
-    assert store.record_overview(topic, [partition])
-    seen = store.topic_seen("orders", NOW_MS)
+    assert store.overview.record(topic, [partition])
+    seen = store.overview.find_topic("orders", NOW_MS)
     assert seen is not None
-    assert seen.picture == topic == store.picture("orders")
-    assert [each.picture for each in store.partitions_seen("orders", NOW_MS, Window()).rows] == [partition]
+    assert seen.picture == topic == store.overview.find_recorded("orders")
+    assert [each.picture for each in store.overview.list_partitions("orders", NOW_MS, Window()).rows] == [partition]
 
 
 def test_a_later_picture_replaces_the_one_before_and_an_earlier_one_does_not(store: Store) -> None:
     """Two processes look at once; the one that looked first may come last, and changes nothing."""
     put(store, parts=[{}, {}], recorded_at_ms=NOW_MS)
     put(store, parts=[{"dirty_ratio": 0.75}], recorded_at_ms=NOW_MS + 1, dirty_ratio=0.75)
-    assert not store.record_overview(topic_picture(recorded_at_ms=NOW_MS), [partition_picture()])
-    seen = store.partitions_seen("orders", NOW_MS, Window())
+    assert not store.overview.record(topic_picture(recorded_at_ms=NOW_MS), [partition_picture()])
+    seen = store.overview.list_partitions("orders", NOW_MS, Window())
     assert (seen.total, [each.picture.dirty_ratio for each in seen.rows]) == (1, [0.75])
-    assert [each.picture.dirty_ratio for each in store.topics_seen(NOW_MS, Window()).listed.rows] == [0.75]
+    assert [each.picture.dirty_ratio for each in store.overview.list_topics(NOW_MS, Window()).listed.rows] == [0.75]
 
 
 def test_ten_thousand_partitions_are_recorded_in_a_few_statements(store: Store) -> None:
@@ -58,22 +58,22 @@ def test_ten_thousand_partitions_are_recorded_in_a_few_statements(store: Store) 
     statements: list[str] = []
     event.listen(store._database.engine, "before_cursor_execute", lambda *seen: statements.append(seen[2]))
     pictures = [partition_picture(partition=number) for number in range(10_000)]
-    store.record_overview(topic_picture(partitions=10_000), pictures)
+    store.overview.record(topic_picture(partitions=10_000), pictures)
     written = [each for each in statements if each.lstrip().startswith(("INSERT", "DELETE", "UPDATE"))]
     assert len(written) <= 40
-    assert store.partitions_seen("orders", NOW_MS, Window()).total == 10_000
+    assert store.overview.list_partitions("orders", NOW_MS, Window()).total == 10_000
 
 
 def test_a_forgotten_topic_has_no_picture(store: Store) -> None:
     """Neither it nor its partitions nor its alerts; others stay."""
     put(store, "orders")
     put(store, "payments")
-    store.remember_alert("x:orders", NOW_MS, kind="x", topic="orders")
-    store.forget_topic("orders")
+    store.alerts.remember("x:orders", NOW_MS, kind="x", topic="orders")
+    store.projection.forget_topic("orders")
     assert names(store) == ["payments"]
-    assert store.topic_seen("orders", NOW_MS) is None
-    assert store.partitions_seen("orders", NOW_MS, Window()).total == 0
-    assert store.alerts_seen(Window()).total == 0
+    assert store.overview.find_topic("orders", NOW_MS) is None
+    assert store.overview.list_partitions("orders", NOW_MS, Window()).total == 0
+    assert store.quality.list_alerts(Window()).total == 0
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_state_of_a_topic_is_that_of_its_worst_partition(
     """Uncleanable before overdue before due before paused; who is paused misses no deadline."""
     put(store, parts=parts)
     put_marks(store, "orders", uncleanable=uncleanable, paused=paused, count=2)
-    seen = store.topic_seen("orders", NOW_MS)
+    seen = store.overview.find_topic("orders", NOW_MS)
     assert seen is not None
     assert seen.state is state
     assert sum(seen.states.values()) == 2
-    listed = store.topics_seen(NOW_MS, Window(), state=state)
+    listed = store.overview.list_topics(NOW_MS, Window(), state=state)
     assert (listed.listed.total, listed.counts[state]) == (1, 1)
 
 
@@ -112,7 +112,7 @@ def test_deadline_of_a_topic_is_the_earliest_of_the_partitions_that_nobody_pause
     """A paused partition's deadline is nobody's."""
     put(store, parts=[{"deadline_ms": NOW_MS - 9}, {"deadline_ms": NOW_MS + 5}, {"deadline_ms": NOW_MS + 4}])
     put_marks(store, "orders", paused=(0,), count=3)
-    seen = store.topic_seen("orders", NOW_MS)
+    seen = store.overview.find_topic("orders", NOW_MS)
     assert seen is not None
     assert seen.deadline_ms == NOW_MS + 4
 
@@ -177,7 +177,7 @@ def test_search_takes_every_character_as_it_is(store: Store, search: str, found:
     """No character is a pattern, and case does not matter."""
     for name in ("Orders.v2", "a_b", "axb", "pay%ments"):
         put(store, name)
-    seen = store.topics_seen(NOW_MS, Window(), search=search, sort=TopicSort.TOPIC)
+    seen = store.overview.list_topics(NOW_MS, Window(), search=search, sort=TopicSort.TOPIC)
     assert sorted(each.picture.topic for each in seen.listed.rows) == found
     assert (seen.listed.total, seen.counts[PictureState.HEALTHY]) == (len(found), len(found))
 
@@ -187,7 +187,7 @@ def test_counts_follow_the_search_and_not_the_filter(store: Store) -> None:
     put(store, "orders", [DUE])
     put(store, "orders-2")
     put(store, "payments", [OVERDUE])
-    seen = store.topics_seen(NOW_MS, Window(), search="orders", state=PictureState.DUE)
+    seen = store.overview.list_topics(NOW_MS, Window(), search="orders", state=PictureState.DUE)
     assert [each.picture.topic for each in seen.listed.rows] == ["orders"]
     assert seen.listed.total == 1
     assert {state.value: number for state, number in seen.counts.items() if number} == {"due": 1, "healthy": 1}
@@ -206,7 +206,7 @@ def test_a_topic_shows_its_last_run_and_its_last_publication(store: Store) -> No
     put(store)
     put_run(store, "p-1", at_ms=NOW_MS - 10, published=True)
     put_run(store, "p-2", at_ms=NOW_MS - 5, state=RunState.VOID)
-    seen = store.topic_seen("orders", NOW_MS)
+    seen = store.overview.find_topic("orders", NOW_MS)
     assert seen is not None
     assert seen.last_run is not None
     assert (seen.last_run.plan_id, seen.last_run.status, seen.last_published_ms) == ("p-2", RunState.VOID, NOW_MS - 10)
@@ -216,7 +216,7 @@ def test_partitions_carry_their_marks_and_the_names_that_paused_them(store: Stor
     """In the order of partitions; the filter is the state's."""
     put(store, parts=[{}, OVERDUE, {}])
     put_marks(store, "orders", uncleanable=(2,), paused=(0, 2), count=3)
-    seen = store.partitions_seen("orders", NOW_MS, Window())
+    seen = store.overview.list_partitions("orders", NOW_MS, Window())
     assert [each.state.value for each in seen.rows] == ["paused", "overdue", "uncleanable"]
     first, second, third = seen.rows
     assert first.paused is not None
@@ -224,7 +224,7 @@ def test_partitions_carry_their_marks_and_the_names_that_paused_them(store: Stor
     assert (second.paused, second.uncleanable) == (None, None)
     assert third.uncleanable is not None
     assert (third.uncleanable.reason, third.uncleanable.attempts) == ("keys twice", 3)
-    only = store.partitions_seen("orders", NOW_MS, Window(1, 1), state=PictureState.OVERDUE)
+    only = store.overview.list_partitions("orders", NOW_MS, Window(1, 1), state=PictureState.OVERDUE)
     assert (only.total, [each.picture.partition for each in only.rows]) == (1, [1])
 
 
@@ -238,7 +238,7 @@ def test_runs_are_found_by_topic_state_dag_and_dag_run(store: Store) -> None:
     put_run(store, "p-5", at_ms=next(at), holder=None)
 
     def found(**asked: Any) -> list[str]:
-        listed = store.runs_seen(Window(), **asked)
+        listed = store.run_history.list_runs(Window(), **asked)
         assert listed.total == len(listed.rows)
         return [each.run.plan_id for each in listed.rows]
 
@@ -251,7 +251,7 @@ def test_runs_are_found_by_topic_state_dag_and_dag_run(store: Store) -> None:
     assert found(dag_run_id="manual__2026-09-21T00:00:00+00:00") == ["p-1"]
     assert found(dag_run_id="scheduled_%") == []
     assert found(dag_id="compact_topics", topic="payments", status=RunState.PUBLISHED) == []
-    assert [each.receipt is not None for each in store.runs_seen(Window()).rows] == [False] * 4 + [True]
+    assert [each.receipt is not None for each in store.run_history.list_runs(Window()).rows] == [False] * 4 + [True]
 
 
 def test_quality_counts_verdicts_by_day_and_expectations_by_how_often_they_failed(store: Store) -> None:
@@ -262,7 +262,7 @@ def test_quality_counts_verdicts_by_day_and_expectations_by_how_often_they_faile
     put_verdict(store, "p-3", "payments", at_ms=today + 5)
     put_verdict(store, "p-4", at_ms=today + 6, failures=(("amount", Severity.WARN),))
     put_verdict(store, "p-5", at_ms=today + 7, broken=True)
-    seen = store.quality_seen(NOW_MS, 3)
+    seen = store.quality.summarize(NOW_MS, 3)
     assert [(each.day_ms, each.verdicts, each.failed, each.broken) for each in seen.series] == [
         (today - 2 * DAY_MS, 1, 0, 0),
         (today - DAY_MS, 0, 0, 0),
@@ -279,8 +279,8 @@ def test_failing_expectations_of_a_topic_leave_warnings_out(store: Store) -> Non
     put_verdict(store, "p-1", at_ms=NOW_MS, failures=both)
     put_verdict(store, "p-2", at_ms=NOW_MS - DAY_MS, failures=both)
     put_verdict(store, "p-3", "payments", failures=both)
-    assert store.failing_expectations("orders", NOW_MS - DAY_MS) == 2
-    assert store.failing_expectations("orders", NOW_MS - DAY_MS + 1) == 1
+    assert store.run_history.list_failing_expectations("orders", NOW_MS - DAY_MS) == 2
+    assert store.run_history.list_failing_expectations("orders", NOW_MS - DAY_MS + 1) == 1
 
 
 def test_verdicts_are_paged_by_topic_and_found_by_plan(store: Store) -> None:
@@ -289,29 +289,29 @@ def test_verdicts_are_paged_by_topic_and_found_by_plan(store: Store) -> None:
     put_verdict(store, "p-1", at_ms=NOW_MS + 1, attempt="a-2")
     put_verdict(store, "p-2", at_ms=NOW_MS + 2)
     put_verdict(store, "p-3", "payments")
-    listed = store.verdicts_seen("orders", Window(1, 2))
+    listed = store.run_history.list_verdicts("orders", Window(1, 2))
     assert (listed.total, [each.plan_id for each in listed.rows]) == (3, ["p-2", "p-1"])
-    assert [each.attempt for each in store.verdicts_of_plan("p-1")] == ["a-2", "a-1"]
+    assert [each.attempt for each in store.run_history.list_verdicts_of_plan("p-1")] == ["a-2", "a-1"]
 
 
 def test_marks_are_listed_with_search_and_pages(store: Store) -> None:
     """Names are no patterns."""
     put_marks(store, "a_b", uncleanable=(0, 2), count=3)
     put_marks(store, "axb", uncleanable=(1,), count=2)
-    assert [(each.topic, each.partition) for each in store.marks_seen(Window()).rows] == [
+    assert [(each.topic, each.partition) for each in store.quality.list_uncleanable(Window()).rows] == [
         *(("a_b", 0), ("a_b", 2), ("axb", 1))
     ]
-    found = store.marks_seen(Window(2, 1), search="A_")
+    found = store.quality.list_uncleanable(Window(2, 1), search="A_")
     assert (found.total, [(each.topic, each.partition) for each in found.rows]) == (2, [("a_b", 2)])
 
 
 def test_alerts_are_listed_newest_first_with_what_they_were_told(store: Store) -> None:
     """One that was sent before alerts said more than their key has the kind and topic of its key."""
-    store.remember_alert("deadline_near:orders", NOW_MS)
-    store.remember_alert(
+    store.alerts.remember("deadline_near:orders", NOW_MS)
+    store.alerts.remember(
         "x:payments-1", NOW_MS + 1, kind="uncleanable_partition", topic="payments", partition=1, message="It failed."
     )
-    seen = store.alerts_seen(Window())
+    seen = store.quality.list_alerts(Window())
     assert [(each.kind, each.partition, each.message) for each in seen.rows] == [
         ("uncleanable_partition", 1, "It failed."),
         ("deadline_near", None, ""),

@@ -23,8 +23,9 @@ from winnow.pipeline.rebuild import rebuild_store
 from winnow.pipeline.sweep import sweep
 from winnow.pipeline.topics import alter_topic, describe_topic
 from winnow.pipeline.uncleanable import mark_uncleanable, release_marks
-from winnow.store import Store
+from winnow.store.overview import Overview
 from winnow.store.overview_values import PartitionPicture, PictureState, TopicPicture, TopicSeen, Window
+from winnow.store.projection import Projection
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -46,7 +47,7 @@ def fresh(world: World, first_offset: int, count: int, *, age_ms: int = 2 * HOUR
 
 def topic(world: World) -> TopicSeen:
     """The topic as the page shows it at the world's present."""
-    found = world.ctx.store.topic_seen(TOPIC, world.clock())
+    found = world.ctx.store.overview.find_topic(TOPIC, world.clock())
     assert found is not None
     return found
 
@@ -58,7 +59,7 @@ def picture(world: World) -> TopicPicture:
 
 def partition(world: World, number: int = 0) -> PartitionPicture:
     """The picture of one partition."""
-    return world.ctx.store.partitions_seen(TOPIC, world.clock(), Window()).rows[number].picture
+    return world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[number].picture
 
 
 def test_a_new_topic_is_on_the_page_at_once(world: World) -> None:
@@ -158,13 +159,13 @@ def test_earlier_runs_are_read_once_for_a_decision_and_never_for_an_idle_topic(
 ) -> None:
     """Picture and plan share what the store says."""
     asked: list[str | None] = []
-    genuine = Store.receipts
+    genuine = Projection.list_receipts
 
-    def receipts(store: Store, topic: str | None = None, limit: int | None = None) -> list[Receipt]:
+    def receipts(projection: Projection, topic: str | None = None, limit: int | None = None) -> list[Receipt]:
         asked.append(topic)
-        return genuine(store, topic, limit)
+        return genuine(projection, topic, limit)
 
-    monkeypatch.setattr(Store, "receipts", receipts)
+    monkeypatch.setattr(Projection, "list_receipts", receipts)
     world.plan(world.clock())
     assert asked == [TOPIC]
     world.compact()
@@ -197,7 +198,7 @@ def test_pause_resume_mark_and_release_are_seen_at_once(world: World) -> None:
     seen = []
 
     def look() -> None:
-        row = world.ctx.store.partitions_seen(TOPIC, world.clock(), Window()).rows[0]
+        row = world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[0]
         seen.append((row.state.value, row.picture.reason, row.picture.eligible))
 
     pause(world.ctx, TOPIC, [0], by="maria")
@@ -237,8 +238,8 @@ def test_rebuilt_store_has_its_pictures_again(world: World) -> None:
     """They follow from table and state."""
     world.compact()
     before = picture(world)
-    world.ctx.store.forget_topic(TOPIC)
-    assert world.ctx.store.topic_seen(TOPIC, world.clock()) is None
+    world.ctx.store.projection.forget_topic(TOPIC)
+    assert world.ctx.store.overview.find_topic(TOPIC, world.clock()) is None
     rebuild_store(world.ctx)
     assert picture(world) == before
 
@@ -257,7 +258,7 @@ def test_a_picture_that_cannot_be_taken_fails_no_publish(
     """What is published is published; the page shows what was before, and the log says so."""
     plan = world.plan(world.clock())
     assert plan is not None
-    monkeypatch.setattr(Store, "record_overview", lambda *_: 1 / 0)
+    monkeypatch.setattr(Overview, "record", lambda *_: 1 / 0)
     world.stage(plan)
     world.accept(plan)
     from winnow.pipeline.publish import publish
@@ -279,6 +280,6 @@ def test_a_picture_that_cannot_be_taken_stops_no_decision_and_no_plan(
     with caplog.at_level(logging.WARNING, "winnow"):
         found = assess(world.ctx, [TOPIC], as_of_ms=world.clock())
         assert [each.eligible for each in found] == [True, False]
-        assert world.ctx.store.last_assessed_ms(TOPIC) is not None
+        assert world.ctx.store.assessments.last_assessed_ms(TOPIC) is not None
         assert world.compact(world.clock()) is not None
     assert "The page shows topic orders as it was before" in caplog.text

@@ -170,8 +170,8 @@ class Soak:
     def _attempt_that_is_invalid(self) -> None:
         plan_id, attempt = self._stage()
         store, now_ms = self._world.ctx.store, self._world.clock()
-        store.record_verdict(Verdict(plan_id, TOPIC, attempt, False, False, (), now_ms))
-        store.set_run_state(plan_id, RunState.INVALID, now_ms, attempt=attempt)
+        store.verdicts.record(Verdict(plan_id, TOPIC, attempt, False, False, (), now_ms))
+        store.runs.set_state(plan_id, RunState.INVALID, now_ms, attempt=attempt)
 
     def _commit_that_dies(self) -> None:
         """Manifests, manifest list and metadata are there, and the catalog has not heard of them."""

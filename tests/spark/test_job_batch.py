@@ -122,7 +122,7 @@ def test_one_topic_that_failed_stops_no_other_and_the_exit_code_says_so(batch: B
     assert "Topic broken was not compacted: broken-0: segment file://" in message
     assert "is missing. Nothing was published" in message
     assert "winnow partitions release broken --partition 0" in message
-    (run,) = batch.world.ctx.store.runs("broken")
+    (run,) = batch.world.ctx.store.runs.list_runs("broken")
     assert (run.status, run.message) == (RunState.INVALID, message)
     mark = batch.world.state(topic="broken").uncleanable
     assert mark is not None
@@ -134,7 +134,9 @@ def test_one_topic_that_failed_stops_no_other_and_the_exit_code_says_so(batch: B
 def test_the_topics_shared_one_application(batch: Batch) -> None:
     """Starting one costs more than compacting a small topic."""
     attempts = {
-        run.attempt for topic in ("orders", "users", "giant", "broken") for run in batch.world.ctx.store.runs(topic)
+        run.attempt
+        for topic in ("orders", "users", "giant", "broken")
+        for run in batch.world.ctx.store.runs.list_runs(topic)
     }
     assert len(attempts) == 1
     assert len([line for line in batch.stderr.splitlines() if line.startswith("Compacting ")]) == 1

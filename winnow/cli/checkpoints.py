@@ -74,7 +74,7 @@ def checkpoints_of(ctx: Context, topic: str) -> list[dict[str, Any]]:
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    stored = {row.partition: row for row in ctx.store.checkpoints([topic])}
+    stored = {row.partition: row for row in ctx.store.projection.list_checkpoints([topic])}
     found = []
     for number, state in sorted(ctx.log.open(topic).head().state.partitions.items()):
         row = stored.get(number)

@@ -73,12 +73,12 @@ def receipts_of(ctx: Context, topic: str) -> list[Receipt]:
         RunState.VOID: Status.REFUSED,
         RunState.UNKNOWN: Status.UNKNOWN,
     }
-    found = list(ctx.store.receipts(topic))
+    found = list(ctx.store.projection.list_receipts(topic))
     published = {receipt.plan_id for receipt in found}
-    for run in ctx.store.runs(topic):
+    for run in ctx.store.runs.list_runs(topic):
         if run.plan_id in published or run.status not in ended:
             continue
-        verdict = ctx.store.verdict(run.plan_id, run.attempt)
+        verdict = ctx.store.verdicts.find(run.plan_id, run.attempt)
         found.append(
             Receipt(
                 topic=topic,

@@ -170,5 +170,5 @@ class _Story:
     def receipts(self) -> list[Receipt]:
         """What was published, oldest first."""
         with open_context(self._settings) as ctx:
-            found = [receipt for topic in TOPICS for receipt in ctx.store.receipts(topic)]
+            found = [receipt for topic in TOPICS for receipt in ctx.store.projection.list_receipts(topic)]
         return sorted(found, key=lambda receipt: (receipt.as_of_ms, receipt.topic))

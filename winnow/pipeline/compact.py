@@ -81,14 +81,14 @@ def _checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
 
 def begin_attempt(ctx: Context, plan: PlanReference, attempt: str) -> None:
     """An attempt at ``plan`` begins: its run is compacting."""
-    ctx.store.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
+    ctx.store.runs.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
     tell("compacting", plan.topic, plan_id=plan.plan_id, attempt=attempt)
 
 
 def end_attempt(ctx: Context, plan: PlanReference, attempt: str, *, started_ms: int) -> None:
     """An attempt left its staging manifest: the run of ``plan`` is staged."""
     now_ms = ctx.now_ms()
-    ctx.store.set_run_state(plan.plan_id, RunState.STAGED, now_ms, attempt=attempt)
+    ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, now_ms, attempt=attempt)
     tell("staged", plan.topic, plan_id=plan.plan_id, attempt=attempt, duration_ms=now_ms - started_ms)
 
 

@@ -41,7 +41,7 @@ class Context:
     @property
     def alerts(self) -> AlertDesk:
         """Where to say what is wrong and what is well again."""
-        return AlertDesk(self.store, self.now_ms, self.channels, queues_of(self.settings), self.page_url)
+        return AlertDesk(self.store.alerts, self.now_ms, self.channels, queues_of(self.settings), self.page_url)
 
     def cleaning_time_ms(self, as_of_ms: int) -> int:
         """The later of as-of and now: a backfill never shortens a tombstone's life for a reader of today."""

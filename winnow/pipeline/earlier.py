@@ -19,4 +19,4 @@ class EarlierRuns:
     @cached_property
     def shares(self) -> Earlier:
         """How many records that came since a cleaning brought a key of their own."""
-        return Earlier.of(self.ctx.store.receipts(self.topic, limit=EARLIER_RUNS))
+        return Earlier.of(self.ctx.store.projection.list_receipts(self.topic, limit=EARLIER_RUNS))

@@ -39,7 +39,7 @@ class IngestRow:
         """
         if self._opened is None:
             ctx = self._ctx
-            self._opened = ctx.store.open_ingest(
+            self._opened = ctx.store.ingests.open(
                 self._ingest_id,
                 self._topic,
                 least_number=self._least_number,
@@ -55,7 +55,7 @@ class IngestRow:
         """Remove the row: the call is committed, or nothing is left of it. Where that fails the sweep does it."""
         if self._opened is not None:
             with contextlib.suppress(WinnowError):
-                self._ctx.store.close_ingests([self._ingest_id])
+                self._ctx.store.ingests.close([self._ingest_id])
 
     @contextlib.contextmanager
     def renewing(self) -> Iterator[None]:
@@ -66,7 +66,7 @@ class IngestRow:
             while not stop.wait(self._ctx.settings.lease_ms / 3000):
                 if self._opened is not None:
                     with contextlib.suppress(Exception):  # a sweep that takes the call for dead costs work, no data
-                        self._ctx.store.renew_ingest(self._ingest_id, self._ctx.now_ms())
+                        self._ctx.store.ingests.renew(self._ingest_id, self._ctx.now_ms())
 
         thread = threading.Thread(target=renew, daemon=True, name="ingest row")
         thread.start()

@@ -14,13 +14,13 @@ from winnow.store import Lease
 
 def held_by_another(ctx: Context, topic: str) -> bool:
     """Whether another live run holds ``topic``."""
-    lease = ctx.store.lease(topic)
+    lease = ctx.store.leases.find(topic)
     return lease is not None and _is_anothers(ctx, lease)
 
 
 def held_by_others(ctx: Context, topics: Sequence[str]) -> frozenset[str]:
     """Those of ``topics`` that other live runs hold; one question for all."""
-    return frozenset(topic for topic, lease in ctx.store.leases(topics).items() if _is_anothers(ctx, lease))
+    return frozenset(topic for topic, lease in ctx.store.leases.find_many(topics).items() if _is_anothers(ctx, lease))
 
 
 def _is_anothers(ctx: Context, lease: Lease) -> bool:
@@ -35,13 +35,13 @@ def acquire(ctx: Context, topic: str) -> Lease:
     """
     ttl_ms = ctx.settings.lease_ms
     try:
-        return ctx.store.acquire_lease(topic, ctx.holder, ctx.now_ms(), ttl_ms)
+        return ctx.store.leases.acquire(topic, ctx.holder, ctx.now_ms(), ttl_ms)
     except TopicBusyError:
-        lease = ctx.store.lease(topic)
+        lease = ctx.store.leases.find(topic)
         if lease is None or not is_dead(lease.holder):
             raise
-        ctx.store.release_lease(lease)
-        return ctx.store.acquire_lease(topic, ctx.holder, ctx.now_ms(), ttl_ms)
+        ctx.store.leases.release(lease)
+        return ctx.store.leases.acquire(topic, ctx.holder, ctx.now_ms(), ttl_ms)
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def holding(ctx: Context, topic: str) -> Iterator[Lease]:
         with renewing(ctx, [lease]):
             yield lease
     finally:
-        ctx.store.release_lease(lease)
+        ctx.store.leases.release(lease)
 
 
 @contextmanager
@@ -76,13 +76,13 @@ def renewing(ctx: Context, leases: Sequence[Lease]) -> Iterator[None]:
 
 def _renewed(ctx: Context, lease: Lease) -> Lease | None:
     try:
-        return ctx.store.renew_lease(lease, ctx.now_ms(), ctx.settings.lease_ms)
+        return ctx.store.leases.renew(lease, ctx.now_ms(), ctx.settings.lease_ms)
     except Exception:  # a lost lease costs work, never data: the commit loop decides
         return None
 
 
 def release(ctx: Context, topic: str) -> None:
     """Give ``topic`` back if this holder has it; an earlier process of the same holder may have taken it."""
-    lease = ctx.store.lease(topic)
+    lease = ctx.store.leases.find(topic)
     if lease is not None and lease.holder == ctx.holder:
-        ctx.store.release_lease(lease)
+        ctx.store.leases.release(lease)

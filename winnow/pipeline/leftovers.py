@@ -57,18 +57,18 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
     topic = head.state.topic
     quarantine = ctx.log.quarantine(topic)
     found: list[RunLeftovers] = []
-    runs = ctx.store.runs_to_sweep(topic, closed_before_ms)
+    runs = ctx.store.runs.list_to_sweep(topic, closed_before_ms)
     adopted = [file.path for file in quarantine.files()] if runs else []
     for run in runs:
         entries = attempt_files(head.location, run.plan_id)
         moved = quarantine.files_of_plan(run.plan_id, adopted)
         # Asked after the listing: an attempt is written down before its first file.
-        fences = ctx.store.attempt_fences(run.plan_id)
+        fences = ctx.store.runs.list_attempt_fences(run.plan_id)
         files = [
             *_of_attempts(entries, storage.join(head.location, "data", run.plan_id), fences, quarantined=False),
             *_of_attempts(moved, moved_folder(quarantine.location, run.plan_id), fences, quarantined=True),
         ]
-        if ctx.store.run(run.plan_id) == run:  # or it was opened again meanwhile, and is at work
+        if ctx.store.runs.find(run.plan_id) == run:  # or it was opened again meanwhile, and is at work
             found.append(RunLeftovers(run, tuple(files)))
     return found
 
@@ -80,7 +80,7 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
     found: list[IngestLeftovers] = []
     idle = [
         ingest
-        for ingest in ctx.store.open_ingests(topic)
+        for ingest in ctx.store.ingests.list_open(topic)
         if ingest.voided_at_ms is not None or ingest.renewed_at_ms <= idle_since_ms
     ]
     adopted = [file.path for file in quarantine.files()] if idle else []

@@ -29,12 +29,12 @@ def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
     return measure(
         view.head.state,
         assess_view(ctx, view, as_of_ms=as_of_ms),
-        ctx.store.receipts(topic, limit=RECENT_RUNS),
+        ctx.store.projection.list_receipts(topic, limit=RECENT_RUNS),
         compacts=view.rules.compacts,
-        last_run_ms=ctx.store.last_assessed_ms(topic),
+        last_run_ms=ctx.store.assessments.last_assessed_ms(topic),
         as_of_ms=as_of_ms,
-        runs_by_state={state.value: count for state, count in ctx.store.run_tally(topic).items()},
-        swept_bytes=ctx.store.swept_bytes(topic),
+        runs_by_state={state.value: count for state, count in ctx.store.runs.count_by_state(topic).items()},
+        swept_bytes=ctx.store.retired_files.sum_deleted_bytes(topic),
     )
 
 
@@ -72,7 +72,9 @@ def due_partitions(view: TopicView, assessments: Sequence[Assessment]) -> dict[i
 
 def deadlines_for(ctx: Context, topic: str, due: Mapping[int, Due]) -> Deadlines:
     """What the partitions in ``due`` bring into the forecast."""
-    return Deadlines(tuple(each.work for each in due.values()), tuple(ctx.store.receipts(topic, limit=RECENT_RUNS)))
+    return Deadlines(
+        tuple(each.work for each in due.values()), tuple(ctx.store.projection.list_receipts(topic, limit=RECENT_RUNS))
+    )
 
 
 def forecast_of(ctx: Context, topics: Sequence[Deadlines], *, as_of_ms: int) -> Forecast:

@@ -145,7 +145,7 @@ def _rows(
 ) -> list[PartitionRow]:
     topic = state.topic
     held = held_by_another(ctx, topic)
-    lease = ctx.store.lease(topic) if held else None
+    lease = ctx.store.leases.find(topic) if held else None
     holder = f"held by {lease.holder} until {format_ms(lease.expires_ms)}" if lease is not None else None
     return [
         _row(topic, number, state.partitions[number], holder if held else None, number in changed)

@@ -40,7 +40,7 @@ def record_picture(ctx: Context, view: TopicView, earlier: EarlierRuns | None = 
     """
     look = pictured(ctx, view, earlier)
     assert look.picture is not None
-    ctx.store.record_overview(look.picture, look.partitions)
+    ctx.store.overview.record(look.picture, look.partitions)
 
 
 def pictured(
@@ -66,14 +66,14 @@ def record_looks(ctx: Context, looks: Sequence[Look], *, as_of_ms: int) -> None:
         ServiceError: the metadata store cannot be reached.
     """
     try:
-        ctx.store.record_looks(as_of_ms, ctx.now_ms(), looks)
+        ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), looks)
     except WinnowError:
         found = [assessment for look in looks for assessment in look.assessments]
-        ctx.store.record_assessments(as_of_ms, ctx.now_ms(), found)
+        ctx.store.assessments.record(as_of_ms, ctx.now_ms(), found)
         for look in looks:
             if look.picture is not None:
                 with harmless(look.picture.topic):
-                    ctx.store.record_looks(as_of_ms, ctx.now_ms(), [replace(look, assessments=())])
+                    ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), [replace(look, assessments=())])
 
 
 def present_decisions(view: TopicView) -> list[Decision]:

@@ -86,10 +86,10 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None
-    before = ctx.store.run(plan.plan_id)
+    before = ctx.store.runs.find(plan.plan_id)
     known_sha256 = None if before is None else before.plan_sha256
     uri, sha256 = staging.write_plan(ctx.settings.staging, plan, known_sha256=known_sha256)
-    ctx.store.open_run(
+    ctx.store.runs.open(
         plan.plan_id,
         topic,
         attempt=attempt,

@@ -19,7 +19,7 @@ def prune_history(ctx: Context, topic: str, now_ms: int) -> tuple[int, int]:
         ServiceError: the store cannot be reached. What was removed so far stays removed.
     """
     rows = pages = 0
-    for pruned in ctx.store.prune_history(topic, now_ms - ctx.settings.history.retention_ms):
+    for pruned in ctx.store.history.prune(topic, now_ms - ctx.settings.history.retention_ms):
         rows += pruned.rows
         if pruned.pages:
             pages += _remove_pages(ctx, pruned.pages)

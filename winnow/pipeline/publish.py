@@ -53,14 +53,14 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
         PlanVoidError: refused; the log moved under the plan, or the plan is not the one that was made.
         CommitUnknownError: the outcome is not known; the next run settles it.
     """
-    run = ctx.store.run(plan_id)
+    run = ctx.store.runs.find(plan_id)
     if run is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
     log = ctx.log.open(run.topic)
     known = log.find_receipt(plan_id, since_ms=run.opened_at_ms)
     if known is not None:
         return checkpoint(ctx, log, known)
-    verdict = ctx.store.verdict(plan_id, attempt)
+    verdict = ctx.store.verdicts.find(plan_id, attempt)
     try:
         plan, manifest = read_judged(run, verdict, attempt)
     except PlanVoidError as problem:
@@ -70,7 +70,7 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     started_ms = ctx.now_ms()
     # Refused where another attempt has replaced this one, and only from the state that was seen: of two processes with
     # the same attempt in hand one goes on.
-    ctx.store.set_run_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
+    ctx.store.runs.set_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
     try:
         receipt = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
     except PlanVoidError as problem:
@@ -82,7 +82,9 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
         what = str(problem).partition(". ")[0]
         unknown = situations.commit_unknown(plan.topic, plan_id, what, at_ms=ctx.now_ms())
         with contextlib.suppress(PlanVoidError):  # another attempt replaced it, and looks for the receipt too
-            ctx.store.set_run_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences, attempt=attempt)
+            ctx.store.runs.set_state(
+                plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences, attempt=attempt
+            )
         tell("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
         ctx.alerts.raise_alert(unknown)
         raise CommitUnknownError(unknown.sentences) from problem
@@ -102,7 +104,7 @@ def _refuse(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | No
     with contextlib.suppress(
         RunAgainError
     ):  # who closed the run, or began another attempt, has said what becomes of it
-        ctx.store.set_run_state(
+        ctx.store.runs.set_state(
             run.plan_id,
             RunState.REFUSED,
             ctx.now_ms(),
@@ -129,13 +131,13 @@ def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int
     assert receipt.plan_id is not None
     state = log.head().state
     retired = [file for file in state.waiting_files if file.plan_id == receipt.plan_id]
-    ctx.store.record_publication(receipt, state.partitions, retired, ctx.now_ms())
-    run = ctx.store.run(receipt.plan_id)
+    ctx.store.projection.record_publication(receipt, state.partitions, retired, ctx.now_ms())
+    run = ctx.store.runs.find(receipt.plan_id)
     if run is None or run.status is not RunState.PUBLISHED:
         # Before the state says that all is done. An old receipt that is asked for again mends nothing.
         _recover(ctx, receipt, state)
     if run is not None:
-        ctx.store.set_run_state(
+        ctx.store.runs.set_state(
             receipt.plan_id,
             RunState.PUBLISHED,
             ctx.now_ms(),

@@ -19,6 +19,6 @@ def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
         log = ctx.log.open(topic)
         head = log.head()
         state = head.state
-        ctx.store.replace_projection(topic, state.partitions, log.receipts(head), state.waiting_files, ctx.now_ms())
+        ctx.store.projection.replace(topic, state.partitions, log.receipts(head), state.waiting_files, ctx.now_ms())
         refresh_picture(ctx, topic)
     return rebuilt

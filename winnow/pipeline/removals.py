@@ -85,7 +85,7 @@ def runs_of(ctx: Context, view: TopicView, partition: int) -> list[Run]:
     """
     found: list[Run] = []
     for reference in view.log.receipt_references(view.head):
-        receipt = ctx.store.receipt(reference.plan_id) or read_receipt(view.log.topic, reference)
+        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.log.topic, reference)
         found.extend(
             Run(
                 plan_id=receipt.plan_id,

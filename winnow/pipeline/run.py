@@ -176,7 +176,7 @@ def _fail_plan(
     else:
         message = f"Topic {plan.topic} was not compacted: {failure.error.rstrip('.')}. Nothing was published; "
         message, status = f"{message}run it again.", Status.REFUSED
-        run = ctx.store.run(plan.plan_id)
+        run = ctx.store.runs.find(plan.plan_id)
         if run is not None and run.attempt == attempt:
             void_run(ctx, ctx.log.open(plan.topic), run, message)
     outcome.add_failure(_ended(ctx, plan.topic, plan.plan_id, status, as_of_ms, message, attempt), failure.exit_code)

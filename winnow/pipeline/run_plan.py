@@ -95,7 +95,7 @@ def close_as_void(ctx: Context, run: Run, problem: PlanVoidError) -> None:
     if run.status.is_closed or run.status.is_unsettled:
         return
     with contextlib.suppress(RunAgainError):  # somebody else closed it, or began another attempt
-        ctx.store.set_run_state(
+        ctx.store.runs.set_state(
             run.plan_id, RunState.VOID, ctx.now_ms(), message=str(problem), attempt=run.attempt, seen=run.status
         )
         tell("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)

@@ -140,9 +140,9 @@ class Scrub:
             ServiceError: catalog or metadata store cannot be reached.
         """
         files = live_files(self._ctx, topic)
-        known = self._ctx.store.checks(topic)
+        known = self._ctx.store.segment_checks.list_checks(topic)
         live = {file.path for file in files}
-        self._ctx.store.forget_checks(topic, known.keys() - live)
+        self._ctx.store.segment_checks.forget(topic, known.keys() - live)
         self._topics.append(_Topic(topic, files, {path: known[path] for path in known.keys() & live}))
 
     def run(self) -> list[ScrubReport]:
@@ -193,7 +193,7 @@ class Scrub:
             if file.path not in {each.path for each in live_files(self._ctx, topic.name)}:
                 topic.files.remove(file)  # compacted away meanwhile, and swept
                 topic.checks.pop(file.path, None)
-                self._ctx.store.forget_checks(topic.name, [file.path])
+                self._ctx.store.segment_checks.forget(topic.name, [file.path])
                 return
             finding, text = MISSING, "is missing"
         except DamagedSegmentError as problem:
@@ -222,7 +222,7 @@ class Scrub:
         self._progress(self._done_bytes, self._total_bytes)
 
     def _write(self) -> None:
-        self._ctx.store.record_checks(self._unwritten)
+        self._ctx.store.segment_checks.record(self._unwritten)
         self._unwritten = []
 
     def _report(self, topic: _Topic) -> ScrubReport:
@@ -264,7 +264,7 @@ class Scrub:
         now_ms = self._ctx.now_ms()
         findings = [check for check in topic.checks.values() if check.finding is not None]
         damaged = {check.partition for check in findings}
-        alerted = self._ctx.store.open_alerts({Kind.SEGMENT_DAMAGED}, topic.name)
+        alerted = self._ctx.store.alerts.list_open({Kind.SEGMENT_DAMAGED}, topic.name)
         mended = {row.partition for row in alerted} - damaged
         # Closing the alert of a partition closes that of the topic as a whole, too.
         if mended and not (None in damaged and None in {row.partition for row in alerted}):
@@ -305,13 +305,13 @@ def bytes_left_today(ctx: Context) -> int | None:
     limit = ctx.settings.scrub.bytes_per_day
     if limit is None:
         return None
-    used = sum(size_bytes for _, size_bytes in ctx.store.checks_since(ctx.now_ms() - DAY_MS))
+    used = sum(size_bytes for _, size_bytes in ctx.store.segment_checks.list_sizes_since(ctx.now_ms() - DAY_MS))
     return max(0, limit - used)
 
 
 def budget_free_at_ms(ctx: Context) -> int:
     """When the oldest bytes of the last 24 hours leave the day's budget; the present where none are in it."""
-    used = ctx.store.checks_since(ctx.now_ms() - DAY_MS)
+    used = ctx.store.segment_checks.list_sizes_since(ctx.now_ms() - DAY_MS)
     return used[0][0] + DAY_MS if used else ctx.now_ms()
 
 

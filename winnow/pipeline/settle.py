@@ -28,7 +28,7 @@ def settle(ctx: Context, topic: str) -> list[Receipt]:
         CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
     """
     log = ctx.log.open(topic)
-    found = [void_run(ctx, log, run, ENDED_EARLY) for run in ctx.store.open_runs(topic)]
+    found = [void_run(ctx, log, run, ENDED_EARLY) for run in ctx.store.runs.list_open(topic)]
     return [receipt for receipt in found if receipt is not None]
 
 
@@ -47,11 +47,11 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
         if published is not None:
             return checkpoint(ctx, log, published)
         try:
-            ctx.store.set_run_state(
+            ctx.store.runs.set_state(
                 run.plan_id, RunState.VOID, ctx.now_ms(), message=message, attempt=run.attempt, seen=run.status
             )
         except RunAgainError:
-            now = ctx.store.run(run.plan_id)
+            now = ctx.store.runs.find(run.plan_id)
             if now is None or now.status.is_closed:
                 return None
             if now == run:

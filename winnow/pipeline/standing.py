@@ -146,7 +146,7 @@ def left_to(ctx: Context, plan_id: str) -> str | None:
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    run = ctx.store.run(plan_id)
+    run = ctx.store.runs.find(plan_id)
     if run is None:
         return None
     if run.holder not in {None, ctx.holder}:
@@ -170,7 +170,7 @@ def left_to(ctx: Context, plan_id: str) -> str | None:
 
 
 def _who(ctx: Context, plan_id: str | None) -> str:
-    run = ctx.store.run(plan_id) if plan_id is not None else None
+    run = ctx.store.runs.find(plan_id) if plan_id is not None else None
     if run is None or run.holder is None:
         return f"plan {plan_id}" if plan_id is not None else "another run"
     return f"run {run.holder}"

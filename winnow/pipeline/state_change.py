@@ -54,6 +54,6 @@ def change_states(
         changed = False
     # What is there now, not what was committed: another commit may have come after it.
     state = log.head().state
-    ctx.store.record_states(topic, state.partitions, ctx.now_ms())
+    ctx.store.projection.record_states(topic, state.partitions, ctx.now_ms())
     refresh_picture(ctx, topic)
     return state, changed

@@ -131,10 +131,10 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         if gone:
             log.commit(lambda current: _forget(current, gone))
         state = log.head().state
-        ctx.store.record_states(topic, state.partitions, now_ms)
+        ctx.store.projection.record_states(topic, state.partitions, now_ms)
         if gone:
             refresh_picture(ctx, topic)
-            ctx.store.forget_checks(topic, gone)
+            ctx.store.segment_checks.forget(topic, gone)
         rows, pages = prune_history(ctx, topic, ctx.now_ms())
     waiting = state.waiting_files
     deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
@@ -160,7 +160,7 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         duration_ms=ctx.now_ms() - started_ms,
     )
     stuck_ms = ctx.settings.alert.sweep_stuck_ms
-    if not ctx.store.waiting_files(now_ms - config.retired_grace_ms - stuck_ms, topic):
+    if not ctx.store.retired_files.list_waiting(now_ms - config.retired_grace_ms - stuck_ms, topic):
         ctx.alerts.recover(topic, {Kind.SWEEP_STUCK}, None, "was swept")
     return report
 
@@ -183,7 +183,7 @@ def _record(ctx: Context, topic: str, expiry: Expiry, now_ms: int) -> None:
     ):
         files = [RetiredFile(path, storage.size_bytes(path) or 0, now_ms, "expiry") for path in sorted(paths)]
         if files:
-            ctx.store.record_retired(topic, files, kind)
+            ctx.store.retired_files.record(topic, files, kind)
 
 
 def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_ms: int) -> int:
@@ -209,7 +209,7 @@ def _unreferenced_metadata(ctx: Context, quarantine: Quarantine, referenced: Ref
 def _ledger(ctx: Context, topic: str) -> list[RetiredFile]:
     return [
         RetiredFile(row.path, row.size_bytes, row.retired_at_ms, row.plan_id)
-        for row in ctx.store.retired(topic, pending_only=True)
+        for row in ctx.store.retired_files.list_retired(topic, pending_only=True)
         if row.kind not in {"data", "attempts"}
     ]
 
@@ -222,7 +222,7 @@ def _delete(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int)
     for file in files:
         storage.delete(file.path)
     if files:
-        ctx.store.mark_deleted(topic, [file.path for file in files], now_ms)
+        ctx.store.retired_files.mark_deleted(topic, [file.path for file in files], now_ms)
     return list(files)
 
 
@@ -232,7 +232,7 @@ def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) 
     return _Found(
         runs=leftovers.list_runs(ctx, head, closed_before_ms=now_ms - config.retired_grace_ms),
         ingests=leftovers.list_ingests(ctx, head, idle_since_ms=idle_since_ms),
-        open_ingests=ctx.store.open_ingests(head.state.topic),
+        open_ingests=ctx.store.ingests.list_open(head.state.topic),
     )
 
 
@@ -261,9 +261,9 @@ def _condemn(ctx: Context, log: TopicLog, found: _Found, retired_before_ms: int)
         log.commit(build)
     except _NothingToCommitError:
         lifted = False
-    ctx.store.note_voided_ingests([each.ingest_id for each in voided], ctx.now_ms())
+    ctx.store.ingests.note_voided([each.ingest_id for each in voided], ctx.now_ms())
     # Their process died, or lost the store, between the commit and saying so.
-    ctx.store.close_ingests([each.ingest_id for each in committed])
+    ctx.store.ingests.close([each.ingest_id for each in committed])
     return lifted
 
 
@@ -288,13 +288,13 @@ def _delete_leftovers(
         storage.remove_empty_folders(storage.join(head.location, "data", run.plan_id))
         storage.remove_empty_folders(moved_folder(quarantine.location, run.plan_id))
         if files:
-            ctx.store.note_empty_run(run, first_ms=None)
+            ctx.store.runs.note_empty(run, first_ms=None)
         elif run.found_empty_at_ms is None:
-            ctx.store.note_empty_run(run, first_ms=now_ms)
+            ctx.store.runs.note_empty(run, first_ms=now_ms)
         elif run.found_empty_at_ms + grace_ms <= now_ms:
             # A process of the run that is still alive has had a grace to write since the folder was found empty.
             staging.delete_plan(run.plan_uri)
-            ctx.store.note_empty_run(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
+            ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
     for ingest_files in found.ingests:
         ingest = ingest_files.ingest
         files = deletable.of_ingest(ingest_files)
@@ -303,11 +303,11 @@ def _delete_leftovers(
         for location in (head.location, quarantine.location):
             storage.remove_empty_folders(ingest_folder(location, ingest.ingest_id))
         if ingest_files.files:
-            ctx.store.note_empty_ingest(ingest.ingest_id, None)
+            ctx.store.ingests.note_empty(ingest.ingest_id, None)
         elif ingest.found_empty_at_ms is None:
-            ctx.store.note_empty_ingest(ingest.ingest_id, now_ms)
+            ctx.store.ingests.note_empty(ingest.ingest_id, now_ms)
         elif ingest.found_empty_at_ms + grace_ms <= now_ms:
-            ctx.store.close_ingests([ingest.ingest_id])
+            ctx.store.ingests.close([ingest.ingest_id])
     return removed
 
 

@@ -71,7 +71,7 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
         notices = (*notices, describe_differences(name, differences, head.table.metadata_location))
     config = _committed_config(log, head)
     segments = log.segments(head)
-    checks = ctx.store.checks(name)
+    checks = ctx.store.segment_checks.list_checks(name)
     live = [checks.get(segment.path) for each in segments.values() for segment in each]
     times_ms = [check.checked_at_ms for check in live if check is not None]
     return TopicDescription(
@@ -143,9 +143,9 @@ def alter_topic(
         before = None  # a default of the installation contradicts the topic; this call mends it
     if accept_present:
         accepted = log.accept_config(dict(changes), list(deletions), now_ms=ctx.now_ms())
-        ctx.store.record_states(name, accepted.state.partitions, ctx.now_ms())
+        ctx.store.projection.record_states(name, accepted.state.partitions, ctx.now_ms())
     if partitions is not None:
-        ctx.store.record_states(
+        ctx.store.projection.record_states(
             name, log.add_partitions(partitions, now_ms=ctx.now_ms()).state.partitions, ctx.now_ms()
         )
     notices: tuple[str, ...] = ()

@@ -145,7 +145,7 @@ def condemn(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: st
     partitions = tuple(sorted(reasons))
     # Told first: the partitions are marked, whatever became of the run meanwhile.
     ctx.alerts.raise_alert(found)
-    ctx.store.set_run_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
+    ctx.store.runs.set_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
     tell("invalid", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
     return _kind(failure.exit_code)(message)
 

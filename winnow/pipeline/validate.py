@@ -46,10 +46,10 @@ def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = 
         PlanVoidError: another run closed the plan meanwhile, or plan or staging manifest are not those that were made;
             nothing is judged.
     """
-    run = ctx.store.run(plan_id)
+    run = ctx.store.runs.find(plan_id)
     if run is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
-    known = ctx.store.verdict(plan_id, attempt)
+    known = ctx.store.verdicts.find(plan_id, attempt)
     if run.status is RunState.PUBLISHED and known is not None:
         return known  # its inputs may be gone by now
     if run.status in {RunState.VOID, RunState.REFUSED}:
@@ -77,10 +77,10 @@ def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = 
         tell("broken", plan.topic, plan_id=plan_id, attempt=attempt, **parts)
         what, *more = str(problem).split(". ")
         raise _broken(ctx, plan, attempt, what, to_do=more[-1] if more else None) from problem
-    ctx.store.record_verdict(verdict)
+    ctx.store.verdicts.record(verdict)
     _tell(verdict, times, duration_ms=ctx.now_ms() - started_ms)
     if verdict.passed:
-        ctx.store.set_run_state(plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
+        ctx.store.runs.set_state(plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
         return verdict
     if verdict.broken:
         reason = describe(verdict.failures, plan.topic)
@@ -199,7 +199,7 @@ def describe(failures: tuple[Failure, ...], topic: str) -> str:
 
 def _broken(ctx: Context, plan: Plan, attempt: str, what: str, to_do: str | None = None) -> ValidationBrokenError:
     found = situations.validation_broken(plan.topic, plan.plan_id, what, at_ms=ctx.now_ms(), to_do=to_do)
-    ctx.store.set_run_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=found.sentences, attempt=attempt)
+    ctx.store.runs.set_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=found.sentences, attempt=attempt)
     ctx.alerts.raise_alert(found)
     return ValidationBrokenError(found.sentences)
 
@@ -216,7 +216,7 @@ def _failed(ctx: Context, plan: Plan, verdict: Verdict) -> ValidationFailedError
     found = failed_verdict(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), fate=fate)
     # Told first: the partitions are marked, whatever became of the run meanwhile.
     ctx.alerts.raise_alert(found)
-    ctx.store.set_run_state(
+    ctx.store.runs.set_state(
         plan.plan_id, RunState.INVALID, ctx.now_ms(), message=found.sentences, attempt=verdict.attempt
     )
     return ValidationFailedError(found.sentences)

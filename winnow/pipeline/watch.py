@@ -83,11 +83,11 @@ def watch(ctx: Context) -> Watched:
     now_ms = ctx.now_ms()
     watched.delivered = ctx.alerts.deliver()
     known = set(ctx.log.names())
-    opened = _by_topic(ctx.store.open_alerts())
+    opened = _by_topic(ctx.store.alerts.list_open())
     # A catalog without any topic is more likely the wrong one.
     for topic in sorted(opened.keys() - known if known else ()):
         ctx.alerts.supersede(topic, list(Kind), None)
-    names = set(ctx.store.topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
+    names = set(ctx.store.assessments.list_topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
     names |= {topic for topic, rows in opened.items() if any(row.kind in DEADLINES or row.released for row in rows)}
     looks = [look for topic in sorted(names & known) if (look := _look(ctx, topic, now_ms, watched)) is not None]
     _judge_deadlines(ctx, looks, opened, now_ms, watched)
@@ -141,7 +141,7 @@ def _judge_topic(
 ) -> None:
     grace_ms = ctx.settings.alert.deadline_grace_ms
     topic = look.topic
-    last_run = next(iter(ctx.store.runs(topic, limit=1)), None)
+    last_run = next(iter(ctx.store.runs.list_runs(topic, limit=1)), None)
     past: dict[int, Finding] = {}
     soon: dict[int, Finding] = {}
     close: set[int] = set()
@@ -178,7 +178,7 @@ def _judge_topic(
 
 
 def _judge_sweeps(ctx: Context, known: set[str], now_ms: int, watched: Watched) -> None:
-    for found in ctx.store.waiting_files(now_ms - ctx.settings.alert.sweep_stuck_ms):
+    for found in ctx.store.retired_files.list_waiting(now_ms - ctx.settings.alert.sweep_stuck_ms):
         if found.topic not in known:
             continue
         try:
@@ -194,7 +194,7 @@ def _judge_sweeps(ctx: Context, known: set[str], now_ms: int, watched: Watched) 
 def tell_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> object:
     """Alert if files of ``topic`` wait too long; the alert, None when none was sent."""
     stuck_ms = ctx.settings.alert.sweep_stuck_ms
-    for found in ctx.store.waiting_files(now_ms - grace_ms - stuck_ms, topic):
+    for found in ctx.store.retired_files.list_waiting(now_ms - grace_ms - stuck_ms, topic):
         due_ms = found.oldest_ms + grace_ms
         what = situations.overdue_files(found.files, found.size_bytes, due_ms, now_ms)
         return ctx.alerts.raise_alert(situations.sweep_stuck(topic, due_ms, f"Topic {topic}: {what}", at_ms=now_ms))

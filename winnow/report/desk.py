@@ -35,15 +35,15 @@ Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
 class AlertMemory(Protocol):
     """Keeps open alerts and undelivered messages; the metadata store is one (:mod:`winnow.store.alerts`)."""
 
-    def remember_alerts(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
+    def remember_all(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
         """Open ``alerts``; those that were not open before."""
 
-    def forget_alerts(
+    def forget_all(
         self, topic: str, kinds: Collection[str], partitions: Collection[int] | None, now_ms: int, compose: Compose
     ) -> list[OpenAlert]:
         """Close alerts; those that were open."""
 
-    def release_alerts(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
+    def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
         """Note that somebody took them in hand."""
 
     def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
@@ -82,7 +82,7 @@ class AlertDesk:
             return self._for_every_channel(told.alert)
 
         with self._harmless(situation.sentences):
-            self.memory.remember_alerts(situation.open_alerts, situation.at_ms, compose)
+            self.memory.remember_all(situation.open_alerts, situation.at_ms, compose)
             if told.alert is not None:
                 self._tell(told.alert)
         return told.alert
@@ -110,7 +110,7 @@ class AlertDesk:
             return self._for_every_channel(told.alert)
 
         with self._harmless(f"{topic} {how}."):
-            self.memory.forget_alerts(topic, kinds, partitions, now_ms, compose)
+            self.memory.forget_all(topic, kinds, partitions, now_ms, compose)
             if told.alert is not None:
                 self._tell(told.alert)
         return told.alert
@@ -118,12 +118,12 @@ class AlertDesk:
     def supersede(self, topic: str, kinds: Collection[Kind], partitions: Collection[int] | None) -> None:
         """Close without a word what a worse alert stands for from now on, or what nobody can mend any more."""
         with self._harmless(f"{topic}: an alert could not be closed."):
-            self.memory.forget_alerts(topic, kinds, partitions, self.now_ms(), lambda _: ())
+            self.memory.forget_all(topic, kinds, partitions, self.now_ms(), lambda _: ())
 
     def release(self, topic: str, partitions: Collection[int], why: str) -> None:
         """Somebody released ``partitions``: told again if they fail again, and named when they recover."""
         with self._harmless(f"{topic}: an alert could not be marked as released."):
-            self.memory.release_alerts(topic, RELEASABLE, partitions, why)
+            self.memory.release(topic, RELEASABLE, partitions, why)
 
     def deliver(self) -> int:
         """Send what channels have not taken yet; how many messages they took now."""

@@ -27,19 +27,19 @@ _number = count()
 class SentAlerts(Room):
     """One row per alert that has not recovered, and one per message and channel that is not delivered."""
 
-    def remember_alert(
+    def remember(
         self, key: str, now_ms: int, *, kind: str = "", topic: str = "", partition: int | None = None, message: str = ""
     ) -> bool:
         """True the first time, for exactly one of any number of callers at once; False until it is forgotten."""
         with self._database.writing() as session:
             return _remember(session, OpenAlert(kind, topic, partition, now_ms, message), key, now_ms)
 
-    def forget_alert(self, key: str) -> bool:
+    def forget(self, key: str) -> bool:
         """True when the alert was remembered; it may be sent again."""
         with self._database.writing() as session:
             return bulk.changed(session, delete(tables.Alert).where(tables.Alert.key == key)) > 0
 
-    def open_alerts(self, kinds: Collection[str] = (), topic: str | None = None) -> list[OpenAlert]:
+    def list_open(self, kinds: Collection[str] = (), topic: str | None = None) -> list[OpenAlert]:
         """What has not recovered, of ``kinds`` (none = all) and ``topic`` (None = all), in the order of topics."""
         row = tables.Alert
         statement = select(row).where(row.kind.is_not(None)).order_by(row.topic, row.kind, row.partition)
@@ -50,14 +50,14 @@ class SentAlerts(Room):
         with self._database.reading() as session:
             return [_open(found) for found in session.scalars(statement)]
 
-    def remember_alerts(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
+    def remember_all(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
         """Open ``alerts``; those that were not open or were released, for exactly one of any callers at once."""
         with self._database.writing() as session:
             fresh = [each for each in alerts if _remember(session, each, each.key, now_ms)]
             _enqueue(session, fresh, now_ms, compose)
             return fresh
 
-    def forget_alerts(
+    def forget_all(
         self, topic: str, kinds: Collection[str], partitions: Collection[int] | None, now_ms: int, compose: Compose
     ) -> list[OpenAlert]:
         """Close the alerts of ``kinds`` about ``partitions`` (None = all) and about the whole topic; those closed."""
@@ -68,7 +68,7 @@ class SentAlerts(Room):
             _enqueue(session, closed, now_ms, compose)
             return closed
 
-    def release_alerts(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
+    def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
         """Somebody took it in hand: the alerts stay open, and are told again should it happen again."""
         row = tables.Alert
         with self._database.writing() as session:

@@ -15,12 +15,12 @@ from winnow.store.looks import write_assessments
 class Assessments(Room):
     """One row per topic partition and as-of."""
 
-    def record_assessments(self, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
+    def record(self, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
         """Write down ``assessments``; the same as-of again replaces its row. Ten thousand rows are a few statements."""
         with self._database.writing() as session:
             write_assessments(session, as_of_ms, recorded_at_ms, assessments)
 
-    def latest_assessments(self, topics: Sequence[str] = ()) -> list[Assessment]:
+    def list_latest(self, topics: Sequence[str] = ()) -> list[Assessment]:
         """The assessment recorded last of every topic partition of ``topics`` (none = all), in their order.
 
         Last by the time of recording, not by as-of: a simulated future must not hide the present for ever.
@@ -44,6 +44,14 @@ class Assessments(Room):
         latest = tables.LatestAssessment
         with self._database.reading() as session:
             return session.scalar(select(func.max(latest.recorded_at_ms)).where(latest.topic == topic))
+
+    def list_topics_due_by(self, ms: int) -> list[str]:
+        """Topics with a partition whose deadline, as it was assessed last, lies at or before ``ms``; in order."""
+        row, latest = tables.Assessment, tables.LatestAssessment
+        same = and_(latest.topic == row.topic, latest.partition == row.partition, latest.as_of_ms == row.as_of_ms)
+        found = select(row.topic).join(latest, same).where(row.deadline_ms <= ms).distinct().order_by(row.topic)
+        with self._database.reading() as session:
+            return list(session.scalars(found))
 
 
 def _assessment(row: tables.Assessment) -> Assessment:

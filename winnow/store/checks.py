@@ -43,7 +43,7 @@ class TopicChecks:
 class SegmentChecks(Room):
     """One row per topic and file. A scrub that was interrupted goes on where the oldest check is."""
 
-    def checks(self, topic: str) -> dict[str, FileCheck]:
+    def list_checks(self, topic: str) -> dict[str, FileCheck]:
         """The last check of each file of ``topic``, by path."""
         row = tables.SegmentCheck
         with self._database.reading() as session:
@@ -63,7 +63,7 @@ class SegmentChecks(Room):
                 for each in found
             }
 
-    def topic_checks(self, topic: str) -> TopicChecks | None:
+    def summarize(self, topic: str) -> TopicChecks | None:
         """The checks of ``topic`` together; None: nothing of it was ever checked."""
         row = tables.SegmentCheck
         figures = select(
@@ -73,7 +73,7 @@ class SegmentChecks(Room):
             files, last_ms, oldest_ms, findings = session.execute(figures).one()
         return TopicChecks(files, last_ms, oldest_ms, findings) if files else None
 
-    def record_checks(self, checks: Sequence[FileCheck]) -> None:
+    def record(self, checks: Sequence[FileCheck]) -> None:
         """Write down ``checks``; a file has one row, the last."""
         rows = [
             {
@@ -93,7 +93,7 @@ class SegmentChecks(Room):
             with self._database.writing() as session:
                 bulk.upsert(session, tables.SegmentCheck, rows)
 
-    def forget_checks(self, topic: str, paths: Collection[str]) -> None:
+    def forget(self, topic: str, paths: Collection[str]) -> None:
         """Forget files that left the topic."""
         row = tables.SegmentCheck
         if paths:
@@ -101,7 +101,7 @@ class SegmentChecks(Room):
                 for some in bulk.chunks(sorted(paths)):
                     bulk.changed(session, delete(row).where(row.topic == topic, row.path.in_(some)))
 
-    def checks_since(self, after_ms: int) -> list[tuple[int, int]]:
+    def list_sizes_since(self, after_ms: int) -> list[tuple[int, int]]:
         """When files of any topic were checked after ``after_ms`` and how many bytes they have, oldest first."""
         row = tables.SegmentCheck
         statement = (

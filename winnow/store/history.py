@@ -35,7 +35,7 @@ class Pruned:
 class History(Room):
     """Rows that nobody needs but who asks what happened long ago."""
 
-    def prune_history(self, topic: str, before_ms: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Pruned]:
+    def prune(self, topic: str, before_ms: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Pruned]:
         """Remove the history of ``topic`` from before ``before_ms``, one transaction for each value that is yielded.
 
         What stays whatever its age: the assessment of each partition that was recorded last; runs that are open, whose

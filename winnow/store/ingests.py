@@ -14,7 +14,7 @@ from winnow.store.values import OpenIngest
 class Ingests(Room):
     """One row per ingest call, from before its first file until nothing is left of it to sweep."""
 
-    def open_ingest(self, ingest_id: str, topic: str, *, least_number: int, holder: str, now_ms: int) -> OpenIngest:
+    def open(self, ingest_id: str, topic: str, *, least_number: int, holder: str, now_ms: int) -> OpenIngest:
         """Write down an ingest call before it writes its first file.
 
         Args:
@@ -34,13 +34,13 @@ class Ingests(Room):
             bulk.insert(session, row, [values])
             return opened
 
-    def renew_ingest(self, ingest_id: str, now_ms: int) -> None:
+    def renew(self, ingest_id: str, now_ms: int) -> None:
         """Note that an ingest call is at work."""
         row = tables.Ingest
         with self._database.writing() as session:
             bulk.changed(session, update(row).where(row.ingest_id == ingest_id).values(renewed_at_ms=now_ms))
 
-    def note_voided_ingests(self, ingest_ids: Collection[str], now_ms: int) -> None:
+    def note_voided(self, ingest_ids: Collection[str], now_ms: int) -> None:
         """Note that a commit has voided these ingest calls; the first time counts."""
         row = tables.Ingest
         with self._database.writing() as session:
@@ -50,20 +50,20 @@ class Ingests(Room):
                     update(row).where(row.ingest_id.in_(some), row.voided_at_ms.is_(None)).values(voided_at_ms=now_ms),
                 )
 
-    def note_empty_ingest(self, ingest_id: str, now_ms: int | None) -> None:
+    def note_empty(self, ingest_id: str, now_ms: int | None) -> None:
         """Note when nothing was left of a voided ingest call; None: something was found again."""
         row = tables.Ingest
         with self._database.writing() as session:
             bulk.changed(session, update(row).where(row.ingest_id == ingest_id).values(found_empty_at_ms=now_ms))
 
-    def close_ingests(self, ingest_ids: Collection[str]) -> None:
+    def close(self, ingest_ids: Collection[str]) -> None:
         """Forget ingest calls of which nothing is left: committed, or removed with all they wrote."""
         row = tables.Ingest
         with self._database.writing() as session:
             for some in bulk.chunks(sorted(ingest_ids)):
                 bulk.changed(session, delete(row).where(row.ingest_id.in_(some)))
 
-    def open_ingests(self, topic: str) -> list[OpenIngest]:
+    def list_open(self, topic: str) -> list[OpenIngest]:
         """Ingest calls of ``topic`` whose end is not recorded, in the order of opening."""
         row = tables.Ingest
         statement = select(row).where(row.topic == topic).order_by(row.number, row.ingest_id)

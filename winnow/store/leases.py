@@ -17,7 +17,7 @@ from winnow.store.values import Lease
 class Leases(Room):
     """At most one holder per topic. The clock is the callers'; a lease spares work, the commit loop keeps it safe."""
 
-    def acquire_lease(self, topic: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
+    def acquire(self, topic: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
         """Hold ``topic`` until ``now_ms + ttl_ms``: if it is free, its lease has expired, or ``holder`` has it.
 
         Raises:
@@ -42,7 +42,7 @@ class Leases(Room):
                 raise _busy(topic, current)
             return current
 
-    def renew_lease(self, lease: Lease, now_ms: int, ttl_ms: int) -> Lease:
+    def renew(self, lease: Lease, now_ms: int, ttl_ms: int) -> Lease:
         """``lease`` until ``now_ms + ttl_ms``. One that expired is renewed too, as long as nobody took it over.
 
         Raises:
@@ -57,18 +57,18 @@ class Leases(Room):
                 raise _busy(lease.topic, _lease(session, lease.topic))
         return Lease(lease.topic, lease.holder, lease.token, now_ms + ttl_ms)
 
-    def release_lease(self, lease: Lease) -> bool:
+    def release(self, lease: Lease) -> bool:
         """Give ``lease`` back. False, and nothing changes, when it was released or taken over before."""
         with self._database.writing() as session:
             statement = update(tables.Lease).where(_still(lease)).values(holder=None, expires_ms=0)
             return bulk.changed(session, statement) > 0
 
-    def lease(self, topic: str) -> Lease | None:
+    def find(self, topic: str) -> Lease | None:
         """The lease of ``topic``, which may have expired. None when nobody holds it."""
         with self._database.reading() as session:
             return _lease(session, topic)
 
-    def leases(self, topics: Sequence[str]) -> dict[str, Lease]:
+    def find_many(self, topics: Sequence[str]) -> dict[str, Lease]:
         """The leases of ``topics`` that somebody holds, or held until they expired."""
         row, found = tables.Lease, dict[str, Lease]()
         with self._database.reading() as session:

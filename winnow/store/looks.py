@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from winnow.model import Assessment
 from winnow.store import bulk, tables
-from winnow.store.database import Room, one_writer
 from winnow.store.overview_values import PartitionPicture, TopicPicture
 
 _ASSESSMENT_COLUMNS: Final = tuple(field.name for field in fields(Assessment) if field.name != "reason")
@@ -26,23 +25,6 @@ class Look:
     assessments: Sequence[Assessment] = ()
     picture: TopicPicture | None = None
     partitions: Sequence[PartitionPicture] = ()
-
-
-class Looks(Room):
-    """Thousands of rows in a handful of statements, and hundreds of topics in one transaction."""
-
-    def record_looks(self, as_of_ms: int, recorded_at_ms: int, looks: Sequence[Look]) -> None:
-        """Write down what several looks found, all or nothing.
-
-        The same as-of again replaces its assessments; a later picture of a topic that is there already stays.
-        """
-        with self._database.writing() as session:
-            # In one order, so that two writers of the same topics wait for one another and never both.
-            pictured = sorted((each for each in looks if each.picture is not None), key=_topic)
-            for look in pictured:
-                one_writer(session, _topic(look))
-            write_assessments(session, as_of_ms, recorded_at_ms, [a for look in looks for a in look.assessments])
-            write_pictures(session, pictured)
 
 
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
@@ -72,7 +54,7 @@ def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, asse
 
 def write_pictures(session: Session, looks: Sequence[Look]) -> list[str]:
     """Replace the pictures of topics, each with a picture; the topics whose picture was written."""
-    known = _recorded_at_ms(session, [_topic(look) for look in looks])
+    known = _recorded_at_ms(session, [topic_of_look(look) for look in looks])
     newer = [
         (look.picture, look.partitions)
         for look in looks
@@ -90,7 +72,8 @@ def write_pictures(session: Session, looks: Sequence[Look]) -> list[str]:
     return [picture.topic for picture, _ in newer]
 
 
-def _topic(look: Look) -> str:
+def topic_of_look(look: Look) -> str:
+    """The topic of a look's overview; empty where it has none."""
     return look.picture.topic if look.picture is not None else ""
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from winnow.store import bulk, tables
 from winnow.store.database import Room, one_writer
-from winnow.store.looks import Look, write_pictures
+from winnow.store.looks import Look, topic_of_look, write_assessments, write_pictures
 from winnow.store.overview_states import (
     STATES,
     mark,
@@ -46,7 +46,7 @@ _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionPictur
 class Overview(Room):
     """One row per topic and one per topic partition, as they were looked at last."""
 
-    def record_overview(self, topic: TopicPicture, partitions: Sequence[PartitionPicture]) -> bool:
+    def record(self, topic: TopicPicture, partitions: Sequence[PartitionPicture]) -> bool:
         """Replace the picture of a topic and its partitions; ten thousand partitions are a few statements.
 
         Returns:
@@ -56,7 +56,20 @@ class Overview(Room):
             one_writer(session, topic.topic)
             return bool(write_pictures(session, [Look(picture=topic, partitions=partitions)]))
 
-    def topics_seen(
+    def record_many(self, as_of_ms: int, recorded_at_ms: int, looks: Sequence[Look]) -> None:
+        """Write down what several looks found, all or nothing.
+
+        The same as-of again replaces its assessments; a later picture of a topic that is there already stays.
+        """
+        with self._database.writing() as session:
+            # In one order, so that two writers of the same topics wait for one another and never both.
+            pictured = sorted((each for each in looks if each.picture is not None), key=topic_of_look)
+            for look in pictured:
+                one_writer(session, topic_of_look(look))
+            write_assessments(session, as_of_ms, recorded_at_ms, [a for look in looks for a in look.assessments])
+            write_pictures(session, pictured)
+
+    def list_topics(
         self,
         now_ms: int,
         window: Window,
@@ -93,20 +106,20 @@ class Overview(Room):
             total = sum(counts.values()) if state is None else counts[state]
             return TopicsSeen(Listed(total, _topics_of(session, rows, now_ms)), counts)
 
-    def picture(self, topic: str) -> TopicPicture | None:
+    def find_recorded(self, topic: str) -> TopicPicture | None:
         """The picture of ``topic`` alone; None when it was never looked at."""
         with self._database.reading() as session:
             row = session.get(tables.TopicOverview, topic)
             return None if row is None else TopicPicture(**{name: getattr(row, name) for name in _TOPIC_COLUMNS})
 
-    def topic_seen(self, topic: str, now_ms: int) -> TopicSeen | None:
+    def find_topic(self, topic: str, now_ms: int) -> TopicSeen | None:
         """One topic; None when it was never looked at."""
         ranks = topic_ranks(now_ms, topic=topic)
         with self._database.reading() as session:
             rows = session.execute(_topics(ranks).where(tables.TopicOverview.topic == topic)).mappings().all()
             return next(iter(_topics_of(session, rows, now_ms)), None)
 
-    def partitions_seen(
+    def list_partitions(
         self, topic: str, now_ms: int, window: Window, *, state: PictureState | None = None
     ) -> Listed[PartitionSeen]:
         """One page of the partitions of ``topic`` in their order, or of those in ``state``."""

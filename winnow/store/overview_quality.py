@@ -23,7 +23,7 @@ _SOME_FAILURES: Final = '"failures":[{'
 class Quality(Room):
     """What on-call asks in the morning."""
 
-    def quality_seen(self, now_ms: int, days: int) -> QualitySeen:
+    def summarize(self, now_ms: int, days: int) -> QualitySeen:
         """Verdicts of the last ``days`` days (UTC, today is the last), and every expectation that did not hold.
 
         Warnings count too: an expectation of severity ``warn`` fails in verdicts that pass. Most failures come first.
@@ -52,7 +52,7 @@ class Quality(Room):
             series.append(DaySeen(number * DAY_MS, verdicts_count, failed_count, broken_count))
         return QualitySeen(tuple(series), _expectations(verdicts, first_day, days))
 
-    def marks_seen(self, window: Window, *, search: str = "") -> Listed[MarkSeen]:
+    def list_uncleanable(self, window: Window, *, search: str = "") -> Listed[MarkSeen]:
         """One page of uncleanable partitions whose topic's name holds ``search``, the latest mark first."""
         row = tables.Uncleanable
         found = select(row)
@@ -63,7 +63,7 @@ class Quality(Room):
             total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
             return Listed(total, tuple(mark_seen(each) for each in session.scalars(page)))
 
-    def alerts_seen(self, window: Window) -> Listed[AlertSeen]:
+    def list_alerts(self, window: Window) -> Listed[AlertSeen]:
         """One page of the alerts that have not recovered, the newest first."""
         row = tables.Alert
         page = select(row).order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)

@@ -23,7 +23,7 @@ AIRFLOW: Final = "airflow:"
 class RunHistory(Room):
     """Runs with receipts, and verdicts, the newest first."""
 
-    def runs_seen(
+    def list_runs(
         self,
         window: Window,
         *,
@@ -45,19 +45,19 @@ class RunHistory(Room):
             page = session.scalars(newest.offset(window.offset).limit(window.size))
             return Listed(total, _with_receipts(session, [run_of(row) for row in page]))
 
-    def run_seen(self, plan_id: str) -> RunSeen | None:
+    def find_run(self, plan_id: str) -> RunSeen | None:
         """One run with its receipt."""
         with self._database.reading() as session:
             row = session.get(tables.Run, plan_id)
             return None if row is None else _with_receipts(session, [run_of(row)])[0]
 
-    def verdicts_of_plan(self, plan_id: str) -> tuple[Verdict, ...]:
+    def list_verdicts_of_plan(self, plan_id: str) -> tuple[Verdict, ...]:
         """What validation said of each attempt at a plan, the newest first."""
         row = tables.Verdict
         with self._database.reading() as session:
             return _verdicts(session, select(row).where(row.plan_id == plan_id))
 
-    def verdicts_seen(self, topic: str, window: Window) -> Listed[Verdict]:
+    def list_verdicts(self, topic: str, window: Window) -> Listed[Verdict]:
         """One page of the verdicts of ``topic``."""
         row = tables.Verdict
         found = select(row).where(row.topic == topic)
@@ -65,7 +65,7 @@ class RunHistory(Room):
             total = session.scalar(select(func.count()).select_from(row).where(row.topic == topic)) or 0
             return Listed(total, _verdicts(session, found.offset(window.offset).limit(window.size)))
 
-    def failing_expectations(self, topic: str, since_ms: int) -> int:
+    def list_failing_expectations(self, topic: str, since_ms: int) -> int:
         """How many expectations did not hold in verdicts of ``topic`` from ``since_ms`` on and voided a plan."""
         row = tables.Verdict
         found = select(row).where(row.topic == topic, row.checked_at_ms >= since_ms, row.passed.is_(False))

@@ -44,7 +44,7 @@ class Projection(Room):
             one_writer(session, topic)
             write_states(session, topic, states, now_ms)
 
-    def replace_projection(
+    def replace(
         self,
         topic: str,
         states: Mapping[int, PartitionState],
@@ -79,13 +79,13 @@ class Projection(Room):
             ):
                 session.execute(delete(model).where(model.topic == topic))
 
-    def receipt(self, plan_id: str) -> Receipt | None:
+    def find_receipt(self, plan_id: str) -> Receipt | None:
         """The receipt of a published plan."""
         with self._database.reading() as session:
             row = session.get(tables.Receipt, plan_id)
             return None if row is None else load_json(Receipt, row.document.encode())
 
-    def receipts(self, topic: str | None = None, limit: int | None = None) -> list[Receipt]:
+    def list_receipts(self, topic: str | None = None, limit: int | None = None) -> list[Receipt]:
         """Receipts of ``topic`` (None = all), newest first; at most ``limit``."""
         row = tables.Receipt
         statement = select(row).order_by(row.finished_at_ms.desc(), row.plan_id).limit(limit)
@@ -94,22 +94,22 @@ class Projection(Room):
         with self._database.reading() as session:
             return [load_json(Receipt, found.document.encode()) for found in session.scalars(statement)]
 
-    def checkpoints(self, topics: Sequence[str] = ()) -> list[CheckpointRow]:
+    def list_checkpoints(self, topics: Sequence[str] = ()) -> list[CheckpointRow]:
         """Cleaner checkpoints of ``topics`` (none = all), in the order of topic and partition."""
         with self._database.reading() as session:
             return read_checkpoints(session, topics)
 
-    def marks(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Uncleanable]:
+    def list_uncleanable(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Uncleanable]:
         """Uncleanable partitions of ``topics`` (none = all)."""
         with self._database.reading() as session:
             return read_marks(session, topics)
 
-    def paused_by(self, topic: str) -> dict[int, tuple[str, ...]]:
+    def list_paused_by(self, topic: str) -> dict[int, tuple[str, ...]]:
         """Who paused the partitions of ``topic``, in the order in which they did."""
         with self._database.reading() as session:
             return read_paused_by(session, topic)
 
-    def paused(self, topics: Sequence[str] = ()) -> dict[TopicPartition, int]:
+    def list_paused(self, topics: Sequence[str] = ()) -> dict[TopicPartition, int]:
         """Paused partitions of ``topics`` (none = all), and since when (ms)."""
         with self._database.reading() as session:
             return read_paused(session, topics)

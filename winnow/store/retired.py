@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from winnow.errors import WinnowError
@@ -14,10 +15,20 @@ from winnow.store.database import Room
 from winnow.store.values import RETIRED_KINDS, RetiredRow
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingFiles:
+    """Retired files of one topic that still have their bytes. ``oldest_ms``: when the first of them was retired."""
+
+    topic: str
+    files: int
+    size_bytes: int
+    oldest_ms: int
+
+
 class RetiredFiles(Room):
     """One row per topic and path. A file that was deleted never becomes pending again: paths are not used twice."""
 
-    def record_retired(self, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
+    def record(self, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
         """Write down files that nothing will refer to. Those that are in the ledger stay as they are.
 
         Args:
@@ -33,7 +44,7 @@ class RetiredFiles(Room):
         with self._database.writing() as session:
             add_retired(session, topic, files, kind)
 
-    def retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
+    def list_retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
         """The ledger of ``topic``, oldest first; with ``pending_only`` only what still has its bytes."""
         row = tables.RetiredFile
         statement = select(row).where(row.topic == topic).order_by(row.retired_at_ms, row.path)
@@ -64,6 +75,26 @@ class RetiredFiles(Room):
                     .where(row.topic == topic, row.path.in_(some), row.deleted_at_ms.is_(None))
                     .values(deleted_at_ms=now_ms),
                 )
+
+    def sum_deleted_bytes(self, topic: str) -> int:
+        """Bytes of the files of ``topic`` that were recorded as retired and are deleted by now."""
+        row = tables.RetiredFile
+        statement = select(func.sum(row.size_bytes)).where(row.topic == topic, row.deleted_at_ms.is_not(None))
+        with self._database.reading() as session:
+            return int(session.scalar(statement) or 0)
+
+    def list_waiting(self, retired_by_ms: int, topic: str | None = None) -> list[WaitingFiles]:
+        """Files of every topic (or of one) that were retired at or before ``retired_by_ms`` and are not deleted."""
+        row = tables.RetiredFile
+        sums = (func.count(), func.sum(row.size_bytes), func.min(row.retired_at_ms))
+        found = select(row.topic, *sums).where(
+            row.deleted_at_ms.is_(None), row.kind != "attempts", row.retired_at_ms <= retired_by_ms
+        )
+        if topic is not None:
+            found = found.where(row.topic == topic)
+        with self._database.reading() as session:
+            rows = session.execute(found.group_by(row.topic).order_by(row.topic))
+            return [WaitingFiles(name, files, int(size), oldest) for name, files, size, oldest in rows]
 
 
 def add_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
@@ -60,7 +60,7 @@ TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
 class Runs(Room):
     """One row per plan. Changes are compare-and-swap on the state, so two processes cannot overtake each other."""
 
-    def open_run(
+    def open(
         self,
         plan_id: str,
         topic: str,
@@ -134,7 +134,7 @@ class Runs(Room):
             _note_attempt(session, run, now_ms)
             return run
 
-    def set_run_state(
+    def set_state(
         self,
         plan_id: str,
         state: RunState,
@@ -187,14 +187,14 @@ class Runs(Room):
                 raise _illegal(run, state) if seen in {None, run.status} else _moved(run, seen)
             return run
 
-    def attempt_fences(self, plan_id: str) -> dict[str, int]:
+    def list_attempt_fences(self, plan_id: str) -> dict[str, int]:
         """The attempts that were ever begun at a plan, and the highest fence each was opened with."""
         row = tables.Attempt
         with self._database.reading() as session:
             found = session.execute(select(row.attempt, row.fence).where(row.plan_id == plan_id))
             return {each.attempt: each.fence for each in found}
 
-    def runs_to_sweep(self, topic: str, closed_before_ms: int) -> list[Run]:
+    def list_to_sweep(self, topic: str, closed_before_ms: int) -> list[Run]:
         """Closed runs of ``topic`` whose folder was not found empty twice, that moved last by ``closed_before_ms``."""
         row = tables.Run
         states = _values(state for state in RunState if state.is_closed)
@@ -207,7 +207,7 @@ class Runs(Room):
         with self._database.reading() as session:
             return [run_of(found) for found in session.scalars(statement)]
 
-    def note_empty_run(self, run: Run, *, first_ms: int | None, swept_ms: int | None = None) -> None:
+    def note_empty(self, run: Run, *, first_ms: int | None, swept_ms: int | None = None) -> None:
         """Note when nothing was left to delete of ``run``, for the first and for the second time.
 
         Nothing changes when the run was opened again or moved since it was looked up.
@@ -218,13 +218,13 @@ class Runs(Room):
             changes = {"found_empty_at_ms": first_ms, "swept_at_ms": swept_ms}
             bulk.changed(session, update(row).where(*unmoved).values(changes))
 
-    def run(self, plan_id: str) -> Run | None:
+    def find(self, plan_id: str) -> Run | None:
         """The run of a plan."""
         with self._database.reading() as session:
             row = session.get(tables.Run, plan_id)
             return None if row is None else run_of(row)
 
-    def runs(self, topic: str | None = None, limit: int | None = None) -> list[Run]:
+    def list_runs(self, topic: str | None = None, limit: int | None = None) -> list[Run]:
         """Runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
         statement = _newest_first()
         if topic is not None:
@@ -232,12 +232,19 @@ class Runs(Room):
         with self._database.reading() as session:
             return [run_of(row) for row in session.scalars(statement.limit(limit))]
 
-    def open_runs(self, topic: str) -> list[Run]:
+    def list_open(self, topic: str) -> list[Run]:
         """Runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
         states = [state.value for state in RunState if not state.is_closed]
         statement = _newest_first().where(tables.Run.topic == topic, tables.Run.status.in_(states))
         with self._database.reading() as session:
             return [run_of(row) for row in session.scalars(statement)]
+
+    def count_by_state(self, topic: str) -> dict[RunState, int]:
+        """Runs of ``topic`` by the state they are in; states without a run are left out."""
+        row = tables.Run
+        statement = select(row.status, func.count()).where(row.topic == topic).group_by(row.status)
+        with self._database.reading() as session:
+            return {RunState(status): count for status, count in session.execute(statement)}
 
 
 def _newest_first() -> Select[tables.Run]:

@@ -12,7 +12,6 @@ from winnow.store.database import Database
 from winnow.store.history import History
 from winnow.store.ingests import Ingests
 from winnow.store.leases import Leases
-from winnow.store.looks import Looks
 from winnow.store.migration import migrate, prepare_to_read
 from winnow.store.overview import Overview
 from winnow.store.overview_quality import Quality
@@ -20,34 +19,31 @@ from winnow.store.overview_runs import RunHistory
 from winnow.store.projection import Projection
 from winnow.store.retired import RetiredFiles
 from winnow.store.runs import Runs
-from winnow.store.tallies import Tallies
 from winnow.store.verdicts import Verdicts
-from winnow.store.waiting import Waiting
 
 
-class Store(
-    Leases,
-    Assessments,
-    Looks,
-    Runs,
-    Ingests,
-    Verdicts,
-    Projection,
-    RetiredFiles,
-    SentAlerts,
-    Waiting,
-    Tallies,
-    Overview,
-    RunHistory,
-    Quality,
-    SegmentChecks,
-    History,
-):
+class Store:
     """Checkpoints, receipts, marks and retired files (a projection), assessments, runs, verdicts (history), leases.
 
     Every method is one short transaction, so threads may share a store, and processes may open the same database. Any
     method may raise ServiceError when the database cannot be reached; repeating the call does no harm.
     """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.leases = Leases(database)
+        self.assessments = Assessments(database)
+        self.overview = Overview(database)
+        self.runs = Runs(database)
+        self.run_history = RunHistory(database)
+        self.ingests = Ingests(database)
+        self.verdicts = Verdicts(database)
+        self.quality = Quality(database)
+        self.projection = Projection(database)
+        self.retired_files = RetiredFiles(database)
+        self.segment_checks = SegmentChecks(database)
+        self.alerts = SentAlerts(database)
+        self.history = History(database)
 
     @classmethod
     def open(cls, url: str) -> Self:

@@ -13,7 +13,7 @@ from winnow.store.database import Room
 class Verdicts(Room):
     """One row per plan and attempt."""
 
-    def record_verdict(self, verdict: Verdict) -> None:
+    def record(self, verdict: Verdict) -> None:
         """Write down ``verdict``; a second one of the same attempt replaces it."""
         row = {
             "plan_id": verdict.plan_id,
@@ -27,13 +27,13 @@ class Verdicts(Room):
         with self._database.writing() as session:
             bulk.upsert(session, tables.Verdict, [row])
 
-    def verdict(self, plan_id: str, attempt: str) -> Verdict | None:
+    def find(self, plan_id: str, attempt: str) -> Verdict | None:
         """The verdict of one attempt at a plan."""
         with self._database.reading() as session:
             row = session.get(tables.Verdict, (plan_id, attempt))
             return None if row is None else load_json(Verdict, row.document.encode())
 
-    def verdicts(self, topic: str | None = None, limit: int | None = None) -> list[Verdict]:
+    def list_verdicts(self, topic: str | None = None, limit: int | None = None) -> list[Verdict]:
         """Verdicts of ``topic`` (None = all), newest first; at most ``limit``."""
         row = tables.Verdict
         statement = select(row).order_by(row.checked_at_ms.desc(), row.plan_id, row.attempt).limit(limit)

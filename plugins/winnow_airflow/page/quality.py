@@ -26,7 +26,7 @@ router = APIRouter(prefix="/api/quality", dependencies=[may_view])
 @router.get("")
 def quality(lake: LakeDep, now_ms: NowDep, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 30) -> Quality:
     """What validation said over the last days, in UTC; today is the last."""
-    seen = lake.store.quality_seen(now_ms, days)
+    seen = lake.store.quality.summarize(now_ms, days)
     return Quality(
         now_ms=now_ms,
         days=days,
@@ -38,7 +38,7 @@ def quality(lake: LakeDep, now_ms: NowDep, days: Annotated[int, Query(ge=1, le=M
 @router.get("/uncleanable")
 def uncleanable(lake: LakeDep, window: WindowDep, search: Search = "") -> UncleanablePartitions:
     """A page of partitions that are not cleaned, the latest mark first."""
-    found = lake.store.marks_seen(window, search=search)
+    found = lake.store.quality.list_uncleanable(window, search=search)
     rows = [UncleanableRow(**asdict(each)) for each in found.rows]
     return UncleanablePartitions(total=found.total, page=window.number, size=window.size, partitions=rows)
 
@@ -46,6 +46,6 @@ def uncleanable(lake: LakeDep, window: WindowDep, search: Search = "") -> Unclea
 @router.get("/alerts")
 def alerts(lake: LakeDep, window: WindowDep) -> Alerts:
     """A page of alerts that have not recovered, the newest first."""
-    found = lake.store.alerts_seen(window)
+    found = lake.store.quality.list_alerts(window)
     rows = [AlertRow(**asdict(each)) for each in found.rows]
     return Alerts(total=found.total, page=window.number, size=window.size, alerts=rows)

@@ -42,28 +42,28 @@ def runs(
     dag_run_id: str | None = None,
 ) -> Runs:
     """A page of runs, the one that moved last first."""
-    found = lake.store.runs_seen(window, topic=topic, status=status, dag_id=dag_id, dag_run_id=dag_run_id)
+    found = lake.store.run_history.list_runs(window, topic=topic, status=status, dag_id=dag_id, dag_run_id=dag_run_id)
     return _runs(found, window)
 
 
 @router.get("/topics/{topic}/runs")
 def topic_runs(lake: LakeDep, window: WindowDep, topic: str) -> Runs:
     """A page of a topic's runs, the one that moved last first."""
-    return _runs(lake.store.runs_seen(window, topic=topic), window)
+    return _runs(lake.store.run_history.list_runs(window, topic=topic), window)
 
 
 @router.get("/runs/{plan_id}")
 def run(lake: LakeDep, plan_id: str) -> Run:
     """One run: its receipt, and what validation said of its attempts."""
-    seen = lake.store.run_seen(plan_id)
+    seen = lake.store.run_history.find_run(plan_id)
     if seen is None:
         raise HTTPException(
             404,
             f"There is no run of plan {plan_id}, or its history was removed. See the runs of a topic on its page.",
         )
-    verdicts = [_verdict(lake, each) for each in lake.store.verdicts_of_plan(plan_id)]
+    verdicts = [_verdict(lake, each) for each in lake.store.run_history.list_verdicts_of_plan(plan_id)]
     receipt = seen.receipt
-    picture = lake.store.picture(seen.run.topic)
+    picture = lake.store.overview.find_recorded(seen.run.topic)
     own = page_of(lake.settings, receipt.data_docs) if receipt is not None else None
     return Run(
         **dict(_run(seen)),
@@ -78,7 +78,7 @@ def run(lake: LakeDep, plan_id: str) -> Run:
 @router.get("/topics/{topic}/verdicts")
 def verdicts(lake: LakeDep, window: WindowDep, topic: str) -> Verdicts:
     """A page of a topic's verdicts, the newest first."""
-    found = lake.store.verdicts_seen(topic, window)
+    found = lake.store.run_history.list_verdicts(topic, window)
     rows = [_verdict(lake, each) for each in found.rows]
     return Verdicts(total=found.total, page=window.number, size=window.size, verdicts=rows)
 

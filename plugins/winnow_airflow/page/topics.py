@@ -45,7 +45,9 @@ def topics(
     order: Literal["asc", "desc"] = "asc",
 ) -> Topics:
     """A page of topics."""
-    seen = lake.store.topics_seen(now_ms, window, search=search, state=state, sort=sort, descending=order == "desc")
+    seen = lake.store.overview.list_topics(
+        now_ms, window, search=search, state=state, sort=sort, descending=order == "desc"
+    )
     return Topics(
         now_ms=now_ms,
         total=seen.listed.total,
@@ -59,16 +61,16 @@ def topics(
 @router.get("/{topic}")
 def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Topic:
     """One topic."""
-    seen = lake.store.topic_seen(topic, now_ms)
+    seen = lake.store.overview.find_topic(topic, now_ms)
     if seen is None:
         raise _unknown(topic)
     picture = seen.picture
-    checks = lake.store.topic_checks(topic)
+    checks = lake.store.segment_checks.summarize(topic)
     return Topic(
         **dict(_topic(seen)),
         table=Table(name=picture.table_name, location=picture.location),
         configuration=[ConfigurationRow(**entry) for entry in json.loads(picture.configuration)],
-        failing_expectations_7d=lake.store.failing_expectations(topic, now_ms - WEEK_MS),
+        failing_expectations_7d=lake.store.run_history.list_failing_expectations(topic, now_ms - WEEK_MS),
         scrub=None if checks is None else Scrubbed(**asdict(checks)),
     )
 
@@ -76,10 +78,10 @@ def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Topic:
 @router.get("/{topic}/partitions")
 def partitions(lake: LakeDep, now_ms: NowDep, window: WindowDep, topic: str, state: State = None) -> Partitions:
     """A page of a topic's partitions, in their order."""
-    pictured = lake.store.picture(topic)
+    pictured = lake.store.overview.find_recorded(topic)
     if pictured is None:
         raise _unknown(topic)
-    listed = lake.store.partitions_seen(topic, now_ms, window, state=state)
+    listed = lake.store.overview.list_partitions(topic, now_ms, window, state=state)
     return Partitions(
         now_ms=now_ms,
         total=listed.total,
