@@ -3,8 +3,8 @@
 import { getAirflow, part, trigger } from "./api.js";
 import { openDialog } from "./dialog.js";
 import { h, uid } from "./dom.js";
-import { counted } from "./format.js";
 import { followDagRun } from "./following.js";
+import { counted } from "./format.js";
 import { airflowLink, button } from "./parts.js";
 
 const COMPACT = "compact_topics";

@@ -1,10 +1,10 @@
 // Small parts that every view is made of: times, bars, buttons, figures, callouts, and what stands in for an answer.
 
+import { serverNow } from "./api.js";
 import { h } from "./dom.js";
-import { ago, deadline, percent, utc, NOTHING } from "./format.js";
+import { ago, deadline, NOTHING, percent, utc } from "./format.js";
 import { airflow, leave } from "./frame.js";
 import { icon } from "./icons.js";
-import { serverNow } from "./api.js";
 
 function time(ms, text, extra = "") {
   return h("time", { datetime: new Date(ms).toISOString(), "data-tip": utc(ms), class: extra }, text);

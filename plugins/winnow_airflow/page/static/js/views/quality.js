@@ -4,11 +4,11 @@ import { changeButton } from "../actions.js";
 import { get } from "../api.js";
 import { breakable, h } from "../dom.js";
 import { count, counted, day, shortDay, words } from "../format.js";
+import { icon } from "../icons.js";
 import { place } from "../loading.js";
 import { empty, link, nextAttempt, section, since } from "../parts.js";
 import { barPlot, sparkBars } from "../plots.js";
 import { hashOf, setQuery } from "../router.js";
-import { icon } from "../icons.js";
 import { pager, table } from "../table.js";
 import { ownReason } from "./partitions.js";
 

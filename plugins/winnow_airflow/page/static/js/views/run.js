@@ -2,8 +2,8 @@
 
 import { get, part } from "../api.js";
 import { h } from "../dom.js";
-import { bytes, count, NOTHING, percent, seconds, span, utc } from "../format.js";
 import { dagRunPath } from "../following.js";
+import { bytes, count, NOTHING, percent, seconds, span, utc } from "../format.js";
 import { icon } from "../icons.js";
 import { place } from "../loading.js";
 import {

@@ -2,13 +2,13 @@
 
 import { get } from "../api.js";
 import { breakable, h } from "../dom.js";
-import { bytes, count, NOTHING, seconds, shortId } from "../format.js";
 import { dagRunPath } from "../following.js";
+import { bytes, count, NOTHING, seconds, shortId } from "../format.js";
 import { place } from "../loading.js";
 import { airflowLink, empty, link, since } from "../parts.js";
 import { hashOf, setQuery } from "../router.js";
 import { searchField } from "../search.js";
-import { runBadge, RUN_STATUSES } from "../states.js";
+import { RUN_STATUSES, runBadge } from "../states.js";
 import { pager, table } from "../table.js";
 
 const SIZE = 50;

@@ -2,9 +2,9 @@
 
 import { h } from "../dom.js";
 import { counted, NOTHING, shortId } from "../format.js";
+import { icon } from "../icons.js";
 import { dataDocs, documentLink, link, since } from "../parts.js";
 import { hashOf } from "../router.js";
-import { icon } from "../icons.js";
 import { table } from "../table.js";
 
 function outcome(row) {
