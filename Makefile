@@ -31,6 +31,10 @@ VENV := $(CURDIR)/.venv
 BIN := .venv/bin
 # Its time is that of the last complete installation.
 INSTALLED := .venv/.installed
+# The linter of the page's JavaScript and CSS, as one binary per platform; package-lock.json has their hashes.
+BIOME := node_modules/@biomejs/cli-*/biome
+# Its time is that of the last complete installation.
+BIOME_INSTALLED := node_modules/.installed
 # Folders with Python in them; a folder that has none yet is left out.
 CODE := $(foreach folder,winnow jobs dags plugins scripts bench tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
@@ -51,7 +55,7 @@ unexport UV_PYTHON
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui bench bench-curves test test-long soak cluster-test compose-check mutants docs lint lint-types format lock clean clean-data
+.PHONY: help setup demo ui bench bench-curves test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -103,19 +107,34 @@ docs: setup ## write the generated pages of docs/ anew
 	@$(BIN)/python -m winnow.config.reference > docs/configuration.md
 	@$(BIN)/python -m tests.catalogue.parity > docs/kafka-parity.md
 
-lint: setup ## ruff, mypy and the import contracts; changes nothing
+lint: setup ## ruff, mypy, the import contracts, and biome for the page; changes nothing
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "Files above are not formatted: make format"; exit 1; }
 	@$(MAKE) --no-print-directory lint-types
 	@$(BIN)/lint-imports --no-logo
+	@$(MAKE) --no-print-directory lint-page
 
 # Apart, because a commit hook wants it alone (.pre-commit-config.yaml) and the list of folders stands here.
 lint-types: setup
 	@$(BIN)/mypy $(CODE)
 
-format: setup ## what ruff can mend by itself
+# Everything else can be checked without npm, without a registry, and where biome has no build for the platform: then this says so and
+# goes on. What biome finds always fails.
+lint-page:
+	@if ! command -v npm > /dev/null; then echo "The page's JavaScript and CSS were not checked: npm is not installed."; \
+	elif ! $(MAKE) --no-print-directory $(BIOME_INSTALLED) > /dev/null 2>&1; then \
+	  echo "The page's JavaScript and CSS were not checked: biome could not be installed. The cause: make $(BIOME_INSTALLED)"; \
+	else $(BIOME) check --error-on-warnings --max-diagnostics=100; fi
+
+$(BIOME_INSTALLED): package.json package-lock.json .npmrc
+	@npm ci --no-audit --no-fund --prefer-offline --fetch-retries=1 --fetch-timeout=60000 --loglevel=error
+	@$(BIOME) --version > /dev/null
+	@touch $@
+
+format: setup ## what ruff and biome can mend by themselves
 	@$(BIN)/ruff check --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory $(BIOME_INSTALLED) && $(BIOME) check --write; fi
 
 lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping versions where it can
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
@@ -124,7 +143,7 @@ lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping 
 ##@ Leave it
 
 clean: ## remove the environment and the caches; data in .winnow stays
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@rm -rf .venv node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	@find winnow jobs dags plugins bench tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 clean-data: ## remove .winnow: the topics, tables and runs of this clone

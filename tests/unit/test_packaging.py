@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -76,6 +77,16 @@ def test_lock_names_no_addresses_and_no_folders(root: Path, lock: str) -> None:
     assert "://" not in lock
     assert [line for line in lock.splitlines() if re.match(r"\s*(-f|-i|--index|--find|--extra|#|.* @ )", line)] == []
     assert not (root / "uv.lock").exists()
+
+
+def test_lock_of_the_page_linter_has_hashes_and_names_no_addresses(root: Path) -> None:
+    """Each npm package is pinned to a version and a hash, and no registry is named."""
+    packages = json.loads((root / "package-lock.json").read_text())["packages"]
+    del packages[""]
+    locked = {name.removeprefix("node_modules/"): package["version"] for name, package in packages.items()}
+    assert locked == json.loads((root / "package.json").read_text())["optionalDependencies"]
+    assert all(package["integrity"].startswith("sha512-") for package in packages.values())
+    assert [name for name, package in packages.items() if "resolved" in package] == []
 
 
 def test_every_pin_of_the_project_is_in_the_lock(project: dict[str, Any], lock: str) -> None:

@@ -1,5 +1,5 @@
 // Sets the theme before the first paint: Airflow's own choice ("theme" in its local storage), else the system's.
-(function () {
+(() => {
   let wanted = null;
   try {
     wanted = localStorage.getItem("theme");

@@ -21,10 +21,10 @@ function bounds(row) {
   const dirty = BigInt(row.first_dirty_offset);
   const uncleanable = BigInt(row.first_uncleanable_offset);
   const edges = [BigInt(row.log_start_offset), dirty, uncleanable, active, end];
-  // Each edge at or behind the one before, whatever was recorded.
-  return edges.map((edge, index) =>
-    edges.slice(0, index + 1).reduce((most, each) => (each > most ? each : most), edge),
-  );
+  // Each edge at or behind the one before, also where the recorded offsets are not in order.
+  for (let index = 1; index < edges.length; index += 1)
+    if (edges[index] < edges[index - 1]) edges[index] = edges[index - 1];
+  return edges;
 }
 
 /** The sections as shares in per cent of the drawing; one that holds anything stays visible. */

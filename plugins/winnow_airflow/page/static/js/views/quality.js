@@ -70,7 +70,10 @@ export function quality() {
     time.load((signal) => get("quality", { days: shown }, signal), drawTime);
   }
 
-  return { element, update, title: "Quality", stop: () => [alerts, marks, time].forEach((each) => each.stop()) };
+  const stop = () => {
+    for (const each of [alerts, marks, time]) each.stop();
+  };
+  return { element, update, title: "Quality", stop };
 }
 
 function more(answer, key, noun) {

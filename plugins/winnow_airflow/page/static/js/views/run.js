@@ -115,7 +115,7 @@ function figures(row) {
     figure(
       "Records removed",
       count(removed),
-      totals && totals.records_in ? `${percent(removed / totals.records_in)} of ${count(totals.records_in)}` : null,
+      totals?.records_in ? `${percent(removed / totals.records_in)} of ${count(totals.records_in)}` : null,
     ),
     figure(
       "Bytes reclaimed",

@@ -156,7 +156,10 @@ export function topic(name) {
   }
 
   const places = [head, partitions, history, list, configuration, quality];
-  return { element, update, title: name, stop: () => places.forEach((each) => each.stop()) };
+  const stop = () => {
+    for (const each of places) each.stop();
+  };
+  return { element, update, title: name, stop };
 }
 
 function header(row, next) {
