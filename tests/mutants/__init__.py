@@ -1,1 +1,14 @@
 """Deliberate breakages of the rules, each with the test that catches it."""
+
+from __future__ import annotations
+
+from tests.mutants.decisions import DECISIONS
+from tests.mutants.durability import DURABILITY
+from tests.mutants.engine import ENGINE
+from tests.mutants.ingest import INGEST
+from tests.mutants.integrity import INTEGRITY
+from tests.mutants.publishing import PUBLISHING
+from tests.mutants.upkeep import UPKEEP
+from tests.mutants.validation import VALIDATION
+
+MUTANTS = (*DECISIONS, *ENGINE, *PUBLISHING, *VALIDATION, *INGEST, *DURABILITY, *INTEGRITY, *UPKEEP)

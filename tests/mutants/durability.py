@@ -1,0 +1,54 @@
+"""Mutants of durability: what must be on disk before it is named."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import drop_statement, replace_text
+from tests.mutants.mutant import Mutant
+
+DURABILITY = (
+    Mutant("sync-no-ingested-segments", "an ingest commits segments that are not on disk")
+    .changes("Landing.land", drop_statement("sync"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-compacted-segments", "a task's new segments are not on disk when they are staged")
+    .changes("_files_of", drop_statement("rewrites", "outputs"))
+    .caught_by("test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on"),
+    Mutant("sync-no-moved-records", "keyless records that leave the log are not on disk in the quarantine")
+    .changes("_files_of", drop_statement("staged", "keyless_files"))
+    .caught_by("test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on"),
+    Mutant("sync-no-quarantined-records", "keyless records of an ingest are not on disk in the quarantine")
+    .changes("Quarantine.append", drop_statement("sync"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-file-io", "the catalog writes manifests and metadata by PyIceberg's own FileIO")
+    .changes("_sync_files", drop_statement("setdefault"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-metadata", "manifests, their lists and metadata files are not on disk when they are named")
+    .changes("_SyncedStream.close", drop_statement("fsync"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-metadata-folder", "the folder of manifests and metadata files is not synced")
+    .changes("_SyncedStream.close", drop_statement("sync_folder"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-state", "state, receipts and ledgers are not on disk when a snapshot names them")
+    .changes("write_bytes", drop_statement("fsync"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-state-folder", "the folder of state, receipts and ledgers is not synced after the rename")
+    .changes("write_bytes", drop_statement("sync_folder"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-data-folder", "the folders of data files are not synced")
+    .changes("sync_files", drop_statement("sync_folder"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-new-ancestors", "new folders are not synced into the folders above them")
+    .changes("sync_folder", drop_statement("_sync_entries", "above"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant(
+        "sync-no-journal-removal",
+        "a power cut brings SQLite's journal back, and that takes the catalog's last commit back",
+    )
+    .changes("_sync_commits.prepare", replace_text("EXTRA", "FULL"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-catalog-folder", "the folder of a new catalog's database is not synced")
+    .changes("TopicLogs.catalog", drop_statement("sync_folder"))
+    .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-store-folder", "the folder of a new metadata store is not synced")
+    .changes("migrate", drop_statement("sync_folder"))
+    .caught_by("test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on"),
+)

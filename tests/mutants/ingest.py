@@ -1,0 +1,34 @@
+"""Mutants of ingest: which records are taken in."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import assign, drop_keyword, drop_statement, replace
+from tests.mutants.mutant import Mutant
+
+INGEST = (
+    Mutant("topics-of-json-lines-ignored", "records of JSON lines are taken whatever topic they name")
+    .changes("_Reader.batch", assign("None", "select_lines"))
+    .caught_by("test_two_topics_in_one_folder_are_refused_with_topics_and_files_named"),
+    Mutant("topics-of-parquet-ignored", "rows of Parquet are taken whatever topic they name")
+    .changes("read_parquet", assign("None", "select_rows"))
+    .caught_by("test_two_topics_in_one_folder_are_refused_with_topics_and_files_named"),
+    Mutant(
+        "source-topic-ignored-in-one-pass", "the one pass over the input does not hear which source topic was chosen"
+    )
+    .changes("StraightThrough.read", drop_keyword("records_of"))
+    .caught_by("test_of_a_chosen_source_topic_all_records_are_taken_and_others_are_left_out_and_counted"),
+    Mutant("source-topic-ignored-by-the-spool", "the spool does not hear which source topic was chosen")
+    .changes("Spool.read", drop_keyword("records_of"))
+    .caught_by("test_a_chosen_source_topic_is_heeded_on_the_way_over_the_spool"),
+    Mutant(
+        "records-without-a-topic-left-out",
+        "with a source topic, records that name no topic are dropped instead of refused",
+    )
+    .changes("TopicFilter.select_lines", drop_statement("_no_topic"))
+    .caught_by("test_a_record_that_names_no_topic_is_refused_where_a_source_topic_is_chosen"),
+    Mutant("overlap-without-checksums", "an ingest compares with pages that changed")
+    .changes(
+        "check_overlap", replace("check_before_duckdb(A, B, C, after=D)", "check_before_duckdb(A, (), C, after=D)")
+    )
+    .caught_by("test_reader_and_overlap_refuse_a_value_that_changed"),
+)

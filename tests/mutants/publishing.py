@@ -1,0 +1,119 @@
+"""Mutants of publishing: what is checked of plans, files and fences before a commit."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import (
+    always,
+    assign,
+    drop_operand,
+    drop_statement,
+    never,
+    replace,
+    return_value,
+    set_keyword,
+)
+from tests.mutants.mutant import Mutant
+
+PUBLISHING = (
+    Mutant("keyless-dropped", "keyless records leave the log and are not visible in the quarantine")
+    .changes("change_for", never("moved"))
+    .caught_by("test_after_a_switch_to_compact_keyless_records_are_moved_aside_and_counted"),
+    Mutant("paused-published", "a partition that was paused during the run is published all the same")
+    .changes("_moved", never("paused_since_ms"))
+    .caught_by("test_run_whose_partition_was_paused_meanwhile_publishes_nothing"),
+    Mutant("stale-plan-published", "a plan is published although records were deleted meanwhile")
+    .changes("_moved", drop_operand("moved"))
+    .caught_by("test_a_plan_made_before_records_were_deleted_is_void"),
+    Mutant("configuration-ignored-at-publish", "a plan is published under rules it was not made under")
+    .changes("find_void", never("configuration_digest"))
+    .caught_by("test_a_plan_is_void_when_the_configuration_changed_after_it_was_made"),
+    Mutant("held-topic-is-no-refusal", "a named topic that another run holds counts as done")
+    .changes("compact_topics", drop_operand("leave_held"))
+    .caught_by("test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen_to"),
+    Mutant("publish-ignores-the-fence", "an attempt is published although another run has ended it")
+    .changes("fenced_off", always("fence"))
+    .caught_by(
+        "test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_its_run_is_void[taken over]"
+    ),
+    Mutant("settle-voids-without-a-fence", "a run that may be committing is void before it is fenced off")
+    .changes("_published", never("is_unsettled"))
+    .caught_by("test_a_run_that_moved_on_while_it_was_being_settled_is_looked_at_again"),
+    Mutant(
+        "fence-does-not-look-for-the-receipt",
+        "the commit that raises the fence voids a plan that was published meanwhile",
+    )
+    .changes("end_attempts.build", assign("[]", "find_receipt"))
+    .caught_by("test_a_run_that_commits_while_it_is_being_voided_is_published"),
+    Mutant("fence-only-in-the-property", "the state forgets the fence, and a tool that removes the property lowers it")
+    .changes("TopicLog._try", set_keyword("fence", "0"))
+    .caught_by("test_a_rollback_of_the_table_does_not_rewind_the_fence"),
+    Mutant("state-change-of-a-replaced-attempt", "an attempt that was replaced goes on changing the run")
+    .changes("Runs.set_state", drop_statement("where", "attempt"))
+    .caught_by("test_a_replaced_attempt_changes_nothing_of_the_run"),
+    Mutant("sweep-before-the-fence", "a sweep deletes files of an attempt that may still be published")
+    .changes("Deletable._is_behind_the_fence", return_value("True"))
+    .caught_by("test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt"),
+    Mutant("ingest-ignores-that-it-is-void", "an ingest call commits files that a sweep has deleted")
+    .changes("Landing._change", never("is_voided"))
+    .caught_by("test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once[True]"),
+    Mutant("sweep-of-ingests-that-are-not-void", "a sweep deletes what belongs to an ingest call that was committed")
+    .changes("Deletable.of_ingest", never("is_voided"))
+    .caught_by("test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit"),
+    Mutant("conflicts-are-believed", "a commit that landed and was called a conflict loses its manifests")
+    .changes("TopicLogs.catalog", drop_statement("confirm_commits"))
+    .caught_by("test_a_commit_that_a_proxy_sent_twice_is_one_commit"),
+    Mutant("staged-files-not-listed", "a publish names staged files that are gone")
+    .changes("_commit.build", drop_statement("check_staged_files"))
+    .caught_by("test_a_staged_file_that_is_not_there_with_its_length_is_not_published[gone]"),
+    Mutant("another-manifest-published", "the staging manifest need not be the one that was judged")
+    .changes("read_judged", never("manifest_digest", "digest"))
+    .caught_by("test_an_attempt_that_was_staged_again_after_it_passed_is_not_published"),
+    Mutant("plan-bytes-not-compared", "a plan whose bytes are not those of the run's row is used")
+    .changes("read_plan_and_digest", never("found"))
+    .caught_by("test_the_digest_of_a_plan_is_compared_beside_its_id"),
+    Mutant("plan-id-not-recomputed", "a plan whose content has another id than it bears is used")
+    .changes("read_plan_and_digest", never("plan_id"))
+    .caught_by("test_a_run_from_before_digests_goes_on_and_a_changed_plan_is_known_by_its_id"),
+    Mutant("job-without-digest", "the Spark job is not told the digest of its plans")
+    .changes("plan_argument", always("sha256"))
+    .caught_by("test_the_job_refuses_a_plan_with_another_digest_and_carries_out_the_others"),
+    Mutant("plan-at-its-place-believed", "a document that lies where a plan belongs is taken for the plan")
+    .changes("write_plan", replace("A is not None and B == A", "B is not None"))
+    .caught_by("test_a_document_that_lies_where_a_plan_belongs_is_replaced"),
+    Mutant("verdict-of-another-plan", "a verdict publishes a plan that it did not judge")
+    .changes("read_judged", never("plan_sha256", "sha256"))
+    .caught_by("test_a_verdict_publishes_only_the_plan_that_it_judged"),
+    Mutant("verdict-without-digests", "a verdict that names no plan is enough to publish")
+    .changes("read_judged", never("plan_sha256", "manifest_digest"))
+    .caught_by("test_a_verdict_that_does_not_say_what_it_is_about_is_not_enough_to_publish"),
+    Mutant("manifest-of-another-attempt", "a staging manifest that names another attempt is judged")
+    .changes("read_run_manifest", never("manifest", "plan_id"))
+    .caught_by("test_a_staging_manifest_of_another_attempt_is_not_judged"),
+    Mutant("files-of-another-folder", "new files may lie outside of the table")
+    .changes("is_below_attempt", replace("False", "True"))
+    .caught_by("test_files_that_are_not_the_attempts_are_not_published_whatever_the_verdict_says"),
+    Mutant("files-of-another-attempt", "a name that begins like the attempt is its folder")
+    .changes("is_below_attempt", replace('A.startswith(f"{B}-")', "A.startswith(B)"))
+    .caught_by("test_no_other_spelling_or_place_counts_as_the_attempts_own"),
+    Mutant("files-by-dots", "a path may lead out of its folder")
+    .changes("is_below_attempt", drop_operand("fullmatch"))
+    .caught_by("test_no_other_spelling_or_place_counts_as_the_attempts_own"),
+    Mutant("files-of-another-partition", "a new segment may bear the number of another partition")
+    .changes("_misfit", replace("A.partition != B.partition", "False"))
+    .caught_by("test_what_does_not_fit_is_named"),
+    Mutant("published-without-a-last-look", "publishing does not look at limits and files again")
+    .changes("change_for", drop_statement("refuse_excess"))
+    .caught_by("test_files_that_are_not_the_attempts_are_not_published_whatever_the_verdict_says"),
+    Mutant("retention-not-judged", "a plan may retire segments that retention does not take")
+    .changes("find_excesses", set_keyword("retired_not_due", "0"))
+    .caught_by("test_a_plan_that_goes_beyond_state_and_configuration_neither_passes_nor_is_published"),
+    Mutant("expiry-not-judged", "a plan may drop tombstones whose time has not passed")
+    .changes("find_excesses", replace("_count_expired_not_due(...)", "0"))
+    .caught_by("test_a_plan_that_goes_beyond_state_and_configuration_neither_passes_nor_is_published"),
+    Mutant("end-not-judged", "a plan may clean what min.compaction.lag.ms protects")
+    .changes("find_excesses", set_keyword("end_not_cleanable", "0"))
+    .caught_by("test_a_plan_that_ends_where_records_may_not_be_cleaned_yet_is_refused"),
+    Mutant("plan-writes-anywhere", "a plan may write outside of the topic's own tables")
+    .changes("has_own_places", return_value("True"))
+    .caught_by("test_a_plan_that_writes_elsewhere_is_refused_before_anything_is_written"),
+)

@@ -1,0 +1,44 @@
+"""Mutants of upkeep: what is forgotten and deleted, who may read what, and how failures of the machine are told."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import assign, drop_element, drop_operand, never, replace, return_value, set_keyword
+from tests.mutants.mutant import Mutant
+
+UPKEEP = (
+    Mutant("unswept-run-pruned", "the history of a run goes although its folder was not found empty twice")
+    .changes("_old_runs", drop_element("A.swept_at_ms.is_not(None)"))
+    .caught_by("test_a_run_whose_folder_was_not_found_empty_twice_stays_beyond_the_retention"),
+    Mutant("open-run-pruned", "the history of a run goes although it is open")
+    .changes("_old_runs", drop_element("A.status.in_(B)"))
+    .caught_by("test_an_open_run_stays_with_its_verdicts_whatever_its_age"),
+    Mutant("latest-assessment-pruned", "the assessment of a partition that was recorded last goes when it is old")
+    .changes("_old_assessments", replace("A.as_of_ms == B.as_of_ms", "A.as_of_ms == -1"))
+    .caught_by("test_old_assessments_go_and_the_one_recorded_last_stays_however_old"),
+    Mutant(
+        "quarantine-lists-unchecked",
+        "a sweep asks the log alone whether a metadata file of the quarantine is referred to",
+    )
+    .changes("_unreferenced_metadata", return_value("pending", "of_quarantine"))
+    .caught_by("test_a_list_of_the_quarantine_that_a_snapshot_still_names_stays_though_it_was_written_down"),
+    Mutant("spill-open-to-all", "everybody may look into what tasks spill")
+    .changes("FOLDER_MODE", assign("0o755"))
+    .caught_by("test_what_is_spilled_can_be_read_by_its_owner_alone"),
+    Mutant("database-open-to-all", "everybody may read a new database")
+    .changes("FILE_MODE", assign("0o644"))
+    .caught_by("test_a_file_with_secrets_and_a_new_database_can_be_read_by_their_owner_alone"),
+    Mutant("lock-of-the-living-ignored", "the private folder of a living process is taken for abandoned")
+    .changes("_remove_abandoned", drop_operand("_locked"))
+    .caught_by("test_what_a_killed_process_left_goes_and_what_a_living_one_has_stays"),
+    Mutant(
+        "lock-of-another-machine-believed", "on a shared file system a folder of another machine is taken for abandoned"
+    )
+    .changes("_remove_abandoned", never("_lock_is_believed"))
+    .caught_by("test_on_a_shared_file_system_only_folders_of_this_kernel_are_removed"),
+    Mutant("reading-takes-a-writable-store", "a command that only reads migrates the store first")
+    .changes("world", set_keyword("to_read", "False"))
+    .caught_by("test_every_question_is_answered_without_the_right_to_write"),
+    Mutant("full-disk-unexpected", "a full disk counts as an error that nobody foresaw")
+    .changes("_of_the_machine", return_value("None", "service_error"))
+    .caught_by("test_a_full_disk_is_said_loses_nothing_and_the_next_run_goes_on"),
+)
