@@ -1,39 +1,39 @@
 // Compact now, pause, resume, release: each is a DAG run, triggered through Airflow's API with the user's own rights.
 
-import { getAirflow, part, trigger } from "./api.js";
+import { encodePathPart, fetchAirflowJson, triggerDagRun } from "./api.js";
+import { createAirflowLink, createButton } from "./components.js";
+import { pollDagRun } from "./dag-run-toast.js";
 import { openDialog } from "./dialog.js";
-import { h, uid } from "./dom.js";
-import { followDagRun } from "./following.js";
-import { counted } from "./format.js";
-import { airflowLink, button } from "./parts.js";
+import { createId, h } from "./dom.js";
+import { formatCountWithNoun } from "./format.js";
 
 const COMPACT = "compact_topics";
 const CHANGE = "change_partitions";
-const NAMES_SHOWN = 12;
-const LONGEST_REASON = 100;
+const MAXIMUM_NAMES_SHOWN = 12;
+const MAXIMUM_REASON_CHARACTERS = 100;
 
 let me = { user: "", can: { compact: false, change: false } };
 let refresh = () => {};
 
 /** Tell the actions who acts, and what to call when something they started has ended. */
-export function prepare(user, ended) {
+export function initActions(user, ended) {
   me = user;
   refresh = ended;
 }
 
-function refusal(dagId) {
+function explainRefusal(dagId) {
   const may = dagId === COMPACT ? me.can.compact : me.can.change;
   return may ? "" : `You may look, not act: your role in Airflow may not trigger ${dagId}.`;
 }
 
 /** "Compact now" for topics; ``topics()`` names them when it is pressed. ``why``: a reason that there is nothing to do. */
-export function compactButton(topics, { why = "", label = "Compact now", kind = "solid" } = {}) {
-  return button(label, {
+export function createCompactButton(topics, { disabledReason = "", label = "Compact now", kind = "solid" } = {}) {
+  return createButton(label, {
     shape: "play",
     kind,
     key: "compact",
-    why: refusal(COMPACT) || why,
-    press: () => compact(topics()),
+    disabledReason: explainRefusal(COMPACT) || disabledReason,
+    onPress: () => openCompactDialog(topics()),
   });
 }
 
@@ -41,51 +41,58 @@ const CHANGES = {
   pause: {
     shape: "pause",
     title: (what) => `Pause ${what}?`,
-    says: "Runs leave it alone until everybody who paused it has resumed it. A run at work on it publishes nothing. Reading and ingesting go on.",
-    asks: ["Name of this pause", "The same name resumes it, so choose one that says why."],
+    explanation:
+      "Runs leave it alone until everybody who paused it has resumed it. A run at work on it publishes nothing. Reading and ingesting go on.",
+    reasonField: ["Name of this pause", "The same name resumes it, so choose one that says why."],
     verb: "Pause",
   },
   resume: {
     shape: "play",
     title: (what) => `Resume ${what}?`,
-    says: "Takes a pause back. Compaction goes on when the last who paused it has resumed it.",
-    asks: ["Name of the pause", "The name under which it was paused."],
+    explanation: "Takes a pause back. Compaction goes on when the last who paused it has resumed it.",
+    reasonField: ["Name of the pause", "The name under which it was paused."],
     verb: "Resume",
   },
   release: {
     shape: "release",
     title: (what) => `Release ${what}?`,
-    says: "The next run takes it again. For when the cause is mended; if it fails again, it waits 15 minutes, as after its first failure.",
-    asks: ["Why", "Kept with the release, for whoever reads the history."],
+    explanation:
+      "The next run takes it again. For when the cause is mended; if it fails again, it waits 15 minutes, as after its first failure.",
+    reasonField: ["Why", "Kept with the release, for whoever reads the history."],
     verb: "Release",
   },
 };
 
 /** A button for pause, resume or release of ``partitions`` of a topic (none: all of them). */
-export function changeButton(action, topic, partitions, { label, kind = "", why = "", names = [], key } = {}) {
+export function createChangeButton(
+  action,
+  topic,
+  partitions,
+  { label, kind = "", disabledReason = "", names = [], key } = {},
+) {
   const change = CHANGES[action];
-  const what = target(topic, partitions);
-  return button(label ?? change.verb, {
+  const what = describeTarget(topic, partitions);
+  return createButton(label ?? change.verb, {
     shape: change.shape,
     kind,
     key: key ?? `${action}-${topic}-${partitions.join(",")}`,
     name: `${change.verb} ${what}`,
-    why: refusal(CHANGE) || why,
-    press: () => ask(action, topic, partitions, names),
+    disabledReason: explainRefusal(CHANGE) || disabledReason,
+    onPress: () => openChangeDialog(action, topic, partitions, names),
   });
 }
 
-function target(topic, partitions) {
+function describeTarget(topic, partitions) {
   if (partitions.length === 0) return `all partitions of ${topic}`;
   if (partitions.length === 1) return `${topic}-${partitions[0]}`;
-  return `${counted(partitions.length, "partition")} of ${topic}`;
+  return `${formatCountWithNoun(partitions.length, "partition")} of ${topic}`;
 }
 
-function compact(topics) {
+function openCompactDialog(topics) {
   const conf = { topics };
-  const more = topics.length - NAMES_SHOWN;
-  const what = topics.length === 1 ? topics[0] : counted(topics.length, "topic");
-  openFor(COMPACT, {
+  const more = topics.length - MAXIMUM_NAMES_SHOWN;
+  const what = topics.length === 1 ? topics[0] : formatCountWithNoun(topics.length, "topic");
+  openTriggerDialog(COMPACT, {
     title: `Compact ${what} now?`,
     body: [
       h(
@@ -97,7 +104,7 @@ function compact(topics) {
         ? h(
             "ul",
             { class: "name-list" },
-            topics.slice(0, NAMES_SHOWN).map((name) => h("li", {}, name)),
+            topics.slice(0, MAXIMUM_NAMES_SHOWN).map((name) => h("li", {}, name)),
             more > 0 ? h("li", { class: "quiet" }, `and ${more} more`) : null,
           )
         : null,
@@ -108,28 +115,28 @@ function compact(topics) {
   });
 }
 
-function ask(action, topic, partitions, names) {
+function openChangeDialog(action, topic, partitions, names) {
   const change = CHANGES[action];
-  const what = target(topic, partitions);
-  const field = uid("field");
-  const list = uid("names");
-  const [question, hint] = change.asks;
+  const what = describeTarget(topic, partitions);
+  const field = createId("field");
+  const list = createId("names");
+  const [question, hint] = change.reasonField;
   const proposed = action === "release" ? "" : action === "resume" ? (names[0] ?? me.user) : me.user;
   const input = h("input", {
     id: field,
     name: "reason",
     value: proposed,
     list: names.length ? list : null,
-    maxlength: LONGEST_REASON,
+    maxlength: MAXIMUM_REASON_CHARACTERS,
     required: true,
     autofocus: true,
     autocomplete: "off",
     "aria-describedby": `${field}-hint`,
   });
-  openFor(CHANGE, {
+  openTriggerDialog(CHANGE, {
     title: change.title(what),
     body: [
-      h("p", {}, change.says),
+      h("p", {}, change.explanation),
       h("label", { for: field }, question),
       input,
       names.length
@@ -148,7 +155,7 @@ function ask(action, topic, partitions, names) {
   });
 }
 
-function openFor(dagId, { title, body, confirmLabel, conf, done, watch }) {
+function openTriggerDialog(dagId, { title, body, confirmLabel, conf, done, watch }) {
   const shown = h("code", {});
   const write = () => {
     shown.textContent = JSON.stringify(conf(), null, 2);
@@ -171,8 +178,8 @@ function openFor(dagId, { title, body, confirmLabel, conf, done, watch }) {
     ],
     confirmLabel,
     confirm: async () => {
-      const run = await trigger(dagId, conf());
-      followDagRun(done, run, refresh);
+      const run = await triggerDagRun(dagId, conf());
+      pollDagRun(done, run, refresh);
     },
   });
   warnIfPaused(dagId, warning);
@@ -180,14 +187,14 @@ function openFor(dagId, { title, body, confirmLabel, conf, done, watch }) {
 
 /** A DAG that is paused keeps its runs waiting, which nobody would see from here. */
 async function warnIfPaused(dagId, place) {
-  const dag = await getAirflow(`dags/${part(dagId)}`).catch(() => null);
+  const dag = await fetchAirflowJson(`dags/${encodePathPart(dagId)}`).catch(() => null);
   if (dag?.is_paused)
     place.replaceChildren(
       h(
         "p",
         { class: "warning" },
         `The DAG ${dagId} is paused in Airflow: the run will wait until it is switched on. `,
-        airflowLink(`dags/${part(dagId)}`, "Open the DAG"),
+        createAirflowLink(`dags/${encodePathPart(dagId)}`, "Open the DAG"),
       ),
     );
 }

@@ -1,11 +1,11 @@
 // A dialog that says what will happen before it does. The element is the browser's: it holds the focus and closes by Escape.
 
-import { h, uid } from "./dom.js";
-import { button } from "./parts.js";
+import { createButton } from "./components.js";
+import { createId, h } from "./dom.js";
 
 /** Open a dialog; ``confirm`` runs when it is agreed to, and the dialog stays open with the reason when that fails. */
 export function openDialog({ title, body, confirmLabel, confirm, kind = "solid" }) {
-  const head = uid("dialog");
+  const head = createId("dialog");
   const refusal = h("p", { class: "dialog-refusal", role: "alert", hidden: true });
   const close = () => dialog.close();
   const agree = h("button", { type: "submit", class: `button ${kind}` }, confirmLabel);
@@ -15,7 +15,7 @@ export function openDialog({ title, body, confirmLabel, confirm, kind = "solid" 
     h("h2", { id: head }, title),
     h("div", { class: "dialog-body" }, body),
     refusal,
-    h("div", { class: "dialog-buttons" }, button("Cancel", { press: close }), agree),
+    h("div", { class: "dialog-buttons" }, createButton("Cancel", { onPress: close }), agree),
   );
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": head, on: { close: () => dialog.remove() } }, form);
 

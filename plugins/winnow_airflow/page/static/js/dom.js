@@ -2,18 +2,18 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function fill(element, attributes, children) {
+function applyAttributes(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else if (name === "vars") for (const [key, text] of Object.entries(value)) element.style.setProperty(key, text);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  put(element, children);
+  appendChildren(element, children);
   return element;
 }
 
-function put(element, children) {
+function appendChildren(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false || child === "") continue;
     element.append(child instanceof Node ? child : String(child));
@@ -22,20 +22,20 @@ function put(element, children) {
 
 /** An HTML element: ``h("a", {href}, "text", node)``; ``on`` takes listeners, ``vars`` custom properties. */
 export function h(tag, attributes, ...children) {
-  return fill(document.createElement(tag), attributes, children);
+  return applyAttributes(document.createElement(tag), attributes, children);
 }
 
 /** An SVG element. */
 export function s(tag, attributes, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
+  return applyAttributes(document.createElementNS(SVG, tag), attributes, children);
 }
 
 /** Put other children into ``element``; focus stays on what has the same ``data-key``. */
-export function replace(element, ...children) {
+export function updateChildren(element, ...children) {
   const held = element.contains(document.activeElement) ? document.activeElement : null;
   const key = held?.closest("[data-key]")?.dataset.key;
   element.replaceChildren();
-  put(element, children);
+  appendChildren(element, children);
   if (key)
     [...element.querySelectorAll("[data-key]")]
       .find((each) => each.dataset.key === key)
@@ -44,19 +44,19 @@ export function replace(element, ...children) {
 }
 
 /** Say something to those who listen rather than look. */
-export function announce(sentence) {
+export function announceToScreenReader(sentence) {
   document.getElementById("live").textContent = sentence;
 }
 
 /** A name that breaks behind its separators before it breaks anywhere else. */
-export function breakable(name) {
+export function insertBreakPoints(name) {
   return name.split(/(?<=[._-])/).flatMap((piece, index) => (index ? [h("wbr"), piece] : [piece]));
 }
 
 let numbers = 0;
 
 /** An id that nothing else on the page has. */
-export function uid(prefix) {
+export function createId(prefix) {
   numbers += 1;
   return `${prefix}-${numbers}`;
 }

@@ -7,24 +7,24 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-export const NOTHING = "–";
+export const EMPTY_VALUE = "–";
 
 /** 1 234 567, whatever the size. */
-export function count(value) {
-  if (value === null || value === undefined) return NOTHING;
+export function formatCount(value) {
+  if (value === null || value === undefined) return EMPTY_VALUE;
   return BigInt(value)
     .toString()
     .replace(/\B(?=(\d{3})+(?!\d))/g, NARROW);
 }
 
 /** ``count`` with its noun: 1 topic, 2 topics. */
-export function counted(value, noun, plural = `${noun}s`) {
-  return `${count(value)} ${Number(value) === 1 ? noun : plural}`;
+export function formatCountWithNoun(value, noun, plural = `${noun}s`) {
+  return `${formatCount(value)} ${Number(value) === 1 ? noun : plural}`;
 }
 
 /** Three digits and a binary unit: 1.24 GiB. */
-export function bytes(value) {
-  if (value === null || value === undefined) return NOTHING;
+export function formatBytes(value) {
+  if (value === null || value === undefined) return EMPTY_VALUE;
   let rest = Math.abs(Number(value));
   let unit = 0;
   while (rest >= 1023.5 && unit < UNITS.length - 1) {
@@ -36,8 +36,8 @@ export function bytes(value) {
 }
 
 /** A share of one: 63%; what is neither none nor all is never shown as either. */
-export function percent(share) {
-  if (share === null || share === undefined) return NOTHING;
+export function formatPercent(share) {
+  if (share === null || share === undefined) return EMPTY_VALUE;
   const whole = Math.round(share * 100);
   if (whole === 0 && share > 0) return "<1%";
   if (whole === 100 && share < 1) return ">99%";
@@ -45,15 +45,15 @@ export function percent(share) {
 }
 
 /** A deviation from what was expected: +4%, −2%, ±0%. */
-export function deviation(actual, expected) {
-  if (expected === null || expected === undefined) return NOTHING;
-  if (expected === 0) return actual === 0 ? "±0%" : NOTHING;
+export function formatDeviation(actual, expected) {
+  if (expected === null || expected === undefined) return EMPTY_VALUE;
+  if (expected === 0) return actual === 0 ? "±0%" : EMPTY_VALUE;
   const share = Math.round(((actual - expected) / expected) * 100);
   return share === 0 ? "±0%" : `${share > 0 ? "+" : "−"}${Math.abs(share)}%`;
 }
 
 /** A length of time in at most two units: 3 h 20 min. */
-export function span(ms) {
+export function formatDuration(ms) {
   const rest = Math.max(0, ms);
   if (rest < SECOND) return `${Math.round(rest)}${NARROW}ms`;
   if (rest < MINUTE) return `${Math.floor(rest / SECOND)}${NARROW}s`;
@@ -70,64 +70,64 @@ export function span(ms) {
 }
 
 /** Seconds with the digits that matter: 0.42 s, 8.1 s, 3 min 5 s. */
-export function seconds(value) {
-  if (value === null || value === undefined) return NOTHING;
-  if (value >= 60) return span(value * SECOND);
+export function formatSeconds(value) {
+  if (value === null || value === undefined) return EMPTY_VALUE;
+  if (value >= 60) return formatDuration(value * SECOND);
   return `${value.toFixed(value >= 10 ? 0 : value >= 1 ? 1 : 2)}${NARROW}s`;
 }
 
 /** A length of time as people say it of what is not now: nobody counts the seconds. */
-function roughly(ms) {
-  return ms < MINUTE ? span(ms) : ms < HOUR ? `${Math.floor(ms / MINUTE)}${NARROW}min` : span(ms);
+function formatRoughDuration(ms) {
+  return ms < MINUTE ? formatDuration(ms) : ms < HOUR ? `${Math.floor(ms / MINUTE)}${NARROW}min` : formatDuration(ms);
 }
 
 /** How long ago: 5 min ago. */
-export function ago(ms, nowMs) {
+export function formatAge(ms, nowMs) {
   if (ms === null || ms === undefined) return "never";
   const past = nowMs - ms;
-  if (past < 0) return `in ${roughly(-past)}`;
-  return past < 5 * SECOND ? "just now" : `${roughly(past)} ago`;
+  if (past < 0) return `in ${formatRoughDuration(-past)}`;
+  return past < 5 * SECOND ? "just now" : `${formatRoughDuration(past)} ago`;
 }
 
 /** When something is due: in 3 h 20 min, overdue by 3 h. */
-export function deadline(ms, nowMs) {
+export function formatDeadline(ms, nowMs) {
   if (ms === null || ms === undefined) return "none";
-  return ms < nowMs ? `overdue by ${roughly(nowMs - ms)}` : `in ${roughly(ms - nowMs)}`;
+  return ms < nowMs ? `overdue by ${formatRoughDuration(nowMs - ms)}` : `in ${formatRoughDuration(ms - nowMs)}`;
 }
 
 /** 2026-11-21 19:45:03 UTC. */
-export function utc(ms) {
+export function formatUtc(ms) {
   return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
 /** 2026-11-21. */
-export function day(ms) {
+export function formatDay(ms) {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
 /** Nov 21. */
-export function shortDay(ms) {
+export function formatShortDay(ms) {
   return new Date(ms).toLocaleDateString("en", { month: "short", day: "numeric", timeZone: "UTC" });
 }
 
 /** A plan's id, short enough for a table. */
-export function shortId(id) {
+export function shortenId(id) {
   return id.length > 20 ? id.slice(0, 12) : id;
 }
 
 /** What a configuration value means in the unit that its key names: 604800000 ms are 7 d. Empty where it says enough. */
-export function meaning(key, value) {
+export function describeSetting(key, value) {
   if (!/^\d{4,15}$/.test(value)) return "";
-  if (key.endsWith(".ms")) return span(Number(value));
-  return key.endsWith(".bytes") ? bytes(value) : "";
+  if (key.endsWith(".ms")) return formatDuration(Number(value));
+  return key.endsWith(".bytes") ? formatBytes(value) : "";
 }
 
 /** A sentence begins with a capital letter. */
-export function capital(text) {
+export function capitalize(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** validation_failed as words: validation failed. */
-export function words(name) {
+export function splitWords(name) {
   return name.replaceAll("_", " ");
 }

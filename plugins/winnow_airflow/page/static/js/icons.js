@@ -36,7 +36,7 @@ const PATHS = {
 };
 
 /** An icon that says nothing by itself: the words stand beside it. */
-export function icon(name) {
+export function createIcon(name) {
   return s(
     "svg",
     { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" },

@@ -1,21 +1,21 @@
 // The page: its frame, its routes, and looking again while somebody looks.
 
-import { prepare } from "./actions.js";
-import { get, Problem } from "./api.js";
-import { h, replace } from "./dom.js";
-import { airflow, catchLinks, isFramed, leave } from "./frame.js";
-import { icon } from "./icons.js";
-import { link, problem, skeleton } from "./parts.js";
-import { hashOf, here, start } from "./router.js";
+import { initActions } from "./actions.js";
+import { buildAirflowUrl, interceptLinks, isFramed, navigateParent } from "./airflow-frame.js";
+import { ApiError, fetchJson } from "./api.js";
+import { createErrorMessage, createLink, createSkeleton } from "./components.js";
+import { h, updateChildren } from "./dom.js";
+import { createIcon } from "./icons.js";
+import { buildHash, parseRoute, startRouter } from "./router.js";
 import * as theme from "./theme.js";
 import * as tooltip from "./tooltip.js";
-import { quality } from "./views/quality.js";
-import { run } from "./views/run.js";
-import { runs } from "./views/runs.js";
-import { topic } from "./views/topic.js";
-import { topics } from "./views/topics.js";
+import { createQualityView } from "./views/quality.js";
+import { createRunView } from "./views/run.js";
+import { createRunsView } from "./views/runs.js";
+import { createTopicView } from "./views/topic.js";
+import { createTopicsView } from "./views/topics.js";
 
-const LOOK_AGAIN_MS = 30_000;
+const REFRESH_INTERVAL_MS = 30_000;
 const SECTIONS = [
   ["topics", "Topics"],
   ["runs", "Runs"],
@@ -23,52 +23,52 @@ const SECTIONS = [
 ];
 
 /** What stands inside Airflow's own tabs has no header of its own. */
-const BARE = ["dags", "dag-runs"];
+const SECTIONS_WITHOUT_HEADER = ["dags", "dag-runs"];
 
 const main = document.getElementById("main");
 const bar = document.getElementById("bar");
 let shown = { path: null, view: null };
 let me = null;
 
-function viewOf([first, second, third]) {
-  if (first === "topics") return second ? topic(second) : topics();
-  if (first === "runs") return second ? run(second) : runs();
-  if (first === "quality") return quality();
-  if (first === "dags") return runs({ dagId: second });
-  if (first === "dag-runs") return runs({ dagId: second, dagRunId: third });
+function createView([first, second, third]) {
+  if (first === "topics") return second ? createTopicView(second) : createTopicsView();
+  if (first === "runs") return second ? createRunView(second) : createRunsView();
+  if (first === "quality") return createQualityView();
+  if (first === "dags") return createRunsView({ dagId: second });
+  if (first === "dag-runs") return createRunsView({ dagId: second, dagRunId: third });
   return null;
 }
 
-function show({ segments, query }) {
+function showRoute({ segments, query }) {
   const path = JSON.stringify(segments);
   if (path !== shown.path) {
     shown.view?.stop();
-    shown = { path, view: viewOf(segments) };
-    drawBar(segments[0]);
-    if (!shown.view) return notHere();
+    shown = { path, view: createView(segments) };
+    renderHeader(segments[0]);
+    if (!shown.view) return showNotFound();
     document.title = `${shown.view.title} · Winnow`;
-    replace(main, shown.view.element);
+    updateChildren(main, shown.view.element);
     scrollTo(0, 0);
   }
   return shown.view?.update(query);
 }
 
-function notHere() {
-  replace(
+function showNotFound() {
+  updateChildren(
     main,
-    problem(new Problem("There is no such page.", { next: "The topics are the way in." })),
-    h("p", {}, link(hashOf(["topics"]), "See the topics")),
+    createErrorMessage(new ApiError("There is no such page.", { next: "The topics are the way in." })),
+    h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
   );
 }
 
-function lookAgain() {
+function refreshView() {
   const typing = document.activeElement?.matches("input, textarea, select");
   if (document.hidden || document.querySelector("dialog[open]") || typing || getSelection()?.toString()) return;
-  shown.view?.update(here().query);
+  shown.view?.update(parseRoute().query);
 }
 
-function drawBar(first) {
-  bar.hidden = BARE.includes(first);
+function renderHeader(first) {
+  bar.hidden = SECTIONS_WITHOUT_HEADER.includes(first);
   const tools = [
     h(
       "button",
@@ -78,9 +78,9 @@ function drawBar(first) {
         "aria-label": "Refresh",
         "data-tip": "Look again (it does by itself every 30 s)",
         "data-key": "refresh",
-        on: { click: () => shown.view?.update(here().query) },
+        on: { click: () => shown.view?.update(parseRoute().query) },
       },
-      icon("refresh"),
+      createIcon("refresh"),
     ),
     isFramed
       ? h(
@@ -91,9 +91,9 @@ function drawBar(first) {
             "aria-label": "Open on its own",
             "data-tip": "Open on its own, in a new tab",
             "data-key": "own",
-            on: { click: () => leave(location.href, { newTab: true }) },
+            on: { click: () => navigateParent(location.href, { newTab: true }) },
           },
-          icon("external"),
+          createIcon("external"),
         )
       : h(
           "button",
@@ -103,19 +103,19 @@ function drawBar(first) {
             "aria-label": "Light or dark",
             "data-tip": "Light or dark, for Airflow too",
             "data-key": "theme",
-            on: { click: theme.toggle },
+            on: { click: theme.toggleTheme },
           },
-          icon("sun"),
-          icon("moon"),
+          createIcon("sun"),
+          createIcon("moon"),
         ),
   ];
-  replace(
+  updateChildren(
     bar,
     isFramed
       ? null
       : h(
           "a",
-          { class: "brand", href: airflow(""), "data-tip": "To Airflow" },
+          { class: "brand", href: buildAirflowUrl(""), "data-tip": "To Airflow" },
           h("img", { src: "static/icon.svg", alt: "", class: "only-light" }),
           h("img", { src: "static/icon-dark.svg", alt: "", class: "only-dark" }),
           "Winnow",
@@ -126,7 +126,7 @@ function drawBar(first) {
       SECTIONS.map(([name, label]) =>
         h(
           "a",
-          { href: hashOf([name]), "aria-current": first === name ? "page" : null, "data-key": `tab-${name}` },
+          { href: buildHash([name]), "aria-current": first === name ? "page" : null, "data-key": `tab-${name}` },
           label,
         ),
       ),
@@ -135,7 +135,7 @@ function drawBar(first) {
   );
 }
 
-function keys(event) {
+function handleKey(event) {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
   if (!shown.view?.focusSearch) return;
@@ -143,26 +143,26 @@ function keys(event) {
   shown.view.focusSearch();
 }
 
-async function begin() {
-  theme.follow();
-  tooltip.start();
-  catchLinks();
+async function startPage() {
+  theme.watchTheme();
+  tooltip.startTooltips();
+  interceptLinks();
   document.getElementById("skip").addEventListener("click", () => main.focus());
-  document.addEventListener("keydown", keys);
-  drawBar(here().segments[0] ?? "topics");
-  replace(main, skeleton(16));
+  document.addEventListener("keydown", handleKey);
+  renderHeader(parseRoute().segments[0] ?? "topics");
+  updateChildren(main, createSkeleton(16));
   try {
-    me = await get("me");
+    me = await fetchJson("me");
   } catch (error) {
-    replace(
+    updateChildren(
       main,
-      problem(error, () => location.reload()),
+      createErrorMessage(error, () => location.reload()),
     );
     return;
   }
-  prepare(me, () => shown.view?.update(here().query));
-  start(show);
-  setInterval(lookAgain, LOOK_AGAIN_MS);
+  initActions(me, () => shown.view?.update(parseRoute().query));
+  startRouter(showRoute);
+  setInterval(refreshView, REFRESH_INTERVAL_MS);
 }
 
-begin();
+startPage();

@@ -1,9 +1,9 @@
 // Routes live in the hash, so that every view, filter and page can be linked: #/topics?state=due&page=2
 
-import { tellRoute } from "./frame.js";
+import { notifyParentOfRoute } from "./airflow-frame.js";
 
 /** The route in the address: path segments, decoded, and the query. */
-export function here() {
+export function parseRoute() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
   return {
     segments: path.split("/").filter(Boolean).map(decode),
@@ -20,7 +20,7 @@ function decode(segment) {
 }
 
 /** The hash of a route: ``hashOf(["topics", name], {page: 2})``. */
-export function hashOf(segments, query = {}) {
+export function buildHash(segments, query = {}) {
   const kept = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const text = new URLSearchParams(kept.map(([name, value]) => [name, String(value)])).toString();
   return `#/${segments.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
@@ -28,24 +28,24 @@ export function hashOf(segments, query = {}) {
 
 /** Change parts of the query; null takes one away. ``replace``: no new step for the Back button. */
 export function setQuery(changes, { replace = false } = {}) {
-  const { segments, query } = here();
-  const hash = hashOf(segments, { ...query, ...changes });
+  const { segments, query } = parseRoute();
+  const hash = buildHash(segments, { ...query, ...changes });
   if (hash === location.hash) return;
   history[replace ? "replaceState" : "pushState"](null, "", hash);
-  again();
+  reloadRoute();
 }
 
 /** Ask for everything of the route in force again. */
-export function again() {
+export function reloadRoute() {
   window.dispatchEvent(new Event("winnow:route"));
 }
 
 /** Call ``show`` for the route in force now and each that comes. */
-export function start(show) {
+export function startRouter(show) {
   const route = () => {
     if (!location.hash.startsWith("#/")) history.replaceState(null, "", "#/topics");
-    tellRoute();
-    show(here());
+    notifyParentOfRoute();
+    show(parseRoute());
   };
   window.addEventListener("hashchange", route);
   window.addEventListener("winnow:route", route);

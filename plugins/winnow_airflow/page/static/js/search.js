@@ -1,13 +1,13 @@
 // The search field of a list. The key "/" leads there.
 
 import { h } from "./dom.js";
-import { icon } from "./icons.js";
+import { createIcon } from "./icons.js";
 import { setQuery } from "./router.js";
 
-const TYPING_MS = 200;
+const TYPING_DELAY_MS = 200;
 
 /** The search field; what is typed goes into the address a moment later. */
-export function searchField(label = "Search topics") {
+export function createSearchField(label = "Search topics") {
   const input = h("input", {
     type: "search",
     placeholder: label,
@@ -21,7 +21,7 @@ export function searchField(label = "Search topics") {
   const send = () => setQuery({ search: input.value.trim() || null, page: null }, { replace: true });
   input.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(send, TYPING_MS);
+    timer = setTimeout(send, TYPING_DELAY_MS);
   });
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
@@ -29,7 +29,7 @@ export function searchField(label = "Search topics") {
     send();
   });
   return {
-    element: h("div", { class: "search" }, icon("search"), input, h("kbd", { "aria-hidden": "true" }, "/")),
+    element: h("div", { class: "search" }, createIcon("search"), input, h("kbd", { "aria-hidden": "true" }, "/")),
     focus: () => input.focus(),
     show: (text) => {
       if (document.activeElement !== input) input.value = text;

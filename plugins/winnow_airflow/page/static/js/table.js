@@ -1,16 +1,16 @@
 // A table whose order, page and rows are the server's: headers that sort are buttons, a row opens where its link leads.
 
 import { h } from "./dom.js";
-import { count, counted } from "./format.js";
-import { icon } from "./icons.js";
+import { formatCount, formatCountWithNoun } from "./format.js";
+import { createIcon } from "./icons.js";
 
-const SIZES = [25, 50, 100, 200];
+const PAGE_SIZES = [25, 50, 100, 200];
 
 /**
  * A table. Columns: {key, label, align, width, hint, sortable, first, cell(row)}; ``first`` is the order of the first
  * press of the header. ``order``: {sort, order}; ``onSort(sort, order)``.
  */
-export function table({ caption, columns, rows, order = {}, onSort, rowClass }) {
+export function createTable({ caption, columns, rows, order = {}, onSort, rowClass }) {
   return h(
     "div",
     { class: "table-scroll", role: "region", "aria-label": caption, tabindex: "0" },
@@ -24,19 +24,19 @@ export function table({ caption, columns, rows, order = {}, onSort, rowClass }) 
         h(
           "tr",
           {},
-          columns.map((column) => header(column, order, onSort)),
+          columns.map((column) => createHeader(column, order, onSort)),
         ),
       ),
       h(
         "tbody",
         {},
-        rows.map((row) => line(columns, row, rowClass)),
+        rows.map((row) => createRow(columns, row, rowClass)),
       ),
     ),
   );
 }
 
-function header(column, order, onSort) {
+function createHeader(column, order, onSort) {
   const sorted = order.sort === column.key;
   const direction = sorted ? (order.order === "desc" ? "descending" : "ascending") : null;
   const attributes = {
@@ -61,12 +61,12 @@ function header(column, order, onSort) {
         on: { click: () => onSort(column.key, next) },
       },
       column.label,
-      icon(sorted ? (direction === "descending" ? "down" : "up") : "both"),
+      createIcon(sorted ? (direction === "descending" ? "down" : "up") : "both"),
     ),
   );
 }
 
-function line(columns, row, rowClass) {
+function createRow(columns, row, rowClass) {
   const cells = columns.map((column, index) =>
     h(
       column.heads ? "th" : "td",
@@ -92,7 +92,7 @@ function line(columns, row, rowClass) {
 }
 
 /** Where one is in a long list, and the ways through it. ``go({page, size})``; a size of null hides the choice. */
-export function pager({ total, page, size }, go, { noun = "row", sizes = true } = {}) {
+export function createPager({ total, page, size }, go, { noun = "row", sizes = true } = {}) {
   const pages = Math.max(1, Math.ceil(total / size));
   const from = total === 0 ? 0 : (page - 1) * size + 1;
   const to = Math.min(total, page * size);
@@ -107,7 +107,7 @@ export function pager({ total, page, size }, go, { noun = "row", sizes = true } 
         disabled: !usable,
         on: { click: () => go({ page: target }) },
       },
-      icon(shape),
+      createIcon(shape),
     );
   return h(
     "nav",
@@ -115,9 +115,11 @@ export function pager({ total, page, size }, go, { noun = "row", sizes = true } 
     h(
       "span",
       { class: "quiet", "data-pager": "range" },
-      total > size ? `${count(from)}–${count(to)} of ${counted(total, noun)}` : counted(total, noun),
+      total > size
+        ? `${formatCount(from)}–${formatCount(to)} of ${formatCountWithNoun(total, noun)}`
+        : formatCountWithNoun(total, noun),
     ),
-    sizes && total > SIZES[0]
+    sizes && total > PAGE_SIZES[0]
       ? h(
           "label",
           { class: "quiet" },
@@ -125,7 +127,7 @@ export function pager({ total, page, size }, go, { noun = "row", sizes = true } 
           h(
             "select",
             { "data-key": "size", on: { change: (event) => go({ size: Number(event.target.value), page: 1 }) } },
-            SIZES.map((each) => h("option", { value: each, selected: each === size }, each)),
+            PAGE_SIZES.map((each) => h("option", { value: each, selected: each === size }, each)),
           ),
         )
       : null,
@@ -134,7 +136,7 @@ export function pager({ total, page, size }, go, { noun = "row", sizes = true } 
           "span",
           { class: "pager-steps" },
           step("Previous page", "left", page - 1, page > 1),
-          h("span", { class: "quiet" }, `Page ${count(page)} of ${count(pages)}`),
+          h("span", { class: "quiet" }, `Page ${formatCount(page)} of ${formatCount(pages)}`),
           step("Next page", "right", page + 1, page < pages),
         )
       : null,

@@ -3,7 +3,7 @@
 const KEY = "theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
 
-function chosen() {
+function readTheme() {
   try {
     return localStorage.getItem(KEY);
   } catch {
@@ -12,28 +12,28 @@ function chosen() {
 }
 
 /** The theme in force: "light" or "dark". */
-export function current() {
+export function getTheme() {
   return document.documentElement.dataset.theme;
 }
 
-function apply() {
-  const wanted = chosen();
+function applyTheme() {
+  const wanted = readTheme();
   const theme = wanted === "light" || wanted === "dark" ? wanted : system.matches ? "dark" : "light";
   document.documentElement.dataset.theme = theme;
 }
 
 /** Follow Airflow and the system for as long as the page is open. */
-export function follow() {
-  apply();
-  system.addEventListener("change", apply);
+export function watchTheme() {
+  applyTheme();
+  system.addEventListener("change", applyTheme);
   window.addEventListener("storage", (event) => {
-    if (event.key === KEY || event.key === null) apply();
+    if (event.key === KEY || event.key === null) applyTheme();
   });
 }
 
 /** Turn the theme over, for Airflow's UI as well: it is one setting. */
-export function toggle() {
-  const theme = current() === "dark" ? "light" : "dark";
+export function toggleTheme() {
+  const theme = getTheme() === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = theme;
   try {
     localStorage.setItem(KEY, theme);

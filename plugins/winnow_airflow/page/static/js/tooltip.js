@@ -8,13 +8,13 @@ const drawings = new WeakMap();
 let owner = null;
 
 /** Give an element a tooltip that is built when it is shown. */
-export function tip(element, build) {
+export function attachTooltip(element, build) {
   drawings.set(element, build);
   element.dataset.tipped = "";
   return element;
 }
 
-function show(target) {
+function showTooltip(target) {
   const build = drawings.get(target);
   const content = build ? build() : target.dataset.tip;
   if (!content) return;
@@ -34,34 +34,34 @@ function show(target) {
   box.style.setProperty("--top", `${Math.round(top)}px`);
 }
 
-function hide() {
+function hideTooltip() {
   owner?.removeAttribute("aria-describedby");
   owner = null;
   box.hidden = true;
 }
 
-function tipped(event) {
+function findTooltipTarget(event) {
   return event.target instanceof Element ? event.target.closest("[data-tip], [data-tipped]") : null;
 }
 
 /** Show tooltips from now on. A dialog lies above everything, so the box moves into the one that is open. */
-export function start() {
+export function startTooltips() {
   document.body.append(box);
   const enter = (event) => {
-    const target = tipped(event);
+    const target = findTooltipTarget(event);
     if (target === owner) return;
-    hide();
+    hideTooltip();
     if (!target) return;
     (target.closest("dialog") ?? document.body).append(box);
-    show(target);
+    showTooltip(target);
   };
   document.addEventListener("mouseover", enter);
   document.addEventListener("focusin", (event) => {
     if (event.target.matches(":focus-visible")) enter(event);
   });
-  document.addEventListener("focusout", hide);
-  document.addEventListener("scroll", hide, { capture: true, passive: true });
+  document.addEventListener("focusout", hideTooltip);
+  document.addEventListener("scroll", hideTooltip, { capture: true, passive: true });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") hide();
+    if (event.key === "Escape") hideTooltip();
   });
 }

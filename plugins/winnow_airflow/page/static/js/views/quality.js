@@ -1,25 +1,25 @@
 // Quality: open alerts, failing expectations over time, uncleanable partitions with reason and next attempt.
 
-import { changeButton } from "../actions.js";
-import { get } from "../api.js";
-import { breakable, h } from "../dom.js";
-import { count, counted, day, shortDay, words } from "../format.js";
-import { icon } from "../icons.js";
-import { place } from "../loading.js";
-import { empty, link, nextAttempt, section, since } from "../parts.js";
-import { barPlot, sparkBars } from "../plots.js";
-import { hashOf, setQuery } from "../router.js";
-import { pager, table } from "../table.js";
-import { ownReason } from "./partitions.js";
+import { createChangeButton } from "../actions.js";
+import { fetchJson } from "../api.js";
+import { createAsyncPanel } from "../async-panel.js";
+import { createBarChart, createSparkline } from "../charts.js";
+import { createAge, createEmptyState, createLink, createNextAttempt, createSection } from "../components.js";
+import { h, insertBreakPoints } from "../dom.js";
+import { formatCount, formatCountWithNoun, formatDay, formatShortDay, splitWords } from "../format.js";
+import { createIcon } from "../icons.js";
+import { buildHash, setQuery } from "../router.js";
+import { createPager, createTable } from "../table.js";
+import { stripReasonPrefix } from "./partition-table.js";
 
 const DAYS = [7, 30, 90];
-const SIZE = 10;
+const PAGE_SIZE = 10;
 
 /** The view of quality. */
-export function quality() {
-  const alerts = place({ lines: 3 });
-  const marks = place({ lines: 5 });
-  const time = place({ lines: 8 });
+export function createQualityView() {
+  const alerts = createAsyncPanel({ lines: 3 });
+  const marks = createAsyncPanel({ lines: 5 });
+  const time = createAsyncPanel({ lines: 8 });
   const days = h("div", { class: "chips", role: "group", "aria-label": "Days shown" });
   const element = h(
     "div",
@@ -28,13 +28,13 @@ export function quality() {
     h(
       "div",
       { class: "stack" },
-      section("Open alerts", { id: "alerts" }, alerts.element),
-      section(
+      createSection("Open alerts", { id: "alerts" }, alerts.element),
+      createSection(
         "Uncleanable partitions",
         { id: "uncleanable", note: "Left alone until the next attempt, or until they are released; retention goes on" },
         marks.element,
       ),
-      section("Validation over time", { id: "time", tools: days }, time.element),
+      createSection("Validation over time", { id: "time", tools: days }, time.element),
     ),
   );
 
@@ -56,18 +56,20 @@ export function quality() {
       ),
     );
     alerts.load(
-      (signal) => get("quality/alerts", { page: query.alerts, size: SIZE }, signal),
-      (answer) =>
-        answer.total === 0 ? empty("No alert is open.") : [alertTable(answer.alerts), more(answer, "alerts", "alert")],
-    );
-    marks.load(
-      (signal) => get("quality/uncleanable", { page: query.marks, size: SIZE }, signal),
+      (signal) => fetchJson("quality/alerts", { page: query.alerts, size: PAGE_SIZE }, signal),
       (answer) =>
         answer.total === 0
-          ? empty("Every partition can be cleaned.")
-          : [markTable(answer.partitions), more(answer, "marks", "partition")],
+          ? createEmptyState("No alert is open.")
+          : [createAlertTable(answer.alerts), describeRemaining(answer, "alerts", "alert")],
     );
-    time.load((signal) => get("quality", { days: shown }, signal), drawTime);
+    marks.load(
+      (signal) => fetchJson("quality/uncleanable", { page: query.marks, size: PAGE_SIZE }, signal),
+      (answer) =>
+        answer.total === 0
+          ? createEmptyState("Every partition can be cleaned.")
+          : [createUncleanableTable(answer.partitions), describeRemaining(answer, "marks", "partition")],
+    );
+    time.load((signal) => fetchJson("quality", { days: shown }, signal), drawVerdictHistory);
   }
 
   const stop = () => {
@@ -76,16 +78,16 @@ export function quality() {
   return { element, update, title: "Quality", stop };
 }
 
-function more(answer, key, noun) {
-  return answer.total > SIZE
-    ? pager(answer, ({ page }) => setQuery({ [key]: page === 1 ? null : page }), { noun, sizes: false })
+function describeRemaining(answer, key, noun) {
+  return answer.total > PAGE_SIZE
+    ? createPager(answer, ({ page }) => setQuery({ [key]: page === 1 ? null : page }), { noun, sizes: false })
     : null;
 }
 
-function alertTable(rows) {
+function createAlertTable(rows) {
   const shape = (kind) =>
     ["deadline_near", "validation_broken", "commit_unknown", "sweep_stuck"].includes(kind) ? "overdue" : "uncleanable";
-  return table({
+  return createTable({
     caption: "Open alerts",
     rows,
     columns: [
@@ -94,10 +96,15 @@ function alertTable(rows) {
         label: "Alert",
         heads: true,
         cell: (row) =>
-          h("span", { class: `badge is-${shape(row.kind)}` }, icon(shape(row.kind)), h("span", {}, words(row.kind))),
+          h(
+            "span",
+            { class: `badge is-${shape(row.kind)}` },
+            createIcon(shape(row.kind)),
+            h("span", {}, splitWords(row.kind)),
+          ),
       },
-      { key: "topic", label: "Topic partition", width: "is-name", cell: (row) => topicLink(row) },
-      { key: "since", label: "Since", cell: (row) => since(row.since_ms) },
+      { key: "topic", label: "Topic partition", width: "is-name", cell: (row) => createTopicLink(row) },
+      { key: "since", label: "Since", cell: (row) => createAge(row.since_ms) },
       {
         key: "message",
         label: "What happened",
@@ -108,53 +115,55 @@ function alertTable(rows) {
   });
 }
 
-function topicLink(row) {
+function createTopicLink(row) {
   if (!row.topic) return h("span", { class: "quiet" }, "all topics");
   return h(
     "a",
-    { class: "row-link", href: hashOf(["topics", row.topic]) },
-    breakable(row.partition === null ? row.topic : `${row.topic}-${row.partition}`),
+    { class: "row-link", href: buildHash(["topics", row.topic]) },
+    insertBreakPoints(row.partition === null ? row.topic : `${row.topic}-${row.partition}`),
   );
 }
 
-function markTable(rows) {
-  return table({
+function createUncleanableTable(rows) {
+  return createTable({
     caption: "Uncleanable partitions",
     rows,
     columns: [
-      { key: "partition", label: "Topic partition", heads: true, width: "is-name", cell: topicLink },
+      { key: "partition", label: "Topic partition", heads: true, width: "is-name", cell: createTopicLink },
       {
         key: "reason",
         label: "Reason",
         width: "is-wide",
-        cell: (row) => ownReason(row.topic, row.partition, row.reason),
+        cell: (row) => stripReasonPrefix(row.topic, row.partition, row.reason),
       },
-      { key: "since", label: "Since", cell: (row) => since(row.since_ms) },
-      { key: "attempts", label: "Attempts", align: "right", cell: (row) => count(row.attempts) },
-      { key: "next", label: "Next attempt", cell: (row) => nextAttempt(row.next_attempt_ms) },
+      { key: "since", label: "Since", cell: (row) => createAge(row.since_ms) },
+      { key: "attempts", label: "Attempts", align: "right", cell: (row) => formatCount(row.attempts) },
+      { key: "next", label: "Next attempt", cell: (row) => createNextAttempt(row.next_attempt_ms) },
       {
         key: "run",
         label: "Run",
         cell: (row) =>
-          row.plan_id ? link(hashOf(["runs", row.plan_id]), "Run") : h("span", { class: "quiet" }, count(null)),
+          row.plan_id
+            ? createLink(buildHash(["runs", row.plan_id]), "Run")
+            : h("span", { class: "quiet" }, formatCount(null)),
       },
       {
         key: "act",
         label: "",
         align: "right",
         width: "is-tight",
-        cell: (row) => changeButton("release", row.topic, [row.partition], { kind: "small" }),
+        cell: (row) => createChangeButton("release", row.topic, [row.partition], { kind: "small" }),
       },
     ],
   });
 }
 
-function drawTime(answer) {
+function drawVerdictHistory(answer) {
   const total = answer.series.reduce((sum, each) => sum + each.verdicts, 0);
-  if (total === 0) return empty(`Nothing was validated in the last ${answer.days} days.`);
+  if (total === 0) return createEmptyState(`Nothing was validated in the last ${answer.days} days.`);
   const columns = answer.series.map((each) => ({
     key: `day-${each.day_ms}`,
-    label: shortDay(each.day_ms),
+    label: formatShortDay(each.day_ms),
     stacks: [
       [
         { kind: "passed", value: each.verdicts - each.failed - each.broken },
@@ -162,25 +171,25 @@ function drawTime(answer) {
         { kind: "failed", value: each.failed },
       ],
     ],
-    said: `${day(each.day_ms)}: ${counted(each.verdicts, "verdict")}, ${each.failed} failed, ${each.broken} broken`,
+    description: `${formatDay(each.day_ms)}: ${formatCountWithNoun(each.verdicts, "verdict")}, ${each.failed} failed, ${each.broken} broken`,
     tip: () =>
       h(
         "dl",
         { class: "tip-list" },
-        h("dt", {}, day(each.day_ms)),
-        h("dd", {}, counted(each.verdicts, "verdict")),
+        h("dt", {}, formatDay(each.day_ms)),
+        h("dd", {}, formatCountWithNoun(each.verdicts, "verdict")),
         h("dt", {}, "Failed"),
-        h("dd", {}, count(each.failed)),
+        h("dd", {}, formatCount(each.failed)),
         h("dt", {}, "Broken"),
-        h("dd", {}, count(each.broken)),
+        h("dd", {}, formatCount(each.broken)),
       ),
   }));
   const most = Math.max(1, ...answer.expectations.flatMap((each) => each.by_day));
   return [
-    barPlot({
+    createBarChart({
       title: `Verdicts per day, the last ${answer.days} days`,
       columns,
-      format: count,
+      format: formatCount,
       legend: [
         ["passed", "Passed"],
         ["broken", "Broken"],
@@ -188,8 +197,8 @@ function drawTime(answer) {
       ],
     }),
     answer.expectations.length === 0
-      ? empty("No expectation failed.")
-      : table({
+      ? createEmptyState("No expectation failed.")
+      : createTable({
           caption: "Failing expectations",
           rows: answer.expectations,
           columns: [
@@ -200,15 +209,15 @@ function drawTime(answer) {
               width: "is-name",
               cell: (row) => h("code", {}, row.expectation),
             },
-            { key: "failures", label: "Failures", align: "right", cell: (row) => count(row.failures) },
-            { key: "topics", label: "Topics", align: "right", cell: (row) => count(row.topics) },
-            { key: "last", label: "Last", cell: (row) => since(row.last_ms) },
+            { key: "failures", label: "Failures", align: "right", cell: (row) => formatCount(row.failures) },
+            { key: "topics", label: "Topics", align: "right", cell: (row) => formatCount(row.topics) },
+            { key: "last", label: "Last", cell: (row) => createAge(row.last_ms) },
             {
               key: "by_day",
               label: "By day",
               width: "is-spark",
               cell: (row) =>
-                sparkBars(row.by_day, most, `Failures of ${row.expectation} by day: ${row.by_day.join(", ")}`),
+                createSparkline(row.by_day, most, `Failures of ${row.expectation} by day: ${row.by_day.join(", ")}`),
             },
           ],
         }),

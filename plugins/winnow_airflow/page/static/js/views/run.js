@@ -1,43 +1,53 @@
 // One run: what it promised, what it did, whether the numbers add up, and where to look next.
 
-import { get, part } from "../api.js";
-import { h } from "../dom.js";
-import { dagRunPath } from "../following.js";
-import { bytes, count, NOTHING, percent, seconds, span, utc } from "../format.js";
-import { icon } from "../icons.js";
-import { place } from "../loading.js";
+import { encodePathPart, fetchJson } from "../api.js";
+import { createAsyncPanel } from "../async-panel.js";
 import {
-  airflowLink,
-  copyable,
-  crumbs,
-  dataDocs,
-  documentLink,
-  empty,
-  figure,
-  link,
-  section,
-  since,
-} from "../parts.js";
-import { hashOf } from "../router.js";
-import { hasFailed, isRunning, runBadge } from "../states.js";
-import { outcome } from "./outcome.js";
-import { receipt } from "./receipt.js";
-import { verdictTable } from "./verdicts.js";
+  buildDataDocsUrl,
+  createAge,
+  createAirflowLink,
+  createBreadcrumbs,
+  createCopyable,
+  createDocumentLink,
+  createEmptyState,
+  createFigure,
+  createLink,
+  createSection,
+} from "../components.js";
+import { buildDagRunPath } from "../dag-run-toast.js";
+import { h } from "../dom.js";
+import {
+  EMPTY_VALUE,
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatPercent,
+  formatSeconds,
+  formatUtc,
+} from "../format.js";
+import { createIcon } from "../icons.js";
+import { buildHash } from "../router.js";
+import { createRunBadge, hasFailed, isRunning } from "../state-badges.js";
+import { createReceiptSections } from "./receipt-sections.js";
+import { createRunOutcome } from "./run-outcome.js";
+import { createVerdictTable } from "./verdict-table.js";
 
-const MARKS_ASKED = 200;
-const LOOK_AGAIN_MS = 5_000;
+const MAXIMUM_MARKS = 200;
+const REFRESH_INTERVAL_MS = 5_000;
 
 /** The view of the run of the plan ``planId``. */
-export function run(planId) {
-  const body = place({ lines: 14 });
+export function createRunView(planId) {
+  const body = createAsyncPanel({ lines: 14 });
   const element = h("div", { class: "view" }, body.element);
 
   async function fetch(signal) {
-    const found = await get(`runs/${part(planId)}`, {}, signal);
+    const found = await fetchJson(`runs/${encodePathPart(planId)}`, {}, signal);
     const marks = hasFailed(found.status)
-      ? await get(`topics/${part(found.topic)}/partitions`, { state: "uncleanable", size: MARKS_ASKED }, signal).catch(
-          () => ({ partitions: [] }),
-        )
+      ? await fetchJson(
+          `topics/${encodePathPart(found.topic)}/partitions`,
+          { state: "uncleanable", size: MAXIMUM_MARKS },
+          signal,
+        ).catch(() => ({ partitions: [] }))
       : { partitions: [] };
     return { ...found, marked: marks.partitions.filter((row) => row.uncleanable) };
   }
@@ -45,8 +55,8 @@ export function run(planId) {
   let timer = 0;
   async function update() {
     clearTimeout(timer);
-    const found = await body.load(fetch, draw);
-    if (found && isRunning(found.status) && element.isConnected) timer = setTimeout(update, LOOK_AGAIN_MS);
+    const found = await body.load(fetch, drawRun);
+    if (found && isRunning(found.status) && element.isConnected) timer = setTimeout(update, REFRESH_INTERVAL_MS);
   }
 
   const stop = () => {
@@ -56,92 +66,102 @@ export function run(planId) {
   return { element, update, title: "Run", stop };
 }
 
-function draw(row) {
+function drawRun(row) {
   return [
-    crumbs(link(hashOf(["topics"]), "Topics"), link(hashOf(["topics", row.topic]), row.topic), "Run"),
+    createBreadcrumbs(
+      createLink(buildHash(["topics"]), "Topics"),
+      createLink(buildHash(["topics", row.topic]), row.topic),
+      "Run",
+    ),
     h(
       "div",
       { class: "title-row" },
-      h("h1", {}, `Compaction of ${row.topic} `, runBadge(row.status)),
-      h("div", { class: "row" }, links(row)),
+      h("h1", {}, `Compaction of ${row.topic} `, createRunBadge(row.status)),
+      h("div", { class: "row" }, createLinks(row)),
     ),
     h(
       "p",
       { class: "quiet facts" },
-      h("span", {}, "plan ", copyable(row.plan_id)),
-      h("span", {}, "as of ", h("span", {}, utc(row.as_of_ms))),
+      h("span", {}, "plan ", createCopyable(row.plan_id)),
+      h("span", {}, "as of ", h("span", {}, formatUtc(row.as_of_ms))),
       row.attempt ? h("span", {}, "attempt ", h("code", {}, row.attempt)) : null,
     ),
-    outcome(row),
-    figures(row),
-    receipt(row),
-    section(
+    createRunOutcome(row),
+    createFigures(row),
+    createReceiptSections(row),
+    createSection(
       "Verdicts",
       { id: "verdicts", note: "Great Expectations judges the staged files before anything is published" },
       row.verdicts.length
-        ? verdictTable(row.verdicts, { withRun: false, caption: "Verdicts of this run" })
-        : empty("Nothing was judged."),
+        ? createVerdictTable(row.verdicts, { withRun: false, caption: "Verdicts of this run" })
+        : createEmptyState("Nothing was judged."),
     ),
-    section("Where to look", { id: "where" }, evidence(row)),
+    createSection("Where to look", { id: "where" }, createEvidence(row)),
   ];
 }
 
-function links(row) {
+function createLinks(row) {
   return [
     row.dag_run
-      ? airflowLink(
-          dagRunPath(row.dag_run.dag_id, row.dag_run.run_id),
-          h("span", { class: "button" }, icon("external"), "DAG run and logs"),
+      ? createAirflowLink(
+          buildDagRunPath(row.dag_run.dag_id, row.dag_run.run_id),
+          h("span", { class: "button" }, createIcon("external"), "DAG run and logs"),
         )
       : null,
     row.data_docs
       ? h(
           "a",
-          { href: dataDocs(row.data_docs), target: "_blank", rel: "noopener", "data-leave": true, class: "button" },
-          icon("external"),
+          {
+            href: buildDataDocsUrl(row.data_docs),
+            target: "_blank",
+            rel: "noopener",
+            "data-leave": true,
+            class: "button",
+          },
+          createIcon("external"),
           "Data Docs",
         )
       : null,
   ];
 }
 
-function figures(row) {
+function createFigures(row) {
   const totals = row.totals;
   const removed = totals ? totals.records_superseded + totals.tombstones_expired : null;
   const saved = totals ? totals.bytes_in - totals.bytes_out : null;
   return h(
     "dl",
     { class: "figures" },
-    figure(
+    createFigure(
       "Records removed",
-      count(removed),
-      totals?.records_in ? `${percent(removed / totals.records_in)} of ${count(totals.records_in)}` : null,
+      formatCount(removed),
+      totals?.records_in ? `${formatPercent(removed / totals.records_in)} of ${formatCount(totals.records_in)}` : null,
     ),
-    figure(
+    createFigure(
       "Bytes reclaimed",
-      bytes(saved),
-      totals ? `${bytes(totals.bytes_in)} became ${bytes(totals.bytes_out)}` : null,
+      formatBytes(saved),
+      totals ? `${formatBytes(totals.bytes_in)} became ${formatBytes(totals.bytes_out)}` : null,
     ),
     totals?.records_retired
-      ? figure("Left by retention", count(totals.records_retired), bytes(totals.bytes_retired))
+      ? createFigure("Left by retention", formatCount(totals.records_retired), formatBytes(totals.bytes_retired))
       : null,
-    figure(
+    createFigure(
       isRunning(row.status) ? "Since" : "From plan to end",
       isRunning(row.status)
-        ? since(row.opened_at_ms)
-        : span((row.finished_at_ms ?? row.updated_at_ms) - row.opened_at_ms),
-      totals ? `${seconds(totals.seconds)} of it Spark's work` : null,
+        ? createAge(row.opened_at_ms)
+        : formatDuration((row.finished_at_ms ?? row.updated_at_ms) - row.opened_at_ms),
+      totals ? `${formatSeconds(totals.seconds)} of it Spark's work` : null,
     ),
-    figure("Finished", since(row.finished_at_ms ?? (isRunning(row.status) ? null : row.updated_at_ms))),
-    figure(
+    createFigure("Finished", createAge(row.finished_at_ms ?? (isRunning(row.status) ? null : row.updated_at_ms))),
+    createFigure(
       "Table snapshot",
-      row.snapshot_id ? h("code", {}, row.snapshot_id) : NOTHING,
+      row.snapshot_id ? h("code", {}, row.snapshot_id) : EMPTY_VALUE,
       row.table ? row.table.name : null,
     ),
   );
 }
 
-function evidence(row) {
+function createEvidence(row) {
   return h(
     "dl",
     { class: "evidence" },
@@ -151,22 +171,26 @@ function evidence(row) {
       {},
       row.dag_run
         ? [
-            airflowLink(dagRunPath(row.dag_run.dag_id, row.dag_run.run_id), row.dag_run.run_id),
+            createAirflowLink(buildDagRunPath(row.dag_run.dag_id, row.dag_run.run_id), row.dag_run.run_id),
             h("span", { class: "quiet" }, ` of ${row.dag_run.dag_id}; its tasks have the logs`),
           ]
-        : (row.holder ?? NOTHING),
+        : (row.holder ?? EMPTY_VALUE),
     ),
     h("dt", {}, "Data Docs"),
-    h("dd", {}, row.data_docs ? documentLink(dataDocs(row.data_docs), "Great Expectations' report") : NOTHING),
+    h(
+      "dd",
+      {},
+      row.data_docs ? createDocumentLink(buildDataDocsUrl(row.data_docs), "Great Expectations' report") : EMPTY_VALUE,
+    ),
     h("dt", {}, "Table"),
-    h("dd", {}, row.table ? [h("code", {}, row.table.name), " ", copyable(row.table.location)] : NOTHING),
+    h("dd", {}, row.table ? [h("code", {}, row.table.name), " ", createCopyable(row.table.location)] : EMPTY_VALUE),
     h("dt", {}, "Snapshot"),
-    h("dd", {}, row.snapshot_id ? copyable(row.snapshot_id) : "none was made"),
+    h("dd", {}, row.snapshot_id ? createCopyable(row.snapshot_id) : "none was made"),
     h("dt", {}, "Opened"),
-    h("dd", {}, utc(row.opened_at_ms)),
+    h("dd", {}, formatUtc(row.opened_at_ms)),
     h("dt", {}, row.finished_at_ms ? "Finished" : "Updated"),
-    h("dd", {}, utc(row.finished_at_ms ?? row.updated_at_ms)),
+    h("dd", {}, formatUtc(row.finished_at_ms ?? row.updated_at_ms)),
     h("dt", {}, "In a shell"),
-    h("dd", {}, copyable(`winnow receipts ${row.topic}`)),
+    h("dd", {}, createCopyable(`winnow receipts ${row.topic}`)),
   );
 }

@@ -1,20 +1,20 @@
 // Lists of runs: all of them, those of a DAG, those of one DAG run.
 
-import { get } from "../api.js";
-import { breakable, h } from "../dom.js";
-import { dagRunPath } from "../following.js";
-import { bytes, count, NOTHING, seconds, shortId } from "../format.js";
-import { place } from "../loading.js";
-import { airflowLink, empty, link, since } from "../parts.js";
-import { hashOf, setQuery } from "../router.js";
-import { searchField } from "../search.js";
-import { RUN_STATUSES, runBadge } from "../states.js";
-import { pager, table } from "../table.js";
+import { fetchJson } from "../api.js";
+import { createAsyncPanel } from "../async-panel.js";
+import { createAge, createAirflowLink, createEmptyState, createLink } from "../components.js";
+import { buildDagRunPath } from "../dag-run-toast.js";
+import { h, insertBreakPoints } from "../dom.js";
+import { EMPTY_VALUE, formatBytes, formatCount, formatSeconds, shortenId } from "../format.js";
+import { buildHash, setQuery } from "../router.js";
+import { createSearchField } from "../search.js";
+import { createRunBadge, RUN_STATUSES } from "../state-badges.js";
+import { createPager, createTable } from "../table.js";
 
-const SIZE = 50;
+const DEFAULT_PAGE_SIZE = 50;
 
 /** Columns of a table of runs; ``withTopic`` when the runs are of several topics, ``withDagRun`` when of several DAG runs. */
-export function runColumns({ withTopic = true, withDagRun = true } = {}) {
+export function buildRunColumns({ withTopic = true, withDagRun = true } = {}) {
   const of = (row, name) => (row.totals ? row.totals[name] : null);
   const removed = (row) => (row.totals ? row.totals.records_superseded + row.totals.tombstones_expired : null);
   return [
@@ -26,51 +26,51 @@ export function runColumns({ withTopic = true, withDagRun = true } = {}) {
       cell: (row) =>
         h(
           "a",
-          { class: "row-link", href: hashOf(["runs", row.plan_id]), "data-key": `run-${row.plan_id}` },
-          withTopic ? breakable(row.topic) : h("code", { "data-tip": row.plan_id }, shortId(row.plan_id)),
+          { class: "row-link", href: buildHash(["runs", row.plan_id]), "data-key": `run-${row.plan_id}` },
+          withTopic ? insertBreakPoints(row.topic) : h("code", { "data-tip": row.plan_id }, shortenId(row.plan_id)),
         ),
     },
-    { key: "status", label: "Status", cell: (row) => runBadge(row.status) },
-    { key: "updated", label: "Updated", cell: (row) => since(row.updated_at_ms) },
-    { key: "in", label: "Records in", align: "right", cell: (row) => count(of(row, "records_in")) },
+    { key: "status", label: "Status", cell: (row) => createRunBadge(row.status) },
+    { key: "updated", label: "Updated", cell: (row) => createAge(row.updated_at_ms) },
+    { key: "in", label: "Records in", align: "right", cell: (row) => formatCount(of(row, "records_in")) },
     {
       key: "removed",
       label: "Removed",
       align: "right",
       hint: "Superseded records and expired tombstones",
-      cell: (row) => count(removed(row)),
+      cell: (row) => formatCount(removed(row)),
     },
-    { key: "before", label: "Bytes before", align: "right", cell: (row) => bytes(of(row, "bytes_in")) },
-    { key: "after", label: "After", align: "right", cell: (row) => bytes(of(row, "bytes_out")) },
+    { key: "before", label: "Bytes before", align: "right", cell: (row) => formatBytes(of(row, "bytes_in")) },
+    { key: "after", label: "After", align: "right", cell: (row) => formatBytes(of(row, "bytes_out")) },
     {
       key: "seconds",
       label: "Work",
       align: "right",
       hint: "Seconds of Spark tasks",
-      cell: (row) => seconds(of(row, "seconds")),
+      cell: (row) => formatSeconds(of(row, "seconds")),
     },
-    ...(withDagRun ? [{ key: "dag_run", label: "DAG run", width: "is-run", cell: dagRun }] : []),
+    ...(withDagRun ? [{ key: "dag_run", label: "DAG run", width: "is-run", cell: createDagRunCell }] : []),
   ];
 }
 
-function dagRun(row) {
+function createDagRunCell(row) {
   if (!row.dag_run)
     return h(
       "span",
       { class: "quiet", "data-tip": row.holder ? `Started from a shell: ${row.holder}` : null },
-      row.holder ? "shell" : NOTHING,
+      row.holder ? "shell" : EMPTY_VALUE,
     );
   return h(
     "span",
     { class: "clip" },
-    airflowLink(dagRunPath(row.dag_run.dag_id, row.dag_run.run_id), row.dag_run.run_id),
+    createAirflowLink(buildDagRunPath(row.dag_run.dag_id, row.dag_run.run_id), row.dag_run.run_id),
   );
 }
 
 /** The view of a list of runs. ``dagId`` and ``dagRunId`` narrow it to what Airflow shows around it. */
-export function runs({ dagId = "", dagRunId = "" } = {}) {
-  const list = place({ lines: 12 });
-  const search = searchField("Search topics of runs");
+export function createRunsView({ dagId = "", dagRunId = "" } = {}) {
+  const list = createAsyncPanel({ lines: 12 });
+  const search = createSearchField("Search topics of runs");
   const status = h(
     "select",
     {
@@ -99,17 +99,21 @@ export function runs({ dagId = "", dagRunId = "" } = {}) {
       dag_id: dagId,
       dag_run_id: dagRunId,
       page: query.page,
-      size: Number(query.size) || SIZE,
+      size: Number(query.size) || DEFAULT_PAGE_SIZE,
     };
     list.load(
-      (signal) => get("runs", asked, signal),
+      (signal) => fetchJson("runs", asked, signal),
       (answer) => {
-        if (answer.total === 0) return nothing(query, dagId, dagRunId);
+        if (answer.total === 0) return createNoRuns(query, dagId, dagRunId);
         return [
-          table({ caption: heading, columns: runColumns({ withDagRun: !dagRunId }), rows: answer.runs }),
-          pager(answer, ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }), {
-            noun: "run",
-          }),
+          createTable({ caption: heading, columns: buildRunColumns({ withDagRun: !dagRunId }), rows: answer.runs }),
+          createPager(
+            answer,
+            ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }),
+            {
+              noun: "run",
+            },
+          ),
         ];
       },
     );
@@ -118,9 +122,9 @@ export function runs({ dagId = "", dagRunId = "" } = {}) {
   return { element, update, title: heading, focusSearch: dagRunId ? null : search.focus, stop: list.stop };
 }
 
-function nothing(query, dagId, dagRunId) {
+function createNoRuns(query, dagId, dagRunId) {
   if (query.search || query.status)
-    return empty(
+    return createEmptyState(
       "No run matches.",
       h(
         "p",
@@ -137,20 +141,20 @@ function nothing(query, dagId, dagRunId) {
       ),
     );
   if (dagRunId)
-    return empty(
+    return createEmptyState(
       "This DAG run compacted nothing.",
       h("p", {}, "No topic was due when it looked, or it has not planned yet."),
-      h("p", {}, link(hashOf(["topics"]), "See the topics")),
+      h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
     );
   if (dagId)
-    return empty(
+    return createEmptyState(
       `${dagId} has compacted nothing.`,
       h("p", {}, "The DAG compact_topics does; other DAGs have no runs here."),
-      h("p", {}, link(hashOf(["topics"]), "See the topics")),
+      h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
     );
-  return empty(
+  return createEmptyState(
     "Nothing was compacted yet.",
     h("p", {}, "The DAG compact_topics compacts what is due, every 15 minutes unless it is paused."),
-    h("p", {}, airflowLink("dags/compact_topics", "Open the DAG")),
+    h("p", {}, createAirflowLink("dags/compact_topics", "Open the DAG")),
   );
 }

@@ -1,48 +1,65 @@
 // One topic: what state it is in, its log, its history, its configuration, what validation said.
 
-import { changeButton, compactButton } from "../actions.js";
-import { get, getAirflow, part, serverNow } from "../api.js";
-import { breakable, h, replace } from "../dom.js";
-import { bytes, counted, meaning, words } from "../format.js";
-import { place } from "../loading.js";
-import { logLegend } from "../logstrip.js";
-import { airflowLink, crumbs, due, empty, figure, instant, link, ratioBar, section, since } from "../parts.js";
-import { hashOf, setQuery } from "../router.js";
-import { runBadge, stateBadge } from "../states.js";
-import { pager, table } from "../table.js";
-import { historyPlots } from "./history.js";
-import { partitionTable } from "./partitions.js";
-import { runColumns } from "./runs.js";
-import { verdictTable } from "./verdicts.js";
+import { createChangeButton, createCompactButton } from "../actions.js";
+import { encodePathPart, fetchAirflowJson, fetchJson, getServerTimeMs } from "../api.js";
+import { createAsyncPanel } from "../async-panel.js";
+import {
+  createAge,
+  createAirflowLink,
+  createBreadcrumbs,
+  createDeadline,
+  createEmptyState,
+  createFigure,
+  createInstant,
+  createLink,
+  createRatioBar,
+  createSection,
+} from "../components.js";
+import { h, insertBreakPoints, updateChildren } from "../dom.js";
+import { describeSetting, formatBytes, formatCountWithNoun, splitWords } from "../format.js";
+import { createLogLegend } from "../log-strip.js";
+import { buildHash, setQuery } from "../router.js";
+import { createRunBadge, createStateBadge } from "../state-badges.js";
+import { createPager, createTable } from "../table.js";
+import { createHistoryCharts } from "./history-charts.js";
+import { createPartitionTable } from "./partition-table.js";
+import { buildRunColumns } from "./runs.js";
+import { createVerdictTable } from "./verdict-table.js";
 
-const PARTITIONS = 20;
-const PLOTTED = 40;
-const RUNS = 10;
-const VERDICTS = 10;
+const PARTITIONS_PER_PAGE = 20;
+const CHARTED_RUNS = 40;
+const RUNS_PER_PAGE = 10;
+const VERDICTS_PER_PAGE = 10;
 
 /** The view of the topic ``name``. */
-export function topic(name) {
-  const path = `topics/${part(name)}`;
-  const head = place({ lines: 4 });
-  const partitions = place({ lines: 8 });
-  const history = place({ lines: 6 });
-  const list = place({ lines: 6 });
-  const configuration = place({ lines: 6 });
-  const quality = place({ lines: 4 });
+export function createTopicView(name) {
+  const path = `topics/${encodePathPart(name)}`;
+  const head = createAsyncPanel({ lines: 4 });
+  const partitions = createAsyncPanel({ lines: 8 });
+  const history = createAsyncPanel({ lines: 6 });
+  const list = createAsyncPanel({ lines: 6 });
+  const configuration = createAsyncPanel({ lines: 6 });
+  const quality = createAsyncPanel({ lines: 4 });
   const next = h("span", { class: "quiet", "aria-busy": "true" }, "…");
   const rest = h(
     "div",
     { class: "stack" },
-    section("Partitions", { tools: logLegend(), id: "partitions" }, partitions.element),
-    section("History", { id: "history", note: `The last ${PLOTTED} runs` }, history.element, list.element),
-    section(
+    createSection("Partitions", { tools: createLogLegend(), id: "partitions" }, partitions.element),
+    createSection("History", { id: "history", note: `The last ${CHARTED_RUNS} runs` }, history.element, list.element),
+    createSection(
       "Quality",
       { id: "quality", note: "What Great Expectations said before anything was published" },
       quality.element,
     ),
-    section("Configuration", { id: "configuration" }, configuration.element),
+    createSection("Configuration", { id: "configuration" }, configuration.element),
   );
-  const element = h("div", { class: "view" }, crumbs(link(hashOf(["topics"]), "Topics"), name), head.element, rest);
+  const element = h(
+    "div",
+    { class: "view" },
+    createBreadcrumbs(createLink(buildHash(["topics"]), "Topics"), name),
+    head.element,
+    rest,
+  );
   let onlyDiffering = true;
 
   function update(query) {
@@ -53,8 +70,8 @@ export function topic(name) {
         setQuery({ [key]: page === 1 ? null : page });
     head
       .load(
-        (signal) => get(path, {}, signal),
-        (answer) => header(answer, next),
+        (signal) => fetchJson(path, {}, signal),
+        (answer) => createHeader(answer, next),
       )
       .then((answer) => {
         if (!answer) rest.hidden = head.element.querySelector(".figures") === null;
@@ -64,51 +81,57 @@ export function topic(name) {
         }
       });
     partitions.load(
-      (signal) => get(`${path}/partitions`, { page: pageOf("partitions"), size: PARTITIONS }, signal),
+      (signal) => fetchJson(`${path}/partitions`, { page: pageOf("partitions"), size: PARTITIONS_PER_PAGE }, signal),
       (answer) =>
         answer.total === 0
-          ? empty("No partition has been looked at yet.")
+          ? createEmptyState("No partition has been looked at yet.")
           : [
-              partitionTable(name, answer.partitions),
-              answer.total > PARTITIONS
-                ? pager(answer, pages("partitions"), { noun: "partition", sizes: false })
+              createPartitionTable(name, answer.partitions),
+              answer.total > PARTITIONS_PER_PAGE
+                ? createPager(answer, pages("partitions"), { noun: "partition", sizes: false })
                 : null,
             ],
     );
     history.load(
-      (signal) => get(`${path}/runs`, { page: 1, size: PLOTTED }, signal),
-      (answer) => (answer.runs.some((run) => run.totals) ? historyPlots(answer.runs) : []),
+      (signal) => fetchJson(`${path}/runs`, { page: 1, size: CHARTED_RUNS }, signal),
+      (answer) => (answer.runs.some((run) => run.totals) ? createHistoryCharts(answer.runs) : []),
     );
     list.load(
-      (signal) => get(`${path}/runs`, { page: pageOf("runs"), size: RUNS }, signal),
+      (signal) => fetchJson(`${path}/runs`, { page: pageOf("runs"), size: RUNS_PER_PAGE }, signal),
       (answer) =>
         answer.total === 0
-          ? empty(
+          ? createEmptyState(
               "This topic has not been compacted yet.",
               h("p", {}, "The DAG compact_topics compacts it once it is due; “Compact now” asks for that at once."),
             )
           : [
-              table({ caption: `Runs of ${name}`, columns: runColumns({ withTopic: false }), rows: answer.runs }),
-              answer.total > RUNS ? pager(answer, pages("runs"), { noun: "run", sizes: false }) : null,
+              createTable({
+                caption: `Runs of ${name}`,
+                columns: buildRunColumns({ withTopic: false }),
+                rows: answer.runs,
+              }),
+              answer.total > RUNS_PER_PAGE ? createPager(answer, pages("runs"), { noun: "run", sizes: false }) : null,
             ],
     );
     quality.load(
-      (signal) => get(`${path}/verdicts`, { page: pageOf("verdicts"), size: VERDICTS }, signal),
+      (signal) => fetchJson(`${path}/verdicts`, { page: pageOf("verdicts"), size: VERDICTS_PER_PAGE }, signal),
       (answer) =>
         answer.total === 0
-          ? empty("Nothing of this topic was validated yet.")
+          ? createEmptyState("Nothing of this topic was validated yet.")
           : [
-              verdictTable(answer.verdicts, { caption: `Quality verdicts of ${name}` }),
-              answer.total > VERDICTS ? pager(answer, pages("verdicts"), { noun: "verdict", sizes: false }) : null,
+              createVerdictTable(answer.verdicts, { caption: `Quality verdicts of ${name}` }),
+              answer.total > VERDICTS_PER_PAGE
+                ? createPager(answer, pages("verdicts"), { noun: "verdict", sizes: false })
+                : null,
             ],
     );
-    showNextRun(next);
+    loadNextRun(next);
   }
 
   function drawConfiguration(entries) {
     const differing = entries.filter((entry) => !entry.is_default);
     const rows = onlyDiffering ? differing : entries;
-    const flip = (event) => {
+    const toggleDiffering = (event) => {
       onlyDiffering = event.target.checked;
       configuration.load(async () => entries, drawConfiguration);
     };
@@ -116,12 +139,17 @@ export function topic(name) {
       h(
         "label",
         { class: "toggle" },
-        h("input", { type: "checkbox", checked: onlyDiffering, "data-key": "differing", on: { change: flip } }),
+        h("input", {
+          type: "checkbox",
+          checked: onlyDiffering,
+          "data-key": "differing",
+          on: { change: toggleDiffering },
+        }),
         `Only what differs from the default (${differing.length} of ${entries.length})`,
       ),
       rows.length === 0
-        ? empty("Every key has its default.")
-        : table({
+        ? createEmptyState("Every key has its default.")
+        : createTable({
             caption: `Configuration of ${name}`,
             rows,
             rowClass: (row) => (row.is_default ? "is-dim" : ""),
@@ -131,7 +159,7 @@ export function topic(name) {
                 label: "Key",
                 heads: true,
                 width: "is-name",
-                cell: (row) => h("code", {}, breakable(row.name)),
+                cell: (row) => h("code", {}, insertBreakPoints(row.name)),
               },
               {
                 key: "value",
@@ -141,7 +169,7 @@ export function topic(name) {
                     "span",
                     { class: row.value.length < 24 ? "is-short" : "" },
                     h("code", { class: "value" }, row.value),
-                    h("small", {}, " ", meaning(row.name, row.value)),
+                    h("small", {}, " ", describeSetting(row.name, row.value)),
                   ),
               },
               {
@@ -162,77 +190,83 @@ export function topic(name) {
   return { element, update, title: name, stop };
 }
 
-function header(row, next) {
+function createHeader(row, next) {
   const marked = row.partition_states.uncleanable;
   const paused = row.partition_states.paused;
   return [
     h(
       "div",
       { class: "title-row" },
-      h("h1", {}, row.topic, " ", stateBadge(row.state)),
+      h("h1", {}, row.topic, " ", createStateBadge(row.state)),
       h(
         "div",
         { class: "row" },
-        marked ? changeButton("release", row.topic, [], { key: "release-all", label: "Release all" }) : null,
-        paused ? changeButton("resume", row.topic, [], { key: "resume-all", label: "Resume all" }) : null,
-        changeButton("pause", row.topic, [], {
+        marked ? createChangeButton("release", row.topic, [], { key: "release-all", label: "Release all" }) : null,
+        paused ? createChangeButton("resume", row.topic, [], { key: "resume-all", label: "Resume all" }) : null,
+        createChangeButton("pause", row.topic, [], {
           key: "pause-all",
           label: "Pause all",
-          why: paused === row.partitions ? "Every partition is paused already" : "",
+          disabledReason: paused === row.partitions ? "Every partition is paused already" : "",
         }),
-        compactButton(() => [row.topic]),
+        createCompactButton(() => [row.topic]),
       ),
     ),
     h(
       "p",
       { class: "quiet facts" },
-      h("span", {}, counted(row.partitions, "partition")),
+      h("span", {}, formatCountWithNoun(row.partitions, "partition")),
       h("span", {}, "cleanup.policy ", h("code", {}, row.policy)),
       h("span", {}, "strategy ", h("code", {}, row.strategy)),
-      h("span", {}, "looked at ", since(row.assessed_at_ms)),
+      h("span", {}, "looked at ", createAge(row.assessed_at_ms)),
       h("span", {}, "table ", h("code", { "data-tip": row.table.location }, row.table.name)),
     ),
     h(
       "dl",
       { class: "figures" },
-      figure("Dirty ratio", ratioBar(row.dirty_ratio, row.threshold)),
-      figure("Compaction deadline", due(row.deadline_ms)),
-      figure(
+      createFigure("Dirty ratio", createRatioBar(row.dirty_ratio, row.threshold)),
+      createFigure("Compaction deadline", createDeadline(row.deadline_ms)),
+      createFigure(
         "Reclaimable",
-        bytes(row.reclaimable_bytes),
-        row.retired_bytes ? `and ${bytes(row.retired_bytes)} waiting for the sweep` : null,
+        formatBytes(row.reclaimable_bytes),
+        row.retired_bytes ? `and ${formatBytes(row.retired_bytes)} waiting for the sweep` : null,
       ),
-      figure("Size", bytes(row.size_bytes)),
-      figure(
+      createFigure("Size", formatBytes(row.size_bytes)),
+      createFigure(
         "Last run",
-        row.last_run ? link(hashOf(["runs", row.last_run.plan_id]), runBadge(row.last_run.status)) : "none",
-        row.last_run ? since(row.last_run.updated_at_ms) : null,
+        row.last_run
+          ? createLink(buildHash(["runs", row.last_run.plan_id]), createRunBadge(row.last_run.status))
+          : "none",
+        row.last_run ? createAge(row.last_run.updated_at_ms) : null,
       ),
-      figure("Next expected run", next),
-      figure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
-      figure("Last checked", ...lastChecked(row.scrub)),
+      createFigure("Next expected run", next),
+      createFigure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
+      createFigure("Last checked", ...describeLastScrub(row.scrub)),
     ),
   ];
 }
 
 /** When a scrub read files of the topic in full last, and the one it read longest ago; damage comes first. */
-function lastChecked(scrub) {
+function describeLastScrub(scrub) {
   if (!scrub) return ["never", "by a scrub"];
-  if (scrub.findings) return [`${counted(scrub.findings, "damaged file")}`, "see its alert segment_damaged"];
-  return [since(scrub.last_checked_ms), h("span", {}, "the oldest check ", since(scrub.oldest_checked_ms))];
+  if (scrub.findings)
+    return [`${formatCountWithNoun(scrub.findings, "damaged file")}`, "see its alert segment_damaged"];
+  return [createAge(scrub.last_checked_ms), h("span", {}, "the oldest check ", createAge(scrub.oldest_checked_ms))];
 }
 
-async function showNextRun(element) {
-  drawNextRun(element, await getAirflow("dags/compact_topics").catch((error) => error));
+async function loadNextRun(element) {
+  drawNextRun(element, await fetchAirflowJson("dags/compact_topics").catch((error) => error));
   element.setAttribute("aria-busy", "false");
 }
 
 function drawNextRun(element, dag) {
-  if (dag instanceof Error) return replace(element, h("span", { class: "quiet", "data-tip": dag.message }, "unknown"));
-  if (dag.is_paused) return replace(element, airflowLink("dags/compact_topics", "none: DAG paused"));
+  if (dag instanceof Error)
+    return updateChildren(element, h("span", { class: "quiet", "data-tip": dag.message }, "unknown"));
+  if (dag.is_paused) return updateChildren(element, createAirflowLink("dags/compact_topics", "none: DAG paused"));
   const at = dag.next_dagrun_run_after ? Date.parse(dag.next_dagrun_run_after) : null;
-  if (at === null) return replace(element, h("span", { class: "quiet" }, words("not scheduled")));
+  if (at === null) return updateChildren(element, h("span", { class: "quiet" }, splitWords("not scheduled")));
   const text =
-    at <= serverNow() ? h("span", { "data-tip": "Its time has come; the scheduler starts it" }, "now") : instant(at);
-  return replace(element, text);
+    at <= getServerTimeMs()
+      ? h("span", { "data-tip": "Its time has come; the scheduler starts it" }, "now")
+      : createInstant(at);
+  return updateChildren(element, text);
 }

@@ -1,20 +1,20 @@
 // All topics: which are due and why, which are in trouble; filter, search, sort, compact.
 
-import { compactButton } from "../actions.js";
-import { get } from "../api.js";
-import { announce, breakable, h, replace } from "../dom.js";
-import { bytes, count, counted, NOTHING } from "../format.js";
-import { icon } from "../icons.js";
-import { place } from "../loading.js";
-import { due, empty, link, ratioBar, since } from "../parts.js";
-import { hashOf, setQuery } from "../router.js";
-import { searchField } from "../search.js";
-import { MEANING, runBadge, STATES, stateBadge } from "../states.js";
-import { pager, table } from "../table.js";
-import { noTopics, nothingFound } from "./no-topics.js";
+import { createCompactButton } from "../actions.js";
+import { fetchJson } from "../api.js";
+import { createAsyncPanel } from "../async-panel.js";
+import { createAge, createDeadline, createEmptyState, createLink, createRatioBar } from "../components.js";
+import { announceToScreenReader, h, insertBreakPoints, updateChildren } from "../dom.js";
+import { EMPTY_VALUE, formatBytes, formatCount, formatCountWithNoun } from "../format.js";
+import { createIcon } from "../icons.js";
+import { buildHash, setQuery } from "../router.js";
+import { createSearchField } from "../search.js";
+import { createRunBadge, createStateBadge, STATE_MEANINGS, STATES } from "../state-badges.js";
+import { createPager, createTable } from "../table.js";
+import { createNoMatch, createNoTopics } from "./empty-topics.js";
 
-const SIZE = 50;
-const FIRST_ORDER = {
+const DEFAULT_PAGE_SIZE = 50;
+const DEFAULT_ORDER = {
   state: "asc",
   topic: "asc",
   deadline: "asc",
@@ -25,12 +25,12 @@ const FIRST_ORDER = {
 };
 
 /** The view of all topics. */
-export function topics() {
+export function createTopicsView() {
   const selected = new Set();
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Filter by state" });
   const act = h("div", { class: "row" });
-  const list = place({ lines: 16 });
-  const search = searchField();
+  const list = createAsyncPanel({ lines: 16 });
+  const search = createSearchField();
   const element = h(
     "div",
     { class: "view" },
@@ -40,29 +40,29 @@ export function topics() {
   );
   let shown = [];
 
-  const drawAction = () =>
-    replace(
+  const renderAction = () =>
+    updateChildren(
       act,
       selected.size
         ? h(
             "button",
-            { type: "button", class: "button ghost", "data-key": "clear", on: { click: () => choose([]) } },
+            { type: "button", class: "button ghost", "data-key": "clear", on: { click: () => selectTopics([]) } },
             "Clear selection",
           )
         : null,
-      compactButton(() => [...selected], {
-        why: selected.size ? "" : "Select topics first: the boxes at the left of the rows",
-        label: selected.size ? `Compact ${counted(selected.size, "topic")} now` : "Compact now",
+      createCompactButton(() => [...selected], {
+        disabledReason: selected.size ? "" : "Select topics first: the boxes at the left of the rows",
+        label: selected.size ? `Compact ${formatCountWithNoun(selected.size, "topic")} now` : "Compact now",
       }),
     );
 
-  const choose = (names) => {
+  const selectTopics = (names) => {
     selected.clear();
     for (const name of names) selected.add(name);
-    changed();
+    updateSelection();
   };
 
-  const changed = () => {
+  const updateSelection = () => {
     for (const box of element.querySelectorAll("input[data-topic]")) {
       box.checked = selected.has(box.dataset.topic);
       box.closest("tr").classList.toggle("is-selected", box.checked);
@@ -73,7 +73,7 @@ export function topics() {
       all.checked = here > 0 && here === shown.length;
       all.indeterminate = here > 0 && here < shown.length;
     }
-    drawAction();
+    renderAction();
   };
 
   const columns = [
@@ -84,7 +84,7 @@ export function topics() {
         type: "checkbox",
         "data-all": true,
         "aria-label": "Select all topics of this page",
-        on: { change: (event) => pickPage(event.target.checked) },
+        on: { change: (event) => togglePageTopics(event.target.checked) },
       }),
       cell: (row) =>
         h(
@@ -95,7 +95,7 @@ export function topics() {
             "data-topic": row.topic,
             "data-key": `pick-${row.topic}`,
             "aria-label": `Select ${row.topic}`,
-            on: { change: (event) => pick(row.topic, event.target.checked) },
+            on: { change: (event) => toggleTopic(row.topic, event.target.checked) },
           }),
         ),
     },
@@ -108,8 +108,8 @@ export function topics() {
       cell: (row) =>
         h(
           "a",
-          { class: "row-link", href: hashOf(["topics", row.topic]), "data-key": `topic-${row.topic}` },
-          breakable(row.topic),
+          { class: "row-link", href: buildHash(["topics", row.topic]), "data-key": `topic-${row.topic}` },
+          insertBreakPoints(row.topic),
         ),
     },
     {
@@ -117,7 +117,7 @@ export function topics() {
       label: "State",
       sortable: true,
       hint: "The worst first: uncleanable, overdue, due, paused, healthy",
-      cell: state,
+      cell: createStateCell,
     },
     {
       key: "dirty_ratio",
@@ -126,14 +126,14 @@ export function topics() {
       first: "desc",
       hint: "Dirty bytes in the log; the tick is the topic's min.cleanable.dirty.ratio",
       cell: (row) =>
-        row.compacts ? ratioBar(row.dirty_ratio, row.threshold) : h("span", { class: "quiet" }, "not compacted"),
+        row.compacts ? createRatioBar(row.dirty_ratio, row.threshold) : h("span", { class: "quiet" }, "not compacted"),
     },
     {
       key: "deadline",
       label: "Deadline",
       sortable: true,
       hint: "Time to the compaction deadline: max.compaction.lag.ms after the oldest dirty record",
-      cell: (row) => due(row.deadline_ms),
+      cell: (row) => createDeadline(row.deadline_ms),
     },
     {
       key: "reclaimable",
@@ -142,25 +142,32 @@ export function topics() {
       sortable: true,
       first: "desc",
       hint: "Bytes that the next compaction is expected to remove; – before the first run, which nothing can be guessed from",
-      cell: (row) => bytes(row.reclaimable_bytes),
+      cell: (row) => formatBytes(row.reclaimable_bytes),
     },
-    { key: "size", label: "Size", align: "right", sortable: true, first: "desc", cell: (row) => bytes(row.size_bytes) },
-    { key: "last_run", label: "Last run", sortable: true, first: "desc", width: "is-run", cell: lastRun },
+    {
+      key: "size",
+      label: "Size",
+      align: "right",
+      sortable: true,
+      first: "desc",
+      cell: (row) => formatBytes(row.size_bytes),
+    },
+    { key: "last_run", label: "Last run", sortable: true, first: "desc", width: "is-run", cell: createLastRunCell },
   ];
 
-  function pick(name, isOn) {
+  function toggleTopic(name, isOn) {
     selected[isOn ? "add" : "delete"](name);
-    changed();
+    updateSelection();
   }
 
-  function pickPage(isOn) {
+  function togglePageTopics(isOn) {
     for (const name of shown) selected[isOn ? "add" : "delete"](name);
-    changed();
+    updateSelection();
   }
 
   function update(query) {
     search.show(query.search ?? "");
-    const size = Number(query.size) || SIZE;
+    const size = Number(query.size) || DEFAULT_PAGE_SIZE;
     const asked = {
       search: query.search,
       state: query.state,
@@ -171,31 +178,31 @@ export function topics() {
     };
     list
       .load(
-        (signal) => get("topics", asked, signal),
+        (signal) => fetchJson("topics", asked, signal),
         (answer) => draw(answer, query),
       )
       .then((answer) => {
         if (!answer) return;
         drawChips(answer.counts, query);
-        changed();
-        announce(`${counted(answer.total, "topic")}.`);
+        updateSelection();
+        announceToScreenReader(`${formatCountWithNoun(answer.total, "topic")}.`);
       });
   }
 
   function draw(answer, query) {
     shown = answer.topics.map((row) => row.topic);
-    if (answer.total === 0) return query.search || query.state ? nothingFound(query) : noTopics();
-    const order = { sort: query.sort ?? "state", order: query.order ?? FIRST_ORDER[query.sort ?? "state"] };
+    if (answer.total === 0) return query.search || query.state ? createNoMatch(query) : createNoTopics();
+    const order = { sort: query.sort ?? "state", order: query.order ?? DEFAULT_ORDER[query.sort ?? "state"] };
     return [
-      table({
+      createTable({
         caption: "Topics",
         columns,
         rows: answer.topics,
         order,
         onSort: (sort, direction) => setQuery({ sort, order: direction, page: null }),
       }),
-      answer.topics.length === 0 ? empty("This page is behind the end of the list.") : null,
-      pager(answer, ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }), {
+      answer.topics.length === 0 ? createEmptyState("This page is behind the end of the list.") : null,
+      createPager(answer, ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }), {
         noun: "topic",
       }),
     ];
@@ -214,40 +221,42 @@ export function topics() {
           "data-tip": meaning,
           on: { click: () => setQuery({ state: value === query.state ? null : value, page: null }) },
         },
-        value ? icon(value) : null,
+        value ? createIcon(value) : null,
         label,
-        h("span", { class: "chip-count" }, count(number)),
+        h("span", { class: "chip-count" }, formatCount(number)),
       );
-    replace(
+    updateChildren(
       chips,
       chip("", "All", all, null),
-      STATES.map((each) => chip(each, each, counts[each], MEANING[each])),
+      STATES.map((each) => chip(each, each, counts[each], STATE_MEANINGS[each])),
     );
   }
 
-  drawAction();
+  renderAction();
   return { element, update, title: "Topics", focusSearch: search.focus, stop: list.stop };
 }
 
-function state(row) {
+function createStateCell(row) {
   const affected = row.partition_states[row.state] ?? 0;
   const part =
-    row.state !== "healthy" && affected < row.partitions ? `${count(affected)} of ${count(row.partitions)}` : null;
+    row.state !== "healthy" && affected < row.partitions
+      ? `${formatCount(affected)} of ${formatCount(row.partitions)}`
+      : null;
   return h(
     "span",
     { class: "state-cell" },
-    stateBadge(row.state),
+    createStateBadge(row.state),
     part ? h("small", { class: "quiet", "data-tip": `${part} partitions` }, part) : null,
   );
 }
 
-function lastRun(row) {
+function createLastRunCell(row) {
   const run = row.last_run;
-  if (!run) return h("span", { class: "quiet" }, NOTHING);
+  if (!run) return h("span", { class: "quiet" }, EMPTY_VALUE);
   return h(
     "span",
     { class: "run-cell" },
-    link(hashOf(["runs", run.plan_id]), runBadge(run.status)),
-    h("small", { class: "quiet" }, since(run.updated_at_ms)),
+    createLink(buildHash(["runs", run.plan_id]), createRunBadge(run.status)),
+    h("small", { class: "quiet" }, createAge(run.updated_at_ms)),
   );
 }

@@ -1,8 +1,8 @@
 // The conservation equation of a receipt, set as an equation: in = kept + superseded + expired tombstones + keyless.
 
 import { h, s } from "../dom.js";
-import { count } from "../format.js";
-import { icon } from "../icons.js";
+import { formatCount } from "../format.js";
+import { createIcon } from "../icons.js";
 
 const TERMS = [
   ["records_in", "Records in", null],
@@ -13,7 +13,7 @@ const TERMS = [
 ];
 
 /** The equation per partition, and their sum when there are several. */
-export function equation(rows) {
+export function createConservationTable(rows) {
   const sum = {
     partition: null,
     balanced: rows.every((row) => row.balanced),
@@ -48,30 +48,30 @@ export function equation(rows) {
       h(
         "tbody",
         {},
-        rows.map((row) => line(row, row.partition)),
+        rows.map((row) => createPartitionRow(row, row.partition)),
       ),
-      rows.length > 1 ? h("tfoot", {}, line(sum, "all")) : null,
+      rows.length > 1 ? h("tfoot", {}, createPartitionRow(sum, "all")) : null,
     ),
   );
 }
 
-function line(row, name) {
+function createPartitionRow(row, name) {
   return h(
     "tr",
     {},
     h("th", { scope: "row", class: "right" }, name),
     TERMS.map(([key, , sign]) => [
       sign ? h("td", { class: "sign", "aria-hidden": "true" }, sign) : null,
-      h("td", { class: `right term-${key}${row[key] ? "" : " is-zero"}` }, count(row[key])),
+      h("td", { class: `right term-${key}${row[key] ? "" : " is-zero"}` }, formatCount(row[key])),
     ]),
     h(
       "td",
       {},
       row.balanced
-        ? h("span", { class: "badge is-healthy" }, icon("healthy"), h("span", {}, "balanced"))
-        : h("span", { class: "badge is-uncleanable" }, icon("uncleanable"), h("span", {}, "does not add up")),
+        ? h("span", { class: "badge is-healthy" }, createIcon("healthy"), h("span", {}, "balanced"))
+        : h("span", { class: "badge is-uncleanable" }, createIcon("uncleanable"), h("span", {}, "does not add up")),
     ),
-    h("td", { class: "is-shares" }, shareBar(row)),
+    h("td", { class: "is-shares" }, createShareBar(row)),
   );
 }
 
@@ -83,7 +83,7 @@ const KINDS = [
 ];
 
 /** The right-hand side as a bar: it is as long as the left-hand side when the equation holds. */
-function shareBar(row) {
+function createShareBar(row) {
   if (!row.records_in) return null;
   let left = 0;
   return s(

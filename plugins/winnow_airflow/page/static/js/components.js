@@ -1,50 +1,54 @@
 // Small parts that every view is made of: times, bars, buttons, figures, callouts, and what stands in for an answer.
 
-import { serverNow } from "./api.js";
+import { buildAirflowUrl, navigateParent } from "./airflow-frame.js";
+import { getServerTimeMs } from "./api.js";
 import { h } from "./dom.js";
-import { ago, deadline, NOTHING, percent, utc } from "./format.js";
-import { airflow, leave } from "./frame.js";
-import { icon } from "./icons.js";
+import { EMPTY_VALUE, formatAge, formatDeadline, formatPercent, formatUtc } from "./format.js";
+import { createIcon } from "./icons.js";
 
-function time(ms, text, extra = "") {
-  return h("time", { datetime: new Date(ms).toISOString(), "data-tip": utc(ms), class: extra }, text);
+function createTime(ms, text, extra = "") {
+  return h("time", { datetime: new Date(ms).toISOString(), "data-tip": formatUtc(ms), class: extra }, text);
 }
 
 /** How long ago something was, the absolute time on hover. */
-export function since(ms) {
-  return ms === null || ms === undefined ? h("span", { class: "quiet" }, "never") : time(ms, ago(ms, serverNow()));
+export function createAge(ms) {
+  return ms === null || ms === undefined
+    ? h("span", { class: "quiet" }, "never")
+    : createTime(ms, formatAge(ms, getServerTimeMs()));
 }
 
 /** The time to a compaction deadline; a passed one stands out. */
-export function due(ms) {
+export function createDeadline(ms) {
   if (ms === null || ms === undefined)
     return h(
       "span",
       { class: "quiet", "data-tip": "No record waits: nothing is dirty, or no deadline is set" },
-      NOTHING,
+      EMPTY_VALUE,
     );
-  return time(ms, deadline(ms, serverNow()), ms < serverNow() ? "late" : "");
+  return createTime(ms, formatDeadline(ms, getServerTimeMs()), ms < getServerTimeMs() ? "late" : "");
 }
 
 /** A future or past instant in words: in 2 h, 5 min ago. */
-export function instant(ms) {
-  return ms === null || ms === undefined ? h("span", { class: "quiet" }, NOTHING) : time(ms, ago(ms, serverNow()));
+export function createInstant(ms) {
+  return ms === null || ms === undefined
+    ? h("span", { class: "quiet" }, EMPTY_VALUE)
+    : createTime(ms, formatAge(ms, getServerTimeMs()));
 }
 
 /** When a marked partition is tried again: in 2 h; once that has passed, by the run that comes next. */
-export function nextAttempt(ms) {
-  return ms !== null && ms <= serverNow()
-    ? h("span", { "data-tip": `Since ${utc(ms)}` }, "by the next run")
-    : instant(ms);
+export function createNextAttempt(ms) {
+  return ms !== null && ms <= getServerTimeMs()
+    ? h("span", { "data-tip": `Since ${formatUtc(ms)}` }, "by the next run")
+    : createInstant(ms);
 }
 
 /** The dirty ratio as a bar with the threshold as a tick; above it compaction is worth while. */
-export function ratioBar(ratio, threshold) {
+export function createRatioBar(ratio, threshold) {
   const above = ratio > threshold;
-  const said = `Dirty ratio ${percent(ratio)}, threshold ${percent(threshold)}: ${above ? "above" : "not above"}`;
+  const description = `Dirty ratio ${formatPercent(ratio)}, threshold ${formatPercent(threshold)}: ${above ? "above" : "not above"}`;
   return h(
     "span",
-    { class: "ratio", "data-tip": said },
+    { class: "ratio", "data-tip": description },
     h(
       "span",
       {
@@ -58,39 +62,39 @@ export function ratioBar(ratio, threshold) {
     h(
       "span",
       { class: "ratio-text" },
-      percent(ratio),
-      h("span", { class: "unseen" }, ` of at most ${percent(threshold)}`),
+      formatPercent(ratio),
+      h("span", { class: "unseen" }, ` of at most ${formatPercent(threshold)}`),
     ),
   );
 }
 
 /** A link within the page. */
-export function link(hash, ...children) {
+export function createLink(hash, ...children) {
   return h("a", { href: hash }, children);
 }
 
 /** A link to another page of Airflow. */
-export function airflowLink(path, ...children) {
-  return h("a", { href: airflow(path), "data-leave": true }, children);
+export function createAirflowLink(path, ...children) {
+  return h("a", { href: buildAirflowUrl(path), "data-leave": true }, children);
 }
 
 /** The address of a page of the Data Docs. */
-export function dataDocs(path) {
+export function buildDataDocsUrl(path) {
   return `data-docs/${path}`;
 }
 
 /** A link that opens beside this page. */
-export function documentLink(href, ...children) {
+export function createDocumentLink(href, ...children) {
   return h(
     "a",
     { href, target: "_blank", rel: "noopener", "data-leave": true, class: "outward" },
     children,
-    icon("external"),
+    createIcon("external"),
   );
 }
 
 /** A button. One that may not be pressed says why, and stays reachable so that everybody can read it. */
-export function button(label, { press, shape, kind = "", why = "", key, name } = {}) {
+export function createButton(label, { onPress, shape, kind = "", disabledReason = "", key, name } = {}) {
   return h(
     "button",
     {
@@ -98,22 +102,22 @@ export function button(label, { press, shape, kind = "", why = "", key, name } =
       class: `button ${kind}`,
       "data-key": key,
       "aria-label": name,
-      "aria-disabled": why ? "true" : null,
-      "data-tip": why || null,
-      on: { click: () => !why && press() },
+      "aria-disabled": disabledReason ? "true" : null,
+      "data-tip": disabledReason || null,
+      on: { click: () => !disabledReason && onPress() },
     },
-    shape ? icon(shape) : null,
+    shape ? createIcon(shape) : null,
     label ? h("span", {}, label) : null,
   );
 }
 
 /** One key figure with its name. */
-export function figure(name, value, note) {
+export function createFigure(name, value, note) {
   return h("div", { class: "figure" }, h("dt", {}, name), h("dd", {}, value, note ? h("small", {}, note) : null));
 }
 
 /** A part of a view with its heading. */
-export function section(title, { tools, note, id } = {}, ...children) {
+export function createSection(title, { tools, note, id } = {}, ...children) {
   return h(
     "section",
     { class: "section", "aria-label": title, id },
@@ -129,43 +133,44 @@ export function section(title, { tools, note, id } = {}, ...children) {
 }
 
 /** A box that says what is so and what follows from it. */
-export function callout(kind, title, ...children) {
+export function createCallout(kind, title, ...children) {
   return h(
     "div",
     { class: `callout is-${kind}`, role: kind === "uncleanable" || kind === "overdue" ? "alert" : "note" },
-    icon(kind),
+    createIcon(kind),
     h("div", {}, h("p", { class: "callout-title" }, title), children),
   );
 }
 
 /** An empty place that says how it fills. */
-export function empty(title, ...children) {
+export function createEmptyState(title, ...children) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), children);
 }
 
 /** A command to type. */
-export function command(text) {
+export function createCommand(text) {
   return h("pre", { class: "command" }, h("code", {}, text));
 }
 
 /** What went wrong and what to do about it. */
-export function problem(error, retry) {
-  const login = () => leave(airflow(`api/v2/auth/login?next=${encodeURIComponent(top.location.href)}`));
-  return callout(
+export function createErrorMessage(error, retry) {
+  const login = () =>
+    navigateParent(buildAirflowUrl(`api/v2/auth/login?next=${encodeURIComponent(top.location.href)}`));
+  return createCallout(
     "uncleanable",
     error.message,
     error.next ? h("p", {}, error.next) : null,
     h(
       "p",
       { class: "row" },
-      error.login ? button("Log in", { press: login, kind: "solid" }) : null,
-      retry && !error.login ? button("Try again", { press: retry, shape: "refresh" }) : null,
+      error.login ? createButton("Log in", { onPress: login, kind: "solid" }) : null,
+      retry && !error.login ? createButton("Try again", { onPress: retry, shape: "refresh" }) : null,
     ),
   );
 }
 
 /** Grey lines where an answer will be. */
-export function skeleton(lines = 6) {
+export function createSkeleton(lines = 6) {
   return h(
     "div",
     { class: "skeleton", "aria-hidden": "true" },
@@ -174,7 +179,7 @@ export function skeleton(lines = 6) {
 }
 
 /** Text that is copied by a click. */
-export function copyable(text) {
+export function createCopyable(text) {
   const press = async () => {
     await navigator.clipboard?.writeText(text).catch(() => null);
   };
@@ -191,13 +196,13 @@ export function copyable(text) {
         "data-tip": "Copy",
         on: { click: press },
       },
-      icon("copy"),
+      createIcon("copy"),
     ),
   );
 }
 
 /** Where one is. */
-export function crumbs(...links) {
+export function createBreadcrumbs(...links) {
   return h(
     "nav",
     { class: "crumbs", "aria-label": "Breadcrumb" },

@@ -1,8 +1,8 @@
 // The log of a partition as Kafka's users know it: clean, cleanable, uncleanable, active, and the offsets between them.
 
 import { h, s } from "./dom.js";
-import { count, NOTHING } from "./format.js";
-import { tip } from "./tooltip.js";
+import { EMPTY_VALUE, formatCount } from "./format.js";
+import { attachTooltip } from "./tooltip.js";
 
 const SECTIONS = [
   ["clean", "Clean", "compacted before: below the first dirty offset"],
@@ -10,12 +10,12 @@ const SECTIONS = [
   ["uncleanable", "Uncleanable", "too young for min.compaction.lag.ms, or not below a closed segment yet"],
   ["active", "Active", "the active segment, never compacted"],
 ];
-const LEAST_SHARE = 0.8;
+const MINIMUM_SHARE_PERCENT = 0.8;
 /** In per cent: nearer to an end of the drawing, the label of the first dirty offset would meet that of the end. */
-const LABEL_ROOM = 32;
+const MINIMUM_LABEL_DISTANCE_PERCENT = 32;
 const PER_CENT = 10_000n;
 
-function bounds(row) {
+function computeBounds(row) {
   const end = BigInt(row.log_end_offset);
   const active = row.active_offset === null ? end : BigInt(row.active_offset);
   const dirty = BigInt(row.first_dirty_offset);
@@ -28,16 +28,18 @@ function bounds(row) {
 }
 
 /** The sections as shares in per cent of the drawing; one that holds anything stays visible. */
-function shares(edges) {
+function computeShares(edges) {
   const whole = edges[4] - edges[0];
   if (whole <= 0n) return [0, 0, 0, 0];
   const raw = SECTIONS.map((_, index) => Number(((edges[index + 1] - edges[index]) * PER_CENT) / whole) / 100);
-  const shown = raw.map((share, index) => (edges[index + 1] > edges[index] ? Math.max(share, LEAST_SHARE) : 0));
+  const shown = raw.map((share, index) =>
+    edges[index + 1] > edges[index] ? Math.max(share, MINIMUM_SHARE_PERCENT) : 0,
+  );
   const sum = shown.reduce((total, share) => total + share, 0);
   return shown.map((share) => (share * 100) / sum);
 }
 
-function offsets(row) {
+function listOffsets(row) {
   return [
     ["Log start offset", row.log_start_offset],
     ["First dirty offset", row.first_dirty_offset],
@@ -48,11 +50,11 @@ function offsets(row) {
 }
 
 /** The drawing for one partition, scaled to its own log; offsets by hover and by keyboard. */
-export function logStrip(row) {
-  const edges = bounds(row);
-  const widths = shares(edges);
-  const said = `Log of partition ${row.partition}. ${offsets(row)
-    .map(([name, value]) => `${name} ${value === null ? "none" : count(value)}`)
+export function createLogStrip(row) {
+  const edges = computeBounds(row);
+  const widths = computeShares(edges);
+  const description = `Log of partition ${row.partition}. ${listOffsets(row)
+    .map(([name, value]) => `${name} ${value === null ? "none" : formatCount(value)}`)
     .join(", ")}.`;
   let left = 0;
   const sections = SECTIONS.map(([name], index) => {
@@ -65,7 +67,7 @@ export function logStrip(row) {
   const isEmpty = edges[4] === edges[0];
   const drawing = s(
     "svg",
-    { class: "log-strip", role: "img", tabindex: "0", "aria-label": said, "data-key": `log-${row.partition}` },
+    { class: "log-strip", role: "img", tabindex: "0", "aria-label": description, "data-key": `log-${row.partition}` },
     s("rect", { class: "log-ground", x: 0, y: 4, width: "100%", height: 12 }),
     sections,
     isEmpty ? null : s("line", { class: "log-dirty", x1: `${widths[0]}%`, x2: `${widths[0]}%`, y1: 0, y2: 20 }),
@@ -73,41 +75,48 @@ export function logStrip(row) {
   return h(
     "div",
     { class: "log" },
-    tip(drawing, () => offsetList(row)),
+    attachTooltip(drawing, () => createOffsetList(row)),
     h(
       "div",
       { class: "log-ends", "aria-hidden": "true" },
-      h("span", {}, count(row.log_start_offset)),
+      h("span", {}, formatCount(row.log_start_offset)),
       isEmpty ? h("span", {}, "empty") : null,
-      widths[0] > LABEL_ROOM && widths[0] < 100 - LABEL_ROOM
-        ? h("span", { class: "log-dirty-label", vars: { "--at": `${widths[0]}%` } }, count(row.first_dirty_offset))
+      widths[0] > MINIMUM_LABEL_DISTANCE_PERCENT && widths[0] < 100 - MINIMUM_LABEL_DISTANCE_PERCENT
+        ? h(
+            "span",
+            { class: "log-dirty-label", vars: { "--at": `${widths[0]}%` } },
+            formatCount(row.first_dirty_offset),
+          )
         : null,
-      h("span", {}, count(row.log_end_offset)),
+      h("span", {}, formatCount(row.log_end_offset)),
     ),
   );
 }
 
-function offsetList(row) {
+function createOffsetList(row) {
   return h(
     "dl",
     { class: "tip-list" },
-    offsets(row).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value === null ? NOTHING : count(value))]),
+    listOffsets(row).map(([name, value]) => [
+      h("dt", {}, name),
+      h("dd", {}, value === null ? EMPTY_VALUE : formatCount(value)),
+    ]),
   );
 }
 
 /** What the colours mean. */
-export function logLegend() {
+export function createLogLegend() {
   return h(
     "ul",
     { class: "legend", "aria-label": "Legend of the log" },
     SECTIONS.map(([name, label, meaning]) =>
-      h("li", { "data-tip": `${label}: ${meaning}` }, swatch(`log-${name}`), label),
+      h("li", { "data-tip": `${label}: ${meaning}` }, createSwatch(`log-${name}`), label),
     ),
-    h("li", { "data-tip": "Below it everything has been compacted" }, dirtyMark(), "First dirty offset"),
+    h("li", { "data-tip": "Below it everything has been compacted" }, createDirtyMark(), "First dirty offset"),
   );
 }
 
-function swatch(name) {
+function createSwatch(name) {
   return s(
     "svg",
     { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" },
@@ -116,7 +125,7 @@ function swatch(name) {
   );
 }
 
-function dirtyMark() {
+function createDirtyMark() {
   return s(
     "svg",
     { class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" },

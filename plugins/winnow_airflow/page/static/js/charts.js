@@ -1,16 +1,16 @@
 // Bar plots as inline SVG, drawn to the width they have: a bar stack per run or day, each reachable by keyboard.
 
 import { h, s } from "./dom.js";
-import { tip } from "./tooltip.js";
+import { attachTooltip } from "./tooltip.js";
 
 const LEFT = 64;
 const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 22;
-const LABEL_EVERY_PX = 84;
+const MINIMUM_LABEL_DISTANCE_PX = 84;
 
 /** A round number at or above ``value`` whose half is round too, in steps of ``base`` (10, or 1024 for bytes). */
-function roundTop(value, base) {
+function roundUpAxis(value, base) {
   if (value <= 0) return 1;
   const unit = base ** Math.floor(Math.log(value) / Math.log(base));
   const steps =
@@ -21,12 +21,12 @@ function roundTop(value, base) {
 }
 
 /**
- * A plot. ``columns``: [{key, label, stacks: [[{kind, value}], …], mark, href, said, tip()}]: several stacks stand side by
+ * A plot. ``columns``: [{key, label, stacks: [[{kind, value}], …], mark, href, description, tip()}]: several stacks stand side by
  * side. ``format`` writes the values of the axis.
  */
-export function barPlot({ title, columns, format, base = 10, height = 150, legend = [] }) {
+export function createBarChart({ title, columns, format, base = 10, height = 150, legend = [] }) {
   const holder = h("div", { class: "plot-canvas" });
-  const draw = (width) => holder.replaceChildren(drawing({ title, columns, format, base, height, width }));
+  const draw = (width) => holder.replaceChildren(drawChart({ title, columns, format, base, height, width }));
   new ResizeObserver(([entry]) => {
     const width = Math.round(entry.contentRect.width);
     if (width > LEFT + RIGHT && holder.dataset.width !== String(width)) {
@@ -37,12 +37,12 @@ export function barPlot({ title, columns, format, base = 10, height = 150, legen
   return h(
     "figure",
     { class: "plot" },
-    h("figcaption", {}, h("span", { class: "plot-title" }, title), keys(legend)),
+    h("figcaption", {}, h("span", { class: "plot-title" }, title), createLegend(legend)),
     holder,
   );
 }
 
-function keys(legend) {
+function createLegend(legend) {
   return h(
     "ul",
     { class: "legend" },
@@ -61,12 +61,12 @@ function keys(legend) {
   );
 }
 
-function drawing({ title, columns, format, base, height, width }) {
+function drawChart({ title, columns, format, base, height, width }) {
   const most = Math.max(
     0,
     ...columns.flatMap((column) => column.stacks.map((stack) => stack.reduce((sum, { value }) => sum + value, 0))),
   );
-  const ceiling = roundTop(most, base);
+  const ceiling = roundUpAxis(most, base);
   const inner = height - TOP - BOTTOM;
   const y = (value) => TOP + inner - (inner * value) / ceiling;
   const step = (width - LEFT - RIGHT) / Math.max(1, columns.length);
@@ -81,13 +81,14 @@ function drawing({ title, columns, format, base, height, width }) {
       ),
     ];
   });
-  const every = Math.max(1, Math.ceil(LABEL_EVERY_PX / step));
-  const bars = columns.map((column, index) => columnGroup(column, LEFT + step * index, step, y, height));
+  const every = Math.max(1, Math.ceil(MINIMUM_LABEL_DISTANCE_PX / step));
+  const bars = columns.map((column, index) => drawColumn(column, LEFT + step * index, step, y, height));
   const labels = columns.map((column, index) => {
     // From the newest backwards, so that the last column always has its label.
     if ((columns.length - 1 - index) % every !== 0) return null;
     const x = LEFT + step * (index + 0.5);
-    const anchor = x > width - LABEL_EVERY_PX / 2 ? "end" : x < LEFT + LABEL_EVERY_PX / 2 ? "start" : "middle";
+    const anchor =
+      x > width - MINIMUM_LABEL_DISTANCE_PX / 2 ? "end" : x < LEFT + MINIMUM_LABEL_DISTANCE_PX / 2 ? "start" : "middle";
     return s(
       "text",
       { class: "axis", x: anchor === "end" ? width - RIGHT : x, y: height - 6, "text-anchor": anchor },
@@ -103,7 +104,7 @@ function drawing({ title, columns, format, base, height, width }) {
   );
 }
 
-function columnGroup(column, x, step, y, height) {
+function drawColumn(column, x, step, y, height) {
   const gap = Math.min(8, step * 0.24);
   const room = Math.min(step - gap, 56);
   const begin = x + (step - room) / 2;
@@ -125,25 +126,25 @@ function columnGroup(column, x, step, y, height) {
         });
       });
   });
-  const mark = column.mark ? s("path", { class: "bar-mark", d: cross(x + step / 2, y(0) - 8) }) : null;
+  const mark = column.mark ? s("path", { class: "bar-mark", d: buildCrossPath(x + step / 2, y(0) - 8) }) : null;
   const hit = s("rect", { class: "bar-hit", x, y: TOP, width: step, height: height - TOP - BOTTOM });
-  const attributes = { class: "bar-group", "aria-label": column.said, "data-key": column.key };
+  const attributes = { class: "bar-group", "aria-label": column.description, "data-key": column.key };
   const group = column.href
     ? s("a", { ...attributes, href: column.href }, hit, rects, mark)
     : s("g", { ...attributes, role: "img", tabindex: "0" }, hit, rects, mark);
-  return column.tip ? tip(group, column.tip) : group;
+  return column.tip ? attachTooltip(group, column.tip) : group;
 }
 
-function cross(x, y) {
+function buildCrossPath(x, y) {
   return `M${x - 3.5} ${y - 3.5}l7 7M${x + 3.5} ${y - 3.5}l-7 7`;
 }
 
 /** A row of small bars, one per day, scaled to ``most``. */
-export function sparkBars(values, most, said) {
+export function createSparkline(values, most, description) {
   const width = 100 / Math.max(1, values.length);
   return s(
     "svg",
-    { class: "spark", viewBox: "0 0 100 20", preserveAspectRatio: "none", role: "img", "aria-label": said },
+    { class: "spark", viewBox: "0 0 100 20", preserveAspectRatio: "none", role: "img", "aria-label": description },
     s("line", { class: "grid", x1: 0, x2: 100, y1: 19.5, y2: 19.5 }),
     values.map((value, index) =>
       value

@@ -1,12 +1,12 @@
 // How a run ended: what is safe, what to do next, and the buttons for it.
 
-import { changeButton, compactButton } from "../actions.js";
+import { createChangeButton, createCompactButton } from "../actions.js";
+import { createCallout, createNextAttempt } from "../components.js";
 import { h } from "../dom.js";
-import { counted } from "../format.js";
-import { callout, nextAttempt } from "../parts.js";
-import { isRunning } from "../states.js";
+import { formatCountWithNoun } from "../format.js";
+import { isRunning } from "../state-badges.js";
 
-const ENDS = {
+const OUTCOMES = {
   failed: {
     title: "A partition could not be compacted. Nothing was published.",
     safe: "Readers see the log as it was before this run. Whatever was written is named by nothing and goes with the sweep.",
@@ -35,17 +35,17 @@ const ENDS = {
 };
 
 /** What a run that did not publish left behind, and the way on; of one that did, its message. */
-export function outcome(row) {
-  const end = ENDS[row.status === "invalid" && row.verdicts.every((each) => each.passed) ? "failed" : row.status];
+export function createRunOutcome(row) {
+  const end = OUTCOMES[row.status === "invalid" && row.verdicts.every((each) => each.passed) ? "failed" : row.status];
   if (isRunning(row.status))
-    return callout(
+    return createCallout(
       "due",
       "At work.",
       row.message ? h("p", {}, row.message) : null,
       h("p", {}, "This page looks again every few seconds."),
     );
   if (row.status === "void")
-    return callout(
+    return createCallout(
       "paused",
       "Left unfinished; a newer plan took its place.",
       row.message ? h("p", {}, row.message) : null,
@@ -53,7 +53,7 @@ export function outcome(row) {
     );
   if (!end) return row.message ? h("p", { class: "message" }, row.message) : null;
   const marked = row.marked.map((each) => each.partition);
-  return callout(
+  return createCallout(
     row.status === "refused" || row.status === "unknown" ? "overdue" : "uncleanable",
     end.title,
     row.message ? h("p", { class: "message" }, row.message) : null,
@@ -69,12 +69,12 @@ export function outcome(row) {
       ? h(
           "p",
           { class: "row" },
-          changeButton("release", row.topic, marked, {
-            label: `Release ${counted(marked.length, "partition")}`,
+          createChangeButton("release", row.topic, marked, {
+            label: `Release ${formatCountWithNoun(marked.length, "partition")}`,
             kind: "solid",
             key: "release",
           }),
-          compactButton(() => [row.topic], { kind: "" }),
+          createCompactButton(() => [row.topic], { kind: "" }),
         )
       : h(
           "p",
@@ -89,8 +89,8 @@ export function outcome(row) {
             h(
               "li",
               {},
-              `${row.topic}-${each.partition} is marked uncleanable after ${counted(each.uncleanable.attempts, "failure")}; it is tried again `,
-              nextAttempt(each.uncleanable.next_attempt_ms),
+              `${row.topic}-${each.partition} is marked uncleanable after ${formatCountWithNoun(each.uncleanable.attempts, "failure")}; it is tried again `,
+              createNextAttempt(each.uncleanable.next_attempt_ms),
               ".",
             ),
           ),

@@ -1,13 +1,13 @@
 // Where a list of topics would be: what was not found, or how topics come here.
 
+import { createCommand, createEmptyState } from "../components.js";
 import { h } from "../dom.js";
-import { command, empty } from "../parts.js";
 import { setQuery } from "../router.js";
 
 /** Nothing matches what was asked for. */
-export function nothingFound(query) {
+export function createNoMatch(query) {
   const what = [query.state, query.search ? `"${query.search}"` : null].filter(Boolean).join(", ");
-  return empty(
+  return createEmptyState(
     `No topic matches ${what}.`,
     h(
       "p",
@@ -27,11 +27,11 @@ export function nothingFound(query) {
 }
 
 /** There are none at all. */
-export function noTopics() {
-  return empty(
+export function createNoTopics() {
+  return createEmptyState(
     "No topics yet.",
     h("p", {}, "A topic appears here once it has been created and looked at:"),
-    command("winnow topics create orders --partitions 6\nwinnow ingest files orders dump/\nwinnow assess orders"),
+    createCommand("winnow topics create orders --partitions 6\nwinnow ingest files orders dump/\nwinnow assess orders"),
     h(
       "p",
       {},

@@ -1,13 +1,13 @@
 // States of topics and partitions, and statuses of runs: one word, one colour, one shape.
 
 import { h } from "./dom.js";
-import { words } from "./format.js";
-import { icon } from "./icons.js";
+import { splitWords } from "./format.js";
+import { createIcon } from "./icons.js";
 
 /** In the order of severity. */
 export const STATES = ["uncleanable", "overdue", "due", "paused", "healthy"];
 
-const MEANING = {
+const STATE_MEANINGS = {
   uncleanable: "Something failed; the next attempt waits, or a release",
   overdue: "Its compaction deadline has passed",
   due: "The next run compacts it",
@@ -15,7 +15,7 @@ const MEANING = {
   healthy: "Nothing to do",
 };
 
-const RUNS = {
+const RUN_STATES = {
   planned: ["running", "Planned; Spark has not begun"],
   compacting: ["running", "Spark writes the new files"],
   staged: ["running", "New files are written and not judged yet"],
@@ -30,33 +30,33 @@ const RUNS = {
 };
 
 /** Every status a run may have. */
-export const RUN_STATUSES = Object.keys(RUNS);
+export const RUN_STATUSES = Object.keys(RUN_STATES);
 
-const DAG_RUNS = { queued: "running", running: "running", success: "healthy", failed: "uncleanable" };
+const DAG_RUN_SHAPES = { queued: "running", running: "running", success: "healthy", failed: "uncleanable" };
 
-function mark(shape, word, meaning) {
-  return h("span", { class: `badge is-${shape}`, "data-tip": meaning }, icon(shape), h("span", {}, word));
+function createBadge(shape, word, meaning) {
+  return h("span", { class: `badge is-${shape}`, "data-tip": meaning }, createIcon(shape), h("span", {}, word));
 }
 
 /** The state of a topic or a partition. */
-export function stateBadge(state) {
-  return mark(state, state, MEANING[state]);
+export function createStateBadge(state) {
+  return createBadge(state, state, STATE_MEANINGS[state]);
 }
 
 /** The status of a run. */
-export function runBadge(status) {
-  const [shape, meaning] = RUNS[status] ?? ["unknown", ""];
-  return mark(shape, words(status), meaning);
+export function createRunBadge(status) {
+  const [shape, meaning] = RUN_STATES[status] ?? ["unknown", ""];
+  return createBadge(shape, splitWords(status), meaning);
 }
 
 /** The state of one of Airflow's DAG runs. */
-export function dagRunBadge(state) {
-  return mark(DAG_RUNS[state] ?? "unknown", state, null);
+export function createDagRunBadge(state) {
+  return createBadge(DAG_RUN_SHAPES[state] ?? "unknown", state, null);
 }
 
 /** Whether a run is still at work. */
 export function isRunning(status) {
-  return RUNS[status]?.[0] === "running";
+  return RUN_STATES[status]?.[0] === "running";
 }
 
 /** Whether a run ended without a result. */
@@ -64,4 +64,4 @@ export function hasFailed(status) {
   return ["invalid", "broken", "refused", "unknown"].includes(status);
 }
 
-export { MEANING };
+export { STATE_MEANINGS };

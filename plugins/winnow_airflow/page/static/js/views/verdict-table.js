@@ -1,28 +1,28 @@
 // What Great Expectations said, with links to its Data Docs.
 
+import { buildDataDocsUrl, createAge, createDocumentLink, createLink } from "../components.js";
 import { h } from "../dom.js";
-import { counted, NOTHING, shortId } from "../format.js";
-import { icon } from "../icons.js";
-import { dataDocs, documentLink, link, since } from "../parts.js";
-import { hashOf } from "../router.js";
-import { table } from "../table.js";
+import { EMPTY_VALUE, formatCountWithNoun, shortenId } from "../format.js";
+import { createIcon } from "../icons.js";
+import { buildHash } from "../router.js";
+import { createTable } from "../table.js";
 
-function outcome(row) {
+function createOutcomeCell(row) {
   const [shape, word] = row.broken
     ? ["overdue", "broken"]
     : row.passed
       ? ["healthy", "passed"]
       : ["uncleanable", "failed"];
   const meaning = row.broken ? "A check raised an error: nothing is known about the data" : null;
-  return h("span", { class: `badge is-${shape}`, "data-tip": meaning }, icon(shape), h("span", {}, word));
+  return h("span", { class: `badge is-${shape}`, "data-tip": meaning }, createIcon(shape), h("span", {}, word));
 }
 
-function failures(row) {
+function createFailureList(row) {
   if (row.failures.length === 0)
     return h(
       "span",
       { class: "quiet" },
-      row.expectations ? `none: ${counted(row.expectations, "expectation")} held` : "none",
+      row.expectations ? `none: ${formatCountWithNoun(row.expectations, "expectation")} held` : "none",
     );
   return h(
     "ul",
@@ -41,22 +41,25 @@ function failures(row) {
 }
 
 /** A table of verdicts; ``withRun`` when they are of several runs. */
-export function verdictTable(rows, { withRun = true, caption = "Quality verdicts" } = {}) {
-  return table({
+export function createVerdictTable(rows, { withRun = true, caption = "Quality verdicts" } = {}) {
+  return createTable({
     caption,
     rows,
     rowClass: (row) => (row.failures.length ? "is-tall" : ""),
     columns: [
-      { key: "verdict", label: "Verdict", heads: true, cell: outcome },
-      { key: "checked", label: "Checked", cell: (row) => since(row.checked_at_ms) },
-      { key: "failures", label: "Failing expectations", width: "is-wide", cell: failures },
+      { key: "verdict", label: "Verdict", heads: true, cell: createOutcomeCell },
+      { key: "checked", label: "Checked", cell: (row) => createAge(row.checked_at_ms) },
+      { key: "failures", label: "Failing expectations", width: "is-wide", cell: createFailureList },
       ...(withRun
         ? [
             {
               key: "run",
               label: "Run",
               cell: (row) =>
-                link(hashOf(["runs", row.plan_id]), h("code", { "data-tip": row.plan_id }, shortId(row.plan_id))),
+                createLink(
+                  buildHash(["runs", row.plan_id]),
+                  h("code", { "data-tip": row.plan_id }, shortenId(row.plan_id)),
+                ),
             },
           ]
         : [{ key: "attempt", label: "Attempt", cell: (row) => h("code", {}, row.attempt) }]),
@@ -64,7 +67,9 @@ export function verdictTable(rows, { withRun = true, caption = "Quality verdicts
         key: "docs",
         label: "Data Docs",
         cell: (row) =>
-          row.data_docs ? documentLink(dataDocs(row.data_docs), "Data Docs") : h("span", { class: "quiet" }, NOTHING),
+          row.data_docs
+            ? createDocumentLink(buildDataDocsUrl(row.data_docs), "Data Docs")
+            : h("span", { class: "quiet" }, EMPTY_VALUE),
       },
     ],
   });

@@ -1,10 +1,10 @@
 // The runs of a topic as plots: bytes before and after, and what became of the records.
 
+import { createBarChart } from "../charts.js";
 import { h } from "../dom.js";
-import { bytes, count, shortDay, utc } from "../format.js";
-import { barPlot } from "../plots.js";
-import { hashOf } from "../router.js";
-import { hasFailed } from "../states.js";
+import { formatBytes, formatCount, formatShortDay, formatUtc } from "../format.js";
+import { buildHash } from "../router.js";
+import { hasFailed } from "../state-badges.js";
 
 const RECORDS = [
   ["records_kept", "kept", "Kept"],
@@ -14,31 +14,31 @@ const RECORDS = [
 ];
 
 /** Two plots over the same runs, the newest at the right. */
-export function historyPlots(newestFirst) {
+export function createHistoryCharts(newestFirst) {
   const rows = newestFirst.filter((row) => row.totals || hasFailed(row.status)).reverse();
   const column = (row, stacks, values) => ({
     key: `plot-${row.plan_id}-${values.length}`,
-    label: shortDay(row.updated_at_ms),
+    label: formatShortDay(row.updated_at_ms),
     stacks: row.totals ? stacks : [[]],
     mark: !row.totals,
-    href: hashOf(["runs", row.plan_id]),
-    said: `${utc(row.updated_at_ms)}, ${row.status}. ${values.map(([name, value]) => `${name} ${value}`).join(", ")}`,
-    tip: () => list(row, values),
+    href: buildHash(["runs", row.plan_id]),
+    description: `${formatUtc(row.updated_at_ms)}, ${row.status}. ${values.map(([name, value]) => `${name} ${value}`).join(", ")}`,
+    tip: () => createValueList(row, values),
   });
   const bytesOf = (row) => [
-    ["Before", bytes(row.totals?.bytes_in)],
-    ["After", bytes(row.totals?.bytes_out)],
+    ["Before", formatBytes(row.totals?.bytes_in)],
+    ["After", formatBytes(row.totals?.bytes_out)],
   ];
   const recordsOf = (row) => [
-    ["In", count(row.totals?.records_in)],
-    ...RECORDS.map(([name, , label]) => [label, count(row.totals?.[name])]),
+    ["In", formatCount(row.totals?.records_in)],
+    ...RECORDS.map(([name, , label]) => [label, formatCount(row.totals?.[name])]),
   ];
   return h(
     "div",
     { class: "plots" },
-    barPlot({
+    createBarChart({
       title: "Bytes before and after",
-      format: bytes,
+      format: formatBytes,
       base: 1024,
       legend: [
         ["before", "Before"],
@@ -55,9 +55,9 @@ export function historyPlots(newestFirst) {
         ),
       ),
     }),
-    barPlot({
+    createBarChart({
       title: "What became of the records",
-      format: short,
+      format: formatShort,
       legend: RECORDS.map(([, kind, label]) => [kind, label]),
       columns: rows.map((row) =>
         column(row, [RECORDS.map(([name, kind]) => ({ kind, value: row.totals?.[name] ?? 0 }))], recordsOf(row)),
@@ -66,7 +66,7 @@ export function historyPlots(newestFirst) {
   );
 }
 
-function short(value) {
+function formatShort(value) {
   const steps = [
     [1e12, "T"],
     [1e9, "G"],
@@ -77,11 +77,11 @@ function short(value) {
   return `${Number((value / unit).toFixed(1))}${letter ? `\u202f${letter}` : ""}`;
 }
 
-function list(row, values) {
+function createValueList(row, values) {
   return h(
     "dl",
     { class: "tip-list" },
-    h("dt", {}, utc(row.updated_at_ms)),
+    h("dt", {}, formatUtc(row.updated_at_ms)),
     h("dd", {}, row.status),
     row.totals ? values.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]) : null,
   );

@@ -1,41 +1,41 @@
 // A place that fills with an answer: a skeleton first, then what was drawn of it; the latest question wins.
 
-import { h, replace } from "./dom.js";
-import { problem, skeleton } from "./parts.js";
-import { again } from "./router.js";
+import { createErrorMessage, createSkeleton } from "./components.js";
+import { h, updateChildren } from "./dom.js";
+import { reloadRoute } from "./router.js";
 
 /** What keeps every place of the page from its answer is said once, above them all. */
-function isShared(error) {
-  return error.login || error.away;
+function isPageWideError(error) {
+  return error.login || error.unreachable;
 }
 
-function shared() {
+function getPageErrorElement() {
   return document.getElementById("trouble");
 }
 
 /** A place on the page and the way to fill it: ``load(fetch, draw)``, where ``fetch`` takes an AbortSignal. */
-export function place({ lines = 6 } = {}) {
-  const element = h("div", { class: "place", "aria-busy": "true" }, skeleton(lines));
+export function createAsyncPanel({ lines = 6 } = {}) {
+  const element = h("div", { class: "place", "aria-busy": "true" }, createSkeleton(lines));
   const trouble = h("div", {});
   const content = h("div", { class: "content" });
   let running = null;
   let filled = false;
 
   function show(answer, draw) {
-    shared().replaceChildren();
+    getPageErrorElement().replaceChildren();
     trouble.replaceChildren();
     if (!filled) element.replaceChildren(trouble, content);
     filled = true;
-    replace(content, draw(answer));
+    updateChildren(content, draw(answer));
   }
 
-  function complain(error, retry) {
-    if (isShared(error)) shared().replaceChildren(problem(error, again));
+  function showError(error, retry) {
+    if (isPageWideError(error)) getPageErrorElement().replaceChildren(createErrorMessage(error, reloadRoute));
     // What was shown before stays, except when it is not there any more.
-    else if (filled && error.status !== 404) trouble.replaceChildren(problem(error, retry));
+    else if (filled && error.status !== 404) trouble.replaceChildren(createErrorMessage(error, retry));
     else {
       filled = false;
-      element.replaceChildren(problem(error, retry));
+      element.replaceChildren(createErrorMessage(error, retry));
     }
   }
 
@@ -51,9 +51,9 @@ export function place({ lines = 6 } = {}) {
       return answer;
     } catch (error) {
       if (error.name === "AbortError" || running !== mine) return null;
-      complain(error, () => load(fetch, draw));
+      showError(error, () => load(fetch, draw));
       // A mistake of the page itself belongs into the console too.
-      if (error.name !== "Problem") throw error;
+      if (error.name !== "ApiError") throw error;
       return null;
     } finally {
       if (running === mine) element.setAttribute("aria-busy", "false");

@@ -8,7 +8,7 @@ export const isFramed = window.parent !== window;
 const airflowRoot = new URL("../", new URL(".", document.baseURI)).href;
 
 /** The absolute address of something of Airflow's: ``airflow("dags/compact_topics")``. */
-export function airflow(path) {
+export function buildAirflowUrl(path) {
   return new URL(path, airflowRoot).href;
 }
 
@@ -22,7 +22,7 @@ function parentDocument() {
 }
 
 /** Open an address outside the frame, in this tab or a new one. */
-export function leave(href, { newTab = false } = {}) {
+export function navigateParent(href, { newTab = false } = {}) {
   const owner = parentDocument();
   const link = owner.createElement("a");
   link.href = href;
@@ -34,7 +34,7 @@ export function leave(href, { newTab = false } = {}) {
 }
 
 /** Let Airflow write the route into the address bar: it reads the frame's location whenever the frame has loaded. */
-export function tellRoute() {
+export function notifyParentOfRoute() {
   if (!isFramed) return;
   try {
     window.frameElement?.dispatchEvent(new Event("load"));
@@ -44,13 +44,13 @@ export function tellRoute() {
 }
 
 /** Make links that leave the frame work in its sandbox. */
-export function catchLinks() {
+export function interceptLinks() {
   document.addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest("a[data-leave]") : null;
     if (!link || event.defaultPrevented || event.button !== 0) return;
     const newTab = link.target === "_blank" || event.ctrlKey || event.metaKey || event.shiftKey;
     if (!isFramed && (newTab || event.altKey)) return;
     event.preventDefault();
-    leave(link.href, { newTab });
+    navigateParent(link.href, { newTab });
   });
 }

@@ -1,0 +1,116 @@
+// The receipt of a run: the conservation equation, and the plan against what came of it.
+
+import { createEmptyState, createSection } from "../components.js";
+import { h } from "../dom.js";
+import { EMPTY_VALUE, formatBytes, formatCount, formatDeviation, formatSeconds, splitWords } from "../format.js";
+import { isRunning } from "../state-badges.js";
+import { createTable } from "../table.js";
+import { createConservationTable } from "./conservation-table.js";
+
+/** The sections of the receipt of a run, or why there is none. */
+export function createReceiptSections(row) {
+  const rows = row.receipt_partitions;
+  if (rows.length === 0)
+    return createSection(
+      "Receipt",
+      { id: "receipt" },
+      createEmptyState(
+        isRunning(row.status)
+          ? "The receipt is written when the run is published."
+          : "There is no receipt: nothing was published.",
+      ),
+    );
+  return [
+    createSection(
+      "Where the records went",
+      { id: "receipt", note: "Every record that came in is accounted for" },
+      createConservationTable(rows),
+    ),
+    createSection(
+      "Plan against actual",
+      { id: "plan", note: "Estimated from manifests and earlier receipts before Spark began" },
+      createPlanTable(rows),
+    ),
+  ];
+}
+
+function createPlanTable(rows) {
+  const notes = (row) =>
+    [
+      row.headers_missing ? `${formatCount(row.headers_missing)} without the header` : null,
+      row.headers_malformed ? `${formatCount(row.headers_malformed)} with a malformed header` : null,
+      row.keys_elsewhere
+        ? `${formatCount(row.keys_elsewhere)} keys that the partitioner would put elsewhere now`
+        : null,
+    ].filter(Boolean);
+  const most = Math.max(0.001, ...rows.map((row) => row.seconds ?? 0));
+  return createTable({
+    caption: "Plan against actual",
+    rows,
+    columns: [
+      {
+        key: "partition",
+        label: "Partition",
+        heads: true,
+        align: "right",
+        width: "is-tight",
+        cell: (row) => row.partition,
+      },
+      { key: "reason", label: "Because", cell: (row) => (row.reason ? splitWords(row.reason) : EMPTY_VALUE) },
+      {
+        key: "range",
+        label: "First dirty offset",
+        align: "right",
+        hint: "Before and after",
+        cell: (row) => `${formatCount(row.first_dirty_offset)} → ${formatCount(row.next_first_dirty_offset)}`,
+      },
+      {
+        key: "expected_kept",
+        label: "Kept, planned",
+        align: "right",
+        cell: (row) => formatCount(row.expected_records_kept),
+      },
+      {
+        key: "kept",
+        label: "actual",
+        align: "right",
+        cell: (row) => [
+          formatCount(row.records_kept),
+          formatDeviationCell(row.records_kept, row.expected_records_kept),
+        ],
+      },
+      {
+        key: "expected_out",
+        label: "Bytes, planned",
+        align: "right",
+        cell: (row) => formatBytes(row.expected_bytes_out),
+      },
+      {
+        key: "out",
+        label: "actual",
+        align: "right",
+        cell: (row) => [formatBytes(row.bytes_out), formatDeviationCell(row.bytes_out, row.expected_bytes_out)],
+      },
+      {
+        key: "seconds",
+        label: "Time",
+        align: "right",
+        cell: (row) =>
+          h(
+            "span",
+            { class: "time-bar", vars: { "--share": String((row.seconds ?? 0) / most) } },
+            formatSeconds(row.seconds),
+          ),
+      },
+      {
+        key: "notes",
+        label: "Notes",
+        cell: (row) => (notes(row).length ? notes(row).join("; ") : h("span", { class: "quiet" }, EMPTY_VALUE)),
+      },
+    ],
+  });
+}
+
+function formatDeviationCell(actual, expected) {
+  return expected === null ? null : h("small", { class: "off" }, formatDeviation(actual, expected));
+}
