@@ -21,6 +21,7 @@ from tests.synthetic_topics import Shape, add_topic, publish_receipt
 from winnow.errors import PlanVoidError, WinnowError
 from winnow.files import storage
 from winnow.log import chains, producer
+from winnow.log.file_checksums import has_checksum
 from winnow.log.manifests import live_manifests, live_paths, live_segments
 from winnow.log.topic_log import Change
 from winnow.model import Segment
@@ -151,14 +152,20 @@ def test_a_manifest_that_is_cut_off_is_refused_and_no_segment_is_missed(world: W
 
 @pytest.mark.parametrize("change", [-1, -9])
 def test_a_block_that_says_it_has_fewer_entries_than_it_has_is_refused(world: World, change: int) -> None:
-    """The count lies outside of what is compressed, so no checksum is about it; the segments behind it are missing."""
+    """A manifest from before names held checksums: the count lies outside of what is compressed and checked."""
     table, manifest = the_manifest(world)
-    path = storage.local_path(manifest.manifest_path)
-    data = bytearray(path.read_bytes())
+    sound = storage.local_path(manifest.manifest_path)
+    path = sound.with_name("without-a-checksum.avro")
+    data = bytearray(sound.read_bytes())
+    path.write_bytes(data)
+    manifest._data[0] = str(path)
+    assert not has_checksum(manifest.manifest_path)
+    assert len(live_segments(table.io, manifest, ValueError)) == 10
     count_at = data.index(data[-16:]) + 16
     assert data[count_at] == 2 * 10
     data[count_at] += 2 * change
     path.write_bytes(data)
+    manifest._data[7] += change  # files added, in the list: it misses nothing, so only the block itself can tell
     for read in (lambda: live_segments(table.io, manifest, ValueError), lambda: live_paths(table.io, manifest)):
         with pytest.raises(WinnowError, match="damaged or cut off"):
             read()
