@@ -87,7 +87,7 @@ def test_a_pause_is_made_under_the_users_name_and_for_the_whole_topic(look: Open
     page.get_by_role("button", name="Pause all partitions of devices").click()
     dialog = page.get_by_role("dialog", name="Pause all partitions of devices?")
     expect(dialog.get_by_label("Name of this pause")).to_have_value("admin")
-    dialog.get_by_text("What is sent to Airflow").click()
+    dialog.get_by_text("Request to Airflow").click()
     expect(dialog.locator("pre")).to_contain_text('"partitions": []')
     agree(page, "Pause")
     conf = triggered(seen, "change_partitions")["conf"]

@@ -23,7 +23,7 @@ export function initActions(user, ended) {
 
 function explainRefusal(dagId) {
   const may = dagId === COMPACT ? me.can.compact : me.can.change;
-  return may ? "" : `You may look, not act: your role in Airflow may not trigger ${dagId}.`;
+  return may ? "" : `You have read access only: your Airflow role may not trigger ${dagId}.`;
 }
 
 /** "Compact now" for topics; ``topics()`` names them when it is pressed. ``why``: a reason that there is nothing to do. */
@@ -42,23 +42,23 @@ const CHANGES = {
     shape: "pause",
     title: (what) => `Pause ${what}?`,
     explanation:
-      "Runs leave it alone until everybody who paused it has resumed it. A run at work on it publishes nothing. Reading and ingesting go on.",
-    reasonField: ["Name of this pause", "The same name resumes it, so choose one that says why."],
+      "No run compacts it until every pause is resumed. A run already in progress publishes nothing for it. Reads and ingest continue.",
+    reasonField: ["Name of this pause", "Resuming needs the same name. Choose one that gives the reason."],
     verb: "Pause",
   },
   resume: {
     shape: "play",
     title: (what) => `Resume ${what}?`,
-    explanation: "Takes a pause back. Compaction goes on when the last who paused it has resumed it.",
-    reasonField: ["Name of the pause", "The name under which it was paused."],
+    explanation: "Removes this pause. Compaction continues when no other pause is left.",
+    reasonField: ["Name of the pause", "The name given when it was paused."],
     verb: "Resume",
   },
   release: {
     shape: "release",
     title: (what) => `Release ${what}?`,
     explanation:
-      "The next run takes it again. For when the cause is mended; if it fails again, it waits 15 minutes, as after its first failure.",
-    reasonField: ["Why", "Kept with the release, for whoever reads the history."],
+      "The next run tries it again. Use this when the cause is fixed. If it fails again, the next attempt follows after 15 minutes.",
+    reasonField: ["Why", "Stored with the release in the history."],
     verb: "Release",
   },
 };
@@ -98,7 +98,7 @@ function openCompactDialog(topics) {
       h(
         "p",
         {},
-        "A DAG run looks at what is due now and compacts it: only partitions that are worth it, nothing that is paused or held by another run. Readers see the result in one commit, after validation.",
+        "Starts a DAG run that compacts the partitions that are due now. Paused partitions and topics held by another run are skipped. After validation, one commit makes the result visible to readers.",
       ),
       topics.length > 1
         ? h(
@@ -171,7 +171,7 @@ function openTriggerDialog(dagId, { title, body, confirmLabel, conf, done, watch
       h(
         "details",
         { class: "conf" },
-        h("summary", {}, "What is sent to Airflow"),
+        h("summary", {}, "Request to Airflow"),
         h("p", { class: "quiet" }, `POST /api/v2/dags/${dagId}/dagRuns as ${me.user}, with the conf`),
         h("pre", {}, shown),
       ),

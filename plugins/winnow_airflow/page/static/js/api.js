@@ -28,19 +28,19 @@ function createApiError(status, detail) {
     return new ApiError("You are logged out of Airflow.", {
       status,
       login: true,
-      next: "Log in again; you come back here.",
+      next: "Log in again. You will return to this page.",
     });
   if (status === 403)
     return new ApiError(detail || "Your role in Airflow may not do this.", {
       status,
-      next: "Ask whoever administers this Airflow for the right, or a colleague who has it.",
+      next: "Ask an Airflow administrator for this permission.",
     });
-  if (status === 404) return new ApiError(detail || "There is no such thing here.", { status });
-  if (status === 409) return new ApiError(detail || "There is one already.", { status });
+  if (status === 404) return new ApiError(detail || "Not found.", { status });
+  if (status === 409) return new ApiError(detail || "It already exists.", { status });
   if (status < 500) return new ApiError(detail || `The server refused the request (${status}).`, { status });
   return new ApiError(detail || `The server failed to answer (${status}).`, {
     status,
-    next: "The api-server's log has the cause; the command winnow doctor checks the metadata store.",
+    next: "See the api-server's log for the cause, and check the metadata store with: winnow doctor",
   });
 }
 
@@ -59,7 +59,7 @@ async function sendRequest(url, options) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("Airflow's api-server did not answer.", {
       unreachable: true,
-      next: "See that it runs and that this machine reaches it. What was shown before is kept; this page tries again.",
+      next: "Check that it runs and that this machine can reach it. The page keeps the last data and retries.",
     });
   }
   const body = await answer.json().catch(() => null);

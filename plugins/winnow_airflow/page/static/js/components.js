@@ -22,7 +22,7 @@ export function createDeadline(ms) {
   if (ms === null || ms === undefined)
     return h(
       "span",
-      { class: "quiet", "data-tip": "No record waits: nothing is dirty, or no deadline is set" },
+      { class: "quiet", "data-tip": "No deadline: nothing is dirty, or max.compaction.lag.ms is not set" },
       EMPTY_VALUE,
     );
   return createTime(ms, formatDeadline(ms, getServerTimeMs()), ms < getServerTimeMs() ? "late" : "");

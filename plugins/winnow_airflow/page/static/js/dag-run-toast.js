@@ -58,9 +58,9 @@ export function pollDagRun(title, run, onEnd) {
       );
       if (found.state !== state) announceToScreenReader(`${title}: ${found.state}.`);
       state = found.state;
-      show(state, state === "failed" ? "Its red tasks have the cause." : "");
+      show(state, state === "failed" ? "Open the DAG run and read the logs of its failed tasks." : "");
     } catch (error) {
-      show(state, `${error.message} Still looking.`);
+      show(state, `${error.message} Retrying.`);
     }
     if (ENDED.includes(state)) return onEnd(state);
     wait = Math.min(MAXIMUM_POLL_MS, wait * 1.3);

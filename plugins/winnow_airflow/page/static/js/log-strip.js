@@ -112,7 +112,7 @@ export function createLogLegend() {
     SECTIONS.map(([name, label, meaning]) =>
       h("li", { "data-tip": `${label}: ${meaning}` }, createSwatch(`log-${name}`), label),
     ),
-    h("li", { "data-tip": "Below it everything has been compacted" }, createDirtyMark(), "First dirty offset"),
+    h("li", { "data-tip": "Everything below this offset is compacted" }, createDirtyMark(), "First dirty offset"),
   );
 }
 

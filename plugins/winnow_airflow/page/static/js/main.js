@@ -56,7 +56,7 @@ function showRoute({ segments, query }) {
 function showNotFound() {
   updateChildren(
     main,
-    createErrorMessage(new ApiError("There is no such page.", { next: "The topics are the way in." })),
+    createErrorMessage(new ApiError("There is no such page.", { next: "Go to the list of topics." })),
     h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
   );
 }
@@ -76,7 +76,7 @@ function renderHeader(first) {
         type: "button",
         class: "button ghost",
         "aria-label": "Refresh",
-        "data-tip": "Look again (it does by itself every 30 s)",
+        "data-tip": "Refresh (automatic every 30 s)",
         "data-key": "refresh",
         on: { click: () => shown.view?.update(parseRoute().query) },
       },
@@ -88,8 +88,8 @@ function renderHeader(first) {
           {
             type: "button",
             class: "button ghost",
-            "aria-label": "Open on its own",
-            "data-tip": "Open on its own, in a new tab",
+            "aria-label": "Open in a new tab",
+            "data-tip": "Open in a new tab",
             "data-key": "own",
             on: { click: () => navigateParent(location.href, { newTab: true }) },
           },
@@ -100,8 +100,8 @@ function renderHeader(first) {
           {
             type: "button",
             class: "button ghost",
-            "aria-label": "Light or dark",
-            "data-tip": "Light or dark, for Airflow too",
+            "aria-label": "Switch theme",
+            "data-tip": "Switch between light and dark theme, in Airflow too",
             "data-key": "theme",
             on: { click: theme.toggleTheme },
           },
@@ -115,7 +115,7 @@ function renderHeader(first) {
       ? null
       : h(
           "a",
-          { class: "brand", href: buildAirflowUrl(""), "data-tip": "To Airflow" },
+          { class: "brand", href: buildAirflowUrl(""), "data-tip": "Back to Airflow" },
           h("img", { src: "static/icon.svg", alt: "", class: "only-light" }),
           h("img", { src: "static/icon-dark.svg", alt: "", class: "only-dark" }),
           "Winnow",

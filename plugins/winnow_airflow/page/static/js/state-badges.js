@@ -8,25 +8,25 @@ import { createIcon } from "./icons.js";
 export const STATES = ["uncleanable", "overdue", "due", "paused", "healthy"];
 
 const STATE_MEANINGS = {
-  uncleanable: "Something failed; the next attempt waits, or a release",
-  overdue: "Its compaction deadline has passed",
+  uncleanable: "Compaction failed; it is retried later or after a release",
+  overdue: "The compaction deadline has passed",
   due: "The next run compacts it",
-  paused: "Somebody paused it",
+  paused: "Paused; a resume is needed",
   healthy: "Nothing to do",
 };
 
 const RUN_STATES = {
-  planned: ["running", "Planned; Spark has not begun"],
-  compacting: ["running", "Spark writes the new files"],
-  staged: ["running", "New files are written and not judged yet"],
-  validated: ["running", "Judged good and not published yet"],
-  publishing: ["running", "The commit is being made"],
+  planned: ["running", "Planned; Spark has not started"],
+  compacting: ["running", "Spark is writing the new files"],
+  staged: ["running", "New files are written; validation has not run"],
+  validated: ["running", "Validation passed; not published yet"],
+  publishing: ["running", "Committing"],
   published: ["healthy", "Readers see the result"],
   invalid: ["uncleanable", "Validation failed; nothing was published"],
   broken: ["uncleanable", "A check raised an error; nothing was published"],
-  refused: ["overdue", "The log moved on; nothing was published"],
+  refused: ["overdue", "Refused: the log changed after planning; nothing was published"],
   unknown: ["unknown", "Whether the commit was made is not known yet"],
-  void: ["void", "Left unfinished; a newer plan took its place"],
+  void: ["void", "Void: replaced by a newer plan"],
 };
 
 /** Every status a run may have. */

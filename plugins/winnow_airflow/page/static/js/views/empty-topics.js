@@ -30,12 +30,12 @@ export function createNoMatch(query) {
 export function createNoTopics() {
   return createEmptyState(
     "No topics yet.",
-    h("p", {}, "A topic appears here once it has been created and looked at:"),
+    h("p", {}, "A topic appears here after it is created and assessed:"),
     createCommand("winnow topics create orders --partitions 6\nwinnow ingest files orders dump/\nwinnow assess orders"),
     h(
       "p",
       {},
-      "From then on the DAG compact_topics looks at every topic each time it runs. Are there topics already? Then it has not run since this page exists, or the api-server reads another metadata store than the DAGs do: compare WINNOW_HOME and WINNOW_STORE__URL.",
+      "After that, every run of the DAG compact_topics assesses all topics. If topics exist but none is shown, either the DAG has not run yet, or the api-server and the DAGs use different metadata stores: compare WINNOW_HOME and WINNOW_STORE__URL.",
     ),
   );
 }

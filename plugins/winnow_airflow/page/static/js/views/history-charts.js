@@ -56,7 +56,7 @@ export function createHistoryCharts(newestFirst) {
       ),
     }),
     createBarChart({
-      title: "What became of the records",
+      title: "Records by outcome",
       format: formatShort,
       legend: RECORDS.map(([, kind, label]) => [kind, label]),
       columns: rows.map((row) =>

@@ -51,7 +51,7 @@ function createStateCell(topic, row) {
           ),
           "Since ",
           createAge(row.uncleanable.since_ms),
-          `, attempt ${row.uncleanable.attempts}, tried again `,
+          `, attempt ${row.uncleanable.attempts}, next attempt `,
           createNextAttempt(row.uncleanable.next_attempt_ms),
           row.uncleanable.plan_id ? [". ", createLink(buildHash(["runs", row.uncleanable.plan_id]), "Its run")] : null,
         )

@@ -31,7 +31,7 @@ export function createQualityView() {
       createSection("Open alerts", { id: "alerts" }, alerts.element),
       createSection(
         "Uncleanable partitions",
-        { id: "uncleanable", note: "Left alone until the next attempt, or until they are released; retention goes on" },
+        { id: "uncleanable", note: "Not compacted until the next attempt or a release; retention continues" },
         marks.element,
       ),
       createSection("Validation over time", { id: "time", tools: days }, time.element),
@@ -66,7 +66,7 @@ export function createQualityView() {
       (signal) => fetchJson("quality/uncleanable", { page: query.marks, size: PAGE_SIZE }, signal),
       (answer) =>
         answer.total === 0
-          ? createEmptyState("Every partition can be cleaned.")
+          ? createEmptyState("No partition is marked uncleanable.")
           : [createUncleanableTable(answer.partitions), describeRemaining(answer, "marks", "partition")],
     );
     time.load((signal) => fetchJson("quality", { days: shown }, signal), drawVerdictHistory);

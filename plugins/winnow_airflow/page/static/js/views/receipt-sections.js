@@ -17,17 +17,17 @@ export function createReceiptSections(row) {
       createEmptyState(
         isRunning(row.status)
           ? "The receipt is written when the run is published."
-          : "There is no receipt: nothing was published.",
+          : "No receipt, because nothing was published.",
       ),
     );
   return [
     createSection(
-      "Where the records went",
-      { id: "receipt", note: "Every record that came in is accounted for" },
+      "Records by outcome",
+      { id: "receipt", note: "Records in = kept + superseded + expired + keyless" },
       createConservationTable(rows),
     ),
     createSection(
-      "Plan against actual",
+      "Planned and actual",
       { id: "plan", note: "Estimated from manifests and earlier receipts before Spark began" },
       createPlanTable(rows),
     ),
@@ -40,12 +40,12 @@ function createPlanTable(rows) {
       row.headers_missing ? `${formatCount(row.headers_missing)} without the header` : null,
       row.headers_malformed ? `${formatCount(row.headers_malformed)} with a malformed header` : null,
       row.keys_elsewhere
-        ? `${formatCount(row.keys_elsewhere)} keys that the partitioner would put elsewhere now`
+        ? `${formatCount(row.keys_elsewhere)} misplaced keys: the partitioner would now choose another partition`
         : null,
     ].filter(Boolean);
   const most = Math.max(0.001, ...rows.map((row) => row.seconds ?? 0));
   return createTable({
-    caption: "Plan against actual",
+    caption: "Planned and actual",
     rows,
     columns: [
       {

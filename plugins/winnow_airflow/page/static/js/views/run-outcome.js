@@ -9,28 +9,28 @@ import { isRunning } from "../state-badges.js";
 const OUTCOMES = {
   failed: {
     title: "A partition could not be compacted. Nothing was published.",
-    safe: "Readers see the log as it was before this run. Whatever was written is named by nothing and goes with the sweep.",
-    next: "Mend what the message names, a damaged segment say, then release the partitions: the next run takes them.",
+    safe: "Readers see the log as it was before this run. The next sweep deletes the unreferenced files.",
+    next: "Fix the cause named in the message, for example a damaged segment. Then release the partitions; the next run compacts them.",
   },
   invalid: {
     title: "Validation failed. Nothing was published.",
-    safe: "Readers see the log as it was before this run. The new files are named by nothing and go with the sweep; no record is lost.",
-    next: "The failing expectations below and the Data Docs say what does not add up. Mend the cause, a damaged segment say, then release the partitions: the next run takes them.",
+    safe: "Readers see the log as it was before this run, and no record is lost. The next sweep deletes the unreferenced files.",
+    next: "See the failing expectations below and the Data Docs. Fix the cause, for example a damaged segment. Then release the partitions; the next run compacts them.",
   },
   broken: {
-    title: "Validation could not be carried out. Nothing was published.",
-    safe: "Readers see the log as it was before this run. Nothing speaks against the data: a check raised an error.",
-    next: "The log of the task validate has the error. Once its cause is gone, the next run judges again.",
+    title: "Validation could not run. Nothing was published.",
+    safe: "Readers see the log as it was before this run. A check raised an error, so the data was not judged.",
+    next: "See the error in the log of the task validate. After you fix its cause, the next run validates again.",
   },
   refused: {
-    title: "The log moved on while this run worked. Nothing was published.",
-    safe: "Readers see the log as it is now. The files of this run go with the sweep.",
-    next: "Nothing by hand: the next run plans anew.",
+    title: "The log changed while this run was in progress. Nothing was published.",
+    safe: "Readers see the current log. The next sweep deletes this run's files.",
+    next: "No action needed: the next run makes a new plan.",
   },
   unknown: {
-    title: "The catalog did not say whether the commit was made.",
-    safe: "Nothing is cleaned up before that is known: every file of this run stays, and readers see either the log before or the log after, whole.",
-    next: "Nothing by hand: the next run looks for this plan in the table's history first. Is the catalog away? Bring it back.",
+    title: "It is not known whether the commit was made: the catalog gave no answer.",
+    safe: "No file of this run is deleted until this is known. Readers see either the complete old log or the complete new one.",
+    next: "No action needed if the catalog is up: the next run first looks for this plan in the table's history. If the catalog is down, restart it.",
   },
 };
 
@@ -40,16 +40,16 @@ export function createRunOutcome(row) {
   if (isRunning(row.status))
     return createCallout(
       "due",
-      "At work.",
+      "In progress.",
       row.message ? h("p", {}, row.message) : null,
-      h("p", {}, "This page looks again every few seconds."),
+      h("p", {}, "This page refreshes every few seconds."),
     );
   if (row.status === "void")
     return createCallout(
       "paused",
-      "Left unfinished; a newer plan took its place.",
+      "Void: replaced by a newer plan.",
       row.message ? h("p", {}, row.message) : null,
-      h("p", {}, "Nothing was published, and its files go with the sweep. There is nothing to do."),
+      h("p", {}, "Nothing was published. The next sweep deletes its files. No action needed."),
     );
   if (!end) return row.message ? h("p", { class: "message" }, row.message) : null;
   const marked = row.marked.map((each) => each.partition);
@@ -79,7 +79,7 @@ export function createRunOutcome(row) {
       : h(
           "p",
           { class: "quiet" },
-          `No partition of ${row.topic} is marked uncleanable now: it was released, or a later run went well.`,
+          `No partition of ${row.topic} is marked uncleanable any more: it was released, or a later run succeeded.`,
         ),
     marked.length
       ? h(
@@ -89,7 +89,7 @@ export function createRunOutcome(row) {
             h(
               "li",
               {},
-              `${row.topic}-${each.partition} is marked uncleanable after ${formatCountWithNoun(each.uncleanable.attempts, "failure")}; it is tried again `,
+              `${row.topic}-${each.partition} is marked uncleanable after ${formatCountWithNoun(each.uncleanable.attempts, "failure")}; next attempt `,
               createNextAttempt(each.uncleanable.next_attempt_ms),
               ".",
             ),

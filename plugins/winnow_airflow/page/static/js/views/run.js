@@ -91,12 +91,12 @@ function drawRun(row) {
     createReceiptSections(row),
     createSection(
       "Verdicts",
-      { id: "verdicts", note: "Great Expectations judges the staged files before anything is published" },
+      { id: "verdicts", note: "Great Expectations validates the staged files before they are published" },
       row.verdicts.length
         ? createVerdictTable(row.verdicts, { withRun: false, caption: "Verdicts of this run" })
-        : createEmptyState("Nothing was judged."),
+        : createEmptyState("Nothing was validated."),
     ),
-    createSection("Where to look", { id: "where" }, createEvidence(row)),
+    createSection("Links and details", { id: "where" }, createEvidence(row)),
   ];
 }
 
@@ -143,14 +143,14 @@ function createFigures(row) {
       totals ? `${formatBytes(totals.bytes_in)} became ${formatBytes(totals.bytes_out)}` : null,
     ),
     totals?.records_retired
-      ? createFigure("Left by retention", formatCount(totals.records_retired), formatBytes(totals.bytes_retired))
+      ? createFigure("Removed by retention", formatCount(totals.records_retired), formatBytes(totals.bytes_retired))
       : null,
     createFigure(
       isRunning(row.status) ? "Since" : "From plan to end",
       isRunning(row.status)
         ? createAge(row.opened_at_ms)
         : formatDuration((row.finished_at_ms ?? row.updated_at_ms) - row.opened_at_ms),
-      totals ? `${formatSeconds(totals.seconds)} of it Spark's work` : null,
+      totals ? `${formatSeconds(totals.seconds)} in Spark tasks` : null,
     ),
     createFigure("Finished", createAge(row.finished_at_ms ?? (isRunning(row.status) ? null : row.updated_at_ms))),
     createFigure(

@@ -143,17 +143,17 @@ function createNoRuns(query, dagId, dagRunId) {
   if (dagRunId)
     return createEmptyState(
       "This DAG run compacted nothing.",
-      h("p", {}, "No topic was due when it looked, or it has not planned yet."),
+      h("p", {}, "No topic was due, or the run has not planned yet."),
       h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
     );
   if (dagId)
     return createEmptyState(
       `${dagId} has compacted nothing.`,
-      h("p", {}, "The DAG compact_topics does; other DAGs have no runs here."),
+      h("p", {}, "Only the DAGs compact_topics and backfill_topics have compaction runs."),
       h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
     );
   return createEmptyState(
-    "Nothing was compacted yet.",
+    "Nothing has been compacted yet.",
     h("p", {}, "The DAG compact_topics compacts what is due, every 15 minutes unless it is paused."),
     h("p", {}, createAirflowLink("dags/compact_topics", "Open the DAG")),
   );

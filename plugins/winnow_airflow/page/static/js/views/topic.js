@@ -48,7 +48,7 @@ export function createTopicView(name) {
     createSection("History", { id: "history", note: `The last ${CHARTED_RUNS} runs` }, history.element, list.element),
     createSection(
       "Quality",
-      { id: "quality", note: "What Great Expectations said before anything was published" },
+      { id: "quality", note: "Results of Great Expectations before publishing" },
       quality.element,
     ),
     createSection("Configuration", { id: "configuration" }, configuration.element),
@@ -84,7 +84,7 @@ export function createTopicView(name) {
       (signal) => fetchJson(`${path}/partitions`, { page: pageOf("partitions"), size: PARTITIONS_PER_PAGE }, signal),
       (answer) =>
         answer.total === 0
-          ? createEmptyState("No partition has been looked at yet.")
+          ? createEmptyState("No partition has been assessed yet.")
           : [
               createPartitionTable(name, answer.partitions),
               answer.total > PARTITIONS_PER_PAGE
@@ -117,7 +117,7 @@ export function createTopicView(name) {
       (signal) => fetchJson(`${path}/verdicts`, { page: pageOf("verdicts"), size: VERDICTS_PER_PAGE }, signal),
       (answer) =>
         answer.total === 0
-          ? createEmptyState("Nothing of this topic was validated yet.")
+          ? createEmptyState("This topic has not been validated yet.")
           : [
               createVerdictTable(answer.verdicts, { caption: `Quality verdicts of ${name}` }),
               answer.total > VERDICTS_PER_PAGE
@@ -217,7 +217,7 @@ function createHeader(row, next) {
       h("span", {}, formatCountWithNoun(row.partitions, "partition")),
       h("span", {}, "cleanup.policy ", h("code", {}, row.policy)),
       h("span", {}, "strategy ", h("code", {}, row.strategy)),
-      h("span", {}, "looked at ", createAge(row.assessed_at_ms)),
+      h("span", {}, "assessed ", createAge(row.assessed_at_ms)),
       h("span", {}, "table ", h("code", { "data-tip": row.table.location }, row.table.name)),
     ),
     h(
@@ -266,7 +266,7 @@ function drawNextRun(element, dag) {
   if (at === null) return updateChildren(element, h("span", { class: "quiet" }, splitWords("not scheduled")));
   const text =
     at <= getServerTimeMs()
-      ? h("span", { "data-tip": "Its time has come; the scheduler starts it" }, "now")
+      ? h("span", { "data-tip": "Due now; the scheduler will start it" }, "now")
       : createInstant(at);
   return updateChildren(element, text);
 }

@@ -51,7 +51,7 @@ export function createTopicsView() {
           )
         : null,
       createCompactButton(() => [...selected], {
-        disabledReason: selected.size ? "" : "Select topics first: the boxes at the left of the rows",
+        disabledReason: selected.size ? "" : "Select topics first, with the boxes at the left",
         label: selected.size ? `Compact ${formatCountWithNoun(selected.size, "topic")} now` : "Compact now",
       }),
     );
@@ -116,7 +116,7 @@ export function createTopicsView() {
       key: "state",
       label: "State",
       sortable: true,
-      hint: "The worst first: uncleanable, overdue, due, paused, healthy",
+      hint: "Sorted by severity: uncleanable, overdue, due, paused, healthy",
       cell: createStateCell,
     },
     {
@@ -141,7 +141,7 @@ export function createTopicsView() {
       align: "right",
       sortable: true,
       first: "desc",
-      hint: "Bytes that the next compaction is expected to remove; – before the first run, which nothing can be guessed from",
+      hint: "Bytes that the next compaction is expected to remove; – before the first run, because there is no history to estimate from",
       cell: (row) => formatBytes(row.reclaimable_bytes),
     },
     {
@@ -201,7 +201,7 @@ export function createTopicsView() {
         order,
         onSort: (sort, direction) => setQuery({ sort, order: direction, page: null }),
       }),
-      answer.topics.length === 0 ? createEmptyState("This page is behind the end of the list.") : null,
+      answer.topics.length === 0 ? createEmptyState("This page is past the end of the list.") : null,
       createPager(answer, ({ page, size }) => setQuery({ page: page === 1 ? null : page, ...(size ? { size } : {}) }), {
         noun: "topic",
       }),

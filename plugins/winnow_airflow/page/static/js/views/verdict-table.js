@@ -13,7 +13,7 @@ function createOutcomeCell(row) {
     : row.passed
       ? ["healthy", "passed"]
       : ["uncleanable", "failed"];
-  const meaning = row.broken ? "A check raised an error: nothing is known about the data" : null;
+  const meaning = row.broken ? "A check raised an error, so the data was not judged" : null;
   return h("span", { class: `badge is-${shape}`, "data-tip": meaning }, createIcon(shape), h("span", {}, word));
 }
 
