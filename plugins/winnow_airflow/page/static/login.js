@@ -1,4 +1,4 @@
-// Through Airflow's login and back, with what follows the "#". A frame takes the window around it along, if it may.
+// Goes through Airflow's login and back to this address, with what follows the "#". In a frame the top window goes, if allowed.
 const login = document.getElementById("login");
 
 function leave(place) {

@@ -15,7 +15,7 @@ const MAXIMUM_REASON_CHARACTERS = 100;
 let me = { user: "", can: { compact: false, change: false } };
 let refresh = () => {};
 
-/** Tell the actions who acts, and what to call when something they started has ended. */
+/** Sets the user who acts, and the function that refreshes the page after a DAG run has ended. */
 export function initActions(user, ended) {
   me = user;
   refresh = ended;
@@ -26,7 +26,7 @@ function explainRefusal(dagId) {
   return may ? "" : `You have read access only: your Airflow role may not trigger ${dagId}.`;
 }
 
-/** "Compact now" for topics; ``topics()`` names them when it is pressed. ``why``: a reason that there is nothing to do. */
+/** Creates "Compact now"; ``topics()`` gives the topics when it is pressed. Disabled if ``disabledReason`` is not empty. */
 export function createCompactButton(topics, { disabledReason = "", label = "Compact now", kind = "solid" } = {}) {
   return createButton(label, {
     shape: "play",
@@ -63,7 +63,7 @@ const CHANGES = {
   },
 };
 
-/** A button for pause, resume or release of ``partitions`` of a topic (none: all of them). */
+/** Creates a button that pauses, resumes or releases ``partitions`` of a topic; an empty list means all of them. */
 export function createChangeButton(
   action,
   topic,
@@ -185,7 +185,7 @@ function openTriggerDialog(dagId, { title, body, confirmLabel, conf, done, watch
   warnIfPaused(dagId, warning);
 }
 
-/** A DAG that is paused keeps its runs waiting, which nobody would see from here. */
+/** Adds a warning if the DAG is paused, because its run would wait and the page could not show why. */
 async function warnIfPaused(dagId, place) {
   const dag = await fetchAirflowJson(`dags/${encodePathPart(dagId)}`).catch(() => null);
   if (dag?.is_paused)

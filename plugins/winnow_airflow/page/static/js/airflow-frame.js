@@ -1,13 +1,13 @@
-// Living inside Airflow's frame. Its sandbox gives scripts and this origin, but neither popups nor the parent's location:
-// so links out of the frame are followed in the parent's document, and the parent learns of the route by a "load" event.
+// The page inside Airflow's iframe. Its sandbox allows scripts and this origin, but no popups and no navigation of the parent.
+// So links out of the frame are followed in the parent's document, and a "load" event tells the parent about a new route.
 
-/** Whether this page stands inside Airflow's UI. */
+/** Whether this page is inside Airflow's UI. */
 export const isFramed = window.parent !== window;
 
-/** The root of Airflow, with its path when it does not live at the root of the host. */
+/** Airflow's root URL, with its path if Airflow is not at the root of the host. */
 const airflowRoot = new URL("../", new URL(".", document.baseURI)).href;
 
-/** The absolute address of something of Airflow's: ``airflow("dags/compact_topics")``. */
+/** Builds the absolute URL of an Airflow page: ``buildAirflowUrl("dags/compact_topics")``. */
 export function buildAirflowUrl(path) {
   return new URL(path, airflowRoot).href;
 }
@@ -21,7 +21,7 @@ function parentDocument() {
   }
 }
 
-/** Open an address outside the frame, in this tab or a new one. */
+/** Opens a URL outside the frame, in this tab or a new one. */
 export function navigateParent(href, { newTab = false } = {}) {
   const owner = parentDocument();
   const link = owner.createElement("a");
@@ -33,17 +33,17 @@ export function navigateParent(href, { newTab = false } = {}) {
   link.remove();
 }
 
-/** Let Airflow write the route into the address bar: it reads the frame's location whenever the frame has loaded. */
+/** Lets Airflow write the route into the address bar: it reads the frame's location on each "load" event of the frame. */
 export function notifyParentOfRoute() {
   if (!isFramed) return;
   try {
     window.frameElement?.dispatchEvent(new Event("load"));
   } catch {
-    // A parent of another origin cannot know.
+    // A parent of another origin cannot be told.
   }
 }
 
-/** Make links that leave the frame work in its sandbox. */
+/** Makes links that leave the frame work in its sandbox. */
 export function interceptLinks() {
   document.addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest("a[data-leave]") : null;

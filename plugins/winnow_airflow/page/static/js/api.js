@@ -1,10 +1,10 @@
-// Asking the page's own API and Airflow's. Every answer that is not what was asked for becomes a Problem with a way on.
+// Requests to the page's own API and to Airflow's. Every failure becomes an ApiError that says what to do next.
 
 import { buildAirflowUrl } from "./airflow-frame.js";
 
 const root = new URL("api/", new URL(".", document.baseURI));
 
-/** What went wrong: ``message`` says what, ``next`` what to do about it. */
+/** A failed request: ``message`` says what happened, ``next`` what to do about it. */
 export class ApiError extends Error {
   constructor(message, { status = 0, next = "", login = false, unreachable = false } = {}) {
     super(message);
@@ -18,7 +18,7 @@ export class ApiError extends Error {
 
 let clockOffsetMs = 0;
 
-/** The server's clock, which all times come from, as far as this browser can tell. */
+/** Returns the server's time, estimated from the last answer. All times on the page come from the server. */
 export function getServerTimeMs() {
   return Date.now() + clockOffsetMs;
 }
@@ -68,10 +68,10 @@ async function sendRequest(url, options) {
   return body;
 }
 
-/** Part of a path, safe whatever a topic is named. */
+/** Encodes a name, for example of a topic, as one part of a path. */
 export const encodePathPart = encodeURIComponent;
 
-/** GET from the page's own API; parameters that are empty are left out. */
+/** Gets JSON from the page's own API; empty parameters are left out. */
 export function fetchJson(path, parameters = {}, signal) {
   const url = new URL(path, root);
   for (const [name, value] of Object.entries(parameters))
@@ -79,12 +79,12 @@ export function fetchJson(path, parameters = {}, signal) {
   return sendRequest(url, { headers: { Accept: "application/json" }, signal });
 }
 
-/** GET from Airflow's API with the user's own rights. */
+/** Gets JSON from Airflow's API with the user's own rights. */
 export function fetchAirflowJson(path, signal) {
   return sendRequest(buildAirflowUrl(`api/v2/${path}`), { headers: { Accept: "application/json" }, signal });
 }
 
-/** Trigger a DAG run with the user's own rights; answers with Airflow's DAG run. */
+/** Triggers a DAG run with the user's own rights and returns Airflow's DAG run. */
 export function triggerDagRun(dagId, conf) {
   return sendRequest(buildAirflowUrl(`api/v2/dags/${encodePathPart(dagId)}/dagRuns`), {
     method: "POST",

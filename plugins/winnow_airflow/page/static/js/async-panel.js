@@ -1,10 +1,10 @@
-// A place that fills with an answer: a skeleton first, then what was drawn of it; the latest question wins.
+// A panel that loads its content: first a skeleton, then the content. Only the latest request counts.
 
 import { createErrorMessage, createSkeleton } from "./components.js";
 import { h, updateChildren } from "./dom.js";
 import { reloadRoute } from "./router.js";
 
-/** What keeps every place of the page from its answer is said once, above them all. */
+/** Checks whether an error concerns the whole page; then it is shown once, at the top. */
 function isPageWideError(error) {
   return error.login || error.unreachable;
 }
@@ -13,7 +13,7 @@ function getPageErrorElement() {
   return document.getElementById("trouble");
 }
 
-/** A place on the page and the way to fill it: ``load(fetch, draw)``, where ``fetch`` takes an AbortSignal. */
+/** Creates a panel and the function that fills it: ``load(fetch, draw)``, where ``fetch`` takes an AbortSignal. */
 export function createAsyncPanel({ lines = 6 } = {}) {
   const element = h("div", { class: "place", "aria-busy": "true" }, createSkeleton(lines));
   const trouble = h("div", {});
@@ -31,7 +31,7 @@ export function createAsyncPanel({ lines = 6 } = {}) {
 
   function showError(error, retry) {
     if (isPageWideError(error)) getPageErrorElement().replaceChildren(createErrorMessage(error, reloadRoute));
-    // What was shown before stays, except when it is not there any more.
+    // The previous content stays, unless the thing does not exist any more.
     else if (filled && error.status !== 404) trouble.replaceChildren(createErrorMessage(error, retry));
     else {
       filled = false;
@@ -52,7 +52,7 @@ export function createAsyncPanel({ lines = 6 } = {}) {
     } catch (error) {
       if (error.name === "AbortError" || running !== mine) return null;
       showError(error, () => load(fetch, draw));
-      // A mistake of the page itself belongs into the console too.
+      // A bug of the page itself is also written to the console.
       if (error.name !== "ApiError") throw error;
       return null;
     } finally {

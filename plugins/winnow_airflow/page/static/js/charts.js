@@ -1,4 +1,4 @@
-// Bar plots as inline SVG, drawn to the width they have: a bar stack per run or day, each reachable by keyboard.
+// Bar charts as inline SVG, drawn to the available width: one stack of bars per run or day, each reachable by keyboard.
 
 import { h, s } from "./dom.js";
 import { attachTooltip } from "./tooltip.js";
@@ -9,7 +9,7 @@ const TOP = 8;
 const BOTTOM = 22;
 const MINIMUM_LABEL_DISTANCE_PX = 84;
 
-/** A round number at or above ``value`` whose half is round too, in steps of ``base`` (10, or 1024 for bytes). */
+/** Rounds ``value`` up to a number whose half is round too, in steps of ``base`` (10, or 1024 for bytes). */
 function roundUpAxis(value, base) {
   if (value <= 0) return 1;
   const unit = base ** Math.floor(Math.log(value) / Math.log(base));
@@ -21,8 +21,8 @@ function roundUpAxis(value, base) {
 }
 
 /**
- * A plot. ``columns``: [{key, label, stacks: [[{kind, value}], …], mark, href, description, tip()}]: several stacks stand side by
- * side. ``format`` writes the values of the axis.
+ * Creates a chart. ``columns``: [{key, label, stacks: [[{kind, value}], …], mark, href, description, tip()}]. Several stacks of
+ * a column are drawn side by side. ``format`` writes the values of the axis.
  */
 export function createBarChart({ title, columns, format, base = 10, height = 150, legend = [] }) {
   const holder = h("div", { class: "plot-canvas" });
@@ -84,7 +84,7 @@ function drawChart({ title, columns, format, base, height, width }) {
   const every = Math.max(1, Math.ceil(MINIMUM_LABEL_DISTANCE_PX / step));
   const bars = columns.map((column, index) => drawColumn(column, LEFT + step * index, step, y, height));
   const labels = columns.map((column, index) => {
-    // From the newest backwards, so that the last column always has its label.
+    // Counted from the newest, so that the last column always has its label.
     if ((columns.length - 1 - index) % every !== 0) return null;
     const x = LEFT + step * (index + 0.5);
     const anchor =
@@ -139,7 +139,7 @@ function buildCrossPath(x, y) {
   return `M${x - 3.5} ${y - 3.5}l7 7M${x + 3.5} ${y - 3.5}l-7 7`;
 }
 
-/** A row of small bars, one per day, scaled to ``most``. */
+/** Creates a row of small bars, one per day, scaled to ``most``. */
 export function createSparkline(values, most, description) {
   const width = 100 / Math.max(1, values.length);
   return s(

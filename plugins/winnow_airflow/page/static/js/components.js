@@ -1,4 +1,4 @@
-// Small parts that every view is made of: times, bars, buttons, figures, callouts, and what stands in for an answer.
+// Small components that all views share: times, bars, buttons, figures, callouts, empty states, errors.
 
 import { buildAirflowUrl, navigateParent } from "./airflow-frame.js";
 import { getServerTimeMs } from "./api.js";
@@ -10,14 +10,14 @@ function createTime(ms, text, extra = "") {
   return h("time", { datetime: new Date(ms).toISOString(), "data-tip": formatUtc(ms), class: extra }, text);
 }
 
-/** How long ago something was, the absolute time on hover. */
+/** Creates the age of something, with the absolute time on hover. */
 export function createAge(ms) {
   return ms === null || ms === undefined
     ? h("span", { class: "quiet" }, "never")
     : createTime(ms, formatAge(ms, getServerTimeMs()));
 }
 
-/** The time to a compaction deadline; a passed one stands out. */
+/** Creates the time to a compaction deadline; a missed deadline stands out. */
 export function createDeadline(ms) {
   if (ms === null || ms === undefined)
     return h(
@@ -28,21 +28,21 @@ export function createDeadline(ms) {
   return createTime(ms, formatDeadline(ms, getServerTimeMs()), ms < getServerTimeMs() ? "late" : "");
 }
 
-/** A future or past instant in words: in 2 h, 5 min ago. */
+/** Creates a past or future instant in words: in 2 h, 5 min ago. */
 export function createInstant(ms) {
   return ms === null || ms === undefined
     ? h("span", { class: "quiet" }, EMPTY_VALUE)
     : createTime(ms, formatAge(ms, getServerTimeMs()));
 }
 
-/** When a marked partition is tried again: in 2 h; once that has passed, by the run that comes next. */
+/** Creates the time of the next attempt: in 2 h, or "by the next run" if that time has passed. */
 export function createNextAttempt(ms) {
   return ms !== null && ms <= getServerTimeMs()
     ? h("span", { "data-tip": `Since ${formatUtc(ms)}` }, "by the next run")
     : createInstant(ms);
 }
 
-/** The dirty ratio as a bar with the threshold as a tick; above it compaction is worth while. */
+/** Creates the dirty ratio as a bar with the threshold as a tick. */
 export function createRatioBar(ratio, threshold) {
   const above = ratio > threshold;
   const description = `Dirty ratio ${formatPercent(ratio)}, threshold ${formatPercent(threshold)}: ${above ? "above" : "not above"}`;
@@ -68,22 +68,22 @@ export function createRatioBar(ratio, threshold) {
   );
 }
 
-/** A link within the page. */
+/** Creates a link within the page. */
 export function createLink(hash, ...children) {
   return h("a", { href: hash }, children);
 }
 
-/** A link to another page of Airflow. */
+/** Creates a link to another page of Airflow. */
 export function createAirflowLink(path, ...children) {
   return h("a", { href: buildAirflowUrl(path), "data-leave": true }, children);
 }
 
-/** The address of a page of the Data Docs. */
+/** Builds the URL of a page of the Data Docs. */
 export function buildDataDocsUrl(path) {
   return `data-docs/${path}`;
 }
 
-/** A link that opens beside this page. */
+/** Creates a link that opens in a new tab. */
 export function createDocumentLink(href, ...children) {
   return h(
     "a",
@@ -93,7 +93,7 @@ export function createDocumentLink(href, ...children) {
   );
 }
 
-/** A button. One that may not be pressed says why, and stays reachable so that everybody can read it. */
+/** Creates a button. A disabled one says why, and can still be focused so that the reason can be read. */
 export function createButton(label, { onPress, shape, kind = "", disabledReason = "", key, name } = {}) {
   return h(
     "button",
@@ -111,12 +111,12 @@ export function createButton(label, { onPress, shape, kind = "", disabledReason 
   );
 }
 
-/** One key figure with its name. */
+/** Creates one key figure with its name. */
 export function createFigure(name, value, note) {
   return h("div", { class: "figure" }, h("dt", {}, name), h("dd", {}, value, note ? h("small", {}, note) : null));
 }
 
-/** A part of a view with its heading. */
+/** Creates a section of a view with its heading. */
 export function createSection(title, { tools, note, id } = {}, ...children) {
   return h(
     "section",
@@ -132,7 +132,7 @@ export function createSection(title, { tools, note, id } = {}, ...children) {
   );
 }
 
-/** A box that says what is so and what follows from it. */
+/** Creates a box with a statement and what follows from it. */
 export function createCallout(kind, title, ...children) {
   return h(
     "div",
@@ -142,17 +142,17 @@ export function createCallout(kind, title, ...children) {
   );
 }
 
-/** An empty place that says how it fills. */
+/** Creates a message for an empty list that says how it fills. */
 export function createEmptyState(title, ...children) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), children);
 }
 
-/** A command to type. */
+/** Creates a block with a command to type. */
 export function createCommand(text) {
   return h("pre", { class: "command" }, h("code", {}, text));
 }
 
-/** What went wrong and what to do about it. */
+/** Creates an error message with what to do about it. */
 export function createErrorMessage(error, retry) {
   const login = () =>
     navigateParent(buildAirflowUrl(`api/v2/auth/login?next=${encodeURIComponent(top.location.href)}`));
@@ -169,7 +169,7 @@ export function createErrorMessage(error, retry) {
   );
 }
 
-/** Grey lines where an answer will be. */
+/** Creates grey lines as a placeholder while content loads. */
 export function createSkeleton(lines = 6) {
   return h(
     "div",
@@ -178,7 +178,7 @@ export function createSkeleton(lines = 6) {
   );
 }
 
-/** Text that is copied by a click. */
+/** Creates text that a click copies. */
 export function createCopyable(text) {
   const press = async () => {
     await navigator.clipboard?.writeText(text).catch(() => null);
@@ -201,7 +201,7 @@ export function createCopyable(text) {
   );
 }
 
-/** Where one is. */
+/** Creates the breadcrumb navigation. */
 export function createBreadcrumbs(...links) {
   return h(
     "nav",

@@ -1,4 +1,4 @@
-// What was triggered is followed until it ends: a toast per DAG run, with a link to it.
+// A toast per triggered DAG run, which shows its state until it ends and links to it.
 
 import { encodePathPart, fetchAirflowJson } from "./api.js";
 import { createAirflowLink } from "./components.js";
@@ -32,12 +32,12 @@ function showToast(title) {
   return { box, text };
 }
 
-/** The path of a DAG run in Airflow's UI. */
+/** Builds the path of a DAG run in Airflow's UI. */
 export function buildDagRunPath(dagId, runId) {
   return `dags/${encodePathPart(dagId)}/runs/${encodePathPart(runId)}`;
 }
 
-/** Follow a DAG run until it ends; ``onEnd(state)`` then. Dismissing the toast does not stop the following. */
+/** Polls a DAG run until it ends, then calls ``onEnd(state)``. Dismissing the toast does not stop the polling. */
 export function pollDagRun(title, run, onEnd) {
   const { text } = showToast(title);
   const show = (state, note = "") =>

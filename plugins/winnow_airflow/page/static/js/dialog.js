@@ -1,9 +1,9 @@
-// A dialog that says what will happen before it does. The element is the browser's: it holds the focus and closes by Escape.
+// A dialog that says what will happen before it happens. The browser's dialog element keeps the focus and closes on Escape.
 
 import { createButton } from "./components.js";
 import { createId, h } from "./dom.js";
 
-/** Open a dialog; ``confirm`` runs when it is agreed to, and the dialog stays open with the reason when that fails. */
+/** Opens a dialog; ``confirm`` runs when it is accepted. If that fails, the dialog stays open and shows the reason. */
 export function openDialog({ title, body, confirmLabel, confirm, kind = "solid" }) {
   const head = createId("dialog");
   const refusal = h("p", { class: "dialog-refusal", role: "alert", hidden: true });

@@ -1,4 +1,4 @@
-// Elements, made by calls: data becomes text nodes and attributes, never markup.
+// Creates elements by calls: data becomes text nodes and attributes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -20,17 +20,17 @@ function appendChildren(element, children) {
   }
 }
 
-/** An HTML element: ``h("a", {href}, "text", node)``; ``on`` takes listeners, ``vars`` custom properties. */
+/** Creates an HTML element: ``h("a", {href}, "text", node)``; ``on`` takes listeners, ``vars`` custom properties. */
 export function h(tag, attributes, ...children) {
   return applyAttributes(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element. */
+/** Creates an SVG element. */
 export function s(tag, attributes, ...children) {
   return applyAttributes(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Put other children into ``element``; focus stays on what has the same ``data-key``. */
+/** Replaces the children of ``element``; the focus stays on the element with the same ``data-key``. */
 export function updateChildren(element, ...children) {
   const held = element.contains(document.activeElement) ? document.activeElement : null;
   const key = held?.closest("[data-key]")?.dataset.key;
@@ -43,19 +43,19 @@ export function updateChildren(element, ...children) {
   return element;
 }
 
-/** Say something to those who listen rather than look. */
+/** Announces a sentence to screen readers. */
 export function announceToScreenReader(sentence) {
   document.getElementById("live").textContent = sentence;
 }
 
-/** A name that breaks behind its separators before it breaks anywhere else. */
+/** Lets a long name break after its separators first. */
 export function insertBreakPoints(name) {
   return name.split(/(?<=[._-])/).flatMap((piece, index) => (index ? [h("wbr"), piece] : [piece]));
 }
 
 let numbers = 0;
 
-/** An id that nothing else on the page has. */
+/** Creates an id that is unique on the page. */
 export function createId(prefix) {
   numbers += 1;
   return `${prefix}-${numbers}`;

@@ -1,4 +1,4 @@
-// Numbers and times as words. Times are UTC; offsets arrive as text, since they may be larger than 2^53.
+// Numbers and times as text. Times are UTC. Offsets arrive as text, because they may be larger than 2^53.
 
 const NARROW = "\u202f";
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -9,7 +9,7 @@ const DAY = 24 * HOUR;
 
 export const EMPTY_VALUE = "–";
 
-/** 1 234 567, whatever the size. */
+/** Formats a whole number of any size: 1 234 567. */
 export function formatCount(value) {
   if (value === null || value === undefined) return EMPTY_VALUE;
   return BigInt(value)
@@ -17,12 +17,12 @@ export function formatCount(value) {
     .replace(/\B(?=(\d{3})+(?!\d))/g, NARROW);
 }
 
-/** ``count`` with its noun: 1 topic, 2 topics. */
+/** Formats a number with its noun: 1 topic, 2 topics. */
 export function formatCountWithNoun(value, noun, plural = `${noun}s`) {
   return `${formatCount(value)} ${Number(value) === 1 ? noun : plural}`;
 }
 
-/** Three digits and a binary unit: 1.24 GiB. */
+/** Formats bytes with three digits and a binary unit: 1.24 GiB. */
 export function formatBytes(value) {
   if (value === null || value === undefined) return EMPTY_VALUE;
   let rest = Math.abs(Number(value));
@@ -35,7 +35,7 @@ export function formatBytes(value) {
   return `${value < 0 ? "−" : ""}${rest.toFixed(digits)}${NARROW}${UNITS[unit]}`;
 }
 
-/** A share of one: 63%; what is neither none nor all is never shown as either. */
+/** Formats a share of one: 63%. Only exactly 0 and 1 become 0% and 100%. */
 export function formatPercent(share) {
   if (share === null || share === undefined) return EMPTY_VALUE;
   const whole = Math.round(share * 100);
@@ -44,7 +44,7 @@ export function formatPercent(share) {
   return `${whole}%`;
 }
 
-/** A deviation from what was expected: +4%, −2%, ±0%. */
+/** Formats the deviation from an expected value: +4%, −2%, ±0%. */
 export function formatDeviation(actual, expected) {
   if (expected === null || expected === undefined) return EMPTY_VALUE;
   if (expected === 0) return actual === 0 ? "±0%" : EMPTY_VALUE;
@@ -52,7 +52,7 @@ export function formatDeviation(actual, expected) {
   return share === 0 ? "±0%" : `${share > 0 ? "+" : "−"}${Math.abs(share)}%`;
 }
 
-/** A length of time in at most two units: 3 h 20 min. */
+/** Formats a duration in at most two units: 3 h 20 min. */
 export function formatDuration(ms) {
   const rest = Math.max(0, ms);
   if (rest < SECOND) return `${Math.round(rest)}${NARROW}ms`;
@@ -69,19 +69,19 @@ export function formatDuration(ms) {
   return `${whole}${NARROW}${name}${few}`;
 }
 
-/** Seconds with the digits that matter: 0.42 s, 8.1 s, 3 min 5 s. */
+/** Formats seconds with the digits that matter: 0.42 s, 8.1 s, 3 min 5 s. */
 export function formatSeconds(value) {
   if (value === null || value === undefined) return EMPTY_VALUE;
   if (value >= 60) return formatDuration(value * SECOND);
   return `${value.toFixed(value >= 10 ? 0 : value >= 1 ? 1 : 2)}${NARROW}s`;
 }
 
-/** A length of time as people say it of what is not now: nobody counts the seconds. */
+/** Formats a duration for ages and deadlines, without seconds above a minute. */
 function formatRoughDuration(ms) {
   return ms < MINUTE ? formatDuration(ms) : ms < HOUR ? `${Math.floor(ms / MINUTE)}${NARROW}min` : formatDuration(ms);
 }
 
-/** How long ago: 5 min ago. */
+/** Formats how long ago something was: 5 min ago. */
 export function formatAge(ms, nowMs) {
   if (ms === null || ms === undefined) return "never";
   const past = nowMs - ms;
@@ -89,45 +89,45 @@ export function formatAge(ms, nowMs) {
   return past < 5 * SECOND ? "just now" : `${formatRoughDuration(past)} ago`;
 }
 
-/** When something is due: in 3 h 20 min, overdue by 3 h. */
+/** Formats a deadline: in 3 h 20 min, overdue by 3 h. */
 export function formatDeadline(ms, nowMs) {
   if (ms === null || ms === undefined) return "none";
   return ms < nowMs ? `overdue by ${formatRoughDuration(nowMs - ms)}` : `in ${formatRoughDuration(ms - nowMs)}`;
 }
 
-/** 2026-11-21 19:45:03 UTC. */
+/** Formats an instant: 2026-11-21 19:45:03 UTC. */
 export function formatUtc(ms) {
   return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** 2026-11-21. */
+/** Formats a day: 2026-11-21. */
 export function formatDay(ms) {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
-/** Nov 21. */
+/** Formats a day for an axis: Nov 21. */
 export function formatShortDay(ms) {
   return new Date(ms).toLocaleDateString("en", { month: "short", day: "numeric", timeZone: "UTC" });
 }
 
-/** A plan's id, short enough for a table. */
+/** Shortens a plan's id for a table. */
 export function shortenId(id) {
   return id.length > 20 ? id.slice(0, 12) : id;
 }
 
-/** What a configuration value means in the unit that its key names: 604800000 ms are 7 d. Empty where it says enough. */
+/** Describes a configuration value by the unit in its key: 604800000 ms is 7 d. Empty if the value is clear by itself. */
 export function describeSetting(key, value) {
   if (!/^\d{4,15}$/.test(value)) return "";
   if (key.endsWith(".ms")) return formatDuration(Number(value));
   return key.endsWith(".bytes") ? formatBytes(value) : "";
 }
 
-/** A sentence begins with a capital letter. */
+/** Makes the first letter a capital. */
 export function capitalize(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** validation_failed as words: validation failed. */
+/** Turns an identifier into words: validation_failed becomes "validation failed". */
 export function splitWords(name) {
   return name.replaceAll("_", " ");
 }

@@ -1,4 +1,4 @@
-// Icons of 16 by 16, drawn with strokes in the colour of the text.
+// Icons of 16 by 16 pixels, drawn with strokes in the colour of the text.
 
 import { s } from "./dom.js";
 
@@ -35,7 +35,7 @@ const PATHS = {
   right: ["M6 3l5 5-5 5"],
 };
 
-/** An icon that says nothing by itself: the words stand beside it. */
+/** Creates an icon. It is hidden from screen readers, so text must stand beside it. */
 export function createIcon(name) {
   return s(
     "svg",

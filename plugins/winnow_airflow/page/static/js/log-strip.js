@@ -1,4 +1,4 @@
-// The log of a partition as Kafka's users know it: clean, cleanable, uncleanable, active, and the offsets between them.
+// A drawing of a partition's log: clean, cleanable, uncleanable, active, and the offsets between them.
 
 import { h, s } from "./dom.js";
 import { EMPTY_VALUE, formatCount } from "./format.js";
@@ -11,7 +11,7 @@ const SECTIONS = [
   ["active", "Active", "the active segment, never compacted"],
 ];
 const MINIMUM_SHARE_PERCENT = 0.8;
-/** In per cent: nearer to an end of the drawing, the label of the first dirty offset would meet that of the end. */
+/** Nearer to an end of the drawing, the label of the first dirty offset would overlap the label of that end. */
 const MINIMUM_LABEL_DISTANCE_PERCENT = 32;
 const PER_CENT = 10_000n;
 
@@ -21,13 +21,13 @@ function computeBounds(row) {
   const dirty = BigInt(row.first_dirty_offset);
   const uncleanable = BigInt(row.first_uncleanable_offset);
   const edges = [BigInt(row.log_start_offset), dirty, uncleanable, active, end];
-  // Each edge at or behind the one before, also where the recorded offsets are not in order.
+  // Recorded offsets may be out of order; an edge is never drawn before the previous one.
   for (let index = 1; index < edges.length; index += 1)
     if (edges[index] < edges[index - 1]) edges[index] = edges[index - 1];
   return edges;
 }
 
-/** The sections as shares in per cent of the drawing; one that holds anything stays visible. */
+/** Computes the width of each section in per cent; a section that is not empty stays visible. */
 function computeShares(edges) {
   const whole = edges[4] - edges[0];
   if (whole <= 0n) return [0, 0, 0, 0];
@@ -49,7 +49,7 @@ function listOffsets(row) {
   ];
 }
 
-/** The drawing for one partition, scaled to its own log; offsets by hover and by keyboard. */
+/** Creates the drawing of one partition, scaled to its own log; hover and focus show the offsets. */
 export function createLogStrip(row) {
   const edges = computeBounds(row);
   const widths = computeShares(edges);
@@ -104,7 +104,7 @@ function createOffsetList(row) {
   );
 }
 
-/** What the colours mean. */
+/** Creates the legend of the colours. */
 export function createLogLegend() {
   return h(
     "ul",

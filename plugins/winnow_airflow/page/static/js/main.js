@@ -1,4 +1,4 @@
-// The page: its frame, its routes, and looking again while somebody looks.
+// Starts the page: header, routes, and a refresh every 30 seconds while the page is visible.
 
 import { initActions } from "./actions.js";
 import { buildAirflowUrl, interceptLinks, isFramed, navigateParent } from "./airflow-frame.js";
@@ -22,7 +22,7 @@ const SECTIONS = [
   ["quality", "Quality"],
 ];
 
-/** What stands inside Airflow's own tabs has no header of its own. */
+/** Views that Airflow shows in its own tabs, so they have no header. */
 const SECTIONS_WITHOUT_HEADER = ["dags", "dag-runs"];
 
 const main = document.getElementById("main");

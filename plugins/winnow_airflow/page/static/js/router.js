@@ -1,8 +1,8 @@
-// Routes live in the hash, so that every view, filter and page can be linked: #/topics?state=due&page=2
+// Routes are in the hash, so that every view, filter and page has a link: #/topics?state=due&page=2
 
 import { notifyParentOfRoute } from "./airflow-frame.js";
 
-/** The route in the address: path segments, decoded, and the query. */
+/** Parses the route of the current address: decoded path segments and the query. */
 export function parseRoute() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
   return {
@@ -19,14 +19,14 @@ function decode(segment) {
   }
 }
 
-/** The hash of a route: ``hashOf(["topics", name], {page: 2})``. */
+/** Builds the hash of a route: ``buildHash(["topics", name], {page: 2})``. */
 export function buildHash(segments, query = {}) {
   const kept = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const text = new URLSearchParams(kept.map(([name, value]) => [name, String(value)])).toString();
   return `#/${segments.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
-/** Change parts of the query; null takes one away. ``replace``: no new step for the Back button. */
+/** Changes parts of the query; null removes one. With ``replace`` the Back button gets no new step. */
 export function setQuery(changes, { replace = false } = {}) {
   const { segments, query } = parseRoute();
   const hash = buildHash(segments, { ...query, ...changes });
@@ -35,12 +35,12 @@ export function setQuery(changes, { replace = false } = {}) {
   reloadRoute();
 }
 
-/** Ask for everything of the route in force again. */
+/** Loads the current route again. */
 export function reloadRoute() {
   window.dispatchEvent(new Event("winnow:route"));
 }
 
-/** Call ``show`` for the route in force now and each that comes. */
+/** Calls ``show`` for the current route and for each later one. */
 export function startRouter(show) {
   const route = () => {
     if (!location.hash.startsWith("#/")) history.replaceState(null, "", "#/topics");

@@ -1,4 +1,4 @@
-// The search field of a list. The key "/" leads there.
+// The search field of a list. The key "/" focuses it.
 
 import { h } from "./dom.js";
 import { createIcon } from "./icons.js";
@@ -6,7 +6,7 @@ import { setQuery } from "./router.js";
 
 const TYPING_DELAY_MS = 200;
 
-/** The search field; what is typed goes into the address a moment later. */
+/** Creates the search field; the text goes into the address after a short delay. */
 export function createSearchField(label = "Search topics") {
   const input = h("input", {
     type: "search",

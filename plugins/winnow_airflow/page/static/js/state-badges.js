@@ -1,10 +1,10 @@
-// States of topics and partitions, and statuses of runs: one word, one colour, one shape.
+// States of topics and partitions, and statuses of runs, each with one word, one colour and one shape.
 
 import { h } from "./dom.js";
 import { splitWords } from "./format.js";
 import { createIcon } from "./icons.js";
 
-/** In the order of severity. */
+/** All states of topics and partitions, the worst first. */
 export const STATES = ["uncleanable", "overdue", "due", "paused", "healthy"];
 
 const STATE_MEANINGS = {
@@ -29,7 +29,7 @@ const RUN_STATES = {
   void: ["void", "Void: replaced by a newer plan"],
 };
 
-/** Every status a run may have. */
+/** All statuses of runs. */
 export const RUN_STATUSES = Object.keys(RUN_STATES);
 
 const DAG_RUN_SHAPES = { queued: "running", running: "running", success: "healthy", failed: "uncleanable" };
@@ -38,28 +38,28 @@ function createBadge(shape, word, meaning) {
   return h("span", { class: `badge is-${shape}`, "data-tip": meaning }, createIcon(shape), h("span", {}, word));
 }
 
-/** The state of a topic or a partition. */
+/** Creates the badge of a topic's or partition's state. */
 export function createStateBadge(state) {
   return createBadge(state, state, STATE_MEANINGS[state]);
 }
 
-/** The status of a run. */
+/** Creates the badge of a run's status. */
 export function createRunBadge(status) {
   const [shape, meaning] = RUN_STATES[status] ?? ["unknown", ""];
   return createBadge(shape, splitWords(status), meaning);
 }
 
-/** The state of one of Airflow's DAG runs. */
+/** Creates the badge of an Airflow DAG run's state. */
 export function createDagRunBadge(state) {
   return createBadge(DAG_RUN_SHAPES[state] ?? "unknown", state, null);
 }
 
-/** Whether a run is still at work. */
+/** Checks whether a run is in progress. */
 export function isRunning(status) {
   return RUN_STATES[status]?.[0] === "running";
 }
 
-/** Whether a run ended without a result. */
+/** Checks whether a run ended without a result. */
 export function hasFailed(status) {
   return ["invalid", "broken", "refused", "unknown"].includes(status);
 }

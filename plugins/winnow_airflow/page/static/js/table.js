@@ -1,4 +1,4 @@
-// A table whose order, page and rows are the server's: headers that sort are buttons, a row opens where its link leads.
+// A table that the server sorts and pages. Sortable headers are buttons; a click on a row follows its link.
 
 import { h } from "./dom.js";
 import { formatCount, formatCountWithNoun } from "./format.js";
@@ -7,8 +7,8 @@ import { createIcon } from "./icons.js";
 const PAGE_SIZES = [25, 50, 100, 200];
 
 /**
- * A table. Columns: {key, label, align, width, hint, sortable, first, cell(row)}; ``first`` is the order of the first
- * press of the header. ``order``: {sort, order}; ``onSort(sort, order)``.
+ * Creates a table. Columns: {key, label, align, width, hint, sortable, first, cell(row)}; ``first`` is the order after the
+ * first press of the header. ``order``: {sort, order}; ``onSort(sort, order)``.
  */
 export function createTable({ caption, columns, rows, order = {}, onSort, rowClass }) {
   return h(
@@ -91,7 +91,7 @@ function createRow(columns, row, rowClass) {
   return made;
 }
 
-/** Where one is in a long list, and the ways through it. ``go({page, size})``; a size of null hides the choice. */
+/** Creates the pager of a list. It calls ``go({page, size})``; without ``sizes`` the page size cannot be chosen. */
 export function createPager({ total, page, size }, go, { noun = "row", sizes = true } = {}) {
   const pages = Math.max(1, Math.ceil(total / size));
   const from = total === 0 ? 0 : (page - 1) * size + 1;

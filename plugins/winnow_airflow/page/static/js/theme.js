@@ -1,4 +1,4 @@
-// The theme follows Airflow's: the UI keeps "light", "dark" or "system" under "theme" in the local storage of this origin.
+// The theme follows Airflow's setting: "light", "dark" or "system" under "theme" in the local storage of this origin.
 
 const KEY = "theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
@@ -11,7 +11,7 @@ function readTheme() {
   }
 }
 
-/** The theme in force: "light" or "dark". */
+/** Returns the current theme: "light" or "dark". */
 export function getTheme() {
   return document.documentElement.dataset.theme;
 }
@@ -22,7 +22,7 @@ function applyTheme() {
   document.documentElement.dataset.theme = theme;
 }
 
-/** Follow Airflow and the system for as long as the page is open. */
+/** Follows changes of Airflow's setting and of the system while the page is open. */
 export function watchTheme() {
   applyTheme();
   system.addEventListener("change", applyTheme);
@@ -31,13 +31,13 @@ export function watchTheme() {
   });
 }
 
-/** Turn the theme over, for Airflow's UI as well: it is one setting. */
+/** Switches between light and dark, in Airflow's UI too, because both share one setting. */
 export function toggleTheme() {
   const theme = getTheme() === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = theme;
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // Without storage the choice lasts until the page is left.
+    // Without storage the choice lasts until the page is closed.
   }
 }

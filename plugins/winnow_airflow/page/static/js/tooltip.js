@@ -1,4 +1,4 @@
-// One tooltip for the page: whatever has ``data-tip``, or a drawing registered here, by mouse and by keyboard.
+// The page's tooltip, by mouse and keyboard: for elements with ``data-tip`` or with content that a function builds.
 
 import { h } from "./dom.js";
 
@@ -7,7 +7,7 @@ const box = h("div", { class: "tooltip", role: "tooltip", id: "tooltip", hidden:
 const drawings = new WeakMap();
 let owner = null;
 
-/** Give an element a tooltip that is built when it is shown. */
+/** Attaches a tooltip whose content is built when it is shown. */
 export function attachTooltip(element, build) {
   drawings.set(element, build);
   element.dataset.tipped = "";
@@ -44,7 +44,7 @@ function findTooltipTarget(event) {
   return event.target instanceof Element ? event.target.closest("[data-tip], [data-tipped]") : null;
 }
 
-/** Show tooltips from now on. A dialog lies above everything, so the box moves into the one that is open. */
+/** Starts showing tooltips. An open dialog covers everything else, so the tooltip's box moves into it. */
 export function startTooltips() {
   document.body.append(box);
   const enter = (event) => {

@@ -1,4 +1,4 @@
-// The conservation equation of a receipt, set as an equation: in = kept + superseded + expired tombstones + keyless.
+// The conservation equation of a receipt: in = kept + superseded + expired tombstones + keyless.
 
 import { h, s } from "../dom.js";
 import { formatCount } from "../format.js";
@@ -12,7 +12,7 @@ const TERMS = [
   ["records_keyless", "keyless, moved to quarantine", "+"],
 ];
 
-/** The equation per partition, and their sum when there are several. */
+/** Creates a table with the equation per partition, and the sum if there are several. */
 export function createConservationTable(rows) {
   const sum = {
     partition: null,
@@ -82,7 +82,7 @@ const KINDS = [
   ["records_keyless", "keyless"],
 ];
 
-/** The right-hand side as a bar: it is as long as the left-hand side when the equation holds. */
+/** Creates a bar of the right-hand side; it is full if the equation holds. */
 function createShareBar(row) {
   if (!row.records_in) return null;
   let left = 0;

@@ -1,10 +1,10 @@
-// Where a list of topics would be: what was not found, or how topics come here.
+// What the list of topics shows if it is empty: no match, or how topics get here.
 
 import { createCommand, createEmptyState } from "../components.js";
 import { h } from "../dom.js";
 import { setQuery } from "../router.js";
 
-/** Nothing matches what was asked for. */
+/** Creates the message that no topic matches the filter. */
 export function createNoMatch(query) {
   const what = [query.state, query.search ? `"${query.search}"` : null].filter(Boolean).join(", ");
   return createEmptyState(
@@ -26,7 +26,7 @@ export function createNoMatch(query) {
   );
 }
 
-/** There are none at all. */
+/** Creates the message that there are no topics yet. */
 export function createNoTopics() {
   return createEmptyState(
     "No topics yet.",

@@ -1,4 +1,4 @@
-// The runs of a topic as plots: bytes before and after, and what became of the records.
+// Charts of a topic's runs: bytes before and after, and records by outcome.
 
 import { createBarChart } from "../charts.js";
 import { h } from "../dom.js";
@@ -13,7 +13,7 @@ const RECORDS = [
   ["records_keyless", "keyless", "Keyless"],
 ];
 
-/** Two plots over the same runs, the newest at the right. */
+/** Creates two charts of the same runs, the newest at the right. */
 export function createHistoryCharts(newestFirst) {
   const rows = newestFirst.filter((row) => row.totals || hasFailed(row.status)).reverse();
   const column = (row, stacks, values) => ({

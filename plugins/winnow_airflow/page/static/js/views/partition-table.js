@@ -1,4 +1,4 @@
-// The partitions of a topic: each with its log, why it is or is not worth compacting, and what may be done.
+// The partitions of a topic: log, state with its reason, deadline, size, and actions.
 
 import { createChangeButton } from "../actions.js";
 import { createAge, createDeadline, createLink, createNextAttempt, createRatioBar } from "../components.js";
@@ -9,7 +9,7 @@ import { buildHash } from "../router.js";
 import { createStateBadge } from "../state-badges.js";
 import { createTable } from "../table.js";
 
-/** A table of partitions of ``topic``. */
+/** Creates the table of a topic's partitions. */
 export function createPartitionTable(topic, rows) {
   return createTable({
     caption: `Partitions of ${topic}`,
@@ -61,7 +61,7 @@ function createStateCell(topic, row) {
   );
 }
 
-/** Why a partition is marked, without its own name before each part. */
+/** Removes the partition's own name from each part of a reason. */
 export function stripReasonPrefix(topic, partition, reason) {
   return reason.replaceAll(`${topic}-${partition}: `, "");
 }

@@ -1,4 +1,4 @@
-// Quality: open alerts, failing expectations over time, uncleanable partitions with reason and next attempt.
+// The view "Quality": open alerts, uncleanable partitions with reason and next attempt, failing expectations over time.
 
 import { createChangeButton } from "../actions.js";
 import { fetchJson } from "../api.js";
@@ -15,7 +15,7 @@ import { stripReasonPrefix } from "./partition-table.js";
 const DAYS = [7, 30, 90];
 const PAGE_SIZE = 10;
 
-/** The view of quality. */
+/** Creates the view. */
 export function createQualityView() {
   const alerts = createAsyncPanel({ lines: 3 });
   const marks = createAsyncPanel({ lines: 5 });

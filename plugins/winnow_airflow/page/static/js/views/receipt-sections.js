@@ -1,4 +1,4 @@
-// The receipt of a run: the conservation equation, and the plan against what came of it.
+// The receipt of a run: the conservation equation, and planned beside actual values.
 
 import { createEmptyState, createSection } from "../components.js";
 import { h } from "../dom.js";
@@ -7,7 +7,7 @@ import { isRunning } from "../state-badges.js";
 import { createTable } from "../table.js";
 import { createConservationTable } from "./conservation-table.js";
 
-/** The sections of the receipt of a run, or why there is none. */
+/** Creates the sections of a run's receipt, or a message why there is none. */
 export function createReceiptSections(row) {
   const rows = row.receipt_partitions;
   if (rows.length === 0)

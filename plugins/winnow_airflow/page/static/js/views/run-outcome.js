@@ -34,7 +34,7 @@ const OUTCOMES = {
   },
 };
 
-/** What a run that did not publish left behind, and the way on; of one that did, its message. */
+/** Creates advice for a run that did not publish; of a published run, its message. */
 export function createRunOutcome(row) {
   const end = OUTCOMES[row.status === "invalid" && row.verdicts.every((each) => each.passed) ? "failed" : row.status];
   if (isRunning(row.status))

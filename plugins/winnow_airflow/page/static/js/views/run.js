@@ -1,4 +1,4 @@
-// One run: what it promised, what it did, whether the numbers add up, and where to look next.
+// The view of one run: outcome, figures, receipt, verdicts, links.
 
 import { encodePathPart, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
@@ -35,7 +35,7 @@ import { createVerdictTable } from "./verdict-table.js";
 const MAXIMUM_MARKS = 200;
 const REFRESH_INTERVAL_MS = 5_000;
 
-/** The view of the run of the plan ``planId``. */
+/** Creates the view of the run of the plan ``planId``. */
 export function createRunView(planId) {
   const body = createAsyncPanel({ lines: 14 });
   const element = h("div", { class: "view" }, body.element);

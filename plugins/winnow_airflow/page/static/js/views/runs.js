@@ -1,4 +1,4 @@
-// Lists of runs: all of them, those of a DAG, those of one DAG run.
+// Lists of runs: all, those of a DAG, or those of one DAG run.
 
 import { fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
@@ -13,7 +13,7 @@ import { createPager, createTable } from "../table.js";
 
 const DEFAULT_PAGE_SIZE = 50;
 
-/** Columns of a table of runs; ``withTopic`` when the runs are of several topics, ``withDagRun`` when of several DAG runs. */
+/** Builds the columns of a table of runs; ``withTopic`` and ``withDagRun`` add a column if the runs differ in it. */
 export function buildRunColumns({ withTopic = true, withDagRun = true } = {}) {
   const of = (row, name) => (row.totals ? row.totals[name] : null);
   const removed = (row) => (row.totals ? row.totals.records_superseded + row.totals.tombstones_expired : null);
@@ -67,7 +67,7 @@ function createDagRunCell(row) {
   );
 }
 
-/** The view of a list of runs. ``dagId`` and ``dagRunId`` narrow it to what Airflow shows around it. */
+/** Creates the view of a list of runs; ``dagId`` and ``dagRunId`` narrow it to Airflow's current DAG or DAG run. */
 export function createRunsView({ dagId = "", dagRunId = "" } = {}) {
   const list = createAsyncPanel({ lines: 12 });
   const search = createSearchField("Search topics of runs");

@@ -1,4 +1,4 @@
-// One topic: what state it is in, its log, its history, its configuration, what validation said.
+// The view of one topic: state, partitions, history, validation, configuration.
 
 import { createChangeButton, createCompactButton } from "../actions.js";
 import { encodePathPart, fetchAirflowJson, fetchJson, getServerTimeMs } from "../api.js";
@@ -31,7 +31,7 @@ const CHARTED_RUNS = 40;
 const RUNS_PER_PAGE = 10;
 const VERDICTS_PER_PAGE = 10;
 
-/** The view of the topic ``name``. */
+/** Creates the view of the topic ``name``. */
 export function createTopicView(name) {
   const path = `topics/${encodePathPart(name)}`;
   const head = createAsyncPanel({ lines: 4 });
@@ -245,7 +245,7 @@ function createHeader(row, next) {
   ];
 }
 
-/** When a scrub read files of the topic in full last, and the one it read longest ago; damage comes first. */
+/** Describes the last and the oldest full check by a scrub; damage takes precedence. */
 function describeLastScrub(scrub) {
   if (!scrub) return ["never", "by a scrub"];
   if (scrub.findings)

@@ -1,4 +1,4 @@
-// All topics: which are due and why, which are in trouble; filter, search, sort, compact.
+// The view of all topics: state, dirty ratio, deadline; filter, search, sort, compact.
 
 import { createCompactButton } from "../actions.js";
 import { fetchJson } from "../api.js";
@@ -24,7 +24,7 @@ const DEFAULT_ORDER = {
   last_run: "desc",
 };
 
-/** The view of all topics. */
+/** Creates the view. */
 export function createTopicsView() {
   const selected = new Set();
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Filter by state" });

@@ -1,4 +1,4 @@
-// What Great Expectations said, with links to its Data Docs.
+// Verdicts of Great Expectations, with links to its Data Docs.
 
 import { buildDataDocsUrl, createAge, createDocumentLink, createLink } from "../components.js";
 import { h } from "../dom.js";
@@ -40,7 +40,7 @@ function createFailureList(row) {
   );
 }
 
-/** A table of verdicts; ``withRun`` when they are of several runs. */
+/** Creates a table of verdicts; ``withRun`` adds the run if they are of several runs. */
 export function createVerdictTable(rows, { withRun = true, caption = "Quality verdicts" } = {}) {
   return createTable({
     caption,
