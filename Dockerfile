@@ -6,14 +6,14 @@ WORKDIR /src
 COPY requirements.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /opt/winnow \
  && pip install --no-cache-dir uv==0.13.9 \
- && VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --require-hashes -r requirements.lock
+ && VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --require-hashes --compile-bytecode -r requirements.lock
 # After the dependencies, so that a change of the code does not install them again.
 COPY winnow winnow
 COPY jobs jobs
 COPY dags dags
 COPY plugins plugins
 COPY expectations expectations
-RUN VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --no-deps --no-build-isolation . \
+RUN VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --no-deps --no-build-isolation --compile-bytecode . \
  && ln -s "$(/opt/winnow/bin/python -c 'from winnow.bundle import bundled; print(bundled("dags").parent)')" \
       /opt/winnow/bundled
 COPY --chmod=755 scripts/team_server.py /opt/winnow/bin/team-server

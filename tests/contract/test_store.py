@@ -18,7 +18,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 
 from tests.contract import store_fixtures
 from tests.contract.store_fixtures import (
@@ -43,7 +43,8 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.model import Append, Cleaning, PartitionState, Reason, TopicPartition
-from winnow.store import CheckpointRow, Lease, RunState, Store
+from winnow.store import CheckpointRow, Lease, RunState, Store, migration
+from winnow.store.database import Database
 from winnow.store.migration import MIGRATIONS, alembic_config
 from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
 from winnow.store.runs import TRANSITIONS
@@ -124,9 +125,16 @@ def in_threads(calls: Sequence[Callable[[], object]]) -> list[object]:
         return list(pool.map(one, calls))
 
 
+@pytest.fixture
+def genuine_migrations(migrated_once: Callable[[Database, Connection], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each store runs every migration, instead of getting the tables of the first one."""
+    monkeypatch.setattr(migration, "_upgrade", migrated_once)
+
+
 # ---------------------------------------------------------------------------------------------- schema and opening
 
 
+@pytest.mark.usefixtures("genuine_migrations")
 def test_an_empty_database_is_migrated_to_the_newest_revision(store_url: str) -> None:
     """Opening creates the tables and writes down the revision in Winnow's own version table."""
     Store.open(store_url).close()
@@ -140,6 +148,7 @@ def test_the_known_newest_revision_is_the_head_of_the_scripts() -> None:
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD_REVISION]
 
 
+@pytest.mark.usefixtures("genuine_migrations")
 def test_the_migrated_schema_equals_the_models(store_url: str) -> None:
     """Alembic finds nothing to add, remove or change, types included."""
     Store.open(store_url).close()
@@ -151,6 +160,7 @@ def test_the_migrated_schema_equals_the_models(store_url: str) -> None:
         assert compare_metadata(context, Base.metadata) == []
 
 
+@pytest.mark.usefixtures("genuine_migrations")
 def test_a_downgrade_leaves_no_table_and_the_next_opening_makes_them_again(store_url: str) -> None:
     """The migration can be undone to an empty database, and done again."""
     Store.open(store_url).close()
@@ -162,6 +172,7 @@ def test_a_downgrade_leaves_no_table_and_the_next_opening_makes_them_again(store
         assert store.alerts.remember("key", NOW_MS)
 
 
+@pytest.mark.usefixtures("genuine_migrations")
 def test_a_shared_database_keeps_the_tables_of_others(store_url: str) -> None:
     """Another program's Alembic version table is neither read nor changed."""
     Store.open(store_url).close()
@@ -175,6 +186,7 @@ def test_a_shared_database_keeps_the_tables_of_others(store_url: str) -> None:
             assert connection.scalars(text("SELECT version_num FROM alembic_version")).all() == ["theirs"]
 
 
+@pytest.mark.usefixtures("genuine_migrations")
 def test_a_database_of_a_newer_winnow_is_refused(store_url: str) -> None:
     """A revision that this version does not know stops it before it changes anything."""
     Store.open(store_url).close()
@@ -184,6 +196,7 @@ def test_a_database_of_a_newer_winnow_is_refused(store_url: str) -> None:
         Store.open(store_url)
 
 
+@pytest.mark.usefixtures("genuine_migrations")
 def test_an_open_database_is_opened_again_without_alembic(store_url: str) -> None:
     """A database of the newest revision is used as it is."""
     Store.open(store_url).close()
@@ -192,6 +205,7 @@ def test_an_open_database_is_opened_again_without_alembic(store_url: str) -> Non
     assert not [statement for statement in sent if "CREATE" in statement]
 
 
+@pytest.mark.usefixtures("genuine_migrations")
 def test_processes_that_open_an_empty_database_at_once_all_succeed(store_url: str) -> None:
     """Three processes race for the migration; each ends up with a store that works."""
     source = "with Store.open(sys.argv[1]) as store: print(store.remember_alert('key', 1))"
@@ -199,6 +213,7 @@ def test_processes_that_open_an_empty_database_at_once_all_succeed(store_url: st
     assert sorted(answers) == ["False\n", "False\n", "True\n"]
 
 
+@pytest.mark.usefixtures("genuine_migrations")
 def test_threads_that_open_an_empty_database_at_once_all_succeed(store_url: str) -> None:
     """Four threads race for the migration inside one process."""
 

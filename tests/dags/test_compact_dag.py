@@ -105,7 +105,7 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
             return
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         monkeypatch.setenv("WINNOW_ALERT__WEBHOOK", f"http://127.0.0.1:{server.server_port}/alerts")
         yield arrived

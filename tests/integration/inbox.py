@@ -68,7 +68,7 @@ def open_inbox() -> Iterator[Inbox]:
             return
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         inbox.url = f"http://127.0.0.1:{server.server_port}/alerts"
         try:

@@ -338,7 +338,7 @@ def receiver() -> Iterator[tuple[str, list[dict[str, object]]]]:
             return
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", taken
     server.shutdown()
