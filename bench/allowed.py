@@ -13,23 +13,23 @@ _TRAILER_BYTES = 8
 """Behind a footer: its length and the magic bytes."""
 
 
-def allowed_bytes(plan: Plan) -> dict[str, int]:
+def compute_allowed_bytes(plan: Plan) -> dict[str, int]:
     """``allowed_read_bytes``: footers, key and ordering columns of all planned segments, losing segments as a whole.
 
     ``allowed_written_bytes``: the sizes of the segments that lose something.
     """
     columns = _DECIDING.get(plan.strategy.value, ("key", "offset", "headers"))
-    scanned = sum(_column_bytes(segment, columns) for part in plan.partitions for segment in part.segments)
-    losing = sum(segment.size_bytes for part in plan.partitions for segment in _losing(part))
+    scanned = sum(_sum_column_bytes(segment, columns) for part in plan.partitions for segment in part.segments)
+    losing = sum(segment.size_bytes for part in plan.partitions for segment in _list_losing_segments(part))
     return {"allowed_read_bytes": scanned + losing, "allowed_written_bytes": losing, "losing_bytes": losing}
 
 
-def _column_bytes(segment: Segment, columns: Sequence[str]) -> int:
+def _sum_column_bytes(segment: Segment, columns: Sequence[str]) -> int:
     import pyarrow.parquet as pq
 
-    from winnow.files.duck import readable
+    from winnow.files.duck import format_file_name
 
-    metadata = pq.read_metadata(readable(segment.path))
+    metadata = pq.read_metadata(format_file_name(segment.path))
     chunks = sum(
         metadata.row_group(group).column(number).total_compressed_size
         for group in range(metadata.num_row_groups)
@@ -39,13 +39,13 @@ def _column_bytes(segment: Segment, columns: Sequence[str]) -> int:
     return int(chunks + metadata.serialized_size + _TRAILER_BYTES)
 
 
-def _losing(partition: PartitionPlan) -> list[Segment]:
+def _list_losing_segments(partition: PartitionPlan) -> list[Segment]:
     """The segments of which a record has a later one of its key (strategy offset)."""
     import duckdb
 
-    from winnow.files.duck import file_list
+    from winnow.files.duck import quote_file_list
 
-    files = file_list(segment.path for segment in partition.segments)
+    files = quote_file_list(segment.path for segment in partition.segments)
     with duckdb.connect() as connection:
         rows = connection.execute(
             f"""

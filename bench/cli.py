@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.lake import lake_of, prepare
+from bench.lake import get_lake, prepare
 from bench.measure import ROOT
 from bench.results import Results
-from bench.suite import SUITES, chosen, run_suite
+from bench.suite import SUITES, run_suite, select_steps
 from bench.workloads import SIZES, SMALL, WORKLOADS
 
 if TYPE_CHECKING:
-    from bench.progress import Shown
+    from bench.progress import ProgressPrinter
 
 HELP = """\
 Winnow beside what a user would pick instead, on the same segment files, in one run on this machine.
@@ -37,7 +37,7 @@ missed is marked; results that are not equal end with exit code 1.
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """All arguments."""
     top = argparse.ArgumentParser(
         prog="python -m bench", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -79,10 +79,10 @@ DEFAULT_CURVES = ROOT / "docs" / "img" / "performance-curves.svg"
 def main(arguments: Sequence[str]) -> int:
     """Run one command; 0 unless results differ or a competitor failed."""
     # Without a command it is `run`.
-    given = parser().parse_args(arguments or ["run"])
-    from bench.progress import Shown
+    given = build_parser().parse_args(arguments or ["run"])
+    from bench.progress import ProgressPrinter
 
-    shown = Shown()
+    shown = ProgressPrinter()
     try:
         return _COMMANDS[given.command or "run"](given, shown)
     except ValueError as problem:
@@ -90,14 +90,14 @@ def main(arguments: Sequence[str]) -> int:
         return 2
 
 
-def bench_folder() -> Path:
+def get_bench_folder() -> Path:
     """Where data, lakes and results rest."""
     home = os.environ.get("WINNOW_HOME") or str(ROOT / ".winnow")
     return Path(home).absolute() / "bench"
 
 
 def _results(given: argparse.Namespace) -> Results:
-    path = given.json or bench_folder() / "results.json"
+    path = given.json or get_bench_folder() / "results.json"
     if getattr(given, "fresh", False) and path.is_file():
         path.replace(path.with_suffix(".before.json"))
     return Results.load(path)
@@ -107,41 +107,41 @@ def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
-def _run(given: argparse.Namespace, shown: Shown) -> int:
+def _run(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.competitors import COMPETITORS
-    from bench.machine import machine
+    from bench.machine import describe_machine
 
     size = SIZES[given.size]
     workloads, competitors = _names(given.workloads), _names(given.only)
     _check(workloads, WORKLOADS, "workload")
     _check(competitors, COMPETITORS, "competitor")
     if size is SMALL:
-        from bench.smoke import smoke
+        from bench.smoke import run_small
 
-        return smoke(bench_folder(), workloads or list(WORKLOADS), shown)
+        return run_small(get_bench_folder(), workloads or list(WORKLOADS), shown)
     results = _results(given)
-    results.machine = machine()
-    steps = chosen(size, workloads, competitors)
+    results.machine = describe_machine()
+    steps = select_steps(size, workloads, competitors)
     with shown.over(sum(given.rounds or step.rounds for step in steps)):
-        run_suite(steps, size, bench_folder(), results, rounds=given.rounds, told=shown.say, heard=shown.heard)
+        run_suite(steps, size, get_bench_folder(), results, rounds=given.rounds, told=shown.say, heard=shown.heard)
     if size.name in SUITES and not (workloads or competitors or given.no_control or size.name == "large"):
         from bench.control_plane import run_control
 
-        run_control(bench_folder(), results, (), shown.say)
+        run_control(get_bench_folder(), results, (), shown.say)
     return _finish(results, shown, given.plot)
 
 
-def _finish(results: Results, shown: Shown, plot: Path | None) -> int:
-    from bench.equality import differences
-    from bench.report import show
+def _finish(results: Results, shown: ProgressPrinter, plot: Path | None) -> int:
+    from bench.equality import find_differences
+    from bench.report import print_tables
 
-    show(results, shown.out)
+    print_tables(results, shown.out)
     if plot is not None:
         from bench.plot import draw
 
         draw(results, plot)
         shown.say(f"wrote {plot}")
-    found = differences(results)
+    found = find_differences(results)
     failed = [f"{run.workload}: {run.competitor} failed: {run.note}" for run in results.runs if run.failed]
     for sentence in (*found, *failed):
         shown.say(f"error: {sentence}")
@@ -155,49 +155,49 @@ def _check(names: Sequence[str], known: object, what: str) -> None:
             raise ValueError(f"There is no {what} {name}. See: python -m bench list")
 
 
-def _prepare(given: argparse.Namespace, shown: Shown) -> int:
+def _prepare(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     size = SIZES[given.size]
     suite = dict.fromkeys(step.workload for step in SUITES.get(size.name, ()))
     workloads = _names(given.workloads) or list(suite or WORKLOADS)
     _check(workloads, WORKLOADS, "workload")
     for name in workloads:
-        prepare(lake_of(name, size, bench_folder()), shown.say)
+        prepare(get_lake(name, size, get_bench_folder()), shown.say)
     return 0
 
 
-def _control(given: argparse.Namespace, shown: Shown) -> int:
+def _control(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.control_plane import run_control
-    from bench.machine import machine
+    from bench.machine import describe_machine
 
     results = _results(given)
-    results.machine = machine()
-    run_control(bench_folder(), results, _names(given.parts), shown.say)
+    results.machine = describe_machine()
+    run_control(get_bench_folder(), results, _names(given.parts), shown.say)
     return _finish(results, shown, None)
 
 
-def _curves(given: argparse.Namespace, shown: Shown) -> int:
+def _curves(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.curves import run_curves
 
-    return run_curves(bench_folder(), given.json, given.plot, shown, fresh=given.fresh)
+    return run_curves(get_bench_folder(), given.json, given.plot, shown, fresh=given.fresh)
 
 
-def _report(given: argparse.Namespace, shown: Shown) -> int:
+def _report(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     return _finish(_results(given), shown, given.plot)
 
 
-def _document(given: argparse.Namespace, shown: Shown) -> int:
-    from bench.curves import curves_of
-    from bench.document import KEPT, KEPT_CURVES, PAGE, document
+def _document(given: argparse.Namespace, shown: ProgressPrinter) -> int:
+    from bench.curves import group_by_curve
+    from bench.document import PAGE, STORED_CURVES, STORED_RESULTS, update_docs_page
     from bench.plot import draw, draw_curves
 
-    document(given.json or bench_folder() / "results.json", bench_folder() / "curves.json")
-    draw(Results.load(KEPT), DEFAULT_PLOT)
-    draw_curves(curves_of(Results.load(KEPT_CURVES)), DEFAULT_CURVES)
-    shown.say(f"wrote {PAGE}, {KEPT}, {KEPT_CURVES} and the plots")
+    update_docs_page(given.json or get_bench_folder() / "results.json", get_bench_folder() / "curves.json")
+    draw(Results.load(STORED_RESULTS), DEFAULT_PLOT)
+    draw_curves(group_by_curve(Results.load(STORED_CURVES)), DEFAULT_CURVES)
+    shown.say(f"wrote {PAGE}, {STORED_RESULTS}, {STORED_CURVES} and the plots")
     return 0
 
 
-def _list(given: argparse.Namespace, shown: Shown) -> int:
+def _list(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.competitors import COMPETITORS
 
     shown.out.print("workloads")
@@ -209,8 +209,12 @@ def _list(given: argparse.Namespace, shown: Shown) -> int:
     return 0
 
 
-def _clean(given: argparse.Namespace, shown: Shown) -> int:
-    for folder in (*(bench_folder() / name for name in SIZES), bench_folder() / "control", bench_folder() / "curves"):
+def _clean(given: argparse.Namespace, shown: ProgressPrinter) -> int:
+    for folder in (
+        *(get_bench_folder() / name for name in SIZES),
+        get_bench_folder() / "control",
+        get_bench_folder() / "curves",
+    ):
         shutil.rmtree(folder, ignore_errors=True)
     shown.say("removed generated data and lakes; results stay")
     return 0

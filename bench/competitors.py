@@ -8,15 +8,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bench.equality import fingerprint
-from bench.ingesting import duckdb_ingest, ingest
-from bench.lake import Lake, environment
+from bench.equality import compute_fingerprint
+from bench.ingesting import measure_duckdb_ingest, measure_ingest
+from bench.lake import Lake, build_environment
 from bench.measure import measure
-from bench.peers.timing import times_in
-from bench.phases import engine_seconds, phases_of, read_events, work_seconds
-from bench.ratios import BUDGET_BYTES, EACH
-from bench.results import Run
-from bench.running import LIMIT_SECONDS, run_of, run_peer
+from bench.peers.timing import parse_times
+from bench.phases import compute_phases, compute_work_seconds, read_events, sum_engine_seconds
+from bench.ratios import MEASURED_APPLICATIONS, MEMORY_BUDGET_BYTES
+from bench.results import CompetitorRun
+from bench.running import MAXIMUM_RUN_SECONDS, build_run, run_peer
 
 SPARK_MEMORY = "8g"
 """Of the driver, in which a local master does all the work: a third of a machine of 24 GiB."""
@@ -29,47 +29,47 @@ class Competitor:
 
     name: str
     meaning: str
-    run: Callable[..., Run]
+    run: Callable[..., CompetitorRun]
 
 
-def _winnow(lake: Lake, looks: bool, competitor: str = "winnow", **settings: str) -> Run:
+def _winnow(lake: Lake, looks: bool, competitor: str = "winnow", **settings: str) -> CompetitorRun:
     lake.restore()
     events_file = lake.scratch / "events.jsonl"
     events_file.unlink(missing_ok=True)
     before = lake.segments()
     measured = measure(
         [sys.executable, "-m", "bench.peers.winnow_cli", str(events_file), "compact", lake.topic, "--json"],
-        environment(lake.home, **settings),
-        limit_seconds=LIMIT_SECONDS,
+        build_environment(lake.home, **settings),
+        limit_seconds=MAXIMUM_RUN_SECONDS,
     )
     events = read_events(events_file)
     after = lake.segments()
     print_ = None
     if looks and measured.exit_code == 0:
-        print_ = fingerprint([segment.path for segments in after.values() for segment in segments])
+        print_ = compute_fingerprint([segment.path for segments in after.values() for segment in segments])
     published = next((event for event in events if event["event"] == "published"), {})
-    return run_of(
+    return build_run(
         lake,
         competitor,
         measured,
-        work_seconds(events),
+        compute_work_seconds(events),
         [segment for segments in before.values() for segment in segments],
         int(published.get("bytes_out", 0)),
-        phases=phases_of(events, measured.started, measured.ended, os.cpu_count() or 1),
-        engine=engine_seconds(events),
+        phases=compute_phases(events, measured.started, measured.ended, os.cpu_count() or 1),
+        engine=sum_engine_seconds(events),
         fingerprint=print_,
     )
 
 
 def _peer(
-    module: str, way: str, name: str, *, compacts: bool = True, limit_seconds: float = LIMIT_SECONDS
+    module: str, way: str, name: str, *, compacts: bool = True, limit_seconds: float = MAXIMUM_RUN_SECONDS
 ) -> Competitor:
-    def run(lake: Lake, looks: bool, only: int | None = None) -> Run:
-        from winnow.files.duck import readable
+    def run(lake: Lake, looks: bool, only: int | None = None) -> CompetitorRun:
+        from winnow.files.duck import format_file_name
 
         lake.restore()
         segments = {number: found for number, found in lake.segments().items() if only in (None, number)}
-        files = {partition: [readable(each.path) for each in found] for partition, found in segments.items()}
+        files = {partition: [format_file_name(each.path) for each in found] for partition, found in segments.items()}
         out = lake.scratch / "out"
         shutil.rmtree(out, ignore_errors=True)
         request = {
@@ -79,10 +79,10 @@ def _peer(
             "memory": SPARK_MEMORY,
         }
         measured = run_peer(lake, module, way, request, limit_seconds)
-        times = times_in(measured.output)
+        times = parse_times(measured.output)
         written = sorted(out.rglob("*.parquet"))
-        print_ = fingerprint([str(path) for path in written]) if looks and compacts and times else None
-        done = run_of(
+        print_ = compute_fingerprint([str(path) for path in written]) if looks and compacts and times else None
+        done = build_run(
             lake,
             name,
             measured,
@@ -98,22 +98,22 @@ def _peer(
     return Competitor(name, MEANINGS[name], run)
 
 
-def _within_budget(lake: Lake, looks: bool) -> Run:
+def _within_budget(lake: Lake, looks: bool) -> CompetitorRun:
     """Winnow with little memory; whatever it leaves in its spill folder is an error."""
     spill = lake.scratch / "spill"
     shutil.rmtree(spill, ignore_errors=True)
     spill.mkdir(parents=True)
-    settings = {"ENGINE__MEMORY_BYTES": str(BUDGET_BYTES), "ENGINE__SPILL_FOLDER": str(spill)}
+    settings = {"ENGINE__MEMORY_BYTES": str(MEMORY_BUDGET_BYTES), "ENGINE__SPILL_FOLDER": str(spill)}
     run = _winnow(lake, looks, "winnow-256m", **settings)
     left = sum(path.is_file() for path in spill.rglob("*"))
     return replace(run, ended=False, note=f"left {left} files in its spill folder") if left else run
 
 
-def _spark_each(lake: Lake, looks: bool) -> Run:
+def _spark_each(lake: Lake, looks: bool) -> CompetitorRun:
     """One naive Spark application per topic partition: the first few are measured, all are estimated from them."""
     window = COMPETITORS["spark-window"]
     segments = lake.segments()
-    runs = [window.run(lake, False, only=partition) for partition in list(segments)[:EACH]]
+    runs = [window.run(lake, False, only=partition) for partition in list(segments)[:MEASURED_APPLICATIONS]]
     mean = sum(run.seconds for run in runs) / len(runs)
     note = f"estimated: {len(segments)} times the mean of {len(runs)} applications, {mean:.2f} s each"
     every = all(run.ended for run in runs)
@@ -143,8 +143,8 @@ COMPETITORS: dict[str, Competitor] = {
         _peer("spark", "semi-join", "spark-semi-join"),
         _peer("pyiceberg_upsert", "upsert", "pyiceberg-upsert", limit_seconds=UPSERT_SECONDS),
         Competitor("winnow-256m", MEANINGS["winnow-256m"], _within_budget),
-        Competitor("ingest", MEANINGS["ingest"], ingest),
-        Competitor("duckdb-ingest", MEANINGS["duckdb-ingest"], duckdb_ingest),
+        Competitor("ingest", MEANINGS["ingest"], measure_ingest),
+        Competitor("duckdb-ingest", MEANINGS["duckdb-ingest"], measure_duckdb_ingest),
         Competitor("spark-each", MEANINGS["spark-each"], _spark_each),
     )
 }

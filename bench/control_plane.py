@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.data import Told
-from bench.lake import environment, lake_of, opened, prepare, replace_tree
+from bench.data import ProgressCallback
+from bench.lake import build_environment, get_lake, open_home, prepare, replace_tree
 from bench.measure import Measured, measure
 from bench.peers.control import EDGE
 from bench.peers.timing import PREFIX
 from bench.results import Results
-from bench.synthetic import register
+from bench.synthetic import register_topic
 from bench.workloads import SIZES
 
 VERSION = 1
@@ -29,7 +29,7 @@ MIB = 1 << 20
 LIMIT_SECONDS = 600.0
 
 
-def run_control(folder: Path, results: Results, parts: Sequence[str], told: Told) -> None:
+def run_control(folder: Path, results: Results, parts: Sequence[str], told: ProgressCallback) -> None:
     """Measure ``parts`` (none: those that are not in ``results`` yet), saving each."""
     for name in parts:
         if name not in PARTS:
@@ -40,7 +40,7 @@ def run_control(folder: Path, results: Results, parts: Sequence[str], told: Told
         results.save()
 
 
-def _assess(folder: Path, told: Told) -> dict[str, Any]:
+def _assess(folder: Path, told: ProgressCallback) -> dict[str, Any]:
     """One topic of ten thousand partitions: assess beside walking its manifests, each in a process of its own."""
     place = _place(folder, "partitions", told, _many_partitions)
     walks, assessed = [], []
@@ -62,7 +62,7 @@ def _assess(folder: Path, told: Told) -> dict[str, Any]:
     }
 
 
-def _topics(folder: Path, told: Told) -> dict[str, Any]:
+def _topics(folder: Path, told: ProgressCallback) -> dict[str, Any]:
     place = _place(folder, "topics", told, _many_topics)
     runs = [_figures(place, "assess", "") for _ in range(2)]
     seconds = min(figures["seconds"] for figures, _ in runs)
@@ -75,7 +75,7 @@ def _topics(folder: Path, told: Told) -> dict[str, Any]:
     }
 
 
-def _commits(folder: Path, told: Told) -> dict[str, Any]:
+def _commits(folder: Path, told: ProgressCallback) -> dict[str, Any]:
     home = folder / "control" / "commits" / "home"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -93,8 +93,8 @@ def _commits(folder: Path, told: Told) -> dict[str, Any]:
     }
 
 
-def _incremental_bytes(folder: Path, told: Told) -> dict[str, Any]:
-    lake = lake_of("clean-1", SIZES["12m"], folder)
+def _incremental_bytes(folder: Path, told: ProgressCallback) -> dict[str, Any]:
+    lake = get_lake("clean-1", SIZES["12m"], folder)
     prepare(lake, told)
     figures, _ = _run(lake.home, "bytes", lake.topic)
     return {
@@ -104,7 +104,7 @@ def _incremental_bytes(folder: Path, told: Told) -> dict[str, Any]:
     }
 
 
-PARTS: dict[str, Callable[[Path, Told], dict[str, Any]]] = {
+PARTS: dict[str, Callable[[Path, ProgressCallback], dict[str, Any]]] = {
     "assess": _assess,
     "topics": _topics,
     "commits": _commits,
@@ -113,18 +113,18 @@ PARTS: dict[str, Callable[[Path, Told], dict[str, Any]]] = {
 
 
 def _many_partitions(home: Path) -> None:
-    with opened(home) as ctx:
-        register(ctx, "wide", partitions=PARTITIONS, segments=SEGMENTS, clean=CLEAN, commits=COMMITS)
+    with open_home(home) as ctx:
+        register_topic(ctx, "wide", partitions=PARTITIONS, segments=SEGMENTS, clean=CLEAN, commits=COMMITS)
 
 
 def _many_topics(home: Path) -> None:
-    with opened(home) as ctx:
+    with open_home(home) as ctx:
         for number in range(TOPICS):
             name = f"topic-{number:05d}"
-            register(ctx, name, partitions=TOPIC_PARTITIONS, segments=TOPIC_SEGMENTS, clean=TOPIC_SEGMENTS - 1)
+            register_topic(ctx, name, partitions=TOPIC_PARTITIONS, segments=TOPIC_SEGMENTS, clean=TOPIC_SEGMENTS - 1)
 
 
-def _place(folder: Path, name: str, told: Told, make: Callable[[Path], None]) -> Path:
+def _place(folder: Path, name: str, told: ProgressCallback, make: Callable[[Path], None]) -> Path:
     """The folder with a pristine home of synthetic topics, made unless it is complete."""
     place = folder / "control" / name
     mark = place / "complete.json"
@@ -146,7 +146,7 @@ def _figures(place: Path, way: str, topic: str) -> tuple[dict[str, Any], Measure
 
 def _run(home: Path, way: str, topic: str) -> tuple[dict[str, Any], Measured]:
     command = [sys.executable, "-m", "bench.peers.control", way, str(home), topic]
-    measured = measure(command, environment(home), limit_seconds=LIMIT_SECONDS)
+    measured = measure(command, build_environment(home), limit_seconds=LIMIT_SECONDS)
     for line in measured.output.splitlines():
         if line.startswith(PREFIX):
             return json.loads(line[len(PREFIX) :]), measured

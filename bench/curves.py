@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from bench.competitors import COMPETITORS
 from bench.data import GENERATOR
-from bench.lake import Lake, fill
-from bench.machine import machine
+from bench.lake import Lake, ingest_lakes
+from bench.machine import describe_machine
 from bench.results import Results
 from bench.workloads import MIB, Incremental, Size, Workload
 
 if TYPE_CHECKING:
-    from bench.progress import Shown
+    from bench.progress import ProgressPrinter
 
 RECORDS = 2_000_000
 """Of every curve that does not vary them."""
@@ -36,7 +36,7 @@ class Point:
     records: int = RECORDS
 
 
-def points() -> list[Point]:
+def list_points() -> list[Point]:
     """At least four per curve. A log that lies on several curves is made and measured once."""
     found = [
         Point("records", records, Workload(f"records-{records}", "", segments=2, config=_CONFIG), records)
@@ -60,14 +60,14 @@ def points() -> list[Point]:
     return found
 
 
-def run_curves(folder: Path, json_path: Path | None, plot: Path | None, shown: Shown, *, fresh: bool) -> int:
+def run_curves(folder: Path, json_path: Path | None, plot: Path | None, shown: ProgressPrinter, *, fresh: bool) -> int:
     """Measure what is missing, save after each, print, and draw where asked."""
     path = json_path or folder / "curves.json"
     if fresh and path.is_file():
         path.replace(path.with_suffix(".before.json"))
     results = Results.load(path)
-    results.machine = machine()
-    wanted = points()
+    results.machine = describe_machine()
+    wanted = list_points()
     lakes = {point.workload.name: _lake(point, folder) for point in wanted}
     missing = [name for name in lakes if not results.of("curves", name, "winnow")]
     if missing:
@@ -88,7 +88,7 @@ def _lake(point: Point, folder: Path) -> Lake:
     return Lake(point.workload, Size("curves", point.records, PARTITIONS), folder / "curves", shared=True)
 
 
-def _prepare(lakes: list[Lake], shown: Shown) -> None:
+def _prepare(lakes: list[Lake], shown: ProgressPrinter) -> None:
     pristine = lakes[0].pristine
     mark = pristine.parent / "complete.json"
     identity = json.dumps([GENERATOR, [asdict(lake.workload) for lake in lakes]])
@@ -99,29 +99,29 @@ def _prepare(lakes: list[Lake], shown: Shown) -> None:
     mark.unlink(missing_ok=True)
     for place in (lakes[0].home, pristine):
         shutil.rmtree(place, ignore_errors=True)
-    fill(lakes, shown.say)
+    ingest_lakes(lakes, shown.say)
     lakes[0].home.rename(pristine)
     for lake in lakes:
         shutil.rmtree(lake.origin.sources, ignore_errors=True)
     mark.write_text(identity)
 
 
-def curves_of(results: Results) -> dict[str, list[tuple[float, dict[str, float]]]]:
+def group_by_curve(results: Results) -> dict[str, list[tuple[float, dict[str, float]]]]:
     """Per curve what was measured of it: x, and seconds by phase."""
     curves: dict[str, list[tuple[float, dict[str, float]]]] = {}
-    for point in points():
+    for point in list_points():
         run = results.typical("curves", point.workload.name, "winnow")
         if run is not None:
             curves.setdefault(point.curve, []).append((point.x, run.phases))
     return curves
 
 
-def _show(results: Results, shown: Shown, plot: Path | None) -> None:
+def _show(results: Results, shown: ProgressPrinter, plot: Path | None) -> None:
     from bench.plot import draw_curves
-    from bench.report import curves_table
+    from bench.report import print_curves
 
-    curves = curves_of(results)
-    shown.out.print(curves_table(curves))
+    curves = group_by_curve(results)
+    shown.out.print(print_curves(curves))
     if plot is not None:
         draw_curves(curves, plot)
         shown.say(f"wrote {plot}")

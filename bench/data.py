@@ -22,10 +22,12 @@ _JITTER_MS = 60_000
 _GROUP = 100
 """Topic partitions that share a source file where there are many."""
 
-Told = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 
 
-def source_files(workload: Workload, size: Size, folder: Path, told: Told = lambda _: None) -> list[list[Path]]:
+def make_source_files(
+    workload: Workload, size: Size, folder: Path, told: ProgressCallback = lambda _: None
+) -> list[list[Path]]:
     """The files of ``workload`` below ``folder``, made unless they are complete: one list per ingest call."""
     mark = folder / "complete.json"
     identity = {"generator": GENERATOR, "workload": workload.name, "records": workload.records(size)}
@@ -69,15 +71,15 @@ def _query(workload: Workload, size: Size, call: int, partitions: range) -> str:
     per_call = per_partition // workload.segments
     keys = max(1, int(per_partition * workload.keys_share))
     first = call * per_call
-    return records_query(
+    return build_records_query(
         workload,
         rows=f"SELECT (r // {per_call} + {partitions.start})::INTEGER AS p, {first} + r % {per_call} AS o "
         f"FROM range({per_call * len(partitions)}) t(r)",
-        key=key_at(workload.keys, keys),
+        key=build_key_expression(workload.keys, keys),
     )
 
 
-def records_query(workload: Workload, *, rows: str, key: str) -> str:
+def build_records_query(workload: Workload, *, rows: str, key: str) -> str:
     """The records at the places that ``rows`` selects (p, o); ``key`` is the expression of their keys (BLOB)."""
     value = f"substr({_text(workload.value_bytes)}, 1, {workload.value_bytes})::BLOB"
     if workload.tombstones:
@@ -96,7 +98,7 @@ def records_query(workload: Workload, *, rows: str, key: str) -> str:
     """
 
 
-def key_at(keys: str, count: int) -> str:
+def build_key_expression(keys: str, count: int) -> str:
     """SQL for the key at topic partition p, offset o, out of ``count`` keys of the partition: 16 bytes."""
     number = "o"
     if keys == "uniform":

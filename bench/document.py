@@ -9,30 +9,30 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from bench.curves import curves_of
+from bench.curves import group_by_curve
 from bench.measure import ROOT
 from bench.phases import PHASES
 from bench.report import (
     CURVE_COLUMNS,
     RATIO_COLUMNS,
     RUN_COLUMNS,
-    curve_rows,
-    missed,
-    phase_rows,
-    ratio_rows,
-    run_rows,
+    build_curve_rows,
+    build_phase_rows,
+    build_run_rows,
+    build_target_rows,
+    list_missed_targets,
 )
 from bench.results import Results
 from bench.workloads import WORKLOADS
 
 PAGE = ROOT / "docs" / "performance.md"
-KEPT = ROOT / "docs" / "performance.json"
+STORED_RESULTS = ROOT / "docs" / "performance.json"
 """What `make bench` measured for the page, large runs and control plane included."""
-KEPT_CURVES = ROOT / "docs" / "performance-curves.json"
+STORED_CURVES = ROOT / "docs" / "performance-curves.json"
 _BLOCK = re.compile(r"(<!-- figures: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def written(page: str, results: Results, curves: Results) -> str:
+def fill_tables(page: str, results: Results, curves: Results) -> str:
     """``page`` with the tables of these results.
 
     Raises:
@@ -63,17 +63,17 @@ def _machine(results: Results, curves: Results) -> str:
 
 def _ratios(results: Results, curves: Results) -> str:
     marks = {None: "not measured", True: "met", False: "**missed**"}
-    rows = [(what, how, goal, f"**{shown}**", marks[met]) for what, how, goal, shown, met in ratio_rows(results)]
+    rows = [(what, how, goal, f"**{shown}**", marks[met]) for what, how, goal, shown, met in build_target_rows(results)]
     table = _markdown(RATIO_COLUMNS, rows, left=2)
-    return "\n\n".join([table, *(f"**Missed: {name}.** {why}" for name, why in missed(results))])
+    return "\n\n".join([table, *(f"**Missed: {name}.** {why}" for name, why in list_missed_targets(results))])
 
 
 def _runs(size: str) -> Callable[[Results, Results], str]:
-    return lambda results, curves: _markdown(RUN_COLUMNS, run_rows(results, size), left=2)
+    return lambda results, curves: _markdown(RUN_COLUMNS, build_run_rows(results, size), left=2)
 
 
 def _phases(results: Results, curves: Results) -> str:
-    return _markdown(["workload", "competitor", *PHASES], phase_rows(results, "12m"), left=2)
+    return _markdown(["workload", "competitor", *PHASES], build_phase_rows(results, "12m"), left=2)
 
 
 def _workloads(results: Results, curves: Results) -> str:
@@ -82,7 +82,7 @@ def _workloads(results: Results, curves: Results) -> str:
 
 
 def _curves(results: Results, curves: Results) -> str:
-    return _markdown(CURVE_COLUMNS, curve_rows(curves_of(curves)))
+    return _markdown(CURVE_COLUMNS, build_curve_rows(group_by_curve(curves)))
 
 
 TABLES: dict[str, Callable[[Results, Results], str]] = {
@@ -96,9 +96,9 @@ TABLES: dict[str, Callable[[Results, Results], str]] = {
 }
 
 
-def document(results: Path, curves: Path) -> None:
+def update_docs_page(results: Path, curves: Path) -> None:
     """Keep these results beside the docs and write the page anew."""
-    for found, kept in ((Results.load(results), KEPT), (Results.load(curves), KEPT_CURVES)):
+    for found, kept in ((Results.load(results), STORED_RESULTS), (Results.load(curves), STORED_CURVES)):
         if found.runs:
             found.path = kept
             found.save()
@@ -107,4 +107,4 @@ def document(results: Path, curves: Path) -> None:
 
 def write_page() -> None:
     """Write the tables of docs/performance.md from the results that are kept there."""
-    PAGE.write_text(written(PAGE.read_text(), Results.load(KEPT), Results.load(KEPT_CURVES)))
+    PAGE.write_text(fill_tables(PAGE.read_text(), Results.load(STORED_RESULTS), Results.load(STORED_CURVES)))

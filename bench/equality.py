@@ -11,29 +11,29 @@ if TYPE_CHECKING:
     from winnow.model import Record
 
 
-def fingerprint(files: Sequence[str]) -> str:
+def compute_fingerprint(files: Sequence[str]) -> str:
     """count:sum:xor of the hashes of all columns, over the records in ``files`` (paths or URIs), in any order."""
     import duckdb
 
-    from winnow.files.duck import file_list, one_row
+    from winnow.files.duck import fetch_one_row, quote_file_list
     from winnow.files.fingerprint import CONTENT_FINGERPRINT
 
     if not files:
         return "0:0:0"
     with duckdb.connect() as connection:
-        row = one_row(connection, f"SELECT {CONTENT_FINGERPRINT} FROM read_parquet({file_list(files)})")
+        row = fetch_one_row(connection, f"SELECT {CONTENT_FINGERPRINT} FROM read_parquet({quote_file_list(files)})")
     assert row is not None
     return str(row[0])
 
 
-def records_of(lake: Lake) -> dict[int, list[Record]]:
+def read_records(lake: Lake) -> dict[int, list[Record]]:
     """Every published record per topic partition, in offset order."""
-    from bench.lake import opened
+    from bench.lake import open_home
     from winnow.model import Record
     from winnow.pipeline.read import read_batches
 
     found: dict[int, list[Record]] = {number: [] for number in range(lake.workload.partition_count(lake.size))}
-    with opened(lake.home) as ctx:
+    with open_home(lake.home) as ctx:
         for batch in read_batches(ctx, lake.topic):
             for row in batch.to_pylist():
                 headers = row["headers"]
@@ -52,14 +52,14 @@ def records_of(lake: Lake) -> dict[int, list[Record]]:
     return found
 
 
-def expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, list[Record]]:
+def compute_expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, list[Record]]:
     """What the oracle keeps of ``before`` when all of it is compacted for the first time since its newest records."""
     from winnow import semantics
     from winnow.model import Strategy
 
     config = lake.workload.config
     return {
-        partition: semantics.survivors(
+        partition: semantics.compute_survivors(
             records,
             next_first_dirty_offset=records[-1].offset + 1 if records else 0,
             strategy=Strategy(config.get("compaction.strategy", "offset")),
@@ -70,7 +70,7 @@ def expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, list[Reco
     }
 
 
-def differences(results: Results) -> list[str]:
+def find_differences(results: Results) -> list[str]:
     """What is not equal although it must be, as sentences; none when all results of a workload are the same.
 
     Strategies have rules of their own, so only what keeps the greatest offset is compared with others.

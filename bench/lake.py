@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.data import GENERATOR, Told, records_query, source_files
+from bench.data import GENERATOR, ProgressCallback, build_records_query, make_source_files
 from bench.measure import ROOT
 from bench.workloads import SAME_FILES, WORKLOADS, Incremental, Size, Workload
 
@@ -76,7 +76,7 @@ class Lake:
         """Make ``home`` as it was before any run."""
         replace_tree(self.pristine, self.home)
         if self.topic != self.workload.name:
-            with opened(self.home) as ctx:
+            with open_home(self.home) as ctx:
                 ctx.log.open(self.topic).set_config(self.workload.config, ())
 
     def warm(self) -> None:
@@ -94,18 +94,18 @@ class Lake:
 
     def segments(self) -> dict[int, tuple[Segment, ...]]:
         """The live segments per topic partition, in offset order."""
-        with opened(self.home) as ctx:
+        with open_home(self.home) as ctx:
             log = ctx.log.open(self.topic)
             return log.segments(log.head())
 
 
-def lake_of(name: str, size: Size, folder: Path) -> Lake:
+def get_lake(name: str, size: Size, folder: Path) -> Lake:
     """The lake of the workload ``name`` below ``folder``; it may not be there yet."""
     return Lake(WORKLOADS[name], size, folder / size.name)
 
 
 @contextmanager
-def opened(home: Path, **settings: str) -> Iterator[Context]:
+def open_home(home: Path, **settings: str) -> Iterator[Context]:
     """Winnow's store and catalog below ``home``; ``settings`` as environment variables without their prefix."""
     from winnow.config.settings import load_settings
     from winnow.pipeline.context import open_context
@@ -128,7 +128,7 @@ def _link_or_copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def prepare(lake: Lake, told: Told = lambda _: None) -> None:
+def prepare(lake: Lake, told: ProgressCallback = lambda _: None) -> None:
     """Make the pristine lake unless it is complete, and put it in place."""
     if lake.topic != lake.workload.name:
         prepare(Lake(WORKLOADS[lake.topic], lake.size, lake.folder), told)
@@ -147,7 +147,7 @@ def prepare(lake: Lake, told: Told = lambda _: None) -> None:
     mark.unlink(missing_ok=True)
     for folder in (lake.home, lake.pristine):
         shutil.rmtree(folder, ignore_errors=True)
-    fill([lake], told)
+    ingest_lakes([lake], told)
     lake.home.rename(lake.pristine)
     lake.restore()
     mark.write_text(json.dumps(identity))
@@ -155,7 +155,7 @@ def prepare(lake: Lake, told: Told = lambda _: None) -> None:
         shutil.rmtree(lake.sources, ignore_errors=True)
 
 
-def fill(lakes: Sequence[Lake], told: Told = lambda _: None) -> None:
+def ingest_lakes(lakes: Sequence[Lake], told: ProgressCallback = lambda _: None) -> None:
     """Bring the topics of ``lakes``, which share a home or have one each, into it."""
     for lake in lakes:
         lake.home.mkdir(parents=True, exist_ok=True)
@@ -169,13 +169,13 @@ def fill(lakes: Sequence[Lake], told: Told = lambda _: None) -> None:
             _append(lake, told)
 
 
-def _ingest(lake: Lake, origin: Lake, told: Told) -> None:
+def _ingest(lake: Lake, origin: Lake, told: ProgressCallback) -> None:
     from winnow.pipeline.ingest import ingest_files
     from winnow.pipeline.topics import create_topic
 
-    calls = source_files(origin.workload, lake.size, origin.sources, told)
+    calls = make_source_files(origin.workload, lake.size, origin.sources, told)
     config = origin.workload.config
-    with opened(lake.home, ENGINE__MEMORY_BYTES=str(SPILL_BYTES)) as ctx:
+    with open_home(lake.home, ENGINE__MEMORY_BYTES=str(SPILL_BYTES)) as ctx:
         create_topic(ctx, lake.topic, origin.workload.partition_count(lake.size), config)
         told(f"ingesting {lake.topic}")
         for paths in calls:
@@ -184,14 +184,14 @@ def _ingest(lake: Lake, origin: Lake, told: Told) -> None:
             ctx.log.open(lake.topic).set_config(lake.workload.config, ())
 
 
-def _append(lake: Lake, told: Told) -> None:
+def _append(lake: Lake, told: ProgressCallback) -> None:
     """Append the new records of an incremental workload to its log, which has been compacted."""
     from winnow.pipeline.ingest import ingest_files
 
     incremental = lake.workload.incremental
     assert incremental is not None
     files = []
-    with opened(lake.home) as ctx:
+    with open_home(lake.home) as ctx:
         log = ctx.log.open(lake.topic)
         head = log.head()
         for partition, segments in log.segments(head).items():
@@ -212,7 +212,7 @@ def compact(home: Path, topics: Sequence[str]) -> None:
     """
     done = subprocess.run(
         [sys.executable, "-m", "winnow.cli", "compact", *topics],
-        env=environment(home),
+        env=build_environment(home),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -225,12 +225,12 @@ def compact(home: Path, topics: Sequence[str]) -> None:
         )
 
 
-def environment(home: Path, **settings: str) -> dict[str, str]:
+def build_environment(home: Path, **settings: str) -> dict[str, str]:
     """The environment of a competitor: Winnow's home, one Java for all, and no setting of the caller's."""
-    from winnow.java import find_java, spark_environment
+    from winnow.java import find_java, make_spark_environment
 
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("WINNOW_", "SPARK_", "GX_"))}
-    env = spark_environment(inherited, find_java(inherited, home.parent.parent.parent))
+    env = make_spark_environment(inherited, find_java(inherited, home.parent.parent.parent))
     return {**env, "WINNOW_HOME": str(home), **{f"WINNOW_{name}": value for name, value in settings.items()}}
 
 
@@ -245,16 +245,16 @@ def _write_updates(
     """New records for keys that the clean section holds: from all its segments, or from the last one alone."""
     import duckdb
 
-    from winnow.files.duck import file_list
+    from winnow.files.duck import quote_file_list
 
     wanted = max(1, int(sum(segment.records for segment in segments) * incremental.share))
     chosen = segments if incremental.spread else segments[-1:]
     rows = f"""
         SELECT {partition} AS p, {log_end} + row_number() OVER (ORDER BY picked) - 1 AS o, key FROM (
             SELECT key, hash("offset", 7) AS picked
-            FROM read_parquet({file_list(segment.path for segment in chosen)}) ORDER BY picked LIMIT {wanted}
+            FROM read_parquet({quote_file_list(segment.path for segment in chosen)}) ORDER BY picked LIMIT {wanted}
         )
     """
-    query = records_query(workload, rows=rows, key="key")
+    query = build_records_query(workload, rows=rows, key="key")
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT * FROM ({query}) ORDER BY \"offset\") TO '{path}' (FORMAT parquet)")

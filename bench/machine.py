@@ -15,7 +15,7 @@ from bench.measure import ROOT
 _VERSIONS = ("pyspark", "duckdb", "pyarrow", "pyiceberg", "great-expectations")
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """Processor, memory, system, versions, commit and day."""
     return {
         "cores": os.cpu_count(),

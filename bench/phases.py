@@ -38,7 +38,7 @@ def read_events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def phases_of(events: Sequence[Event], started: float, ended: float, cores: int) -> dict[str, float]:
+def compute_phases(events: Sequence[Event], started: float, ended: float, cores: int) -> dict[str, float]:
     """Seconds per phase; together they are all of the time between ``started`` and ``ended`` (monotonic, s).
 
     Winners and rewrite happen in tasks side by side: the time that all tasks were busy, divided by the cores that could
@@ -81,13 +81,13 @@ def _work(events: Iterable[Event], seconds: float, cores: int) -> dict[str, floa
     return {"winners": winners, "rewrite": rewrite, "spark": max(0.0, seconds - winners - rewrite)}
 
 
-def work_seconds(events: Sequence[Event]) -> float | None:
+def compute_work_seconds(events: Sequence[Event]) -> float | None:
     """From the session to the end of the Spark application; None when there was none."""
     session, staged = _first(events, "spark_started"), _first(events, "staged")
     return None if session is None or staged is None else float(staged["at"] - session["at"])
 
 
-def engine_seconds(events: Sequence[Event]) -> dict[str, float]:
+def sum_engine_seconds(events: Sequence[Event]) -> dict[str, float]:
     """What all tasks together spent, by what they did."""
     parts = _named(events, "spark_partition")
     names = ("seconds", "winners_seconds", "rewrite_seconds")

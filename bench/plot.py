@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.phases import PHASES
-from bench.results import Results, Run
+from bench.results import CompetitorRun, Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +78,7 @@ def draw(results: Results, path: Path) -> None:
     _save(figure, path)
 
 
-def _parts(run: Run) -> Mapping[str, float]:
+def _parts(run: CompetitorRun) -> Mapping[str, float]:
     return run.phases or {"spark start": run.start_seconds, "work": run.work_seconds or 0.0}
 
 

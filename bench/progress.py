@@ -10,20 +10,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from bench.results import Run
+    from bench.results import CompetitorRun
     from bench.suite import Step
 
-WIDE = 200
+DEFAULT_WIDTH_CHARACTERS = 200
 """Columns of tables that go into a file."""
 
 
-class Shown:
+class ProgressPrinter:
     """Tables go to standard output, everything else to standard error."""
 
     def __init__(self) -> None:
         self.out = Console()
         if not self.out.is_terminal:
-            self.out = Console(width=WIDE)
+            self.out = Console(width=DEFAULT_WIDTH_CHARACTERS)
         self._err = Console(stderr=True)
         self._progress: Progress | None = None
 
@@ -51,7 +51,7 @@ class Shown:
             finally:
                 self._progress = None
 
-    def heard(self, step: Step, run: Run) -> None:
+    def heard(self, step: Step, run: CompetitorRun) -> None:
         """A run has ended."""
         if self._progress is not None:
             self._progress.advance(self._progress.task_ids[0])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.results import Results, Run
+from bench.results import CompetitorRun, Results
 
-TASK_CONSTANT_BYTES = 320 << 20
-"""What the engine says that a task holds at most beside its budget (``winnow.engine.rewrite.OVERHEAD_BYTES``)."""
-BUDGET_BYTES = 256 << 20
-EACH = 5
+MAXIMUM_TASK_CONSTANT_BYTES = 320 << 20
+"""What the engine says that a task holds at most beside its budget (``winnow.engine.rewrite.MAXIMUM_OVERHEAD_BYTES``)."""
+MEMORY_BUDGET_BYTES = 256 << 20
+MEASURED_APPLICATIONS = 5
 """Applications from which the time of one application per topic partition is estimated."""
 
 Value = Callable[[Results], float | None]
@@ -53,12 +53,12 @@ def _shown(value: float, unit: str) -> str:
     return f"{value:,.0f} {unit}"
 
 
-def work(run: Run) -> float | None:
+def compute_work(run: CompetitorRun) -> float | None:
     """The application without its start."""
     return run.work_seconds
 
 
-def whole(run: Run) -> float | None:
+def compute_whole(run: CompetitorRun) -> float | None:
     """The process, start included."""
     return run.seconds
 
@@ -67,8 +67,8 @@ def _over(
     size: str,
     above: tuple[str, str],
     below: tuple[str, str],
-    figure: Callable[[Run], float | None] = work,
-    figure_below: Callable[[Run], float | None] | None = None,
+    figure: Callable[[CompetitorRun], float | None] = compute_work,
+    figure_below: Callable[[CompetitorRun], float | None] | None = None,
 ) -> Value:
     """The median of one figure over the median of another; (workload, competitor) each."""
 
@@ -80,25 +80,25 @@ def _over(
     return value
 
 
-def _validation(run: Run) -> float | None:
+def _validation(run: CompetitorRun) -> float | None:
     if not run.phases or not run.work_seconds:
         return None
     return (run.phases["facts"] + run.phases["validate"]) / run.work_seconds
 
 
-def _engine(run: Run) -> float | None:
+def _engine(run: CompetitorRun) -> float | None:
     if not run.phases:
         return None
     return run.phases["winners"] + run.phases["rewrite"]
 
 
-def _median(size: str, workload: str, competitor: str, figure: Callable[[Run], float | None]) -> Value:
+def _median(size: str, workload: str, competitor: str, figure: Callable[[CompetitorRun], float | None]) -> Value:
     return lambda results: results.median(size, workload, competitor, figure)
 
 
-def _task_over_budget(run: Run) -> float | None:
+def _task_over_budget(run: CompetitorRun) -> float | None:
     peak = run.process_peaks.get("task")
-    return None if peak is None else (peak - BUDGET_BYTES) / (1 << 20)
+    return None if peak is None else (peak - MEMORY_BUDGET_BYTES) / (1 << 20)
 
 
 def _control(name: str, figure: str) -> Value:
@@ -110,8 +110,8 @@ def _control(name: str, figure: str) -> Value:
 
 
 def _each(results: Results) -> float | None:
-    each = results.median("12m", "many-small", "spark-each", whole)
-    all_ = results.median("12m", "many-small", "winnow", whole)
+    each = results.median("12m", "many-small", "spark-each", compute_whole)
+    all_ = results.median("12m", "many-small", "winnow", compute_whole)
     return None if each is None or not all_ else each / all_
 
 
@@ -125,7 +125,7 @@ RATIOS: tuple[Ratio, ...] = (
         "12 M: naive Spark window / winnow compact",
         "whole processes, starts included",
         2.5,
-        _over("12m", ("uniform", N), ("uniform", W), whole),
+        _over("12m", ("uniform", N), ("uniform", W), compute_whole),
         at_least=True,
     ),
     Ratio(
@@ -190,15 +190,15 @@ RATIOS: tuple[Ratio, ...] = (
     ),
     Ratio(
         "1,000 small partitions: one application each / Winnow",
-        f"whole processes; estimated from {EACH}",
+        f"whole processes; estimated from {MEASURED_APPLICATIONS}",
         30,
         _each,
         at_least=True,
     ),
     Ratio(
         "12 M keys in one partition: task over its budget",
-        f"peak resident size of the task process less the budget of {BUDGET_BYTES >> 20} MiB",
-        TASK_CONSTANT_BYTES / (1 << 20),
+        f"peak resident size of the task process less the budget of {MEMORY_BUDGET_BYTES >> 20} MiB",
+        MAXIMUM_TASK_CONSTANT_BYTES / (1 << 20),
         _median("12m", "one-partition", "winnow-256m", _task_over_budget),
         unit="MiB",
     ),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from bench.results import Results, Run
+    from bench.results import CompetitorRun, Results
 
 MIB = 1 << 20
 RUN_COLUMNS = ("workload", "competitor", "runs", "whole", "work", "CPU", "peak MiB", "read MiB", "written MiB")
@@ -24,13 +24,13 @@ Curves = Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]
 """Per curve its points: x, and seconds by phase."""
 
 
-def show(results: Results, console: Console) -> None:
+def print_tables(results: Results, console: Console) -> None:
     """Everything there is."""
     for size in dict.fromkeys(run.size for run in results.runs):
-        console.print(runs_table(results, size))
-        console.print(phases_table(results, size))
-    console.print(ratios_table(results))
-    for name, why in missed(results):
+        console.print(print_runs(results, size))
+        console.print(print_phases(results, size))
+    console.print(print_targets(results))
+    for name, why in list_missed_targets(results):
         console.print(f"[red]missed[/] {name}: {why}", highlight=False)
 
 
@@ -44,25 +44,25 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def groups(results: Results, size: str) -> dict[tuple[str, str], list[Run]]:
+def group_runs(results: Results, size: str) -> dict[tuple[str, str], list[CompetitorRun]]:
     """The runs at one size by workload and competitor, in the order in which they came."""
-    found: dict[tuple[str, str], list[Run]] = {}
+    found: dict[tuple[str, str], list[CompetitorRun]] = {}
     for run in results.runs:
         if run.size == size:
             found.setdefault((run.workload, run.competitor), []).append(run)
     return found
 
 
-def run_rows(results: Results, size: str) -> list[tuple[str, ...]]:
+def build_run_rows(results: Results, size: str) -> list[tuple[str, ...]]:
     """Per workload and competitor, as :data:`RUN_COLUMNS`: medians and spread over its runs."""
     rows: list[tuple[str, ...]] = []
-    for (workload, competitor), runs in groups(results, size).items():
+    for (workload, competitor), runs in group_runs(results, size).items():
         ended = [run for run in runs if run.ended]
         if not ended:
             rows.append((workload, competitor, "0", f"did not end in {runs[-1].seconds:.0f} s", *[""] * 5))
             continue
-        whole = spread([run.seconds for run in ended])
-        work = spread([run.work_seconds for run in ended if run.work_seconds is not None])
+        whole = format_spread([run.seconds for run in ended])
+        work = format_spread([run.work_seconds for run in ended if run.work_seconds is not None])
         cpu = f"{statistics.median(run.cpu_seconds for run in ended):.1f}"
         figures = zip(*((run.peak_bytes, run.read_bytes, run.written_bytes) for run in ended), strict=True)
         sizes = (f"{statistics.median(each) / MIB:,.0f}" for each in figures)
@@ -70,15 +70,15 @@ def run_rows(results: Results, size: str) -> list[tuple[str, ...]]:
     return rows
 
 
-def runs_table(results: Results, size: str) -> Table:
+def print_runs(results: Results, size: str) -> Table:
     """One line per workload and competitor."""
     table = _table(f"{size}: seconds, median (lowest to highest)", *RUN_COLUMNS)
-    for row in run_rows(results, size):
+    for row in build_run_rows(results, size):
         table.add_row(*row)
     return table
 
 
-def spread(seconds: list[float]) -> str:
+def format_spread(seconds: list[float]) -> str:
     """The median, and the lowest and the highest of several."""
     if not seconds:
         return "-"
@@ -87,9 +87,9 @@ def spread(seconds: list[float]) -> str:
     return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
-def phase_rows(results: Results, size: str) -> list[tuple[str, ...]]:
+def build_phase_rows(results: Results, size: str) -> list[tuple[str, ...]]:
     """Where the time of Winnow went: workload, competitor and the phases of the run of median work."""
-    typical = ((names, results.typical(size, *names)) for names in groups(results, size))
+    typical = ((names, results.typical(size, *names)) for names in group_runs(results, size))
     return [
         (*names, *(f"{run.phases[phase]:.2f}" for phase in PHASES))
         for names, run in typical
@@ -97,15 +97,15 @@ def phase_rows(results: Results, size: str) -> list[tuple[str, ...]]:
     ]
 
 
-def phases_table(results: Results, size: str) -> Table:
+def print_phases(results: Results, size: str) -> Table:
     """One line per workload that Winnow compacted."""
     table = _table(f"{size}: seconds of winnow compact by phase", "workload", "competitor", *PHASES)
-    for row in phase_rows(results, size):
+    for row in build_phase_rows(results, size):
         table.add_row(*row)
     return table
 
 
-def ratio_rows(results: Results) -> list[tuple[str, str, str, str, bool | None]]:
+def build_target_rows(results: Results) -> list[tuple[str, str, str, str, bool | None]]:
     """Every target: what, how, target, measured, whether it is met; None where it was not measured."""
     rows: list[tuple[str, str, str, str, bool | None]] = []
     for ratio in RATIOS:
@@ -115,16 +115,16 @@ def ratio_rows(results: Results) -> list[tuple[str, str, str, str, bool | None]]
     return rows
 
 
-def ratios_table(results: Results) -> Table:
+def print_targets(results: Results) -> Table:
     """Every target with what was measured and a mark."""
     table = _table("Ratios", *RATIO_COLUMNS)
     marks = {None: "not measured", True: "[green]met[/]", False: "[red]missed[/]"}
-    for *cells, met in ratio_rows(results):
+    for *cells, met in build_target_rows(results):
         table.add_row(*map(str, cells), marks[met])
     return table
 
 
-def missed(results: Results) -> list[tuple[str, str]]:
+def list_missed_targets(results: Results) -> list[tuple[str, str]]:
     """The targets that were missed, with the reason and what was tried, where that is known."""
     measured = ((ratio, ratio.value(results)) for ratio in RATIOS)
     return [
@@ -134,7 +134,7 @@ def missed(results: Results) -> list[tuple[str, str]]:
     ]
 
 
-def curve_rows(curves: Curves) -> list[tuple[str, ...]]:
+def build_curve_rows(curves: Curves) -> list[tuple[str, ...]]:
     """Every point, as :data:`CURVE_COLUMNS`."""
     return [
         (
@@ -148,9 +148,9 @@ def curve_rows(curves: Curves) -> list[tuple[str, ...]]:
     ]
 
 
-def curves_table(curves: Curves) -> Table:
+def print_curves(curves: Curves) -> Table:
     """Seconds of each point by phase."""
     table = _table("Curves: seconds of winnow compact", *CURVE_COLUMNS)
-    for row in curve_rows(curves):
+    for row in build_curve_rows(curves):
         table.add_row(*row)
     return table

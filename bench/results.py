@@ -18,7 +18,7 @@ TOO_LONG = "took too long"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CompetitorRun:
     """One competitor, once, on one workload.
 
     Seconds: ``seconds`` of the whole process, ``work_seconds`` of what it did after its start (None where it did not
@@ -64,7 +64,7 @@ class Results:
 
     path: Path
     machine: dict[str, Any] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[CompetitorRun] = field(default_factory=list)
     control: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -82,7 +82,7 @@ class Results:
                 f"{path} has format {document.get('format_version')}, and this benchmark reads {FORMAT_VERSION}. "
                 "Nothing was changed. Name another file with --json."
             )
-        runs = [Run(**run) for run in document["runs"]]
+        runs = [CompetitorRun(**run) for run in document["runs"]]
         return cls(path, document["machine"], runs, document["control"])
 
     def save(self) -> None:
@@ -98,12 +98,12 @@ class Results:
         draft.write_text(json.dumps(document, indent=1) + "\n")
         draft.replace(self.path)
 
-    def add(self, run: Run) -> None:
+    def add(self, run: CompetitorRun) -> None:
         """Note one more run."""
         self.runs.append(run)
         self.save()
 
-    def of(self, size: str, workload: str, competitor: str) -> list[Run]:
+    def of(self, size: str, workload: str, competitor: str) -> list[CompetitorRun]:
         """The runs that came to their end."""
         return [
             run
@@ -111,12 +111,14 @@ class Results:
             if (run.size, run.workload, run.competitor) == (size, workload, competitor) and run.ended
         ]
 
-    def median(self, size: str, workload: str, competitor: str, figure: Callable[[Run], float | None]) -> float | None:
+    def median(
+        self, size: str, workload: str, competitor: str, figure: Callable[[CompetitorRun], float | None]
+    ) -> float | None:
         """The median of a figure; None when there is none."""
         values = [value for run in self.of(size, workload, competitor) if (value := figure(run)) is not None]
         return statistics.median(values) if values else None
 
-    def typical(self, size: str, workload: str, competitor: str) -> Run | None:
+    def typical(self, size: str, workload: str, competitor: str) -> CompetitorRun | None:
         """The run whose work took the median time, the lower one of two; None when there is none."""
         runs = sorted(self.of(size, workload, competitor), key=lambda run: run.work_seconds or run.seconds)
         return runs[(len(runs) - 1) // 2] if runs else None

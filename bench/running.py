@@ -7,28 +7,28 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.lake import Lake, environment
+from bench.lake import Lake, build_environment
 from bench.measure import Measured, measure
-from bench.results import TOO_LONG, Run
+from bench.results import TOO_LONG, CompetitorRun
 
 if TYPE_CHECKING:
     from winnow.model import Segment
 
-LIMIT_SECONDS = 900.0
+MAXIMUM_RUN_SECONDS = 900.0
 """Longer than anything that is worth waiting for takes."""
 
 
 def run_peer(
-    lake: Lake, module: str, way: str, request: Mapping[str, Any], limit_seconds: float = LIMIT_SECONDS
+    lake: Lake, module: str, way: str, request: Mapping[str, Any], limit_seconds: float = MAXIMUM_RUN_SECONDS
 ) -> Measured:
     """Measure one program of :mod:`bench.peers`."""
     request_file = lake.scratch / "request.json"
     request_file.write_text(json.dumps(request))
     command = [sys.executable, "-m", f"bench.peers.{module}", way, str(request_file)]
-    return measure(command, environment(lake.home), limit_seconds=limit_seconds)
+    return measure(command, build_environment(lake.home), limit_seconds=limit_seconds)
 
 
-def run_of(
+def build_run(
     lake: Lake,
     competitor: str,
     measured: Measured,
@@ -39,12 +39,12 @@ def run_of(
     phases: dict[str, float] | None = None,
     engine: dict[str, float] | None = None,
     fingerprint: str | None = None,
-) -> Run:
+) -> CompetitorRun:
     """The run of ``competitor`` that ``measured`` was; ``work``: seconds (None: it did not come so far).
 
     ``before``: the segments that it began with. ``output_bytes``: what it wrote as its result.
     """
-    return Run(
+    return CompetitorRun(
         size=lake.size.name,
         workload=lake.workload.name,
         competitor=competitor,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.competitors import COMPETITORS
-from bench.lake import lake_of, prepare
-from bench.results import Results, Run
+from bench.lake import get_lake, prepare
+from bench.results import CompetitorRun, Results
 from bench.workloads import Size
 
-Told = Callable[[str], None]
+StepCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ SUITES: dict[str, tuple[Step, ...]] = {
 """Beside these, size small is :mod:`bench.smoke`, and the control plane :mod:`bench.control_plane`."""
 
 
-def schedule(
+def order_steps(
     steps: Sequence[Step], done: Callable[[Step], int], rounds: int | None = None
 ) -> Iterator[tuple[Step, int]]:
     """Steps still to be run with the number of their round, workload by workload and A B C A B C within each."""
@@ -71,7 +71,7 @@ def schedule(
                     yield step, number
 
 
-def chosen(
+def select_steps(
     size: Size, workloads: Sequence[str], competitors: Sequence[str], suites: dict[str, tuple[Step, ...]] = SUITES
 ) -> list[Step]:
     """The steps of ``size`` that the command line asks for; what it names although no suite has it is added.
@@ -96,15 +96,15 @@ def run_suite(
     results: Results,
     *,
     rounds: int | None,
-    told: Told,
-    heard: Callable[[Step, Run], None] = lambda step, run: None,
+    told: StepCallback,
+    heard: Callable[[Step, CompetitorRun], None] = lambda step, run: None,
 ) -> None:
     """Run what is missing in ``results``; each run is saved as it ends."""
     ready: set[str] = set()
-    for step, number in schedule(
+    for step, number in order_steps(
         steps, lambda step: len(results.of(size.name, step.workload, step.competitor)), rounds
     ):
-        lake = lake_of(step.workload, size, folder)
+        lake = get_lake(step.workload, size, folder)
         if lake.workload.name not in ready:
             prepare(lake, told)
             ready.add(lake.workload.name)

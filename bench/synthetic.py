@@ -21,7 +21,7 @@ SEGMENT_RECORDS = 1_000_000
 SEGMENT_BYTES = 128 << 20
 
 
-def register(ctx: Context, topic: str, *, partitions: int, segments: int, clean: int, commits: int = 1) -> None:
+def register_topic(ctx: Context, topic: str, *, partitions: int, segments: int, clean: int, commits: int = 1) -> None:
     """A topic whose first ``clean`` segments of each partition lie below its checkpoint, made in so many commits."""
     from winnow.pipeline.topics import create_topic
 

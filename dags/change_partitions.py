@@ -8,7 +8,7 @@ from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow_airflow import pools, steps, upkeep
 from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.references import MAX_REASON_LENGTH, TOPIC_PATTERN, ChangeRow
+from winnow_airflow.references import MAXIMUM_REASON_CHARACTERS, TOPIC_PATTERN, ChangeRow
 
 DOC = """
 ### Pauses, resumes or releases partitions of a topic
@@ -29,7 +29,7 @@ changes nothing. No data is touched: a change is one commit to the topic's state
 @task
 def check_pools() -> None:
     """Ends the run when the pool that its change would wait in does not exist."""
-    pools.check(get_current_context())
+    pools.require_pools(get_current_context())
 
 
 @task(pool=COMMIT_POOL, execution_timeout=timedelta(minutes=30))
@@ -40,8 +40,8 @@ def change() -> str:
     row = ChangeRow(
         action=params["action"], topic=params["topic"], partitions=params["partitions"], reason=params["reason"]
     )
-    with steps.pipeline(context) as ctx:
-        return upkeep.change(ctx, row)
+    with steps.open_task_pipeline(context) as ctx:
+        return upkeep.change_partitions(ctx, row)
 
 
 with DAG(
@@ -79,7 +79,7 @@ with DAG(
             "airflow",
             type="string",
             minLength=1,
-            maxLength=MAX_REASON_LENGTH,
+            maxLength=MAXIMUM_REASON_CHARACTERS,
             # One line of plain text: it is quoted in logs, in the table's snapshot and in alerts.
             pattern=r"^[^\x00-\x1f\x7f]+$",
             title="Name or reason",

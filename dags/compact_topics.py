@@ -18,20 +18,20 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from winnow.clock import format_ms, wall_clock_ms
+from winnow.clock import format_ms, read_wall_clock_ms
 from winnow_airflow import lineage, looking, metrics, params, pools, steps, watching
-from winnow_airflow.as_of import as_of_of
-from winnow_airflow.assets import COMPACTED, event_of, topic_asset
-from winnow_airflow.meeting import Topics
+from winnow_airflow.as_of import get_as_of_ms
+from winnow_airflow.assets import COMPACTED, build_event, topic_asset
+from winnow_airflow.meeting import TopicAttempts
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.operators import CompactOperator
 from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
-from winnow_airflow.references import BatchRow, TopicCheck, label_of, shares
+from winnow_airflow.references import BatchRow, TopicCheck, build_label, split_evenly
 from winnow_airflow.timetables import BackfillTimetable
-from winnow_airflow.turns import take_turns
+from winnow_airflow.turns import lock_topics_in_as_of_order
 
-EVERY = timedelta(minutes=15)
-EVERY_DAY = timedelta(days=1)
+SCHEDULE_INTERVAL = timedelta(minutes=15)
+BACKFILL_INTERVAL = timedelta(days=1)
 
 DOC = """
 ### Compacts every topic that is due
@@ -98,32 +98,32 @@ reads changes. The log shows a line per partition. A retry writes a new attempt 
 def list_topics() -> list[list[str]]:
     """The topics of this run, in as many shares as there will be checks. Refuses a future as-of and missing pools."""
     context = get_current_context()
-    pools.check(context)
-    as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
-    with steps.pipeline(context) as ctx:
-        topics = steps.choose(ctx, context["params"]["topics"])
+    pools.require_pools(context)
+    as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
+    with steps.open_task_pipeline(context) as ctx:
+        topics = steps.select_topics(ctx, context["params"]["topics"])
     steps.log.info("As of %s: %d topic(s).", format_ms(as_of_ms), len(topics))
     if context["params"]["shadow_strategy"] is None:
         looking.skip_comparison("compare_strategy")
-    return shares(topics)
+    return split_evenly(topics)
 
 
 @task(map_index_template="{{ label }}", retries=1, doc_md=CHECK_DOC)
 def check_eligibility(topics: list[str]) -> list[TopicCheck]:
     """Whether the topics of this share are due, and why not."""
     context: Any = get_current_context()
-    context["label"] = label_of(topics)
-    as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
+    context["label"] = build_label(topics)
+    as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     found: list[TopicCheck] = []
-    look = looking.foresee if context["params"]["dry_run"] else steps.check
-    with steps.pipeline(context) as ctx:
-        kept = Topics(ctx)
+    look = looking.preview_compaction if context["params"]["dry_run"] else steps.check_topic
+    with steps.open_task_pipeline(context) as ctx:
+        kept = TopicAttempts(ctx)
         for topic in topics:
             with kept.attempt(topic):
                 found.append(look(ctx, topic, as_of_ms=as_of_ms))
     # Pushed before a topic's error is raised: the others of this share are planned all the same.
     context["ti"].xcom_push(key="return_value", value=found)
-    kept.raise_kept()
+    kept.raise_errors()
     return found
 
 
@@ -131,27 +131,27 @@ def check_eligibility(topics: list[str]) -> list[TopicCheck]:
 def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
     """Writes a plan per due topic, takes hold of the topics, and packs the plans into Spark applications."""
     context = get_current_context()
-    as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
+    as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     found = [check for share in checked[:] for check in share]
     if context["params"]["dry_run"]:
-        looking.say(found)
+        looking.log_preview(found)
         return []
-    with steps.pipeline(context) as ctx:
+    with steps.open_task_pipeline(context) as ctx:
         if context["dag_run"].run_type == "backfill":
-            found = take_turns(ctx, found, as_of_ms=as_of_ms)
-        return steps.plan(ctx, found, as_of_ms=as_of_ms)
+            found = lock_topics_in_as_of_order(ctx, found, as_of_ms=as_of_ms)
+        return steps.plan_topics(ctx, found, as_of_ms=as_of_ms)
 
 
 @task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
 def compare_strategy(topics: list[str]) -> list[str]:
     """What another strategy would keep of each topic, in a sentence. Changes nothing."""
     context: Any = get_current_context()
-    context["label"] = label_of(topics)
+    context["label"] = build_label(topics)
     if context["params"]["shadow_strategy"] is None:
         raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
-    as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
-    with steps.pipeline(context) as ctx:
-        return looking.compare(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
+    as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
+    with steps.open_task_pipeline(context) as ctx:
+        return looking.compare_strategies(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
 
 
 @task(
@@ -164,8 +164,8 @@ def validate(batch: BatchRow) -> list[str]:
     """Judges the new files with Great Expectations, topic by topic. What fails is not published and not tried again."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with steps.pipeline(context) as ctx:
-        return steps.validate(ctx, batch)
+    with steps.open_task_pipeline(context) as ctx:
+        return steps.validate_batch(ctx, batch)
 
 
 @task(
@@ -179,8 +179,8 @@ def publish(batch: BatchRow) -> list[str]:
     """Makes what passed visible, one commit per topic, then moves its checkpoint. A second time changes nothing."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with steps.pipeline(context) as ctx:
-        return steps.publish(ctx, batch)
+    with steps.open_task_pipeline(context) as ctx:
+        return steps.publish_batch(ctx, batch)
 
 
 @task(map_index_template="{{ label }}", trigger_rule=TriggerRule.ALL_DONE, outlets=[COMPACTED])
@@ -188,11 +188,11 @@ def report(batch: BatchRow) -> list[str]:
     """Says what became of each topic, tells whoever waits for its asset, and gives the topics back."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with steps.pipeline(context) as ctx:
+    with steps.open_task_pipeline(context) as ctx:
         last_try = context["ti"].try_number > context["ti"].max_tries
-        paragraphs, published = steps.report(ctx, batch, last_try=last_try)
+        paragraphs, published = steps.report_batch(ctx, batch, last_try=last_try)
     for receipt, mark in published:
-        context["outlet_events"][COMPACTED].add(topic_asset(receipt.topic), extra=event_of(receipt, mark))
+        context["outlet_events"][COMPACTED].add(topic_asset(receipt.topic), extra=build_event(receipt, mark))
     return paragraphs
 
 
@@ -210,23 +210,23 @@ def compact_batch(batch: BatchRow) -> None:
         on_failure_callback=WinnowNotifier(),
         doc_md=COMPACT_DOC,
     )
-    judged = lineage.tells(validate(batch), lineage.JUDGED)
-    published = lineage.tells(publish(batch), lineage.PUBLISHED)
+    judged = lineage.attach_lineage(validate(batch), lineage.JUDGED)
+    published = lineage.attach_lineage(publish(batch), lineage.PUBLISHED)
     compact >> judged >> published >> report(batch)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30))
 def send_metrics() -> int:
     """Sends the metrics of every topic of this run through Airflow's own; does nothing where those are switched off."""
-    if not metrics.is_on():
+    if not metrics.are_metrics_enabled():
         raise AirflowSkipException("Airflow's metrics are switched off: neither statsd_on nor otel_on in [metrics].")
-    return metrics.send_for(get_current_context())
+    return metrics.send_run_metrics(get_current_context())
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30), doc_md=watching.DOC)
+@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30), doc_md=watching.WATCH_DOC)
 def watch() -> str:
     """Tells of deadlines and sweeps that need somebody, and of what has recovered; of all topics, from the present."""
-    return watching.watch(get_current_context())
+    return watching.watch_topics(get_current_context())
 
 
 @task(trigger_rule=TriggerRule.ONE_FAILED, retries=0)
@@ -235,7 +235,7 @@ def outcome() -> None:
     raise AirflowFailException("A task of this run failed; the other topics were compacted. See the red tasks.")
 
 
-def compaction(dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable, doc: str) -> DAG:
+def build_compaction_dag(dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable, doc: str) -> DAG:
     """The tasks of a compaction as the DAG ``dag_id``."""
     with DAG(
         dag_id=dag_id,
@@ -261,8 +261,10 @@ def compaction(dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable, 
     return dag
 
 
-compact_topics = compaction("compact_topics", CronTriggerTimetable("*/15 * * * *", timezone="UTC", interval=EVERY), DOC)
+compact_topics = build_compaction_dag(
+    "compact_topics", CronTriggerTimetable("*/15 * * * *", timezone="UTC", interval=SCHEDULE_INTERVAL), DOC
+)
 # A month by quarters of an hour would be three thousand runs.
-backfill_topics = compaction(
-    "backfill_topics", BackfillTimetable("0 0 * * *", timezone="UTC", interval=EVERY_DAY), BACKFILL_DOC
+backfill_topics = build_compaction_dag(
+    "backfill_topics", BackfillTimetable("0 0 * * *", timezone="UTC", interval=BACKFILL_INTERVAL), BACKFILL_DOC
 )

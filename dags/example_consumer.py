@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from winnow.clock import format_ms, parse_as_of
 from winnow_airflow import pools, steps
-from winnow_airflow.assets import compacted_past, events_of, topic_asset
+from winnow_airflow.assets import compacted_past, read_events, topic_asset
 from winnow_airflow.policy import DEFAULT_ARGS, START, TAGS
 
 TOPIC = "aircraft"
@@ -31,19 +31,19 @@ It is paused when Airflow first sees it, and takes no part in compaction.
 def wait_for_watermark() -> list[dict[str, Any]]:
     """What the events say that started this run. Skips the rest while the topic is not compacted far enough."""
     context: Any = get_current_context()
-    pools.check(context)
+    pools.require_pools(context)
     events = context["triggering_asset_events"]
     past = context["params"]["past"]
     if past is not None and not compacted_past(events, TOPIC, parse_as_of(past)):
         raise AirflowSkipException(f"{TOPIC} is not compacted past {past} yet; a later compaction starts another run.")
-    return list(events_of(events, TOPIC))
+    return list(read_events(events, TOPIC))
 
 
 @task
 def count_records(events: list[dict[str, Any]]) -> str:
     """How many records a reader of the topic sees, from the table's metadata alone; and what the event said."""
     context = get_current_context()
-    with steps.pipeline(context) as ctx:
+    with steps.open_task_pipeline(context) as ctx:
         topic = ctx.log.open(TOPIC)
         live = topic.segments(topic.head())
     records = sum(segment.records for segments in live.values() for segment in segments)

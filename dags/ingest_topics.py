@@ -7,11 +7,11 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow_airflow import params, pools, steps, upkeep
-from winnow_airflow.as_of import as_of_of
+from winnow_airflow.as_of import get_as_of_ms
 from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.references import TOPIC_PATTERN, IngestRow, ingest_rows
+from winnow_airflow.references import TOPIC_PATTERN, IngestRow, build_ingest_rows
 
 DOC = """
 ### Appends files to topics
@@ -40,8 +40,8 @@ quarantine.
 def list_files() -> list[IngestRow]:
     """What to append to which topic, one entry per topic and commit."""
     context = get_current_context()
-    pools.check(context)
-    return ingest_rows(context["params"])
+    pools.require_pools(context)
+    return build_ingest_rows(context["params"])
 
 
 @task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=INGEST_DOC)
@@ -49,9 +49,9 @@ def ingest(entry: IngestRow) -> str:
     """One entry, one commit."""
     context: Any = get_current_context()
     context["label"] = entry["topic"]
-    as_of_ms = as_of_of(context, now_ms=wall_clock_ms())
-    with steps.pipeline(context) as ctx:
-        return upkeep.ingest(ctx, entry, as_of_ms=as_of_ms)
+    as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
+    with steps.open_task_pipeline(context) as ctx:
+        return upkeep.ingest_entry(ctx, entry, as_of_ms=as_of_ms)
 
 
 with DAG(

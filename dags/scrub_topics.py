@@ -38,9 +38,9 @@ Reads what this run has not checked yet, and says for each topic how much is lef
 def list_topics() -> list[str]:
     """The topics of this run."""
     context = get_current_context()
-    pools.check(context)
-    with steps.pipeline(context) as ctx:
-        return steps.choose(ctx, context["params"]["topics"])
+    pools.require_pools(context)
+    with steps.open_task_pipeline(context) as ctx:
+        return steps.select_topics(ctx, context["params"]["topics"])
 
 
 @task(
@@ -52,8 +52,8 @@ def list_topics() -> list[str]:
 def scrub(topics: list[str]) -> list[str]:
     """All topics together, since what was checked longest ago may be any topic's."""
     context: Any = get_current_context()
-    with steps.pipeline(context) as ctx:
-        return scrubbing.scrub(ctx, topics, started_ms=scrubbing.start_of(context))
+    with steps.open_task_pipeline(context) as ctx:
+        return scrubbing.scrub_topics(ctx, topics, started_ms=scrubbing.get_run_start_ms(context))
 
 
 with DAG(

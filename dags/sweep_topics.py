@@ -10,7 +10,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
 from winnow_airflow import params, pools, steps, upkeep
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.references import label_of, shares
+from winnow_airflow.references import build_label, split_evenly
 
 DOC = """
 ### Removes the files that compaction left behind
@@ -35,9 +35,9 @@ tried again later, and is left to the next sweep when it still is.
 def list_topics() -> list[list[str]]:
     """The topics of this run, in as many shares as there will be sweeps."""
     context = get_current_context()
-    pools.check(context)
-    with steps.pipeline(context) as ctx:
-        return shares(steps.choose(ctx, context["params"]["topics"]))
+    pools.require_pools(context)
+    with steps.open_task_pipeline(context) as ctx:
+        return split_evenly(steps.select_topics(ctx, context["params"]["topics"]))
 
 
 @task(
@@ -50,9 +50,9 @@ def list_topics() -> list[list[str]]:
 def sweep(topics: list[str]) -> list[str]:
     """One share of the topics, one after another."""
     context: Any = get_current_context()
-    context["label"] = label_of(topics)
-    with steps.pipeline(context) as ctx:
-        return upkeep.sweep(ctx, topics, last_try=context["ti"].try_number > context["ti"].max_tries)
+    context["label"] = build_label(topics)
+    with steps.open_task_pipeline(context) as ctx:
+        return upkeep.sweep_topics(ctx, topics, last_try=context["ti"].try_number > context["ti"].max_tries)
 
 
 with DAG(

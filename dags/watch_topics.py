@@ -9,7 +9,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
 from winnow_airflow import watching
 from winnow_airflow.policy import DEFAULT_ARGS, START, TAGS
 
-EVERY = timedelta(minutes=15)
+WATCH_INTERVAL = timedelta(minutes=15)
 
 DOC = """
 ### Watches over deadlines, sweeps, and alerts that wait for their channel
@@ -19,15 +19,15 @@ recovery is told at once; this one does it while a run hangs, waits, or is pause
 """
 
 
-@task(execution_timeout=timedelta(minutes=30), doc_md=watching.DOC)
+@task(execution_timeout=timedelta(minutes=30), doc_md=watching.WATCH_DOC)
 def watch() -> str:
     """Tells of deadlines and sweeps that need somebody, and of what has recovered; of all topics, from the present."""
-    return watching.watch(get_current_context())
+    return watching.watch_topics(get_current_context())
 
 
 with DAG(
     dag_id="watch_topics",
-    schedule=CronTriggerTimetable("10-59/15 * * * *", timezone="UTC", interval=EVERY),
+    schedule=CronTriggerTimetable("10-59/15 * * * *", timezone="UTC", interval=WATCH_INTERVAL),
     start_date=START,
     catchup=False,
     max_active_runs=1,

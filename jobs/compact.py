@@ -13,27 +13,31 @@ from __future__ import annotations
 import sys
 
 from winnow.engine import program
-from winnow.engine.cutting import GIANT_BYTES
+from winnow.engine.cutting import DEFAULT_GIANT_BYTES
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse arguments, run the plans, report each; the worst exit code of its plans is the job's."""
-    parser = program.parser(__doc__)
+    parser = program.build_parser(__doc__)
     parser.add_argument("plans", nargs="+", metavar="PLAN", help="plans to carry out: URI#sha256=DIGEST, or URI alone")
     parser.add_argument("--attempt", required=True, help="name of this attempt; new files rest below it")
     parser.add_argument(
-        "--giant-bytes", type=int, default=GIANT_BYTES, metavar="BYTES", help="partitions from this size on may be cut"
+        "--giant-bytes",
+        type=int,
+        default=DEFAULT_GIANT_BYTES,
+        metavar="BYTES",
+        help="partitions from this size on may be cut",
     )
     options = parser.parse_args(arguments)
-    program.begin()
-    from winnow.engine.rewrite import Budget
-    from winnow.engine.spark import run
+    program.prepare_imports()
+    from winnow.engine.rewrite import TaskBudget
+    from winnow.engine.spark import run_plans
 
-    return program.ended(
-        lambda: run(
+    return program.run_and_report(
+        lambda: run_plans(
             options.plans,
             attempt=options.attempt,
-            budget=Budget(options.memory, options.threads, options.spill, options.bytes_per_second),
+            budget=TaskBudget(options.memory, options.threads, options.spill, options.bytes_per_second),
             most_tasks=options.tasks,
             giant_bytes=options.giant_bytes,
         )

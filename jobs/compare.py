@@ -14,15 +14,15 @@ from winnow.engine import program
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse arguments, run the comparison, report how it ended."""
-    parser = program.parser(__doc__)
+    parser = program.build_parser(__doc__)
     parser.add_argument("request", metavar="REQUEST_URI", help="the comparison to carry out")
     options = parser.parse_args(arguments)
-    program.begin()
-    from winnow.engine.rewrite import Budget
-    from winnow.engine.shadow_spark import run
+    program.prepare_imports()
+    from winnow.engine.rewrite import TaskBudget
+    from winnow.engine.shadow_spark import run_comparison
 
-    budget = Budget(options.memory, options.threads, options.spill, options.bytes_per_second)
-    return program.ended(lambda: [run(options.request, budget=budget, most_tasks=options.tasks)])
+    budget = TaskBudget(options.memory, options.threads, options.spill, options.bytes_per_second)
+    return program.run_and_report(lambda: [run_comparison(options.request, budget=budget, most_tasks=options.tasks)])
 
 
 if __name__ == "__main__":

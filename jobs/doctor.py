@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 
 from winnow.engine import program
-from winnow.engine.events import emit
+from winnow.engine.events import emit_event
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print one event with what the tasks saw."""
-    program.begin()
-    from winnow.engine.look_around import look_around
+    program.prepare_imports()
+    from winnow.engine.look_around import diagnose_spark_tasks
 
-    emit({"event": "doctor", **look_around(sys.argv[1:] if arguments is None else arguments)})
+    emit_event({"event": "doctor", **diagnose_spark_tasks(sys.argv[1:] if arguments is None else arguments)})
     return 0
 
 

@@ -16,25 +16,25 @@ from winnow.engine import program
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse arguments, recompute, report each plan; the worst exit code of its plans is the job's."""
-    parser = program.parser(__doc__)
+    parser = program.build_parser(__doc__)
     parser.add_argument(
         "plans", nargs="+", metavar="PLAN", help="plans whose attempt is recomputed: URI#sha256=DIGEST, or URI alone"
     )
     parser.add_argument("--attempt", required=True, help="name of the attempt")
     options = parser.parse_args(arguments)
-    program.begin()
-    from winnow.engine.facts_spark import run
-    from winnow.engine.rewrite import Budget
-    from winnow.quality.facts import pairs_of
-    from winnow.quality.remote import figures_of
+    program.prepare_imports()
+    from winnow.engine.facts_spark import recompute_facts
+    from winnow.engine.rewrite import TaskBudget
+    from winnow.quality.facts import pair_partitions
+    from winnow.quality.remote import compute_figures
 
-    return program.ended(
-        lambda: run(
+    return program.run_and_report(
+        lambda: recompute_facts(
             options.plans,
             attempt=options.attempt,
-            budget=Budget(options.memory, options.threads, options.spill),
-            pairs=pairs_of,
-            recompute=figures_of,
+            budget=TaskBudget(options.memory, options.threads, options.spill),
+            pairs=pair_partitions,
+            recompute=compute_figures,
             most_tasks=options.tasks,
         )
     )

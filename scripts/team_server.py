@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 OPEN, PRIVATE = 0o444, 0o600
 LOGIN = "admin"
 DATABASE_USER = "winnow"
-TIMEOUT_S = 5.0
+MAXIMUM_ANSWER_SECONDS = 5.0
 
 
 def write_once(path: Path, text: str, mode: int) -> str:
@@ -111,14 +111,14 @@ def print_login(env: Mapping[str, str]) -> None:
 def check_component(env: Mapping[str, str], component: str) -> None:
     """Ask Airflow for the health of one of its components; its heartbeats say it."""
     url = urlsplit(env["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"])._replace(path="/api/v2/monitor/health").geturl()
-    status = json.loads(answer(url)).get(component.replace("-", "_"), {}).get("status")
+    status = json.loads(fetch_url(url)).get(component.replace("-", "_"), {}).get("status")
     if status != "healthy":
         raise SystemExit(f"{component} is {status}")
 
 
-def answer(url: str) -> bytes:
+def fetch_url(url: str) -> bytes:
     """What ``url`` answers; raises OSError when it does not."""
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as stream:
+    with urllib.request.urlopen(url, timeout=MAXIMUM_ANSWER_SECONDS) as stream:
         return bytes(stream.read())
 
 
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.env
     if chosen.command == "healthy":
         check_component(env, chosen.component)
     elif chosen.command == "answers":
-        answer(chosen.url)
+        fetch_url(chosen.url)
     else:
         COMMANDS[chosen.command](env)
     return 0

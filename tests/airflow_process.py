@@ -9,11 +9,11 @@ import os
 import tempfile
 from pathlib import Path
 
-from winnow.airflow_env import airflow_environment
+from winnow.airflow_env import make_airflow_environment
 from winnow.config.settings import load_settings
 
 _folder = tempfile.TemporaryDirectory(prefix="winnow-airflow-")
 HOME = Path(_folder.name) / "winnow"
 SETTINGS = load_settings(env={"WINNOW_HOME": str(HOME), "WINNOW_SPARK__MASTER": "local[2]", "PATH": os.environ["PATH"]})
-ENVIRONMENT = airflow_environment(SETTINGS, os.environ)
+ENVIRONMENT = make_airflow_environment(SETTINGS, os.environ)
 os.environ.update({name: value for name, value in ENVIRONMENT.items() if name.startswith("AIRFLOW")})

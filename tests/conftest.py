@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from sqlalchemy import Connection, text
 
-from winnow.java import find_java, spark_environment
+from winnow.java import find_java, make_spark_environment
 from winnow.store import migration
 from winnow.store.database import Database
 from winnow.store.migrations import VERSION_TABLE
@@ -86,7 +86,7 @@ def _isolate() -> None:
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     # The embedded PostgreSQL keeps its locks in the runtime folder of the user, which a build machine lacks.
     os.environ |= {"WINNOW_HOME": str(home), "AIRFLOW_HOME": str(home / "airflow"), "XDG_RUNTIME_DIR": str(home)}
-    os.environ |= spark_environment(os.environ, find_java(os.environ, ROOT / ".winnow"))
+    os.environ |= make_spark_environment(os.environ, find_java(os.environ, ROOT / ".winnow"))
 
 
 _keep_temporary_files_in_memory()
@@ -116,7 +116,7 @@ def migrated_once() -> Iterator[Upgrade]:
             made = connection.scalars(
                 text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
             )
-            revision = f"INSERT INTO {VERSION_TABLE} VALUES ('{migration.revision_of(connection)}')"
+            revision = f"INSERT INTO {VERSION_TABLE} VALUES ('{migration.read_revision(connection)}')"
             statements[:] = [*made.all(), revision]
 
     genuine = migration._upgrade

@@ -63,7 +63,7 @@ class ObjectStore:
         return {each.path.removeprefix(f"{bucket}/"): each.size for each in found if each.type == fs.FileType.File}
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port of the loopback interface that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -71,9 +71,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_store() -> Iterator[ObjectStore]:
+def start_object_store() -> Iterator[ObjectStore]:
     """Moto's server, empty, until the block ends."""
-    port = free_port()
+    port = find_free_port()
     store = ObjectStore(f"http://127.0.0.1:{port}")
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)

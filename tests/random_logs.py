@@ -25,7 +25,7 @@ version_headers = st.none() | st.lists(
 """No headers, or up to three: the version's name, the same in another case, or another; versions good and bad."""
 
 
-def records_of(rows: Sequence[Row]) -> list[Record]:
+def build_records(rows: Sequence[Row]) -> list[Record]:
     """``rows`` as records of one partition, from offset 0 on."""
     offset = -1
     records = []
@@ -35,7 +35,7 @@ def records_of(rows: Sequence[Row]) -> list[Record]:
     return records
 
 
-def table_of(records: Sequence[Record]) -> pa.Table:
+def build_table(records: Sequence[Record]) -> pa.Table:
     """``records`` with the columns of a segment."""
     rows = [
         {
@@ -52,9 +52,9 @@ def table_of(records: Sequence[Record]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=ARROW_SCHEMA)
 
 
-def segment_of(folder: str, number: int, records: Sequence[Record]) -> Segment:
+def write_segment_file(folder: str, number: int, records: Sequence[Record]) -> Segment:
     """``records`` as one segment file of partition 0 in ``folder``."""
     with SegmentWriter(partition=0, segment_bytes=1 << 30, name=lambda _: f"{folder}/in-{number}.parquet") as writer:
-        for batch in table_of(records).to_batches():
+        for batch in build_table(records).to_batches():
             writer.write(batch)
     return writer.finish()[0]

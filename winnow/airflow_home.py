@@ -29,8 +29,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from winnow.airflow_env import LOGIN, LOOPBACK, PORT_VARIABLE, airflow_environment, login_password, ui_port
-from winnow.bundle import bundled
+from winnow.airflow_env import (
+    LOGIN,
+    LOOPBACK,
+    PORT_VARIABLE,
+    make_airflow_environment,
+    read_or_create_login_password,
+    read_ui_port,
+)
+from winnow.bundle import find_bundled_folder
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ConfigurationError, ServiceError, WinnowError
 
@@ -56,25 +63,25 @@ def migrate(settings: Settings, env: Mapping[str, str] | None = None) -> dict[st
     """Prepare database and pools of the embedded Airflow once per Airflow version. Returns its environment.
 
     Raises:
-        ConfigurationError: Airflow is not installed, or see :func:`winnow.airflow_env.airflow_environment`.
+        ConfigurationError: Airflow is not installed, or see :func:`winnow.airflow_env.make_airflow_environment`.
         ServiceError: Airflow could not prepare its database; the message names the log.
     """
-    environment = airflow_environment(settings, os.environ if env is None else env)
+    environment = make_airflow_environment(settings, os.environ if env is None else env)
     home = settings.airflow_home
-    wanted = json.dumps({"airflow": _airflow_version(), "pools": POOLS}, sort_keys=True)
+    wanted = json.dumps({"airflow": _read_airflow_version(), "pools": POOLS}, sort_keys=True)
     stamp = home / "prepared.json"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted and (home / "airflow.db").is_file():
         return environment
-    login_password(settings)
+    read_or_create_login_password(settings)
     pools = home / "pools.json"
     pools.write_text(json.dumps(POOLS), encoding="utf-8")
-    _airflow(environment, home, "db", "migrate")
-    _airflow(environment, home, "pools", "import", str(pools))
+    _run_airflow(environment, home, "db", "migrate")
+    _run_airflow(environment, home, "pools", "import", str(pools))
     stamp.write_text(wanted, encoding="utf-8")
     return environment
 
 
-def _airflow_version() -> str:
+def _read_airflow_version() -> str:
     try:
         return metadata.version("apache-airflow-core")
     except metadata.PackageNotFoundError as problem:
@@ -83,7 +90,7 @@ def _airflow_version() -> str:
         ) from problem
 
 
-def _airflow(environment: Mapping[str, str], home: Path, *arguments: str) -> None:
+def _run_airflow(environment: Mapping[str, str], home: Path, *arguments: str) -> None:
     log = home / "prepare.log"
     with log.open("ab") as stream:
         ended = subprocess.run(
@@ -124,7 +131,7 @@ class Components:
 
 
 @contextlib.contextmanager
-def running(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[Components]:
+def run_components(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[Components]:
     """All components of the embedded Airflow, healthy, until the block ends.
 
     Raises:
@@ -132,7 +139,7 @@ def running(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
         ServiceError: a component ended, or was not healthy within three minutes.
     """
     variables = os.environ if env is None else env
-    port = ui_port(variables)
+    port = read_ui_port(variables)
     _check_free(port)
     environment = migrate(settings, variables)
     logs = settings.airflow_home / "components"
@@ -153,7 +160,7 @@ def running(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
         _wait_healthy(components)
         yield components
     finally:
-        stop(list(components.processes.values()))
+        stop_processes(list(components.processes.values()))
 
 
 def _check_free(port: int) -> None:
@@ -179,14 +186,14 @@ def _wait_healthy(components: Components) -> None:
         time.sleep(1)
 
 
-def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def stop_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """End ``processes`` with all their descendants: asked first, killed after twenty seconds."""
     import psutil  # type: ignore[import-untyped]
 
     sessions = {process.pid for process in processes}
     until = time.monotonic() + STOP_TIMEOUT_S
     asked: set[int] = set()
-    while sessions and (left := [each for each in psutil.process_iter() if _lives_in(each.pid, sessions)]):
+    while sessions and (left := [each for each in psutil.process_iter() if _is_working_in(each.pid, sessions)]):
         late = time.monotonic() > until
         for each in left:
             if late or each.pid not in asked:
@@ -198,7 +205,7 @@ def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.poll()
 
 
-def _lives_in(pid: int, sessions: set[int]) -> bool:
+def _is_working_in(pid: int, sessions: set[int]) -> bool:
     # Task processes and Spark form process groups of their own, but nothing leaves its component's session.
     import psutil
 
@@ -208,7 +215,7 @@ def _lives_in(pid: int, sessions: set[int]) -> bool:
         return False
 
 
-def ui(settings: Settings) -> None:
+def run_ui(settings: Settings) -> None:
     """Start Airflow, say where it is and how to log in, and keep it until a signal comes.
 
     Raises:
@@ -216,13 +223,15 @@ def ui(settings: Settings) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    _say(f"Starting Airflow in {settings.airflow_home} (half a minute, longer the first time) ...")
-    with contextlib.suppress(KeyboardInterrupt), running(settings) as components:
-        _say(f"Airflow is at {components.url}   login: {LOGIN}   password: {login_password(settings)}\nCtrl-C ends it.")
+    _print_message(f"Starting Airflow in {settings.airflow_home} (half a minute, longer the first time) ...")
+    with contextlib.suppress(KeyboardInterrupt), run_components(settings) as components:
+        _print_message(
+            f"Airflow is at {components.url}   login: {LOGIN}   password: {read_or_create_login_password(settings)}\nCtrl-C ends it."
+        )
         while True:
             components.check_alive()
             time.sleep(1)
-    _say("Airflow has ended.")
+    _print_message("Airflow has ended.")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -232,19 +241,19 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _say(text: str) -> None:
+def _print_message(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-def environment_lines(environment: Mapping[str, str], base: Mapping[str, str]) -> list[str]:
+def format_environment(environment: Mapping[str, str], base: Mapping[str, str]) -> list[str]:
     """What ``environment`` adds to ``base``, as lines for a shell."""
     return [
         f"export {name}={shlex.quote(value)}" for name, value in sorted(environment.items()) if base.get(name) != value
     ]
 
 
-def check(settings: Settings, env: Mapping[str, str]) -> int:
+def check_health(settings: Settings, env: Mapping[str, str]) -> int:
     """Print what ``winnow_airflow.health`` finds in the Airflow that ``env`` names, else in the embedded one.
 
     Returns its exit code. An embedded Airflow that nobody prepared is left unprepared.
@@ -256,13 +265,13 @@ def check(settings: Settings, env: Mapping[str, str]) -> int:
         f"sqlite:///{home / 'airflow.db'}",
     }
     if embedded and not (home / "airflow.db").is_file():
-        detail = f"Airflow {_airflow_version()} is installed; its home {home} is not prepared yet."
+        detail = f"Airflow {_read_airflow_version()} is installed; its home {home} is not prepared yet."
         fix = "python -m winnow.airflow_home migrate"
         finding = {"check": "airflow", "status": "warning", "detail": detail, "fix": fix, "exit_code": 0}
-        _say(json.dumps([finding]))
+        _print_message(json.dumps([finding]))
         return 0
-    environment = airflow_environment(settings, env) if embedded else dict(env)
-    paths = [str(bundled("plugins")), *filter(None, [environment.get("PYTHONPATH")])]
+    environment = make_airflow_environment(settings, env) if embedded else dict(env)
+    paths = [str(find_bundled_folder("plugins")), *filter(None, [environment.get("PYTHONPATH")])]
     return subprocess.run(
         [sys.executable, "-m", "winnow_airflow.health", *(["--embedded"] if embedded else [])],
         env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
@@ -280,14 +289,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings()
         if command == "ui":
-            ui(settings)
+            run_ui(settings)
         elif command == "migrate":
             migrate(settings)
-            _say(f"The embedded Airflow in {settings.airflow_home} is ready.")
+            _print_message(f"The embedded Airflow in {settings.airflow_home} is ready.")
         elif command == "check":
-            return check(settings, os.environ)
+            return check_health(settings, os.environ)
         else:
-            _say("\n".join(environment_lines(airflow_environment(settings, os.environ), os.environ)))
+            _print_message("\n".join(format_environment(make_airflow_environment(settings, os.environ), os.environ)))
     except WinnowError as problem:
         sys.stderr.write(f"{problem}\n")
         return problem.exit_code

@@ -12,7 +12,7 @@ Kind = Literal["jobs", "expectations", "dags", "plugins"]
 _PACKAGE = Path(__file__).parent
 
 
-def bundled(kind: Kind, *, package: Path = _PACKAGE) -> Path:
+def find_bundled_folder(kind: Kind, *, package: Path = _PACKAGE) -> Path:
     """The folder ``kind`` of this installation, absolute. ``package`` is the folder of the package itself.
 
     Raises:

@@ -12,19 +12,19 @@ from winnow.errors import UsageError
 Clock = Callable[[], int]
 """Gives the present in ms since the epoch."""
 
-CLOCK_SKEW_MS = 60_000
+MAXIMUM_CLOCK_SKEW_MS = 60_000
 """An as-of further ahead of the present than this is simulated, and said so."""
 
-MAX_MS = 253_402_300_799_999
+MAXIMUM_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
+_WHOLE_NUMBER_PATTERN = re.compile(r"[+-]?[0-9]{1,30}")
 _RIGHT_FORM = "Write 2026-01-31T18:00:00Z, 2026-01-31T19:00:00+01:00, or ms since the epoch (1769882400000)."
 
 
-def wall_clock_ms() -> int:
+def read_wall_clock_ms() -> int:
     """The present, in ms since the epoch."""
     return time.time_ns() // 1_000_000
 
@@ -38,8 +38,8 @@ def parse_as_of(text: str) -> int:
         UsageError: ``text`` is neither, has no offset, or lies outside the years 1970 to 9999 (UTC).
     """
     trimmed = text.strip()
-    ms = int(trimmed) if _WHOLE_NUMBER.fullmatch(trimmed) else _parse_iso(trimmed)
-    if not 0 <= ms <= MAX_MS:
+    ms = int(trimmed) if _WHOLE_NUMBER_PATTERN.fullmatch(trimmed) else _parse_iso(trimmed)
+    if not 0 <= ms <= MAXIMUM_TIME_MS:
         raise UsageError(f"The time {trimmed} lies outside the years 1970 to 9999. {_RIGHT_FORM}")
     return ms
 

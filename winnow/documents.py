@@ -30,13 +30,13 @@ class _Versioned(msgspec.Struct):
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     if kind not in _decoders:
         _decoders[kind] = msgspec.json.Decoder(kind)
     return _decoders[kind]
 
 
-def jsonable(value: object) -> Any:
+def convert_to_json_types(value: object) -> Any:
     """``value`` (a frozen dataclass of the model, or a container of them) as plain JSON types."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
@@ -48,7 +48,7 @@ def dump_json(value: object) -> bytes:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def digest(value: object) -> str:
+def compute_digest(value: object) -> str:
     """sha256 of the canonical JSON, in hex."""
     return hashlib.sha256(dump_json(value)).hexdigest()
 
@@ -60,19 +60,19 @@ def load_json(kind: type[T], data: bytes) -> T:
         FormatVersionError: the document was written by a newer Winnow.
         WinnowError: the document is damaged.
     """
-    version = _version(kind, data)
+    version = _read_version(kind, data)
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise FormatVersionError(
             f"A {kind.__name__} document has format {version}; this Winnow reads up to {FORMAT_VERSION}. "
             "Nothing was changed. Use the Winnow that wrote it, or a newer one."
         )
     try:
-        return cast(T, _decoder(kind).decode(data))
+        return cast(T, _get_decoder(kind).decode(data))
     except msgspec.DecodeError as problem:
-        raise WinnowError(f"A {kind.__name__} document is damaged at: {_where(str(problem))}.") from None
+        raise WinnowError(f"A {kind.__name__} document is damaged at: {_describe_place(str(problem))}.") from None
 
 
-def _version(kind: type[Any], data: bytes) -> object:
+def _read_version(kind: type[Any], data: bytes) -> object:
     try:
         return msgspec.json.decode(data, type=_Versioned).format_version
     except msgspec.ValidationError:
@@ -81,7 +81,7 @@ def _version(kind: type[Any], data: bytes) -> object:
         raise WinnowError(f"A {kind.__name__} document is damaged: it is not JSON ({problem}).") from None
 
 
-def _where(told: str) -> str:
+def _describe_place(told: str) -> str:
     # Only the place: the rest may quote a value.
     place, missing = _PLACE.search(told), _MISSING.search(told)
     return ".".join(found for found in (place and place[1], missing and missing[1]) if found) or "its beginning"

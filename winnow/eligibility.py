@@ -23,11 +23,11 @@ from winnow.model import (
     Reason,
     Segment,
     Strategy,
-    total_order,
+    name_total_order,
 )
 
-LONG_MAX = 2**63 - 1
-_LAST_OFFSET = attrgetter("last_offset")
+MAXIMUM_LONG = 2**63 - 1
+LAST_OFFSET_OF = attrgetter("last_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Rules:
     @property
     def order(self) -> str:
         """The order that decides which record of a key wins."""
-        return total_order(self.strategy, self.strategy_header)
+        return name_total_order(self.strategy, self.strategy_header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Retention:
     protected: tuple[Segment, ...] = ()
 
 
-def first_dirty_offset(state: PartitionState) -> int:
+def find_first_dirty_offset(state: PartitionState) -> int:
     """The checkpoint, or the log start where there is none or it lies outside the log (Kafka 2.2, KAFKA-6266)."""
     checkpoint = state.first_dirty_offset
     if checkpoint is None or not state.log_start_offset <= checkpoint <= state.log_end_offset:
@@ -98,12 +98,12 @@ def first_dirty_offset(state: PartitionState) -> int:
     return checkpoint
 
 
-def append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
+def find_append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
     """The as-of of the append that brought ``segment``: stands in where its records carry no timestamp.
 
     Appends of a log follow one another, so those that cover a segment are found by bisecting.
     """
-    number = bisect_left(appends, segment.first_offset, key=_LAST_OFFSET)
+    number = bisect_left(appends, segment.first_offset, key=LAST_OFFSET_OF)
     as_of_ms: int | None = None
     while number < len(appends) and appends[number].first_offset <= segment.last_offset:
         covering_ms = appends[number].as_of_ms
@@ -112,15 +112,15 @@ def append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
     return as_of_ms
 
 
-def _oldest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
-    return segment.min_timestamp_ms if segment.min_timestamp_ms is not None else append_as_of_ms(segment, appends)
+def find_oldest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
+    return segment.min_timestamp_ms if segment.min_timestamp_ms is not None else find_append_as_of_ms(segment, appends)
 
 
-def _youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
-    return segment.max_timestamp_ms if segment.max_timestamp_ms is not None else append_as_of_ms(segment, appends)
+def find_youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
+    return segment.max_timestamp_ms if segment.max_timestamp_ms is not None else find_append_as_of_ms(segment, appends)
 
 
-def active_offset(
+def find_active_offset(
     dirty: Sequence[Segment], log_end_offset: int, rules: Rules, appends: Sequence[Append], as_of_ms: int
 ) -> int:
     """Where the logical active segment begins; the log end when every dirty segment is closed.
@@ -135,7 +135,7 @@ def active_offset(
     for segment in dirty:
         start = segment.first_offset if start is None else start
         size_bytes += segment.size_bytes
-        segment_oldest_ms = _oldest_ms(segment, appends)
+        segment_oldest_ms = find_oldest_ms(segment, appends)
         if segment_oldest_ms is not None:
             oldest_ms = segment_oldest_ms if oldest_ms is None else min(oldest_ms, segment_oldest_ms)
         aged = oldest_ms is not None and as_of_ms - oldest_ms > rules.max_segment_ms
@@ -144,37 +144,39 @@ def active_offset(
     return log_end_offset if start is None else start
 
 
-def dirty_segments(log: PartitionLog, first_dirty: int) -> tuple[Segment, ...]:
+def list_dirty_segments(log: PartitionLog, first_dirty: int) -> tuple[Segment, ...]:
     """Segments from the one that contains the first dirty offset on (Kafka 2.4)."""
     return tuple(segment for segment in log.segments if segment.last_offset >= first_dirty)
 
 
-def cleanable_range(log: PartitionLog, rules: Rules, as_of_ms: int, *, whole_log_dirty: bool = False) -> CleanableRange:
+def find_cleanable_range(
+    log: PartitionLog, rules: Rules, as_of_ms: int, *, whole_log_dirty: bool = False
+) -> CleanableRange:
     """Kafka 2.2: the lower bound with its checkpoint resets, the upper by active segment and min.compaction.lag.ms.
 
     A data file whose largest timestamp is younger than the minimum lag blocks itself and everything after it; exactly
     as old as the lag is cleanable. With ``whole_log_dirty`` cleaning begins at the log start, and what was clean before
     stays closed: only segments from the checkpoint on can be active.
     """
-    checkpoint = first_dirty_offset(log.state)
+    checkpoint = find_first_dirty_offset(log.state)
     first_dirty = log.state.log_start_offset if whole_log_dirty else checkpoint
     appends = log.state.appends
-    since_checkpoint = dirty_segments(log, checkpoint)
-    active = active_offset(since_checkpoint, log.state.log_end_offset, rules, appends, as_of_ms)
-    dirty = dirty_segments(log, first_dirty)
+    since_checkpoint = list_dirty_segments(log, checkpoint)
+    active = find_active_offset(since_checkpoint, log.state.log_end_offset, rules, appends, as_of_ms)
+    dirty = list_dirty_segments(log, first_dirty)
     upper = active
     if rules.min_compaction_lag_ms > 0:
         for segment in dirty:
             if segment.first_offset >= active:
                 break
-            youngest_ms = _youngest_ms(segment, appends)
+            youngest_ms = find_youngest_ms(segment, appends)
             if youngest_ms is not None and youngest_ms > as_of_ms - rules.min_compaction_lag_ms:
                 upper = segment.first_offset
                 break
     return CleanableRange(first_dirty, max(first_dirty, upper), active)
 
 
-def earliest_dirty_timestamp_ms(dirty: Sequence[Segment], rules: Rules, appends: Sequence[Append]) -> int | None:
+def find_earliest_dirty_timestamp_ms(dirty: Sequence[Segment], rules: Rules, appends: Sequence[Append]) -> int | None:
     """The oldest timestamp in ``dirty``: the manifest's exact minimum; KIP-354's estimates only where it is missing.
 
     A first segment without timestamps: its append's as-of minus ``max_segment_ms``; a later one: the largest timestamp
@@ -187,21 +189,23 @@ def earliest_dirty_timestamp_ms(dirty: Sequence[Segment], rules: Rules, appends:
         if exact_ms is not None and exact_ms > 0:
             found.append(exact_ms)
         elif segment.max_timestamp_ms is None:
-            estimate_ms = _estimate_ms(segment, previous, rules, appends)
+            estimate_ms = _estimate_earliest_ms(segment, previous, rules, appends)
             if estimate_ms is not None and estimate_ms > 0:
                 found.append(estimate_ms)
         previous = segment
     return min(found, default=None)
 
 
-def _estimate_ms(segment: Segment, previous: Segment | None, rules: Rules, appends: Sequence[Append]) -> int | None:
+def _estimate_earliest_ms(
+    segment: Segment, previous: Segment | None, rules: Rules, appends: Sequence[Append]
+) -> int | None:
     if previous is not None:
-        return _youngest_ms(previous, appends)
-    as_of_ms = append_as_of_ms(segment, appends)
+        return find_youngest_ms(previous, appends)
+    as_of_ms = find_append_as_of_ms(segment, appends)
     return None if as_of_ms is None else as_of_ms - rules.max_segment_ms
 
 
-def covering_entries(first_offset: int, last_offset: int, history: Sequence[Cleaning]) -> list[Cleaning | None]:
+def find_covering_entries(first_offset: int, last_offset: int, history: Sequence[Cleaning]) -> list[Cleaning | None]:
     """The history entries whose ranges meet [first, last]; None where offsets are covered by no entry."""
     entries: list[Cleaning | None] = []
     start = 0
@@ -215,7 +219,7 @@ def covering_entries(first_offset: int, last_offset: int, history: Sequence[Clea
 
 
 @dataclass(frozen=True, slots=True)
-class Outliving:
+class TombstoneExpiry:
     """What decides in a run whether a tombstone has outlived all that it deletes.
 
     Under timestamp and header a late record of a lower version may still come, or lie above the first uncleanable
@@ -239,7 +243,7 @@ class Outliving:
             return None
         return max(entry.delete_horizon_ms, entry.cleaning_time_ms + self.late_arrival_ms)
 
-    def may_go(self, entry: Cleaning | None) -> bool:
+    def may_expire(self, entry: Cleaning | None) -> bool:
         """Whether the tombstones that ``entry`` covers may go: Kafka 2.8.2 row 9 (``currentTime >= horizon``)."""
         horizon_ms = self.horizon_ms(entry)
         if horizon_ms is None or horizon_ms > self.cleaning_time_ms:
@@ -247,15 +251,15 @@ class Outliving:
         return self.uncovered_since_ms is None or self.uncovered_since_ms >= horizon_ms
 
 
-def outliving(log: PartitionLog, rules: Rules, end_offset: int, cleaning_time_ms: int) -> Outliving:
+def make_tombstone_expiry(log: PartitionLog, rules: Rules, end_offset: int, cleaning_time_ms: int) -> TombstoneExpiry:
     """What decides about tombstones in a run that covers ``log`` up to ``end_offset`` at ``cleaning_time_ms``."""
     if rules.strategy is Strategy.OFFSET:
-        return Outliving(cleaning_time_ms)
+        return TombstoneExpiry(cleaning_time_ms)
     uncovered = (a.appended_ms for a in log.state.appends if a.last_offset >= end_offset)
-    return Outliving(cleaning_time_ms, rules.late_arrival_ms, min(uncovered, default=None))
+    return TombstoneExpiry(cleaning_time_ms, rules.late_arrival_ms, min(uncovered, default=None))
 
 
-def expired_ranges(history: Sequence[Cleaning], going: Outliving) -> tuple[OffsetRange, ...]:
+def list_expired_ranges(history: Sequence[Cleaning], going: TombstoneExpiry) -> tuple[OffsetRange, ...]:
     """The offset ranges whose tombstones may go: covered by a run whose delete horizon has passed.
 
     Neighbouring ranges are joined.
@@ -263,7 +267,7 @@ def expired_ranges(history: Sequence[Cleaning], going: Outliving) -> tuple[Offse
     ranges: list[OffsetRange] = []
     start = 0
     for entry in history:
-        if going.may_go(entry):
+        if going.may_expire(entry):
             if ranges and ranges[-1].end == start:
                 ranges[-1] = OffsetRange(ranges[-1].start, entry.end_offset)
             else:
@@ -272,7 +276,7 @@ def expired_ranges(history: Sequence[Cleaning], going: Outliving) -> tuple[Offse
     return tuple(ranges)
 
 
-def covered_end(history: Sequence[Cleaning], rules: Rules, end_offset: int) -> int:
+def find_covered_end(history: Sequence[Cleaning], rules: Rules, end_offset: int) -> int:
     """Below it a tombstone that supersedes a record, in a run up to ``end_offset``, begins to wait for late ones anew.
 
     Those at or above it begin their wait in that run anyhow. 0 where nothing is waited for.
@@ -282,32 +286,34 @@ def covered_end(history: Sequence[Cleaning], rules: Rules, end_offset: int) -> i
     return min(end_offset, max((e.end_offset for e in history if e.cleaning_time_ms is not None), default=0))
 
 
-def _tombstones_may_go(segment: Segment, history: Sequence[Cleaning], going: Outliving) -> bool:
-    return all(going.may_go(entry) for entry in covering_entries(segment.first_offset, segment.last_offset, history))
+def _may_expire_tombstones(segment: Segment, history: Sequence[Cleaning], going: TombstoneExpiry) -> bool:
+    return all(
+        going.may_expire(entry) for entry in find_covering_entries(segment.first_offset, segment.last_offset, history)
+    )
 
 
-def _tombstones_due(log: PartitionLog, first_dirty: int, going: Outliving) -> bool:
+def _has_expired_tombstones(log: PartitionLog, first_dirty: int, going: TombstoneExpiry) -> bool:
     return any(
-        _tombstones_may_go(segment, log.state.history, going)
+        _may_expire_tombstones(segment, log.state.history, going)
         for segment in log.segments
         if segment.tombstones and segment.last_offset < first_dirty
     )
 
 
-def uncovered_tombstones(log: PartitionLog, first_dirty: int) -> bool:
+def has_uncovered_tombstones(log: PartitionLog, first_dirty: int) -> bool:
     """Whether a clean segment holds tombstones whose cleaning time is unknown (an imported checkpoint)."""
     return any(
         segment.tombstones > 0
         and segment.last_offset < first_dirty
         and any(
             entry is None or entry.delete_horizon_ms is None
-            for entry in covering_entries(segment.first_offset, segment.last_offset, log.state.history)
+            for entry in find_covering_entries(segment.first_offset, segment.last_offset, log.state.history)
         )
         for segment in log.segments
     )
 
 
-def retention(log: PartitionLog, rules: Rules, *, as_of_ms: int, now_ms: int) -> Retention:
+def apply_retention(log: PartitionLog, rules: Rules, *, as_of_ms: int, now_ms: int) -> Retention:
     """The segments that leave the log whole, oldest first; each scan stops at the first that does not qualify.
 
     Segments wholly below the log start go under every policy. With delete in the policy follow those by which the log
@@ -316,9 +322,9 @@ def retention(log: PartitionLog, rules: Rules, *, as_of_ms: int, now_ms: int) ->
     it outranks records that may still arrive.
     """
     state = log.state
-    below = _while(log.segments, lambda segment: segment.last_offset < state.log_start_offset)
+    below = _take_while(log.segments, lambda segment: segment.last_offset < state.log_start_offset)
     readable = log.segments[len(below) :]
-    due = _due(log, readable, rules, as_of_ms=as_of_ms, now_ms=now_ms) if rules.deletes else ()
+    due = _list_due_segments(log, readable, rules, as_of_ms=as_of_ms, now_ms=now_ms) if rules.deletes else ()
     protects = rules.protects_latest and rules.compacts
     retired = below if protects else (*below, *due)
     log_start = state.log_start_offset
@@ -327,7 +333,7 @@ def retention(log: PartitionLog, rules: Rules, *, as_of_ms: int, now_ms: int) ->
     return Retention(retired, log_start, due if protects else ())
 
 
-def after_retention(log: PartitionLog, taken: Retention) -> PartitionLog:
+def remove_retired(log: PartitionLog, taken: Retention) -> PartitionLog:
     """``log`` without what retention takes."""
     if not taken.retired and taken.log_start_offset == log.state.log_start_offset:
         return log
@@ -335,15 +341,15 @@ def after_retention(log: PartitionLog, taken: Retention) -> PartitionLog:
     return replace(log, segments=log.segments[len(taken.retired) :], state=state)
 
 
-def _while(segments: Sequence[Segment], qualifies: Callable[[Segment], bool]) -> tuple[Segment, ...]:
+def _take_while(segments: Sequence[Segment], qualifies: Callable[[Segment], bool]) -> tuple[Segment, ...]:
     return tuple(takewhile(qualifies, segments))
 
 
-def _due(
+def _list_due_segments(
     log: PartitionLog, readable: tuple[Segment, ...], rules: Rules, *, as_of_ms: int, now_ms: int
 ) -> tuple[Segment, ...]:
     # The present alone decides which tombstones have outlived what they delete: a simulated future retires nothing.
-    free = _free_to_go(log, rules, as_of_ms, now_ms)
+    free = _is_free_to_retire(log, rules, as_of_ms, now_ms)
     too_many: list[Segment] = []
     excess_bytes = sum(segment.size_bytes for segment in readable) - rules.retention_bytes
     for segment in readable if rules.retention_bytes >= 0 else ():
@@ -355,31 +361,33 @@ def _due(
     if rules.retention_ms < 0:
         return tuple(too_many)
     oldest_kept_ms = min(as_of_ms, now_ms) - rules.retention_ms
-    too_old = _while(left, lambda segment: _is_older(segment, log.state, oldest_kept_ms) and free(segment))
+    too_old = _take_while(left, lambda segment: _is_older(segment, log.state, oldest_kept_ms) and free(segment))
     return (*too_many, *too_old)
 
 
 def _is_older(segment: Segment, state: PartitionState, oldest_kept_ms: int) -> bool:
     """Whether even its youngest record is older; a clean segment without timestamps has no age any more."""
-    youngest_ms = _youngest_ms(segment, state.appends)
+    youngest_ms = find_youngest_ms(segment, state.appends)
     return youngest_ms is not None and youngest_ms < oldest_kept_ms
 
 
-def _free_to_go(log: PartitionLog, rules: Rules, as_of_ms: int, cleaning_time_ms: int) -> Callable[[Segment], bool]:
+def _is_free_to_retire(
+    log: PartitionLog, rules: Rules, as_of_ms: int, cleaning_time_ms: int
+) -> Callable[[Segment], bool]:
     if not rules.compacts or rules.strategy is Strategy.OFFSET or rules.protects_latest:
         return lambda _: True
-    span = cleanable_range(log, rules, as_of_ms, whole_log_dirty=whole_log_dirty(log, rules))
+    span = find_cleanable_range(log, rules, as_of_ms, whole_log_dirty=is_whole_log_dirty(log, rules))
     # What is dirty has not met the tombstone yet, and retention goes before the compaction, or alone.
-    going = outliving(log, rules, span.first_dirty_offset, cleaning_time_ms)
+    going = make_tombstone_expiry(log, rules, span.first_dirty_offset, cleaning_time_ms)
 
     def free(segment: Segment) -> bool:
-        outlived = not segment.tombstones or _tombstones_may_go(segment, log.state.history, going)
+        outlived = not segment.tombstones or _may_expire_tombstones(segment, log.state.history, going)
         return segment.last_offset < span.first_dirty_offset and outlived
 
     return free
 
 
-def whole_log_dirty(log: PartitionLog, rules: Rules) -> bool:
+def is_whole_log_dirty(log: PartitionLog, rules: Rules) -> bool:
     """Whether the log was cleaned with another order, so that its clean section says nothing under this one."""
     return log.state.strategy is not None and log.state.strategy != rules.order
 
@@ -403,7 +411,7 @@ def assess(
     in_progress: bool = False,
 ) -> Assessment:
     """The assessment of :func:`consider`."""
-    return consider(
+    return decide_eligibility(
         log,
         rules,
         as_of_ms=as_of_ms,
@@ -413,7 +421,7 @@ def assess(
     ).assessment
 
 
-def consider(
+def decide_eligibility(
     log: PartitionLog,
     rules: Rules,
     *,
@@ -435,17 +443,17 @@ def consider(
         in_progress: another run holds this partition.
     """
     now_ms = cleaning_time_ms if now_ms is None else now_ms
-    taken = retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms)
-    left = after_retention(log, taken)
-    look = _look_at(left, rules, as_of_ms=as_of_ms, cleaning_time_ms=cleaning_time_ms)
-    reason = _reason(
+    taken = apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms)
+    left = remove_retired(log, taken)
+    look = _collect_figures(left, rules, as_of_ms=as_of_ms, cleaning_time_ms=cleaning_time_ms)
+    reason = _find_reason(
         left,
         rules,
         look,
         retires=bool(taken.retired),
         protected_due=not {segment.path for segment in taken.protected}.isdisjoint(s.path for s in look.cleanable),
         in_progress=in_progress,
-        backs_off=backing_off(log.state, now_ms),
+        backs_off=is_backing_off(log.state, now_ms),
     )
     assessment = Assessment(
         topic=log.topic,
@@ -466,7 +474,7 @@ def consider(
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Figures:
     """What the decision rests on, for a log that retention has left."""
 
     span: CleanableRange
@@ -480,18 +488,18 @@ class _Look:
     tombstones_due: bool
 
 
-def _look_at(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning_time_ms: int) -> _Look:
-    span = cleanable_range(log, rules, as_of_ms, whole_log_dirty=whole_log_dirty(log, rules))
+def _collect_figures(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning_time_ms: int) -> _Figures:
+    span = find_cleanable_range(log, rules, as_of_ms, whole_log_dirty=is_whole_log_dirty(log, rules))
     clean_bytes = sum(s.size_bytes for s in log.segments if s.first_offset < span.first_dirty_offset)
-    dirty = dirty_segments(log, span.first_dirty_offset)
+    dirty = list_dirty_segments(log, span.first_dirty_offset)
     # Nothing is cleanable where the range is empty, also when the first dirty offset lies inside a segment (Kafka 2.3).
     advances = span.first_uncleanable_offset > span.first_dirty_offset
     cleanable = tuple(s for s in dirty if advances and s.first_offset < span.first_uncleanable_offset)
     cleanable_bytes = sum(s.size_bytes for s in cleanable)
     total_bytes = clean_bytes + cleanable_bytes
-    deadline_ms, delay_ms = _deadline(log, dirty, span, rules, as_of_ms)
-    going = outliving(log, rules, span.first_uncleanable_offset, cleaning_time_ms)
-    return _Look(
+    deadline_ms, delay_ms = _compute_deadline(log, dirty, span, rules, as_of_ms)
+    going = make_tombstone_expiry(log, rules, span.first_uncleanable_offset, cleaning_time_ms)
+    return _Figures(
         span=span,
         dirty=dirty,
         cleanable=cleanable,
@@ -500,35 +508,35 @@ def _look_at(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning_time_ms
         dirty_ratio=cleanable_bytes / total_bytes if total_bytes else 0.0,
         delay_ms=delay_ms,
         deadline_ms=deadline_ms,
-        tombstones_due=_tombstones_due(log, span.first_dirty_offset, going)
-        or uncovered_tombstones(log, span.first_dirty_offset),
+        tombstones_due=_has_expired_tombstones(log, span.first_dirty_offset, going)
+        or has_uncovered_tombstones(log, span.first_dirty_offset),
     )
 
 
-def backing_off(state: PartitionState, now_ms: int) -> bool:
+def is_backing_off(state: PartitionState, now_ms: int) -> bool:
     """Whether the partition is marked uncleanable and its next attempt is not due yet."""
     mark = state.uncleanable
     return mark is not None and (mark.next_attempt_ms is None or now_ms < mark.next_attempt_ms)
 
 
-def _deadline(
+def _compute_deadline(
     log: PartitionLog, dirty: Sequence[Segment], span: CleanableRange, rules: Rules, as_of_ms: int
 ) -> tuple[int | None, int]:
-    if rules.max_compaction_lag_ms >= LONG_MAX:
+    if rules.max_compaction_lag_ms >= MAXIMUM_LONG:
         return None, 0
-    earliest_ms = earliest_dirty_timestamp_ms(dirty, rules, log.state.appends)
+    earliest_ms = find_earliest_dirty_timestamp_ms(dirty, rules, log.state.appends)
     closed = [segment for segment in dirty if segment.first_offset < span.active_offset]
-    closed_earliest_ms = earliest_dirty_timestamp_ms(closed, rules, log.state.appends)
+    closed_earliest_ms = find_earliest_dirty_timestamp_ms(closed, rules, log.state.appends)
     delay_ms = 0
     if closed_earliest_ms is not None:
         delay_ms = max(0, as_of_ms - rules.max_compaction_lag_ms - closed_earliest_ms)
     return (None if earliest_ms is None else earliest_ms + rules.max_compaction_lag_ms), delay_ms
 
 
-def _reason(
+def _find_reason(
     log: PartitionLog,
     rules: Rules,
-    look: _Look,
+    look: _Figures,
     *,
     retires: bool,
     protected_due: bool,
@@ -548,7 +556,7 @@ def _reason(
         (backs_off or (retires and not rules.compacts), Reason.RETENTION),
         (not rules.compacts, Reason.POLICY_DELETE_ONLY),
         (not log.segments and not retires, Reason.EMPTY),
-        (whole_log_dirty(log, rules) and some, Reason.STRATEGY_CHANGED),
+        (is_whole_log_dirty(log, rules) and some, Reason.STRATEGY_CHANGED),
         (look.delay_ms > 0 and some, Reason.MAX_COMPACTION_LAG),
         (some and look.dirty_ratio > rules.min_cleanable_dirty_ratio, Reason.DIRTY_RATIO),
         (look.tombstones_due, Reason.TOMBSTONES_EXPIRED),

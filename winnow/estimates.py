@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from winnow.model import Cleaning, OffsetRange, PartitionPlan, PartitionReceipt, Receipt, Segment, Status
 
-EARLIER_RUNS = 5
+MAXIMUM_EARLIER_RUNS = 5
 """So many receipts of a topic, the newest, are looked at: enough to smooth one odd run, cheap for 10,000 partitions."""
 
 WINNER_ENTRY_BYTES = 128
@@ -102,7 +102,7 @@ class _Share:
 
 
 @dataclass(frozen=True)
-class Earlier:
+class NewKeyEstimator:
     """What the earlier runs of one topic say: the share of dirty records that brought a key of their own.
 
     A first run, with nothing clean below it, says little of the later ones and is kept apart. Made by :meth:`of`.
@@ -114,7 +114,7 @@ class Earlier:
     _topic_later: _Share = field(default_factory=_Share)
 
     @classmethod
-    def of(cls, receipts: Iterable[Receipt]) -> Earlier:
+    def of(cls, receipts: Iterable[Receipt]) -> NewKeyEstimator:
         """From receipts of one topic, in any order; those that published nothing are left out."""
         earlier = cls()
         published = [
@@ -158,7 +158,7 @@ class Earlier:
         return None, Basis.UNKNOWN
 
 
-def cleaned_offset(history: Sequence[Cleaning]) -> int:
+def find_cleaned_offset(history: Sequence[Cleaning]) -> int:
     """The offset below which a run of Winnow left one record per key; 0 when none did.
 
     An imported checkpoint (its cleaning time is unknown) says how far somebody else cleaned, perhaps another copy of
@@ -172,7 +172,7 @@ def cleaned_offset(history: Sequence[Cleaning]) -> int:
     return end
 
 
-def estimate(plan: PartitionPlan, history: Sequence[Cleaning], earlier: Earlier) -> Estimate:
+def estimate_plan(plan: PartitionPlan, history: Sequence[Cleaning], earlier: NewKeyEstimator) -> Estimate:
     """What carrying out ``plan`` will keep.
 
     Args:
@@ -180,7 +180,7 @@ def estimate(plan: PartitionPlan, history: Sequence[Cleaning], earlier: Earlier)
         history: the cleaning history of the partition's state that was planned from.
         earlier: what earlier runs of the topic say.
     """
-    cleaned = cleaned_offset(history)
+    cleaned = find_cleaned_offset(history)
     clean = dirty = keyless = records_below_start = due = perhaps_due = 0
     for segment in plan.segments:
         keyless += segment.keyless
@@ -191,8 +191,8 @@ def estimate(plan: PartitionPlan, history: Sequence[Cleaning], earlier: Earlier)
             dirty += keyed
         if segment.first_offset < plan.log_start_offset:
             records_below_start += min(segment.records, plan.log_start_offset - segment.first_offset)
-        due += segment.tombstones if _inside(segment, plan.expired) else 0
-        perhaps_due += segment.tombstones if _meets(segment, plan.expired) else 0
+        due += segment.tombstones if _is_inside(segment, plan.expired) else 0
+        perhaps_due += segment.tombstones if _is_overlapping(segment, plan.expired) else 0
     keyed = clean + dirty
     due = min(due, keyed)
     at_least_keys = max(0, clean - records_below_start, min(1, keyed - records_below_start))
@@ -217,9 +217,9 @@ def estimate(plan: PartitionPlan, history: Sequence[Cleaning], earlier: Earlier)
     )
 
 
-def _inside(segment: Segment, ranges: Sequence[OffsetRange]) -> bool:
+def _is_inside(segment: Segment, ranges: Sequence[OffsetRange]) -> bool:
     return any(r.start <= segment.first_offset and segment.last_offset < r.end for r in ranges)
 
 
-def _meets(segment: Segment, ranges: Sequence[OffsetRange]) -> bool:
+def _is_overlapping(segment: Segment, ranges: Sequence[OffsetRange]) -> bool:
     return any(r.start <= segment.last_offset and segment.first_offset < r.end for r in ranges)

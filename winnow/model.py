@@ -48,7 +48,7 @@ class Strategy(StrEnum):
     HEADER = "header"
 
 
-def total_order(strategy: Strategy, header: str | None) -> str:
+def name_total_order(strategy: Strategy, header: str | None) -> str:
     """The name of the order that decides which record of a key wins; another order makes the whole log dirty."""
     return f"{strategy.value}:{header or ''}" if strategy is Strategy.HEADER else strategy.value
 

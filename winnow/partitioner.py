@@ -32,7 +32,7 @@ def murmur2(data: bytes) -> int:
     return mixed - (1 << 32) if mixed > _POSITIVE else mixed
 
 
-def partition_for_key(key: bytes, partitions: int) -> int:
+def choose_partition(key: bytes, partitions: int) -> int:
     """The partition, 0 to ``partitions`` - 1, to which a Java producer sends ``key``. ``partitions`` is at least 1.
 
     The sign bit is masked off as Kafka does (``toPositive``), which is not the absolute value. An empty key is a key.

@@ -12,7 +12,7 @@ from typing import Any
 from winnow import documents
 from winnow.model import Plan
 
-_UNDECIDED = {"log_end_offset": 0, "expected_records_kept": None, "expected_bytes_out": None}
+_FIELDS_OUTSIDE_ID = {"log_end_offset": 0, "expected_records_kept": None, "expected_bytes_out": None}
 
 
 def compute_plan_id(plan: Plan) -> str:
@@ -21,7 +21,7 @@ def compute_plan_id(plan: Plan) -> str:
     Left out are the id itself, the log end offset (an append between two identical decisions changes nothing planned)
     and the estimates, which decide nothing.
     """
-    return _compute_id(documents.jsonable(plan))
+    return _compute_id(documents.convert_to_json_types(plan))
 
 
 def compute_document_id(data: bytes) -> str:
@@ -34,7 +34,8 @@ def compute_document_id(data: bytes) -> str:
 
 def _compute_id(plan: dict[str, Any]) -> str:
     partitions = [
-        part | {name: value for name, value in _UNDECIDED.items() if name in part} for part in plan["partitions"]
+        part | {name: value for name, value in _FIELDS_OUTSIDE_ID.items() if name in part}
+        for part in plan["partitions"]
     ]
     document = json.dumps(plan | {"plan_id": "", "partitions": partitions}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(document.encode()).hexdigest()[:32]

@@ -9,12 +9,12 @@ from winnow.eligibility import (
     PartitionLog,
     Retention,
     Rules,
-    after_retention,
-    backing_off,
-    covered_end,
-    expired_ranges,
-    outliving,
-    retention,
+    apply_retention,
+    find_covered_end,
+    is_backing_off,
+    list_expired_ranges,
+    make_tombstone_expiry,
+    remove_retired,
 )
 from winnow.model import Assessment, PartitionPlan, Plan, Reason, Segment, Strategy
 from winnow.plan_identity import compute_plan_id
@@ -82,10 +82,10 @@ def plan_partition(
 
     ``taken``: what retention takes at that as-of and present, where it is known already.
     """
-    taken = retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms) if taken is None else taken
-    left = after_retention(log, taken)
-    end = _rounded(left.segments, assessment.first_uncleanable_offset)
-    compacts = assessment.reason is not Reason.RETENTION or _cleans_for_retention(left, taken, assessment, now_ms)
+    taken = apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms) if taken is None else taken
+    left = remove_retired(log, taken)
+    end = _round_to_segment(left.segments, assessment.first_uncleanable_offset)
+    compacts = assessment.reason is not Reason.RETENTION or _is_cleaned_for_retention(left, taken, assessment, now_ms)
     return PartitionPlan(
         partition=log.partition,
         reason=assessment.reason,
@@ -94,25 +94,25 @@ def plan_partition(
         next_first_dirty_offset=end if compacts else assessment.first_dirty_offset,
         log_end_offset=assessment.log_end_offset,
         segments=tuple(segment for segment in left.segments if compacts and segment.last_offset < end),
-        expired=expired_ranges(log.state.history, outliving(left, rules, end, max(as_of_ms, now_ms)))
+        expired=list_expired_ranges(log.state.history, make_tombstone_expiry(left, rules, end, max(as_of_ms, now_ms)))
         if compacts
         else (),
         deadline_ms=assessment.deadline_ms,
         retired=taken.retired,
         previous_log_start_offset=log.state.log_start_offset,
         compacts=compacts,
-        covered_end=covered_end(log.state.history, rules, end) if compacts else 0,
+        covered_end=find_covered_end(log.state.history, rules, end) if compacts else 0,
     )
 
 
-def _rounded(segments: Sequence[Segment], offset: int) -> int:
+def _round_to_segment(segments: Sequence[Segment], offset: int) -> int:
     """``offset``, or the beginning of the segment that it lies inside."""
     return next((s.first_offset for s in segments if s.first_offset < offset <= s.last_offset), offset)
 
 
-def _cleans_for_retention(left: PartitionLog, taken: Retention, assessment: Assessment, now_ms: int) -> bool:
+def _is_cleaned_for_retention(left: PartitionLog, taken: Retention, assessment: Assessment, now_ms: int) -> bool:
     """Whether the latest records are protected and something cleanable is due, so that the cleaner does the work."""
-    if backing_off(left.state, now_ms) or assessment.cleanable_bytes == 0:
+    if is_backing_off(left.state, now_ms) or assessment.cleanable_bytes == 0:
         return False
     return any(
         s.last_offset >= assessment.first_dirty_offset and s.first_offset < assessment.first_uncleanable_offset
@@ -120,7 +120,7 @@ def _cleans_for_retention(left: PartitionLog, taken: Retention, assessment: Asse
     )
 
 
-def urgency(plan: PartitionPlan) -> tuple[int, int, int]:
+def make_urgency_key(plan: PartitionPlan) -> tuple[int, int, int]:
     """Sort key: overdue partitions first and the most overdue before the others, then the largest."""
     overdue = plan.reason is Reason.MAX_COMPACTION_LAG and plan.deadline_ms is not None
     return (0 if overdue else 1, plan.deadline_ms if overdue and plan.deadline_ms is not None else 0, -plan.size_bytes)
@@ -131,7 +131,7 @@ def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPla
 
     What is left out of it: :func:`winnow.plan_identity.compute_plan_id`.
     """
-    ordered = tuple(sorted(partitions, key=urgency))
+    ordered = tuple(sorted(partitions, key=make_urgency_key))
     plan = Plan(
         plan_id="",
         topic=facts.topic,
@@ -151,7 +151,7 @@ def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPla
     return replace(plan, plan_id=compute_plan_id(plan))
 
 
-def pack(plans: Sequence[PlanReference], *, batch_bytes: int, batch_partitions: int = 2_000) -> list[Batch]:
+def pack_batches(plans: Sequence[PlanReference], *, batch_bytes: int, batch_partitions: int = 2_000) -> list[Batch]:
     """Plans into batches, one Spark application each: deadline first, then in order, up to ``batch_bytes`` a batch.
 
     A plan larger than the limit has a batch of its own. Starting an application costs seconds: small topics share one.
@@ -167,9 +167,9 @@ def pack(plans: Sequence[PlanReference], *, batch_bytes: int, batch_partitions: 
         groups[-1].append(plan)
         size_bytes += plan.size_bytes
         partitions += plan.partitions
-    return [Batch(label=label_for([p.topic for p in group]), plans=tuple(group)) for group in groups]
+    return [Batch(label=make_batch_label([p.topic for p in group]), plans=tuple(group)) for group in groups]
 
 
-def label_for(topics: Sequence[str]) -> str:
+def make_batch_label(topics: Sequence[str]) -> str:
     """What a person reads on a mapped task: the topic, or how many topics share the application."""
     return topics[0] if len(topics) == 1 else f"{len(topics)} topics"

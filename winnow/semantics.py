@@ -112,7 +112,7 @@ _RECORD_OVERHEAD_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CleaningOutcome:
     """What a cleaning keeps, and the offsets of what it removes, by cause; all in offset order.
 
     ``kept`` also holds every record at or above the end of the cleaning. ``retired``: what retention removed before.
@@ -128,7 +128,7 @@ class Outcome:
     extended: list[int] = field(default_factory=list)
 
 
-def header_version(record: Record, header: str | None) -> int | None:
+def read_header_version(record: Record, header: str | None) -> int | None:
     """The version that ``record`` carries in ``header``, -2^63 to 2^63 - 1, or None where it counts as missing.
 
     Without a header name no record has a version (KIP-280: blank falls back to offset).
@@ -141,18 +141,18 @@ def header_version(record: Record, header: str | None) -> int | None:
     return int.from_bytes(values[-1], "big", signed=True)
 
 
-def version(record: Record, strategy: Strategy, header: str | None) -> tuple[int, ...]:
+def compute_version(record: Record, strategy: Strategy, header: str | None) -> tuple[int, ...]:
     """The place of ``record`` in the total order of ``strategy``; of one key's records the greatest survives."""
     if strategy is Strategy.TIMESTAMP:
         timestamp_ms = _MISSING_TIMESTAMP_MS if record.timestamp_ms is None else record.timestamp_ms
         return (timestamp_ms, record.offset)
     if strategy is Strategy.HEADER:
-        found = header_version(record, header)
+        found = read_header_version(record, header)
         return (0, 0, record.offset) if found is None else (1, found, record.offset)
     return (record.offset,)
 
 
-def survivors(
+def compute_survivors(
     records: Sequence[Record],
     *,
     next_first_dirty_offset: int,
@@ -160,7 +160,7 @@ def survivors(
     header: str | None,
     expired: Callable[[int], bool],
     late_arrivals: bool = False,
-) -> Outcome:
+) -> CleaningOutcome:
     """Clean ``records``, one partition in offset order, up to ``next_first_dirty_offset`` (exclusive).
 
     ``expired`` says of a tombstone's offset whether it may go if it won; the cleaning history decides that, and the
@@ -171,7 +171,7 @@ def survivors(
     for record in records:
         if record.offset < next_first_dirty_offset and record.key is not None:
             winner = winners.get(record.key)
-            if winner is None or version(record, strategy, header) > version(winner, strategy, header):
+            if winner is None or compute_version(record, strategy, header) > compute_version(winner, strategy, header):
                 winners[record.key] = record
 
     with_losers = {
@@ -182,7 +182,7 @@ def survivors(
         and record.offset != winners[record.key].offset
     }
 
-    outcome = Outcome(kept=[], superseded=[], tombstones_expired=[], keyless=[])
+    outcome = CleaningOutcome(kept=[], superseded=[], tombstones_expired=[], keyless=[])
     for record in records:
         if record.offset >= next_first_dirty_offset:
             outcome.kept.append(record)
@@ -203,14 +203,14 @@ def survivors(
 # The cleaning history
 
 
-def entry_of(offset: int, history: Sequence[Cleaning]) -> Cleaning | None:
+def find_history_entry(offset: int, history: Sequence[Cleaning]) -> Cleaning | None:
     """The entry that covers ``offset``; None where no cleaning covered it."""
     return next((entry for entry in history if offset < entry.end_offset), None)
 
 
-def horizon_of(offset: int, history: Sequence[Cleaning]) -> int | None:
+def find_delete_horizon(offset: int, history: Sequence[Cleaning]) -> int | None:
     """The delete horizon (ms) of a tombstone at ``offset``; None where not covered, or covered at an unknown time."""
-    entry = entry_of(offset, history)
+    entry = find_history_entry(offset, history)
     return None if entry is None else entry.delete_horizon_ms
 
 
@@ -243,7 +243,9 @@ def advance_history(
     return tuple(joined)
 
 
-def extend_lives(history: Sequence[Cleaning], offsets: Iterable[int], cleaning_time_ms: int) -> tuple[Cleaning, ...]:
+def extend_tombstone_lives(
+    history: Sequence[Cleaning], offsets: Iterable[int], cleaning_time_ms: int
+) -> tuple[Cleaning, ...]:
     """The history after a cleaning in which the tombstones at ``offsets`` superseded something.
 
     Each has an entry of its own from then on, with that cleaning's time. A time that is later already stays, and so do
@@ -251,7 +253,7 @@ def extend_lives(history: Sequence[Cleaning], offsets: Iterable[int], cleaning_t
     """
     extended = tuple(history)
     for offset in offsets:
-        entry = entry_of(offset, extended)
+        entry = find_history_entry(offset, extended)
         if entry is None or entry.cleaning_time_ms is None or entry.cleaning_time_ms >= cleaning_time_ms:
             continue
         at = extended.index(entry)
@@ -375,7 +377,7 @@ class ModelFile:
         return any(record.value is None for record in self.records)
 
 
-def record_bytes(records: Sequence[Record]) -> int:
+def count_record_bytes(records: Sequence[Record]) -> int:
     """The default size of a file in bytes: keys and values, and a constant for each record."""
     return sum(len(r.key or b"") + len(r.value or b"") + _RECORD_OVERHEAD_BYTES for r in records)
 
@@ -388,7 +390,9 @@ class LogModel:
     merges and what they weigh. Here each file keeps its survivors, and an emptied file goes.
     """
 
-    def __init__(self, *, log_start_offset: int = 0, size_of: Callable[[Sequence[Record]], int] = record_bytes) -> None:
+    def __init__(
+        self, *, log_start_offset: int = 0, size_of: Callable[[Sequence[Record]], int] = count_record_bytes
+    ) -> None:
         self.files: list[ModelFile] = []
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
@@ -514,11 +518,11 @@ class LogModel:
         dirty_ratio = cleanable_bytes / total_bytes if total_bytes else 0.0
 
         delay_ms = 0
-        earliest_closed_ms = _earliest_ms(closed, config)
+        earliest_closed_ms = _find_earliest_ms(closed, config)
         if earliest_closed_ms is not None:
             delay_ms = max(0, as_of_ms - config.max_compaction_lag_ms - earliest_closed_ms)
         deadline_ms = None
-        earliest_dirty_ms = _earliest_ms(dirty, config)
+        earliest_dirty_ms = _find_earliest_ms(dirty, config)
         if earliest_dirty_ms is not None and config.max_compaction_lag_ms != NO_MAX_LAG_MS:
             deadline_ms = earliest_dirty_ms + config.max_compaction_lag_ms
 
@@ -566,7 +570,7 @@ class LogModel:
             or (reason is Reason.RETENTION and protected_due and not self.uncleanable),
         )
 
-    def compact(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> Outcome | None:
+    def compact(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> CleaningOutcome | None:
         """Clean the log if ``assess`` calls it eligible, and move the checkpoint; None where it is idle.
 
         What retention takes goes first; retention alone moves no checkpoint. Records below the log start are not
@@ -584,11 +588,11 @@ class LogModel:
                 self.first_dirty_offset = max(self.first_dirty_offset, self.log_start_offset)
             remaining = [record.offset for file in self.files for record in file.records if record.value is None]
             self.history = prune_history(self.history, remaining)
-            return Outcome(self.read(), [], [], [], retired)
+            return CleaningOutcome(self.read(), [], [], [], retired)
         upper = assessment.first_uncleanable_offset
         end_offset = min([upper, *(f.first_offset for f in self.files if f.first_offset < upper <= f.last_offset)])
         cleaning_time_ms = max(as_of_ms, now_ms)
-        outcome = survivors(
+        outcome = compute_survivors(
             self.read(),
             next_first_dirty_offset=end_offset,
             strategy=config.strategy,
@@ -614,7 +618,7 @@ class LogModel:
         self.cleaned_with = config.order
         tombstones = [record.offset for record in outcome.kept if record.value is None]
         advanced = advance_history(self.history, end_offset, cleaning_time_ms, config.delete_retention_ms)
-        extended = extend_lives(advanced, outcome.extended, cleaning_time_ms)
+        extended = extend_tombstone_lives(advanced, outcome.extended, cleaning_time_ms)
         self.history = prune_history(extended, tombstones)
         return replace(outcome, retired=retired)
 
@@ -639,7 +643,7 @@ class LogModel:
 
     def _passed(self, offset: int, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
         """Whether a tombstone at ``offset`` may go in a cleaning up to ``end_offset`` at ``clock_ms``."""
-        entry = entry_of(offset, self.history)
+        entry = find_history_entry(offset, self.history)
         if entry is None or entry.cleaning_time_ms is None or entry.delete_horizon_ms is None:
             return False
         if config.strategy is Strategy.OFFSET:
@@ -651,7 +655,7 @@ class LogModel:
     def _tombstones_due(self, file: ModelFile, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
         if not file.has_null_values:
             return False
-        unknown = any(horizon_of(offset, self.history) is None for offset in self._starts(file))
+        unknown = any(find_delete_horizon(offset, self.history) is None for offset in self._starts(file))
         return unknown or self._all_passed(file, config, end_offset, clock_ms)
 
     def _all_passed(self, file: ModelFile, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
@@ -663,7 +667,7 @@ class LogModel:
         return [file.first_offset] + [end for end in ends if file.first_offset < end <= file.last_offset]
 
 
-def _earliest_ms(files: Sequence[ModelFile], config: ModelConfig) -> int | None:
+def _find_earliest_ms(files: Sequence[ModelFile], config: ModelConfig) -> int | None:
     """The earliest timestamp of ``files`` (dirty, in offset order), estimated for files without one (KIP-354, 2)."""
     found: list[int] = []
     previous: ModelFile | None = None

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.lake import opened
+from bench.lake import open_home
 from bench.peers.timing import PREFIX
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def assess(ctx: Context, topic: str) -> Figures:
 
     topics = [topic] if topic else ctx.log.names()
     started = time.monotonic()
-    found = step.assess(ctx, topics, as_of_ms=ctx.now_ms())
+    found = step.assess_topics(ctx, topics, as_of_ms=ctx.now_ms())
     return {"seconds": time.monotonic() - started, "partitions": len(found), "topics": len(topics)}
 
 
@@ -67,7 +67,7 @@ def commits(ctx: Context, topic: str) -> Figures:
         old.once()
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
-    with opened(new) as other:
+    with open_home(new) as other:
         young = _Commits(other, topic)
         for _ in range(EDGE):
             young.once()
@@ -121,20 +121,20 @@ def _compact(ctx: Context, topic: str, number: int) -> float:
     """Plan, rewrite and publish; the seconds of publishing. What is measured is the commit, so nothing is judged."""
     from winnow import __version__, documents
     from winnow.engine import staging
-    from winnow.engine.rewrite import ENGINE
+    from winnow.engine.rewrite import ENGINE_NAME
     from winnow.model import StagingManifest, Verdict
-    from winnow.pipeline.leases import holding
+    from winnow.pipeline.leases import hold_lease
     from winnow.pipeline.plan import plan_topic
-    from winnow.pipeline.publish import publish
+    from winnow.pipeline.publish import publish_attempt
     from winnow.store import RunState
 
     attempt = f"a-{number}"
-    with holding(ctx, topic):
+    with hold_lease(ctx, topic):
         reference = plan_topic(ctx, topic, as_of_ms=ctx.now_ms(), attempt=attempt)
         assert reference is not None
         plan = staging.read_plan(reference.uri)
         parts = tuple(_carry_out(ctx, plan, part, attempt) for part in plan.partitions)
-        manifest = StagingManifest(plan.plan_id, topic, attempt, parts, ENGINE, __version__)
+        manifest = StagingManifest(plan.plan_id, topic, attempt, parts, ENGINE_NAME, __version__)
         ctx.store.runs.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
         staging.write_manifest(reference.uri, manifest)
         for state in (RunState.STAGED, RunState.VALIDATED):
@@ -148,12 +148,12 @@ def _compact(ctx: Context, topic: str, number: int) -> float:
                 False,
                 (),
                 ctx.now_ms(),
-                manifest_digest=documents.digest(staging.read_manifest(reference.uri, attempt)),
+                manifest_digest=documents.compute_digest(staging.read_manifest(reference.uri, attempt)),
                 plan_sha256=reference.sha256,
             )
         )
         started = time.monotonic()
-        publish(ctx, plan.plan_id, attempt)
+        publish_attempt(ctx, plan.plan_id, attempt)
         return time.monotonic() - started
 
 
@@ -165,7 +165,7 @@ def _carry_out(ctx: Context, plan: Plan, partition: PartitionPlan, attempt: str)
 
 def engine_bytes(ctx: Context, topic: str) -> Figures:
     """Bytes that the engine reads and writes, as the system counts them, and what the plan makes necessary."""
-    from bench.allowed import allowed_bytes
+    from bench.allowed import compute_allowed_bytes
     from winnow.engine import staging
     from winnow.pipeline.plan import plan_topic
 
@@ -182,7 +182,7 @@ def engine_bytes(ctx: Context, topic: str) -> Figures:
         "read_bytes": after["rchar"] - before["rchar"],
         "written_bytes": after["wchar"] - before["wchar"],
         "output_bytes": sum(outputs),
-        **allowed_bytes(plan),
+        **compute_allowed_bytes(plan),
     }
 
 
@@ -201,7 +201,7 @@ WAYS: dict[str, Callable[[Context, str], Figures]] = {
 
 def main(way: str, home: str, topic: str = "") -> None:
     """Carry out one way and print its figures."""
-    with opened(Path(home)) as ctx:
+    with open_home(Path(home)) as ctx:
         figures = WAYS[way](ctx, topic)
     sys.stdout.write(f"{PREFIX}{json.dumps(figures)}\n")
 

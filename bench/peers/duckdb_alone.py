@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.peers.timing import timed
+from bench.peers.timing import print_times
 
 
 def main(way: str, request_file: str) -> None:
@@ -21,7 +21,7 @@ def main(way: str, request_file: str) -> None:
     request = json.loads(Path(request_file).read_text())
     out = Path(request["out"])
     out.mkdir(parents=True)
-    with timed() as times:
+    with print_times() as times:
         import duckdb
 
         connection = duckdb.connect(config={"temp_directory": str(out / "spill")})

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.peers.timing import timed
+from bench.peers.timing import print_times
 
 
 def main(_way: str, request_file: str) -> None:
@@ -20,7 +20,7 @@ def main(_way: str, request_file: str) -> None:
     request = json.loads(Path(request_file).read_text())
     out = Path(request["out"])
     out.mkdir(parents=True)
-    with timed() as times:
+    with print_times() as times:
         from pyiceberg.catalog.sql import SqlCatalog
 
         catalog = SqlCatalog("bench", uri=f"sqlite:///{out / 'catalog.db'}", warehouse=f"file://{out / 'warehouse'}")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.peers.timing import timed
+from bench.peers.timing import print_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +66,7 @@ WAYS: dict[str, Callable[[DataFrame], DataFrame]] = {"window": window, "semi-joi
 def main(way: str, request_file: str) -> None:
     """Carry out one way; the end of the application counts as its work."""
     request = json.loads(Path(request_file).read_text())
-    with timed() as times:
+    with print_times() as times:
         spark = session(request)
         times.ready = time.monotonic()
         WAYS[way](spark.read.parquet(*request["files"])).write.parquet(request["out"])

@@ -20,7 +20,7 @@ class Times:
 
 
 @contextmanager
-def timed() -> Iterator[Times]:
+def print_times() -> Iterator[Times]:
     """Print the times when the block has ended."""
     times = Times()
     yield times
@@ -28,7 +28,7 @@ def timed() -> Iterator[Times]:
     sys.stdout.flush()
 
 
-def times_in(output: str) -> dict[str, float]:
+def parse_times(output: str) -> dict[str, float]:
     """The times in what a competitor printed; empty when it did not come to its end."""
     for line in reversed(output.splitlines()):
         if line.startswith(PREFIX):

@@ -27,9 +27,9 @@ class Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """An event of the pipeline."""
-        from winnow.report.events import told_of
+        from winnow.report.events import read_event
 
-        told = told_of(record)
+        told = read_event(record)
         if told is not None:
             self.note(told.name, **dict(told.fields))
 

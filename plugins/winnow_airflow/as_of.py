@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from winnow.clock import CLOCK_SKEW_MS, format_ms, parse_as_of
+from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, format_ms, parse_as_of
 from winnow.errors import UsageError
 
 
-def as_of_ms(
+def choose_as_of_ms(
     params: Mapping[str, Any], data_interval_end: datetime | None, run_after: datetime | None, *, now_ms: int
 ) -> int:
     """The as-of of a run in ms since the epoch: its parameter, else the end of its data interval, else ``run_after``.
@@ -24,12 +24,12 @@ def as_of_ms(
     if given:
         chosen = parse_as_of(given)
     elif data_interval_end is not None:
-        chosen = _ms(data_interval_end)
+        chosen = _to_ms(data_interval_end)
     elif run_after is not None:
-        chosen = _ms(run_after)
+        chosen = _to_ms(run_after)
     else:
         raise UsageError("The run has neither data interval nor run_after. Trigger it with the Param as_of.")
-    if chosen > now_ms + CLOCK_SKEW_MS and not params.get("simulate"):
+    if chosen > now_ms + MAXIMUM_CLOCK_SKEW_MS and not params.get("simulate"):
         raise UsageError(
             f"The as-of {format_ms(chosen)} lies {(chosen - now_ms) / 1000:,.0f} seconds ahead of the present. Such a "
             "run compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger it "
@@ -38,10 +38,12 @@ def as_of_ms(
     return chosen
 
 
-def _ms(moment: datetime) -> int:
+def _to_ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def as_of_of(context: Mapping[str, Any], *, now_ms: int) -> int:
+def get_as_of_ms(context: Mapping[str, Any], *, now_ms: int) -> int:
     """:func:`as_of_ms` of the DAG run that ``context`` belongs to."""
-    return as_of_ms(context["params"], context.get("data_interval_end"), context["dag_run"].run_after, now_ms=now_ms)
+    return choose_as_of_ms(
+        context["params"], context.get("data_interval_end"), context["dag_run"].run_after, now_ms=now_ms
+    )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COMPACTED = AssetAlias("winnow_compacted", group="winnow")
 """Stands for the assets of all topics, which nobody knows when the DAG is parsed."""
 
-MAX_OFFSETS = 1_000
+MAXIMUM_EVENT_OFFSETS = 1_000
 """Partitions in one event; a larger vector is left out, and read from the snapshot that the event names."""
 
 
@@ -32,7 +32,7 @@ def topic_asset(topic: str) -> Asset:
     return Asset(name=uri, uri=uri, group="winnow")
 
 
-def event_of(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
+def build_event(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
     """What an event says of a publish.
 
     ``plan_id``, ``snapshot_id``: of the publish. ``partitions``: how many the topic has. ``offsets``: per partition its
@@ -45,12 +45,12 @@ def event_of(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
         "plan_id": receipt.plan_id,
         "snapshot_id": str(receipt.snapshot_id),
         "partitions": len(offsets),
-        "offsets": offsets if len(offsets) <= MAX_OFFSETS else None,
+        "offsets": offsets if len(offsets) <= MAXIMUM_EVENT_OFFSETS else None,
         "compacted_through_ms": mark.compacted_through_ms,
     }
 
 
-def events_of(events: Mapping[Any, Sequence[Any]], topic: str) -> Iterator[dict[str, Any]]:
+def read_events(events: Mapping[Any, Sequence[Any]], topic: str) -> Iterator[dict[str, Any]]:
     """What the events of ``topic`` among ``triggering_asset_events`` say, in their order."""
     try:
         found = events[topic_asset(topic)]
@@ -62,7 +62,7 @@ def events_of(events: Mapping[Any, Sequence[Any]], topic: str) -> Iterator[dict[
 
 def compacted_past(events: Mapping[Any, Sequence[Any]], topic: str, at_ms: int) -> bool:
     """Whether one of the ``triggering_asset_events`` says that ``topic`` is compacted up to ``at_ms`` and beyond."""
-    times = [extra.get("compacted_through_ms") for extra in events_of(events, topic)]
+    times = [extra.get("compacted_through_ms") for extra in read_events(events, topic)]
     return any(time_ms is not None and time_ms >= at_ms for time_ms in times)
 
 
@@ -70,10 +70,10 @@ def compacted_through_ms(topic: str) -> int | None:
     """The watermark of ``topic`` as it is now, also when it is idle; reads the table's manifests. For use in tasks.
 
     Raises:
-        UnknownTopicError, ForeignTableError, ServiceError: see :func:`winnow.pipeline.watermark.watermark`.
+        UnknownTopicError, ForeignTableError, ServiceError: see :func:`winnow.pipeline.watermark.compute_watermark`.
     """
     from winnow.pipeline.context import open_context
-    from winnow.pipeline.watermark import watermark
+    from winnow.pipeline.watermark import compute_watermark
 
     with open_context() as ctx:
-        return watermark(ctx.log.open(topic), now_ms=ctx.now_ms()).compacted_through_ms
+        return compute_watermark(ctx.log.open(topic), now_ms=ctx.now_ms()).compacted_through_ms

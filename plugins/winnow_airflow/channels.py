@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier
 
 from winnow.errors import ConfigurationError
-from winnow_airflow.references import holder_of
+from winnow_airflow.references import build_holder_name
 
 if TYPE_CHECKING:
     from winnow.config.settings import NotifierSettings, Settings
@@ -41,7 +41,7 @@ class NotifierChannel:
         """
         arguments = copy.deepcopy(self._notifier.arguments)
         try:
-            made = _class_at(self._notifier.path)(**arguments)
+            made = _load_notifier_class(self._notifier.path)(**arguments)
         except TypeError:
             named = ", ".join(arguments) or "none"
             raise ConfigurationError(
@@ -55,7 +55,7 @@ class NotifierChannel:
         made.notify(context)
 
 
-def _class_at(path: str) -> type[BaseNotifier]:
+def _load_notifier_class(path: str) -> type[BaseNotifier]:
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -66,17 +66,17 @@ def _class_at(path: str) -> type[BaseNotifier]:
     return found
 
 
-def channels_for(settings: Settings, context: Mapping[str, Any]) -> list[NotifierChannel]:
+def build_channels(settings: Settings, context: Mapping[str, Any]) -> list[NotifierChannel]:
     """The notifiers of the settings, for the task that ``context`` belongs to."""
-    from winnow.report.channels import notifier_name
+    from winnow.report.channels import make_notifier_name
 
     return [
-        NotifierChannel(notifier_name(number, each.path), each, context)
+        NotifierChannel(make_notifier_name(number, each.path), each, context)
         for number, each in enumerate(settings.alert.notifiers)
     ]
 
 
-def page_url() -> str | None:
+def get_airflow_url() -> str | None:
     """Where Airflow's UI is, as Airflow was told: ``[api] base_url``."""
     from airflow.sdk.configuration import conf
 
@@ -87,11 +87,13 @@ def page_url() -> str | None:
 def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
     """Settings, store, catalog and channels for one task; leases belong to its DAG run."""
     from winnow.config.settings import load_settings
-    from winnow.files.arrow_alone import leave_pandas_out
+    from winnow.files.arrow_alone import keep_pandas_out_of_pyarrow
     from winnow.pipeline.context import open_context
 
-    leave_pandas_out()
+    keep_pandas_out_of_pyarrow()
     settings = load_settings()
-    channels = channels_for(settings, context)
-    with open_context(settings, holder=holder_of(context), channels=channels, page_url=page_url()) as ctx:
+    channels = build_channels(settings, context)
+    with open_context(
+        settings, holder=build_holder_name(context), channels=channels, page_url=get_airflow_url()
+    ) as ctx:
         yield ctx

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from winnow.pipeline.doctor.examination import Finding
+    from winnow.pipeline.doctor.examination import CheckResult
 
-HTTP_TIMEOUT_S = 5
-HEALTHY = ("metadatabase", "scheduler", "dag_processor")
-EMBEDDED = "--embedded"
+MAXIMUM_HTTP_SECONDS = 5
+REQUIRED_COMPONENTS = ("metadatabase", "scheduler", "dag_processor")
+EMBEDDED_OPTION = "--embedded"
 """It is the Airflow below WINNOW_HOME; without it, one that the shell names."""
 
-_HERE = 'eval "$(python -m winnow.airflow_home env)" && '
+_SET_ENVIRONMENT = 'eval "$(python -m winnow.airflow_home env)" && '
 
 
 def main() -> None:
@@ -33,32 +33,32 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     out, sys.stdout = sys.stdout, sys.stderr
-    out.write(json.dumps([_document(finding) for finding in look(EMBEDDED in sys.argv[1:])]))
+    out.write(json.dumps([_build_document(finding) for finding in run_checks(EMBEDDED_OPTION in sys.argv[1:])]))
 
 
-def look(embedded: bool) -> Iterator[Finding]:
+def run_checks(embedded: bool) -> Iterator[CheckResult]:
     """Everything, one thing after another; what stands on a database that is not there is left out."""
     from airflow import __version__
     from airflow.configuration import AIRFLOW_HOME
 
-    from winnow.bundle import bundled
-    from winnow.pipeline.doctor.examination import Status, ok
+    from winnow.bundle import find_bundled_folder
+    from winnow.pipeline.doctor.examination import CheckStatus, build_ok
 
-    before = _HERE if embedded else ""
+    before = _SET_ENVIRONMENT if embedded else ""
     whose = "embedded below WINNOW_HOME" if embedded else "the one that this shell names"
-    yield ok("airflow", f"Airflow {__version__}, {whose}: {AIRFLOW_HOME}.")
-    migrated = database(before)
+    yield build_ok("airflow", f"Airflow {__version__}, {whose}: {AIRFLOW_HOME}.")
+    migrated = check_database(before)
     yield migrated
-    names, findings = dags(bundled("dags"), before)
+    names, findings = check_dags(find_bundled_folder("dags"), before)
     yield from findings
-    if migrated.status is Status.OK:
-        yield schedules(names, _start(embedded, "ui"), before)
-        yield pools(before)
-        yield connection(before)
-    yield api(embedded)
+    if migrated.status is CheckStatus.OK:
+        yield check_schedules(names, _start(embedded, "ui"), before)
+        yield check_pools(before)
+        yield check_connection(before)
+    yield check_api(embedded)
 
 
-def _document(finding: Finding) -> dict[str, Any]:
+def _build_document(finding: CheckResult) -> dict[str, Any]:
     return {
         "check": finding.check,
         "status": finding.status.value,
@@ -72,60 +72,62 @@ def _start(embedded: bool, component: str) -> str:
     return "python -m winnow.airflow_home ui" if embedded else f"airflow {component}"
 
 
-def database(before: str = "") -> Finding:
+def check_database(before: str = "") -> CheckResult:
     """Whether Airflow's own database answers and has the tables of this Airflow."""
     from airflow.utils.db import check_migrations
     from sqlalchemy.exc import SQLAlchemyError
 
     from winnow.errors import ServiceError
-    from winnow.pipeline.doctor.examination import failure, ok
+    from winnow.pipeline.doctor.examination import build_failure, build_ok
 
     name = "airflow-database"
     try:
         check_migrations(1)  # type: ignore[no-untyped-call]
     except TimeoutError:
-        return failure(name, "Its tables are missing or those of another Airflow.", f"{before}airflow db migrate")
+        return build_failure(name, "Its tables are missing or those of another Airflow.", f"{before}airflow db migrate")
     except SQLAlchemyError as problem:
-        return failure(
+        return build_failure(
             name,
             f"Airflow's database cannot be reached ({type(problem).__name__}).",
             "Start it, or mend AIRFLOW__DATABASE__SQL_ALCHEMY_CONN; then: winnow doctor",
             ServiceError.exit_code,
         )
-    return ok(name, "Has the tables of this Airflow.")
+    return build_ok(name, "Has the tables of this Airflow.")
 
 
-def dags(folder: Path, before: str = "") -> tuple[list[str], list[Finding]]:
+def check_dags(folder: Path, before: str = "") -> tuple[list[str], list[CheckResult]]:
     """The DAGs in ``folder``, and whether they parse; and whether Airflow's plugins load."""
     from airflow import plugins_manager
     from airflow.dag_processing.dagbag import DagBag
 
-    from winnow.pipeline.doctor.examination import failure, ok
+    from winnow.pipeline.doctor.examination import build_failure, build_ok
 
     bag = DagBag(dag_folder=folder)
     findings = [
-        failure("airflow-dags", f"{file} does not parse: {_last(error)}", f"{before}airflow dags list-import-errors")
+        build_failure(
+            "airflow-dags", f"{file} does not parse: {_last(error)}", f"{before}airflow dags list-import-errors"
+        )
         for file, error in bag.import_errors.items()
     ]
     findings += [
-        failure("airflow-plugins", f"{file} does not load: {_last(error)}", f"{before}airflow plugins")
+        build_failure("airflow-plugins", f"{file} does not load: {_last(error)}", f"{before}airflow plugins")
         for file, error in plugins_manager.get_import_errors().items()
     ]
     names = sorted(bag.dags)
-    return names, findings or [ok("airflow-dags", f"{', '.join(names)} parse; every plugin loads.")]
+    return names, findings or [build_ok("airflow-dags", f"{', '.join(names)} parse; every plugin loads.")]
 
 
 def _last(error: str) -> str:
     return error.strip().splitlines()[-1]
 
 
-def schedules(names: Sequence[str], start: str, before: str = "") -> Finding:
+def check_schedules(names: Sequence[str], start: str, before: str = "") -> CheckResult:
     """Whether Airflow has read the DAGs ``names``, and whether it may run them."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    from winnow.pipeline.doctor.examination import ok, warning
+    from winnow.pipeline.doctor.examination import build_ok, build_warning
 
     with create_session() as session:
         rows = session.execute(select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_(names))).all()
@@ -134,39 +136,39 @@ def schedules(names: Sequence[str], start: str, before: str = "") -> Finding:
     held = [name for name in names if paused.get(name)]
     if missing:
         detail = f"Airflow's dag-processor has not read {', '.join(missing)} yet."
-        return warning("airflow-schedules", detail, f"Look at [core] dags_folder, and start it: {start}")
+        return build_warning("airflow-schedules", detail, f"Look at [core] dags_folder, and start it: {start}")
     if held:
         detail = f"Paused, so nothing starts them: {', '.join(held)}."
-        return warning("airflow-schedules", detail, f"{before}airflow dags unpause {held[0]}")
-    return ok("airflow-schedules", "Airflow has read every DAG, and none is paused.")
+        return build_warning("airflow-schedules", detail, f"{before}airflow dags unpause {held[0]}")
+    return build_ok("airflow-schedules", "Airflow has read every DAG, and none is paused.")
 
 
-def pools(before: str = "") -> Finding:
+def check_pools(before: str = "") -> CheckResult:
     """Whether the pools of the tasks are there."""
     from airflow.models.pool import Pool
 
     from winnow.airflow_home import POOLS
-    from winnow.pipeline.doctor.examination import failure, ok
+    from winnow.pipeline.doctor.examination import build_failure, build_ok
 
     slots = {pool.pool: pool.slots for pool in Pool.get_pools()}
     found = {name: slots.get(name) for name in POOLS}
     empty = [name for name, number in found.items() if not number]
     if empty:
-        return failure(
+        return build_failure(
             "airflow-pools",
             f"No slots in {' and '.join(empty)}: the tasks that wait there wait for ever, and nothing fails.",
             before + " && ".join(f"airflow pools set {name} {POOLS[name]['slots']} Winnow" for name in empty),
         )
-    return ok("airflow-pools", ", ".join(f"{name}: {number} slots" for name, number in found.items()) + ".")
+    return build_ok("airflow-pools", ", ".join(f"{name}: {number} slots" for name, number in found.items()) + ".")
 
 
-def connection(before: str = "") -> Finding:
+def check_connection(before: str = "") -> CheckResult:
     """Whether the connection to Spark is there, and leads where the settings lead."""
     from airflow.models.connection import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     from winnow.config.settings import load_settings
-    from winnow.pipeline.doctor.examination import failure, ok, warning
+    from winnow.pipeline.doctor.examination import build_failure, build_ok, build_warning
     from winnow_airflow.policy import SPARK_CONNECTION
 
     wanted = load_settings().spark.master
@@ -175,19 +177,21 @@ def connection(before: str = "") -> Finding:
     try:
         found = Connection.get_connection_from_secrets(SPARK_CONNECTION)
     except AirflowNotFoundException:
-        return failure(name, f"There is no connection {SPARK_CONNECTION}, so Spark would look for YARN.", before + add)
+        return build_failure(
+            name, f"There is no connection {SPARK_CONNECTION}, so Spark would look for YARN.", before + add
+        )
     master = f"{found.host}:{found.port}" if found.port else str(found.host)
     if master != wanted:
-        return warning(
+        return build_warning(
             name,
             f"{SPARK_CONNECTION} leads to {master}, and the setting spark.master to {wanted}: Airflow's tasks take the "
             "first, the command line the second.",
             f"{before}airflow connections delete {SPARK_CONNECTION} && {add}",
         )
-    return ok(name, f"{SPARK_CONNECTION} leads to {master}.")
+    return build_ok(name, f"{SPARK_CONNECTION} leads to {master}.")
 
 
-def api(embedded: bool) -> Finding:
+def check_api(embedded: bool) -> CheckResult:
     """Whether Airflow's API answers where tasks ask it, and its components are well.
 
     ``[api] base_url`` is where people find it, which may be another machine's name, or a proxy's.
@@ -195,23 +199,23 @@ def api(embedded: bool) -> Finding:
     from airflow.configuration import conf
 
     from winnow.errors import ServiceError
-    from winnow.pipeline.doctor.examination import failure, ok, warning
+    from winnow.pipeline.doctor.examination import build_failure, build_ok, build_warning
 
     name = "airflow-api"
     inside = conf.get("core", "execution_api_server_url", fallback="") or ""
     outside = conf.get("api", "base_url", fallback="") or "http://localhost:8080"
     url = inside.rstrip("/").removesuffix("/execution") or outside.rstrip("/")
     try:
-        with urllib.request.urlopen(f"{url}/api/v2/monitor/health", timeout=HTTP_TIMEOUT_S) as answer:
+        with urllib.request.urlopen(f"{url}/api/v2/monitor/health", timeout=MAXIMUM_HTTP_SECONDS) as answer:
             health = json.load(answer)
-        ill = [part for part in HEALTHY if health[part]["status"] != "healthy"]
+        ill = [part for part in REQUIRED_COMPONENTS if health[part]["status"] != "healthy"]
     except (OSError, ValueError, LookupError, TypeError) as problem:
         start = _start(embedded, "api-server")
         if isinstance(getattr(problem, "reason", problem), ConnectionRefusedError):
             if embedded:
-                return ok(name, f"Nothing listens at {url}, so it is not running. Start it with: {start}")
-            return failure(name, f"Nothing listens at {url}.", f"Start it: {start}", ServiceError.exit_code)
-        return failure(
+                return build_ok(name, f"Nothing listens at {url}, so it is not running. Start it with: {start}")
+            return build_failure(name, f"Nothing listens at {url}.", f"Start it: {start}", ServiceError.exit_code)
+        return build_failure(
             name,
             f"What listens at {url} does not answer as Airflow does: the port is taken, or the address is wrong.",
             "End what listens there, or take another port: export WINNOW_UI_PORT=8081"
@@ -221,8 +225,8 @@ def api(embedded: bool) -> Finding:
         )
     if ill:
         detail = f"Airflow at {url} answers, but is not well: {', '.join(ill)}."
-        return warning(name, detail, "Read the logs of these components, and start them again")
-    return ok(name, f"Airflow at {url} is well.")
+        return build_warning(name, detail, "Read the logs of these components, and start them again")
+    return build_ok(name, f"Airflow at {url} is well.")
 
 
 if __name__ == "__main__":

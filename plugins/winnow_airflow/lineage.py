@@ -22,14 +22,14 @@ PUBLISHED: Final = "published"
 """The functions of :mod:`winnow_airflow.lineage_facets` by their names: naming them imports nothing."""
 
 
-def tells(returned: Any, what: str) -> Any:
+def attach_lineage(returned: Any, what: str) -> Any:
     """Have the task that gives ``returned`` tell ``what`` of the topics of its batch. Gives ``returned``."""
     operator: Any = cast("PlainXComArg", returned).operator
-    operator.get_openlineage_facets_on_complete = partial(facets_of, what)
+    operator.get_openlineage_facets_on_complete = partial(build_facets, what)
     return returned
 
 
-def facets_of(what: str, task_instance: Any) -> Any:
+def build_facets(what: str, task_instance: Any) -> Any:
     """Inputs and outputs with their facets, as the provider takes them; None where the task has no batch.
 
     Called by the provider alone, in a process of its own, after the task; what it raises is a warning there.
@@ -37,14 +37,14 @@ def facets_of(what: str, task_instance: Any) -> Any:
     from winnow.pipeline.context import open_context
     from winnow_airflow import lineage_facets
 
-    batch = batch_of(task_instance.task)
+    batch = find_batch(task_instance.task)
     if batch is None:
         return None
     with open_context() as ctx:
         return getattr(lineage_facets, what)(ctx, batch)
 
 
-def batch_of(task: Any) -> BatchRow | None:
+def find_batch(task: Any) -> BatchRow | None:
     """The batch that ``task`` was called with, its templates rendered."""
     arguments = [getattr(task, "batch", None), *getattr(task, "op_args", ()), *getattr(task, "op_kwargs", {}).values()]
     found = next((each for each in arguments if isinstance(each, Mapping) and "plans" in each), None)

@@ -29,7 +29,7 @@ from openlineage.client.facet_v2 import (
 )
 
 from winnow.model import Receipt, Severity, Verdict
-from winnow_airflow.references import BatchRow, PlanRow, attempts
+from winnow_airflow.references import BatchRow, PlanRow, list_staged_attempts
 
 _OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 _KEYED = ("s3", "gs", "abfs", "abfss", "wasb", "wasbs")
@@ -62,7 +62,7 @@ def compacted(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
 
     inputs = []
     for row, facets, name in _tables(ctx, batch):
-        attempt = next(attempts(row["uri"], batch["attempt"]), None)
+        attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
         manifest = None if attempt is None else staging.read_manifest(row["uri"], attempt)
         facts = [part.facts for part in manifest.partitions] if manifest is not None else []
         read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
@@ -79,7 +79,7 @@ def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
         verdict = next(
             (
                 found
-                for attempt in attempts(row["uri"], batch["attempt"])
+                for attempt in list_staged_attempts(row["uri"], batch["attempt"])
                 if (found := ctx.store.verdicts.find(row["plan_id"], attempt)) is not None
             ),
             None,
@@ -104,7 +104,7 @@ def published(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     return lineage
 
 
-def dataset_name(location: str) -> tuple[str, str]:
+def build_dataset_name(location: str) -> tuple[str, str]:
     """Namespace and name of the table at ``location``, a URI or a local path."""
     parts = urlsplit(location)
     if parts.scheme in {"", "file"}:
@@ -114,7 +114,7 @@ def dataset_name(location: str) -> tuple[str, str]:
     return f"{scheme}://{parts.netloc}", path.lstrip("/") if scheme in _KEYED else path
 
 
-def without_credentials(uri: str) -> str:
+def remove_credentials(uri: str) -> str:
     """``uri`` without user, password and parameters."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -123,7 +123,7 @@ def without_credentials(uri: str) -> str:
 def _tables(ctx: Any, batch: BatchRow) -> Iterator[tuple[PlanRow, dict[str, DatasetFacet], tuple[str, str]]]:
     for row in batch["plans"]:
         head = ctx.log.open(row["topic"]).head()
-        yield row, _identity(ctx, row["topic"]), dataset_name(head.location)
+        yield row, _identity(ctx, row["topic"]), build_dataset_name(head.location)
 
 
 def _identity(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
@@ -131,7 +131,7 @@ def _identity(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
     from winnow.log.topics import NAMESPACE
 
     catalog, warehouse = ctx.settings.catalog, ctx.settings.warehouse
-    uri = without_credentials(catalog["uri"]) if "uri" in catalog else None
+    uri = remove_credentials(catalog["uri"]) if "uri" in catalog else None
     kind = catalog.get("type") or ("rest" if (uri or "").startswith("http") else "sql")
     table = symlinks_dataset.Identifier(
         # As Spark's integration has it: a REST catalog is where the table is known, else its warehouse is.

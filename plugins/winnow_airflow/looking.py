@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from winnow_airflow.meeting import Topics
+from winnow_airflow.meeting import TopicAttempts
 from winnow_airflow.references import TopicCheck
 
 if TYPE_CHECKING:
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow.task")
 
-SAMPLE = 3
+MAXIMUM_SAMPLE_KEYS = 3
 """Differing keys that a sentence names, by the offsets of their winners."""
 
 
-def foresee(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
+def preview_compaction(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
     """What compacting ``topic`` now would do. No plan, row, lease or assessment is left behind."""
-    from winnow.pipeline.explain import explain
+    from winnow.pipeline.explain import explain_compaction
 
-    found = explain(ctx, topic, as_of_ms=as_of_ms)
+    found = explain_compaction(ctx, topic, as_of_ms=as_of_ms)
     reasons = Counter(each.reason.value for each in found.partitions)
-    text = _foreseen(found, reasons)
+    text = _describe_preview(found, reasons)
     log.info("%s", text)
     return TopicCheck(topic=topic, eligible=found.plan_id is not None, reasons=dict(reasons), would=text)
 
 
-def say(checks: Sequence[TopicCheck]) -> None:
+def log_preview(checks: Sequence[TopicCheck]) -> None:
     """Say once more, of all topics together, what a run would do."""
     due = [check for check in checks if check["eligible"]]
     for check in due:
@@ -44,12 +44,12 @@ def say(checks: Sequence[TopicCheck]) -> None:
     log.info("Dry run: %d of %d topic(s) are due. Nothing was planned, compacted or held.", len(due), len(checks))
 
 
-def _foreseen(found: Explanation, reasons: Counter[str]) -> str:
+def _describe_preview(found: Explanation, reasons: Counter[str]) -> str:
     why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     due = [each for each in found.partitions if each.eligible]
     if not due:
         return f"{found.topic}: nothing is due ({why})."
-    parts = [_read(due), _written(due), _removed(due)]
+    parts = [_describe_reads(due), _describe_writes(due), _describe_removals(due)]
     quarantined = sum(each.records_to_quarantine for each in due)
     if quarantined:
         parts.append(f"move {quarantined:,} records without a key to the quarantine")
@@ -62,25 +62,25 @@ def _foreseen(found: Explanation, reasons: Counter[str]) -> str:
     )
 
 
-def _read(due: Sequence[PartitionExplanation]) -> str:
-    from winnow.pipeline.report import human_bytes
+def _describe_reads(due: Sequence[PartitionExplanation]) -> str:
+    from winnow.pipeline.report import format_human_bytes
 
     records, segments = sum(each.records for each in due), sum(each.segments for each in due)
-    return (
-        f"read {records:,} records in {segments:,} segment(s), {human_bytes(sum(each.bytes_to_read for each in due))}"
+    return f"read {records:,} records in {segments:,} segment(s), {format_human_bytes(sum(each.bytes_to_read for each in due))}"
+
+
+def _describe_writes(due: Sequence[PartitionExplanation]) -> str:
+    from winnow.pipeline.report import format_human_bytes
+
+    most = format_human_bytes(sum(each.at_most_bytes_to_write for each in due))
+    expected = [each.expected_bytes_out for each in due]
+    known = [size for size in expected if size is not None]
+    return f"write at most {most}" + (
+        f" (about {format_human_bytes(sum(known))})" if known and len(known) == len(due) else ""
     )
 
 
-def _written(due: Sequence[PartitionExplanation]) -> str:
-    from winnow.pipeline.report import human_bytes
-
-    most = human_bytes(sum(each.at_most_bytes_to_write for each in due))
-    expected = [each.expected_bytes_out for each in due]
-    known = [size for size in expected if size is not None]
-    return f"write at most {most}" + (f" (about {human_bytes(sum(known))})" if known and len(known) == len(due) else "")
-
-
-def _removed(due: Sequence[PartitionExplanation]) -> str:
+def _describe_removals(due: Sequence[PartitionExplanation]) -> str:
     records = sum(each.records - each.records_to_quarantine for each in due)
     least = records - sum(each.at_most_records_kept for each in due)
     most = records - sum(each.at_least_records_kept for each in due)
@@ -105,7 +105,7 @@ def skip_comparison(task_id: str) -> None:
         log.debug("%s will skip itself.", task_id)
 
 
-def compare(ctx: Pipeline, topics: Sequence[str], strategy: str, *, as_of_ms: int) -> list[str]:
+def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, as_of_ms: int) -> list[str]:
     """What ``strategy`` would keep of each topic instead of its own; a sentence for each.
 
     One Spark application per topic that has anything cleanable and another strategy.
@@ -113,22 +113,22 @@ def compare(ctx: Pipeline, topics: Sequence[str], strategy: str, *, as_of_ms: in
     from winnow.model import Strategy
 
     done: list[str] = []
-    kept = Topics(ctx)
+    kept = TopicAttempts(ctx)
     for topic in topics:
         with kept.attempt(topic):
-            text = _compared(ctx, topic, Strategy(strategy), as_of_ms)
+            text = _compare_one_topic(ctx, topic, Strategy(strategy), as_of_ms)
             log.info("%s", text)
             done.append(text)
-    kept.raise_kept()
+    kept.raise_errors()
     return done
 
 
-def _compared(ctx: Pipeline, topic: str, strategy: Strategy, as_of_ms: int) -> str:
+def _compare_one_topic(ctx: Pipeline, topic: str, strategy: Strategy, as_of_ms: int) -> str:
     from winnow.model import Strategy as All
-    from winnow.pipeline.assess import view_topic
-    from winnow.pipeline.compare import compare as compare_topic
+    from winnow.pipeline.assess import load_topic_view
+    from winnow.pipeline.compare import compare_strategies as compare_topic
 
-    view = view_topic(ctx, topic)
+    view = load_topic_view(ctx, topic)
     if not view.config.compacts:
         return f"{topic} was not compared: its policy has no compact, so no strategy chooses between its records."
     if view.rules.strategy is strategy:
@@ -139,25 +139,31 @@ def _compared(ctx: Pipeline, topic: str, strategy: Strategy, as_of_ms: int) -> s
             f"try one with: winnow compare {topic} --strategy header --header NAME"
         )
     found = compare_topic(
-        ctx, topic, strategy=strategy, header=None, as_of_ms=as_of_ms, sample=SAMPLE, progress=_progress
+        ctx,
+        topic,
+        strategy=strategy,
+        header=None,
+        as_of_ms=as_of_ms,
+        sample=MAXIMUM_SAMPLE_KEYS,
+        progress=_log_progress,
     )
-    return _told(found)
+    return _describe_comparison(found)
 
 
-def _progress(event: dict[str, Any]) -> None:
+def _log_progress(event: dict[str, Any]) -> None:
     log.debug("%s", event.get("event"))
 
 
-def _told(found: Comparison) -> str:
-    from winnow.pipeline.report import human_bytes
+def _describe_comparison(found: Comparison) -> str:
+    from winnow.pipeline.report import format_human_bytes
 
     if not found.partitions:
         return found.sentence
     now, instead = found.present, found.other
     kept = (
         f"It would keep {instead.records_kept:,} of {found.records:,} records, about "
-        f"{human_bytes(instead.estimated_bytes)}, instead of {now.records_kept:,}, about "
-        f"{human_bytes(now.estimated_bytes)}."
+        f"{format_human_bytes(instead.estimated_bytes)}, instead of {now.records_kept:,}, about "
+        f"{format_human_bytes(now.estimated_bytes)}."
     )
     parts = [found.sentence, kept]
     if found.sample:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowSkipException
 
 from winnow.errors import PlanVoidError, TopicBusyError, WinnowError
-from winnow_airflow.policy import combined, sentence
+from winnow_airflow.policy import combine_errors, describe_error
 
 if TYPE_CHECKING:
     from winnow.model import Receipt
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("airflow.task")
 
 
-class Topics:
+class TopicAttempts:
     """Goes through topics one by one; a topic that fails stops no other, and hides no other's failure."""
 
     def __init__(self, ctx: Pipeline) -> None:
@@ -47,7 +47,7 @@ class Topics:
             if text is not None:
                 self.leave(text)
                 return
-            log.error("Topic %s: %s", topic, sentence(problem), exc_info=not isinstance(problem, WinnowError))
+            log.error("Topic %s: %s", topic, describe_error(problem), exc_info=not isinstance(problem, WinnowError))
             self.errors.append((topic, problem))
 
     def leave(self, text: str) -> None:
@@ -60,19 +60,19 @@ class Topics:
             return f"{problem} It is left to that run."
         if not isinstance(problem, PlanVoidError) or plan_id is None:
             return None
-        from winnow.pipeline.standing import left_to
+        from winnow.pipeline.standing import explain_void
 
         try:
-            return left_to(self.ctx, plan_id)
+            return explain_void(self.ctx, plan_id)
         except Exception as unknown:  # the void plan is told, and the next topic's turn comes, whatever this was
             strange = not isinstance(unknown, WinnowError)
-            log.warning("Why the plan is void could not be looked up: %s", sentence(unknown), exc_info=strange)
+            log.warning("Why the plan is void could not be looked up: %s", describe_error(unknown), exc_info=strange)
             return None
 
-    def raise_kept(self) -> None:
+    def raise_errors(self) -> None:
         """Raise one exception for all that failed, if any did."""
         if self.errors:
-            raise combined(self.errors)
+            raise combine_errors(self.errors)
 
     def close(self, done: Sized, *, nothing: str) -> None:
         """End a task: raise what was kept; skip it when nothing was ``done``, because all was left or for ``nothing``.
@@ -80,62 +80,62 @@ class Topics:
         Raises:
             AirflowSkipException: there was nothing to do for this run.
         """
-        self.raise_kept()
+        self.raise_errors()
         if not done:
             raise AirflowSkipException("\n".join(self.left) or nothing)
 
 
-def settled(ctx: Pipeline, topic: str) -> list[Receipt]:
+def settle_topic(ctx: Pipeline, topic: str) -> list[Receipt]:
     """Settle what earlier runs of ``topic`` left open, if they did; what was published after all.
 
     Raises:
         TopicBusyError: another run holds the topic.
     """
-    from winnow.pipeline.leases import holding
-    from winnow.pipeline.settle import settle
+    from winnow.pipeline.leases import hold_lease
+    from winnow.pipeline.settle import settle_open_runs
 
-    if not ctx.store.runs.list_open(topic) or _at_work(ctx, topic):
+    if not ctx.store.runs.list_open(topic) or _has_open_run(ctx, topic):
         return []
-    with holding(ctx, topic):
-        return settle(ctx, topic)
+    with hold_lease(ctx, topic):
+        return settle_open_runs(ctx, topic)
 
 
-def take(ctx: Pipeline, topic: str) -> None:
+def lock_topic(ctx: Pipeline, topic: str) -> None:
     """Hold ``topic`` for this run until its report, and settle what earlier runs left open.
 
     Raises:
         TopicBusyError: another run holds the topic.
     """
-    from winnow.pipeline.leases import acquire
-    from winnow.pipeline.settle import settle
+    from winnow.pipeline.leases import acquire_lease
+    from winnow.pipeline.settle import settle_open_runs
 
-    at_work = _at_work(ctx, topic)
-    acquire(ctx, topic)
+    at_work = _has_open_run(ctx, topic)
+    acquire_lease(ctx, topic)
     if not at_work:
-        settle(ctx, topic)
+        settle_open_runs(ctx, topic)
 
 
-def _at_work(ctx: Pipeline, topic: str) -> bool:
+def _has_open_run(ctx: Pipeline, topic: str) -> bool:
     """Whether this run has planned ``topic`` and holds it: a task that is cleared leaves alone what goes on there."""
     lease = ctx.store.leases.find(topic)
     held = lease is not None and lease.holder == ctx.holder and lease.expires_ms > ctx.now_ms()
     return held and any(run.holder == ctx.holder for run in ctx.store.runs.list_open(topic))
 
 
-def ready(ctx: Pipeline, plan: PlanReference) -> Lease:
+def lock_for_plan(ctx: Pipeline, plan: PlanReference) -> Lease:
     """Hold the topic of ``plan``, which may have waited for hours for a slot, and see that it can still be published.
 
     Raises:
         TopicBusyError: another run took the topic meanwhile.
         PlanVoidError: the log moved on; the run of the plan is closed as void.
     """
-    from winnow.pipeline.leases import acquire
+    from winnow.pipeline.leases import acquire_lease
     from winnow.pipeline.settle import void_run
-    from winnow.pipeline.standing import standing
+    from winnow.pipeline.standing import check_plan_validity
 
-    lease = acquire(ctx, plan.topic)
+    lease = acquire_lease(ctx, plan.topic)
     run = ctx.store.runs.find(plan.plan_id)
-    void = standing(ctx, run) if run is not None else None
+    void = check_plan_validity(ctx, run) if run is not None else None
     if run is None or void is None:
         return lease
     if not run.status.is_closed:

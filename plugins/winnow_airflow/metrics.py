@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from winnow_airflow.policy import sentence
+from winnow_airflow.policy import describe_error
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
     from winnow.report.counters import Sample
-    from winnow.report.events import Told
+    from winnow.report.events import LoggedEvent
     from winnow.report.metrics import Measurement
 
 log = logging.getLogger("airflow.task")
 
 PREFIX, TOTAL_PREFIX = "winnow", "winnow.total"
-FLUSH_TIMEOUT_MS = 10_000
+MAXIMUM_FLUSH_MS = 10_000
 
 Gauge = tuple[str, float, dict[str, str]]
 """Name, value, tags."""
 
 
-def is_on() -> bool:
+def are_metrics_enabled() -> bool:
     """Whether the installation sends metrics anywhere; nothing is measured for nobody."""
     from airflow.sdk.configuration import conf
 
@@ -38,7 +38,7 @@ def is_on() -> bool:
     return any(conf.getboolean("metrics", switch, fallback=False) for switch in switches)
 
 
-def has_tags() -> bool:
+def supports_tags() -> bool:
     """Whether tags arrive: everywhere but in plain StatsD, that is without ``statsd_influxdb_enabled``."""
     from airflow.sdk.configuration import conf
 
@@ -48,25 +48,25 @@ def has_tags() -> bool:
     return not plain or conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False)
 
 
-def gauges(
+def build_gauges(
     measured: Sequence[Measurement], *, tagged: bool, each_topic: bool = True, together: bool = True
 ) -> Iterable[Gauge]:
     """Every known metric, of every topic with ``each_topic``, then of all ``together``."""
-    from winnow.report.metrics import total, values
+    from winnow.report.metrics import list_metric_values, sum_measurements
 
     for each in measured if each_topic else ():
         topic = each.topic or ""
-        for name, value in values(each).items():
+        for name, value in list_metric_values(each).items():
             if value is not None:
                 ending = "" if tagged else f".{topic.replace('.', '__')}"
                 yield f"{PREFIX}.{name}{ending}", value, {"topic": topic}
     # Nothing measured is not nothing to worry about: no zeros then.
-    for name, value in values(total(measured)).items() if measured and together else ():
+    for name, value in list_metric_values(sum_measurements(measured)).items() if measured and together else ():
         if value is not None:
             yield f"{TOTAL_PREFIX}.{name}", value, {}
 
 
-def send_for(context: Mapping[str, Any]) -> int:
+def send_run_metrics(context: Mapping[str, Any]) -> int:
     """Send the gauges of the topics of a DAG run; how many were handed over.
 
     Never raises, whatever is away and however long it takes: metrics tell of runs, they must not decide them.
@@ -75,14 +75,14 @@ def send_for(context: Mapping[str, Any]) -> int:
 
     wanted = context["params"]["topics"]
     try:
-        with steps.pipeline(context) as ctx:
-            return send(ctx, steps.choose(ctx, wanted), together=not wanted)
+        with steps.open_task_pipeline(context) as ctx:
+            return send_gauges(ctx, steps.select_topics(ctx, wanted), together=not wanted)
     except (Exception, AirflowTaskTimeout) as problem:
-        log.warning("No metrics were sent: %s", _said(problem))
+        log.warning("No metrics were sent: %s", describe_metrics_error(problem))
         return 0
 
 
-def send(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) -> int:
+def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) -> int:
     """Measure ``topics`` as of now and send their gauges. Gives how many were handed over.
 
     As of now, also in a backfill, since whoever receives a gauge takes it for the present. ``together``: these are all
@@ -95,50 +95,56 @@ def send(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) -> int:
     if not few:
         log.info("%d topics, more than metrics.most_topics (%d): totals only are sent.", len(topics), most)
     sent = 0
-    for name, value, tags in gauges(_measured(ctx, topics), tagged=has_tags(), each_topic=few, together=together):
-        if not _attempted(f"Metric {name} could not be sent", stats.gauge, name, value, tags=tags):
+    for name, value, tags in build_gauges(
+        _measure_topics(ctx, topics), tagged=supports_tags(), each_topic=few, together=together
+    ):
+        if not _log_failure_of(f"Metric {name} could not be sent", stats.gauge, name, value, tags=tags):
             break
         sent += 1
-    flush()
+    flush_metrics()
     return sent
 
 
-def count(told: Told, *, with_topic: bool) -> bool:
+def count_pipeline_event(told: LoggedEvent, *, with_topic: bool) -> bool:
     """Count and time what ``told`` says. Gives whether anything was handed over; never raises."""
     from airflow.sdk.observability import stats
 
-    from winnow.report.counters import counted, timed
+    from winnow.report.counters import count_event, time_event
 
     topic = told.fields.get("topic")
     tags = {"topic": str(topic)} if with_topic and isinstance(topic, str) else {}
     done = False
-    for sample in counted(told):
-        name, more = _named(sample)
-        done |= _attempted(f"Metric {name} could not be sent", stats.incr, name, sample.value, tags={**tags, **more})
-    took = timed(told)
+    for sample in count_event(told):
+        name, more = _build_name_and_tags(sample)
+        done |= _log_failure_of(
+            f"Metric {name} could not be sent", stats.incr, name, sample.value, tags={**tags, **more}
+        )
+    took = time_event(told)
     if took is not None:
-        name, more = _named(took)
-        done |= _attempted(f"Metric {name} could not be sent", stats.timing, name, took.value, tags={**tags, **more})
+        name, more = _build_name_and_tags(took)
+        done |= _log_failure_of(
+            f"Metric {name} could not be sent", stats.timing, name, took.value, tags={**tags, **more}
+        )
     return done
 
 
-def flush() -> None:
+def flush_metrics() -> None:
     """Hand over what is still here: a task's process ends without exit hooks, and OpenTelemetry collects for a minute.
 
     Waits for ten seconds at most; never raises.
     """
-    _attempted("Metrics could not be flushed", _flush)
+    _log_failure_of("Metrics could not be flushed", _force_flush)
 
 
-def _named(sample: Sample) -> tuple[str, dict[str, str]]:
+def _build_name_and_tags(sample: Sample) -> tuple[str, dict[str, str]]:
     name = f"{PREFIX}.{sample.name}"
     if sample.label is None:
         return name, {}
     key, value = sample.label
-    return (name, {key: value}) if has_tags() else (f"{name}.{value}", {})
+    return (name, {key: value}) if supports_tags() else (f"{name}.{value}", {})
 
 
-def _measured(ctx: Pipeline, topics: Iterable[str]) -> list[Measurement]:
+def _measure_topics(ctx: Pipeline, topics: Iterable[str]) -> list[Measurement]:
     from winnow.pipeline.metrics import measure_topic
 
     found: list[Measurement] = []
@@ -147,26 +153,26 @@ def _measured(ctx: Pipeline, topics: Iterable[str]) -> list[Measurement]:
         found.append(measure_topic(ctx, topic, as_of_ms=ctx.now_ms()))
 
     for topic in topics:
-        _attempted(f"Topic {topic} could not be measured", measure, topic)
+        _log_failure_of(f"Topic {topic} could not be measured", measure, topic)
     return found
 
 
-def _attempted(what: str, action: Callable[..., object], *arguments: object, **options: object) -> bool:
+def _log_failure_of(what: str, action: Callable[..., object], *arguments: object, **options: object) -> bool:
     try:
         action(*arguments, **options)
     except Exception as problem:  # metrics tell of runs; they must not decide them
-        log.warning("%s: %s", what, _said(problem))
+        log.warning("%s: %s", what, describe_metrics_error(problem))
         return False
     return True
 
 
-def _said(problem: BaseException) -> str:
-    return sentence(problem) if isinstance(problem, Exception) else "it took longer than the task may"
+def describe_metrics_error(problem: BaseException) -> str:
+    return describe_error(problem) if isinstance(problem, Exception) else "it took longer than the task may"
 
 
-def _flush() -> None:
+def _force_flush() -> None:
     from opentelemetry import metrics
 
     force = getattr(metrics.get_meter_provider(), "force_flush", None)
     if force is not None:
-        force(FLUSH_TIMEOUT_MS)
+        force(MAXIMUM_FLUSH_MS)

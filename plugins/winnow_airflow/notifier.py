@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, Context
 
 from winnow.errors import TopicBusyError
-from winnow_airflow.policy import sentence
-from winnow_airflow.references import BatchRow, PlanRow, attempts
+from winnow_airflow.policy import describe_error
+from winnow_airflow.references import BatchRow, PlanRow, list_staged_attempts
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
@@ -34,7 +34,7 @@ class WinnowNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Alert what the failed task left behind."""
-        from winnow_airflow.steps import pipeline
+        from winnow_airflow.steps import open_task_pipeline
 
         task_instance: Any = context["ti"]
         listed = task_instance.xcom_pull(task_ids=self.listing_task, map_indexes=-1)
@@ -43,21 +43,25 @@ class WinnowNotifier(BaseNotifier):
         mine: Any = listed[max(task_instance.map_index or 0, 0)]
         problem = context.get("exception")
         step = task_instance.task_id.rpartition(".")[2]
-        with pipeline(context) as ctx:
-            found = stuck(ctx, mine, problem) if isinstance(mine, list) else left_behind(ctx, mine, step, problem)
+        with open_task_pipeline(context) as ctx:
+            found = (
+                find_stuck_sweeps(ctx, mine, problem)
+                if isinstance(mine, list)
+                else find_unreported_failures(ctx, mine, step, problem)
+            )
             for situation in found:
-                ctx.alerts.raise_alert(situation)
+                ctx.alerts.open_alert(situation)
 
 
-def left_behind(ctx: Pipeline, batch: BatchRow, step: str, problem: object) -> Iterator[Situation]:
+def find_unreported_failures(ctx: Pipeline, batch: BatchRow, step: str, problem: object) -> Iterator[Situation]:
     """What to tell about the topics of a batch whose ``step`` failed, from what the metadata store knows."""
     for row in batch["plans"]:
-        situation = situation_of(ctx, row, batch["attempt"], step, problem)
+        situation = find_situation(ctx, row, batch["attempt"], step, problem)
         if situation is not None:
             yield situation
 
 
-def situation_of(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: object) -> Situation | None:
+def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: object) -> Situation | None:
     """What to tell about one topic of a batch whose ``step`` failed; None when nothing is wrong with it."""
     from winnow.report import situations
     from winnow.store import RunState
@@ -68,54 +72,54 @@ def situation_of(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: obj
     topic, plan_id, at_ms = run.topic, run.plan_id, ctx.now_ms()
     if run.status.is_unsettled:
         what = f"The task ended before it said whether the commit of plan {plan_id} of topic {topic} landed"
-        return situations.commit_unknown(topic, plan_id, f"{what} ({_cause(problem)})", at_ms=at_ms)
-    attempt = next(attempts(row["uri"], base), None)
+        return situations.make_commit_unknown(topic, plan_id, f"{what} ({_describe_cause(problem)})", at_ms=at_ms)
+    attempt = next(list_staged_attempts(row["uri"], base), None)
     verdict = ctx.store.verdicts.find(plan_id, attempt) if attempt is not None else None
     if verdict is not None and verdict.broken:
-        return situations.validation_broken(topic, plan_id, run.message.partition(". ")[0], at_ms=at_ms)
+        return situations.make_validation_broken(topic, plan_id, run.message.partition(". ")[0], at_ms=at_ms)
     if verdict is not None and not verdict.passed:
-        from winnow.pipeline.validate import failed_verdict
+        from winnow.pipeline.validate import build_verdict_alert
 
-        numbers = verdict.failing_partitions or tuple(_marks(ctx, run))
-        return failed_verdict(topic, verdict, numbers, _marks(ctx, run), at_ms=at_ms)
+        numbers = verdict.failing_partitions or tuple(_find_marks(ctx, run))
+        return build_verdict_alert(topic, verdict, numbers, _find_marks(ctx, run), at_ms=at_ms)
     if run.status is RunState.INVALID:
-        from winnow.pipeline.uncleanable import condemned
+        from winnow.pipeline.uncleanable import build_uncleanable_alert
 
-        marks = _marks(ctx, run)
+        marks = _find_marks(ctx, run)
         reasons = {number: mark.reason for number, mark in marks.items()}
-        return condemned(topic, plan_id, reasons, marks, at_ms=at_ms) if marks else None
+        return build_uncleanable_alert(topic, plan_id, reasons, marks, at_ms=at_ms) if marks else None
     if step == "validate" and attempt is not None and verdict is None:
-        return situations.validation_broken(
+        return situations.make_validation_broken(
             topic,
             plan_id,
-            f"Validation of plan {plan_id} of topic {topic} ended without a verdict: {_cause(problem)}",
+            f"Validation of plan {plan_id} of topic {topic} ended without a verdict: {_describe_cause(problem)}",
             at_ms=at_ms,
             to_do=f"Clear the task to judge it again, or wait for the next run; by hand: winnow compact {topic}",
         )
     return None
 
 
-def _marks(ctx: Pipeline, run: Run) -> dict[int, Any]:
+def _find_marks(ctx: Pipeline, run: Run) -> dict[int, Any]:
     marks = ctx.store.projection.list_uncleanable([run.topic])
     return {each.partition: mark for each, mark in marks.items() if mark.plan_id == run.plan_id}
 
 
-def stuck(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
+def find_stuck_sweeps(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
     """What to tell about topics whose sweep failed. One that a run holds is swept another time."""
     from winnow.report import situations
 
     if isinstance(problem, TopicBusyError):
         return
     share = list(topics)
-    words = _cause(problem)
+    words = _describe_cause(problem)
     # Where several are swept by one task, its error has a line for each that failed; of one alone it is the error.
     lines = {topic: line for line in words.splitlines() for topic in share if line.startswith(f"{topic}: ")}
     named = [topic for topic in share if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w-])", words)]
     now_ms = ctx.now_ms()
     for topic in lines or named or share:
         what = f"The sweep of topic {topic} failed: {lines.get(topic, words).removeprefix(f'{topic}: ')}"
-        yield situations.sweep_stuck(topic, now_ms, what, at_ms=now_ms)
+        yield situations.make_sweep_stuck(topic, now_ms, what, at_ms=now_ms)
 
 
-def _cause(problem: object) -> str:
-    return sentence(problem) if isinstance(problem, Exception) else "it was ended from outside"
+def _describe_cause(problem: object) -> str:
+    return describe_error(problem) if isinstance(problem, Exception) else "it was ended from outside"

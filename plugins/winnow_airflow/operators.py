@@ -16,10 +16,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from winnow.errors import BadInputError, RunAgainError, ServiceError, UsageError, ValidationFailedError, WinnowError
 from winnow_airflow import lineage
 from winnow_airflow.channels import open_pipeline
-from winnow_airflow.meeting import Topics, ready
+from winnow_airflow.meeting import TopicAttempts, lock_for_plan
 from winnow_airflow.policy import SPARK_CONNECTION
-from winnow_airflow.references import BatchRow, attempts, label_of
-from winnow_airflow.telling import telling
+from winnow_airflow.references import BatchRow, build_label, list_staged_attempts
+from winnow_airflow.telling import log_pipeline_events
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from winnow.planning import PlanReference
     from winnow.store import Lease
 
-_KINDS: dict[int, type[WinnowError]] = {
+_ERROR_BY_EXIT_CODE: dict[int, type[WinnowError]] = {
     kind.exit_code: kind for kind in (UsageError, BadInputError, ValidationFailedError, RunAgainError, ServiceError)
 }
 _EXIT_CODE = re.compile(r"Error code is: (\d+)")
@@ -58,50 +58,50 @@ class CompactOperator(SparkSubmitOperator):
             AirflowSkipException: all of it is left to other runs.
             WinnowError: of the kind that the job's exit code says.
         """
-        from winnow.pipeline.leases import renewing
+        from winnow.pipeline.leases import renew_leases
 
         batch: BatchRow = self.batch
         error = batch.get("error")
         if error:
             raise AirflowFailException(error)
         attempt = f"{batch['attempt']}-{context['ti'].try_number}"
-        with open_pipeline(context) as ctx, telling(ctx):
-            topics = Topics(ctx)
+        with open_pipeline(context) as ctx, log_pipeline_events(ctx):
+            topics = TopicAttempts(ctx)
             leases: list[Lease] = []
             plans: list[PlanReference] = []
-            for plan in pending(ctx, batch):
+            for plan in list_pending_plans(ctx, batch):
                 with topics.attempt(plan.topic, plan.plan_id):
-                    leases.append(ready(ctx, plan))
+                    leases.append(lock_for_plan(ctx, plan))
                     plans.append(plan)
             if not plans and not topics.left and not topics.errors:
                 self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
                 return
             # Spark may take longer than a lease lasts; the report gives the topics back.
-            with renewing(ctx, leases):
+            with renew_leases(ctx, leases):
                 staged = self._submit(ctx, topics, plans, attempt, context) if plans else []
             topics.close(staged, nothing="Nothing of this batch was staged.")
 
     def _submit(
-        self, ctx: Pipeline, topics: Topics, plans: Sequence[PlanReference], attempt: str, context: Context
+        self, ctx: Pipeline, topics: TopicAttempts, plans: Sequence[PlanReference], attempt: str, context: Context
     ) -> list[str]:
         """Run Spark on ``plans``; the topics whose plans are staged then."""
-        from winnow.pipeline.compact import JOB, begin_attempt, spark_arguments, stage_unread
-        from winnow.pipeline.spark_process import job_file, properties_file, spark_conf
+        from winnow.pipeline.compact import JOB_NAME, begin_attempt, build_job_arguments, stage_retention_plans
+        from winnow.pipeline.spark_process import build_spark_conf, find_job_file, open_properties_file
 
         started_ms = ctx.now_ms()
-        self.conf = spark_conf(ctx.settings)
+        self.conf = build_spark_conf(ctx.settings)
         self.name = f"winnow {attempt}"
-        self.env_vars = _driver_environment(ctx.settings)
+        self.env_vars = _build_driver_environment(ctx.settings)
         begun: list[PlanReference] = []
         for plan in plans:
             with topics.attempt(plan.topic, plan.plan_id):
-                open_again(ctx, plan, attempt)
+                reopen_run(ctx, plan, attempt)
                 begin_attempt(ctx, plan, attempt)
                 begun.append(plan)
-        reading, refused = stage_unread(ctx, begun, attempt)
-        begun = _without_refused(topics, begun, refused)
-        self.application = job_file(JOB)
-        self.application_args = spark_arguments(ctx.settings, reading, attempt)
+        reading, refused = stage_retention_plans(ctx, begun, attempt)
+        begun = _drop_refused(topics, begun, refused)
+        self.application = find_job_file(JOB_NAME)
+        self.application_args = build_job_arguments(ctx.settings, reading, attempt)
         output: str | None = None
         staged: list[str] = []
         missing: list[PlanReference] = []
@@ -109,7 +109,7 @@ class CompactOperator(SparkSubmitOperator):
             if reading:
                 with ExitStack() as files:
                     # Asked when the command line is put together: lineage may have added properties by then.
-                    self._file_of = lambda conf: files.enter_context(properties_file(ctx.settings, conf))
+                    self._file_of = lambda conf: files.enter_context(open_properties_file(ctx.settings, conf))
                     super().execute(context)
             elif begun:
                 self.log.info("Retention alone: nothing is read, so Spark is not needed.")
@@ -131,7 +131,7 @@ class CompactOperator(SparkSubmitOperator):
                 f"The Spark application ended well but left no staging manifest for {', '.join(unstaged)}, so those "
                 "files do not count. Nothing of it was published. It is tried again."
             )
-            topics.errors.append((label_of(unstaged), ended))
+            topics.errors.append((build_label(unstaged), ended))
         return staged
 
     def _get_hook(self) -> SparkSubmitHook:
@@ -148,7 +148,7 @@ class CompactOperator(SparkSubmitOperator):
     def _judge(
         self,
         ctx: Pipeline,
-        topics: Topics,
+        topics: TopicAttempts,
         output: str,
         plans: Sequence[PlanReference],
         missing: Collection[PlanReference],
@@ -158,10 +158,10 @@ class CompactOperator(SparkSubmitOperator):
 
         ``missing``: those of ``plans`` without a staging manifest. The last lines need not tell of each of them.
         """
-        from winnow.pipeline.standing import left_to
-        from winnow.pipeline.uncleanable import condemn
+        from winnow.pipeline.standing import explain_void
+        from winnow.pipeline.uncleanable import mark_failed_partitions
 
-        failures = failures_in(output)
+        failures = parse_failures(output)
         told: dict[str, str] = {}
         left: set[str] = set()
         for plan in plans:
@@ -170,23 +170,25 @@ class CompactOperator(SparkSubmitOperator):
                 continue
             with topics.attempt(plan.topic):
                 # A file that another run retired, and a sweep removed, is no damage.
-                text = left_to(ctx, plan.plan_id)
+                text = explain_void(ctx, plan.plan_id)
                 if text is not None:
                     topics.leave(text)
                     left.add(plan.plan_id)
                     continue
-                condemned = condemn(ctx, plan, failure, attempt)
+                condemned = mark_failed_partitions(ctx, plan, failure, attempt)
                 if condemned is not None:
                     self.log.error("%s", condemned)
                     told[plan.plan_id] = str(condemned)
         if failures and left >= failures.keys() | {plan.plan_id for plan in missing}:
             return
         failing = [plan for plan in plans if plan.plan_id not in left]
-        topics.errors.append((label_of([plan.topic for plan in failing]), failure_of(output, failing, told, left)))
+        topics.errors.append(
+            (build_label([plan.topic for plan in failing]), build_failure(output, failing, told, left))
+        )
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What was read of which table; OpenLineage's provider asks, where it is installed and on."""
-        return lineage.facets_of(lineage.COMPACTED, task_instance)
+        return lineage.build_facets(lineage.COMPACTED, task_instance)
 
     def _close_pipe(self) -> None:
         # The hook leaves the output of spark-submit open.
@@ -197,26 +199,26 @@ class CompactOperator(SparkSubmitOperator):
     def _note_staged(self, ctx: Pipeline, plan: PlanReference, started_ms: int) -> bool:
         from winnow.pipeline.compact import end_attempt
 
-        attempt = next(attempts(plan.uri, self.batch["attempt"]), None)
+        attempt = next(list_staged_attempts(plan.uri, self.batch["attempt"]), None)
         if attempt is None:
             return False
         end_attempt(ctx, plan, attempt, started_ms=started_ms)
         return True
 
 
-def _without_refused(
-    topics: Topics, plans: Sequence[PlanReference], refused: Mapping[str, PlanFailure]
+def _drop_refused(
+    topics: TopicAttempts, plans: Sequence[PlanReference], refused: Mapping[str, PlanFailure]
 ) -> list[PlanReference]:
     """``plans`` that may be carried out; of the others their topics are told why not."""
     for plan in plans:
         with topics.attempt(plan.topic, plan.plan_id):
             if plan.plan_id in refused:
                 failure = refused[plan.plan_id]
-                raise _KINDS.get(failure.exit_code, WinnowError)(f"{failure.error}.")
+                raise _ERROR_BY_EXIT_CODE.get(failure.exit_code, WinnowError)(f"{failure.error}.")
     return [plan for plan in plans if plan.plan_id not in refused]
 
 
-def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
+def list_pending_plans(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
     """The plans of ``batch`` that want an attempt: neither published, nor maybe so, nor staged and not judged."""
     from winnow.planning import PlanReference
 
@@ -224,14 +226,14 @@ def pending(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
     for row in batch["plans"]:
         run = ctx.store.runs.find(row["plan_id"])
         done = run is not None and run.status.may_be_published
-        newest = next(attempts(row["uri"], batch["attempt"]), None)
+        newest = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
         unjudged = newest is not None and ctx.store.verdicts.find(row["plan_id"], newest) is None
         if not done and not unjudged:
             found.append(PlanReference(**row))
     return found
 
 
-def open_again(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
+def reopen_run(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
     """Open the run of ``plan`` if it was closed, is open as another's, or was fenced off before it was begun.
 
     The caller holds its topic. Clearing a Spark task asks for another attempt, and two runs that look from the same
@@ -253,31 +255,31 @@ def open_again(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
         )
 
 
-def _driver_environment(settings: Settings) -> dict[str, str] | None:
+def _build_driver_environment(settings: Settings) -> dict[str, str] | None:
     """What the driver needs of this machine where it runs on this machine; elsewhere its image knows better."""
-    from winnow.java import check_spark_install, find_java, is_local, spark_environment
+    from winnow.java import check_spark_install, find_java, is_local, make_spark_environment
 
     master = settings.spark.master
     if not is_local(master) and not master.startswith("spark://"):
         return None
     check_spark_install()
-    wanted = spark_environment(os.environ, find_java(os.environ, settings.home / "java"), master=master)
+    wanted = make_spark_environment(os.environ, find_java(os.environ, settings.home / "java"), master=master)
     return {name: value for name, value in wanted.items() if os.environ.get(name) != value}
 
 
-def failures_in(output: str) -> dict[str, PlanFailure]:
+def parse_failures(output: str) -> dict[str, PlanFailure]:
     """Per plan id the failure that the job reported in the last lines of ``output``."""
-    from winnow.engine.events import failure_in, parse_event
+    from winnow.engine.events import parse_event, parse_failure
 
     found = {}
     for event in filter(None, map(parse_event, output.splitlines())):
-        failure = failure_in(event)
+        failure = parse_failure(event)
         if failure is not None and "plan_id" in event:
             found[event["plan_id"]] = failure
     return found
 
 
-def failure_of(
+def build_failure(
     output: str,
     plans: Sequence[PlanReference],
     told: Mapping[str, str] | None = None,
@@ -288,12 +290,12 @@ def failure_of(
     ``told``: per plan id a whole sentence that says more than the job's own words: what was marked, what to do.
     ``left``: ids of plans whose failure counts no more.
     """
-    from winnow.engine.events import failure_in, parse_event, worst
+    from winnow.engine.events import find_worst_exit_code, parse_event, parse_failure
 
     said: list[str] = []
     codes: list[int] = []
     for event in filter(None, map(parse_event, output.splitlines())):
-        failure = failure_in(event)
+        failure = parse_failure(event)
         if failure is not None and event.get("plan_id") not in left:
             codes.append(failure.exit_code)
             if event.get("plan_id") not in (told or {}):
@@ -303,7 +305,7 @@ def failure_of(
         sentences = list((told or {}).values())
         if said:
             sentences.append(f"Not all of {topics} was compacted: {'; '.join(said)}. Nothing of it was published.")
-        return _KINDS.get(worst(codes), WinnowError)("\n".join(sentences))
+        return _ERROR_BY_EXIT_CODE.get(find_worst_exit_code(codes), WinnowError)("\n".join(sentences))
     exit_code = _EXIT_CODE.search(output)
     ending = f"with exit code {exit_code[1]}" if exit_code else "without an exit code"
     return ServiceError(

@@ -27,7 +27,7 @@ SPARK_CONNECTION = "winnow_spark"
 START = datetime(2011, 1, 1, tzinfo=UTC)
 """Before every record that Kafka ever took, so that a backfill may reach any of them."""
 
-RETRIES = 3
+DEFAULT_RETRIES = 3
 
 RETRY_POLICY = ExceptionRetryPolicy(
     rules=[
@@ -58,7 +58,7 @@ RUN_KIND_FIRST = "winnow_airflow.priority.RunKindFirst"
 
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": OWNER,
-    "retries": RETRIES,
+    "retries": DEFAULT_RETRIES,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=15),
@@ -67,7 +67,7 @@ DEFAULT_ARGS: dict[str, Any] = {
 }
 
 
-def combined(errors: Sequence[tuple[str, Exception]]) -> Exception:
+def combine_errors(errors: Sequence[tuple[str, Exception]]) -> Exception:
     """One exception for what went wrong with several topics, of a kind that says whether trying again can help.
 
     It can when it can for one of them: the others have ended, and end the same way again.
@@ -79,7 +79,7 @@ def combined(errors: Sequence[tuple[str, Exception]]) -> Exception:
     patient = [problem for problem in worth_retrying if not isinstance(problem, CommitConflictError)]
     chosen = next(iter([*patient, *worth_retrying]), errors[0][1])
     kind = type(chosen) if isinstance(chosen, WinnowError) else WinnowError
-    return kind("\n".join(f"{topic}: {sentence(problem)}" for topic, problem in errors))
+    return kind("\n".join(f"{topic}: {describe_error(problem)}" for topic, problem in errors))
 
 
 def is_worth_retrying(problem: Exception) -> bool:
@@ -87,6 +87,6 @@ def is_worth_retrying(problem: Exception) -> bool:
     return RETRY_POLICY.evaluate(problem, 1, 1).action is not RetryAction.FAIL
 
 
-def sentence(problem: Exception) -> str:
+def describe_error(problem: Exception) -> str:
     """What may be said of an exception: Winnow's own words; of a stranger its type alone, since it may quote data."""
     return str(problem) if isinstance(problem, WinnowError) else f"{type(problem).__name__}, see the log of the task"

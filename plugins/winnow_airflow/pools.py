@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MISSING = "winnow_missing_pools"
+MISSING_POOLS_KEY = "winnow_missing_pools"
 """The entry of a run's configuration."""
 
 
@@ -31,16 +31,16 @@ def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
     dag = dag_run.dag
     if dag is None or not set(TAGS) <= set(dag.tags):
         return
-    missing = sorted({task.pool for task in dag.tasks} - _known(dag_run))
-    conf = {name: value for name, value in (dag_run.conf or {}).items() if name != MISSING}
+    missing = sorted({task.pool for task in dag.tasks} - _list_pools(dag_run))
+    conf = {name: value for name, value in (dag_run.conf or {}).items() if name != MISSING_POOLS_KEY}
     if missing:
         log.error("Dag %s needs pools that do not exist: %s.", dag_run.dag_id, ", ".join(missing))
-        conf[MISSING] = missing
+        conf[MISSING_POOLS_KEY] = missing
     if conf != (dag_run.conf or {}):
         dag_run.conf = conf
 
 
-def _known(dag_run: DagRun) -> set[str]:
+def _list_pools(dag_run: DagRun) -> set[str]:
     from airflow.models.pool import Pool
     from sqlalchemy import select
     from sqlalchemy.orm import object_session
@@ -52,23 +52,23 @@ def _known(dag_run: DagRun) -> set[str]:
         return set(session.scalars(select(Pool.pool)))
 
 
-def check(context: Mapping[str, Any]) -> None:
+def require_pools(context: Mapping[str, Any]) -> None:
     """In the first task of a run: end it when pools are missing.
 
     Raises:
         ConfigurationError: with the command that creates them.
     """
-    missing: Iterable[str] = (context["dag_run"].conf or {}).get(MISSING, ())
+    missing: Iterable[str] = (context["dag_run"].conf or {}).get(MISSING_POOLS_KEY, ())
     if not missing:
         return
-    commands = [_command(name) for name in missing]
+    commands = [_build_create_command(name) for name in missing]
     raise ConfigurationError(
         f"Airflow has no pool {' and no pool '.join(missing)}, so tasks of this run would wait for ever. Nothing was "
         f"done. Create what is missing, then clear this run: {' && '.join(commands)}"
     )
 
 
-def _command(name: str) -> str:
+def _build_create_command(name: str) -> str:
     from winnow.airflow_home import POOLS
 
     pool = POOLS.get(name, {"slots": 1, "description": "Winnow"})

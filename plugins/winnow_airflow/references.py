@@ -13,17 +13,17 @@ from winnow.errors import UsageError
 if TYPE_CHECKING:
     from winnow.planning import PlanReference
 
-MAX_MAPPED = 200
+MAXIMUM_MAPPED_TASKS = 200
 """Mapped tasks of one kind in one run; Airflow's own limit is 1,024, and its scheduler suffers well below it."""
 
 
-MAX_FAILED = 20
+MAXIMUM_FAILED_TASKS = 20
 """Of these, tasks that only say why topics could not be planned; what is more shares them."""
 
 TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
 """Kafka's topic names."""
 
-MAX_REASON_LENGTH = 100
+MAXIMUM_REASON_CHARACTERS = 100
 """Characters of a pause's name, or of why something is released."""
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class PlanRow(TypedDict):
     sha256: NotRequired[str | None]
 
 
-def row_of(plan: PlanReference) -> PlanRow:
+def build_plan_row(plan: PlanReference) -> PlanRow:
     """``plan`` as it travels."""
     return PlanRow(
         topic=plan.topic,
@@ -95,15 +95,15 @@ class ChangeRow(TypedDict):
     reason: str
 
 
-def ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
+def build_ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
     """What the Params of ``ingest_topics`` ask for: ``topic`` and ``paths``, and the entries of ``files``.
 
     Raises:
         UsageError: a topic without paths, paths without a topic, or neither; a source topic without both.
     """
-    rows = [_ingest_row(entry) for entry in params["files"]]
+    rows = [_build_ingest_row(entry) for entry in params["files"]]
     if params["topic"] or params["paths"]:
-        rows.insert(0, _ingest_row(params))
+        rows.insert(0, _build_ingest_row(params))
     if not rows or any(not row["topic"] or not row["paths"] for row in rows):
         raise UsageError(
             "Nothing was ingested: an entry needs a topic and at least one path. Give the Params topic and paths, or "
@@ -117,38 +117,38 @@ def ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
     return rows
 
 
-def _ingest_row(entry: Mapping[str, Any]) -> IngestRow:
+def _build_ingest_row(entry: Mapping[str, Any]) -> IngestRow:
     row = IngestRow(topic=entry["topic"] or "", paths=list(entry["paths"]))
     if entry.get("source_topic"):
         row["source_topic"] = entry["source_topic"]
     return row
 
 
-def holder_of(context: Mapping[str, Any]) -> str:
+def build_holder_name(context: Mapping[str, Any]) -> str:
     """The name under which a DAG run holds its topics: all its tasks share it, however often they run."""
     return f"airflow:{context['dag_run'].dag_id}:{context['dag_run'].run_id}"
 
 
-def new_attempt() -> str:
+def create_attempt_name() -> str:
     """A name for the attempts at a batch; each try of its Spark task appends its number."""
     return f"a-{uuid.uuid4().hex[:12]}"
 
 
-def label_of(topics: Sequence[str]) -> str:
+def build_label(topics: Sequence[str]) -> str:
     """What a mapped task is called: its topic; of several the first, the last, and how many."""
     if len(topics) <= 1:
         return "".join(topics)
     return f"{topics[0]} … {topics[-1]} ({len(topics)} topics)"
 
 
-def shares(topics: Sequence[T], most: int = MAX_MAPPED) -> list[list[T]]:
+def split_evenly(topics: Sequence[T], most: int = MAXIMUM_MAPPED_TASKS) -> list[list[T]]:
     """``topics`` for at most ``most`` mapped tasks, evenly and in order: one topic each where that is enough."""
     count = min(len(topics), most)
     cuts = [number * len(topics) // count for number in range(count + 1)] if count else []
     return [list(topics[start:end]) for start, end in pairwise(cuts)]
 
 
-def attempts(plan_uri: str, base: str) -> Iterator[str]:
+def list_staged_attempts(plan_uri: str, base: str) -> Iterator[str]:
     """The attempts of ``base`` at a plan that left a staging manifest, the newest first."""
     from winnow.files import storage
 

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from winnow.errors import ServiceError, TopicBusyError, UnknownTopicError
 from winnow_airflow.channels import open_pipeline
-from winnow_airflow.meeting import Topics, settled, take
-from winnow_airflow.policy import is_worth_retrying, sentence
+from winnow_airflow.meeting import TopicAttempts, lock_topic, settle_topic
+from winnow_airflow.policy import describe_error, is_worth_retrying
 from winnow_airflow.references import (
-    MAX_FAILED,
-    MAX_MAPPED,
+    MAXIMUM_FAILED_TASKS,
+    MAXIMUM_MAPPED_TASKS,
     BatchRow,
     PlanRow,
     TopicCheck,
-    attempts,
-    label_of,
-    new_attempt,
-    row_of,
-    shares,
+    build_label,
+    build_plan_row,
+    create_attempt_name,
+    list_staged_attempts,
+    split_evenly,
 )
-from winnow_airflow.telling import telling
+from winnow_airflow.telling import log_pipeline_events
 
 if TYPE_CHECKING:
     from winnow.model import Receipt
@@ -42,13 +42,13 @@ log = logging.getLogger("airflow.task")
 
 
 @contextmanager
-def pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
+def open_task_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
     """Settings, store and catalog for one task; leases belong to its DAG run, events to its log."""
-    with open_pipeline(context) as ctx, telling(ctx):
+    with open_pipeline(context) as ctx, log_pipeline_events(ctx):
         yield ctx
 
 
-def choose(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
+def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
     """The topics of a run: those it names, or all.
 
     Raises:
@@ -61,54 +61,58 @@ def choose(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(wanted)) or known
 
 
-def check(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
+def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
     """Settle what earlier runs of ``topic`` left open, then assess it and record the decision."""
-    from winnow.pipeline.assess import assess
+    from winnow.pipeline.assess import assess_topics
 
     try:
-        for receipt in settled(ctx, topic):
+        for receipt in settle_topic(ctx, topic):
             log.info("Settled an earlier run of %s: plan %s is published.", topic, receipt.plan_id)
     except TopicBusyError as problem:
         log.info("%s", problem)
-    found = assess(ctx, [topic], as_of_ms=as_of_ms)
+    found = assess_topics(ctx, [topic], as_of_ms=as_of_ms)
     reasons = Counter(assessment.reason.value for assessment in found)
     return TopicCheck(topic=topic, eligible=any(a.eligible for a in found), reasons=dict(reasons), would=None)
 
 
-def plan(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:
+def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:
     """Plan every eligible topic and pack the plans into batches, most urgent first. Planned topics stay held.
 
     Topics that cannot be planned become batches of their own that say why. What would be more than
-    :data:`winnow_airflow.references.MAX_MAPPED` batches is given back for the next run.
+    :data:`winnow_airflow.references.MAXIMUM_MAPPED_TASKS` batches is given back for the next run.
 
     Raises:
         ServiceError: a service is away; it is away for every topic.
     """
-    from winnow.pipeline.leases import release
-    from winnow.pipeline.plan import batches
+    from winnow.pipeline.leases import release_lease
+    from winnow.pipeline.plan import pack_batches
 
-    name = new_attempt()
-    topics = Topics(ctx)
+    name = create_attempt_name()
+    topics = TopicAttempts(ctx)
     plans = []
     for found in checks:
         if not found["eligible"]:
             continue
         with topics.attempt(found["topic"]):
-            planned = _plan_topic(ctx, found["topic"], name, as_of_ms)
+            planned = _lock_and_plan(ctx, found["topic"], name, as_of_ms)
             if planned is not None:
                 plans.append(planned)
     away = [problem for _, problem in topics.errors if isinstance(problem, ServiceError)]
     if away:
         for planned in plans:
-            release(ctx, planned.topic)
+            release_lease(ctx, planned.topic)
         raise away[0]
-    failed = [_failed(share, name) for share in shares(topics.errors, MAX_FAILED)]
-    packed = batches(plans)
-    room = MAX_MAPPED - len(failed)
+    failed = [_build_failed_batch(share, name) for share in split_evenly(topics.errors, MAXIMUM_FAILED_TASKS)]
+    packed = pack_batches(plans)
+    room = MAXIMUM_MAPPED_TASKS - len(failed)
     for batch in packed[room:]:
-        _give_back(ctx, batch.plans)
+        _release_plans(ctx, batch.plans)
     rows = [
-        BatchRow(label=label_of([p.topic for p in batch.plans]), attempt=name, plans=list(map(row_of, batch.plans)))
+        BatchRow(
+            label=build_label([p.topic for p in batch.plans]),
+            attempt=name,
+            plans=list(map(build_plan_row, batch.plans)),
+        )
         for batch in packed[:room]
     ]
     for row in rows:
@@ -116,42 +120,42 @@ def plan(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[
     return [*rows, *failed]
 
 
-def _plan_topic(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> PlanReference | None:
-    from winnow.pipeline.leases import release
+def _lock_and_plan(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> PlanReference | None:
+    from winnow.pipeline.leases import release_lease
     from winnow.pipeline.plan import plan_topic
 
     planned = None
     try:
-        take(ctx, topic)
+        lock_topic(ctx, topic)
         planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
     finally:
         if planned is None:
-            release(ctx, topic)
+            release_lease(ctx, topic)
     return planned
 
 
-def _failed(errors: Sequence[tuple[str, Exception]], attempt: str) -> BatchRow:
-    said = [f"Topic {topic} could not be planned: {sentence(problem)}" for topic, problem in errors]
-    return BatchRow(label=label_of([topic for topic, _ in errors]), attempt=attempt, plans=[], error="\n".join(said))
+def _build_failed_batch(errors: Sequence[tuple[str, Exception]], attempt: str) -> BatchRow:
+    said = [f"Topic {topic} could not be planned: {describe_error(problem)}" for topic, problem in errors]
+    return BatchRow(label=build_label([topic for topic, _ in errors]), attempt=attempt, plans=[], error="\n".join(said))
 
 
-def _give_back(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
-    from winnow.pipeline.leases import release
+def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
+    from winnow.pipeline.leases import release_lease
     from winnow.pipeline.settle import void_run
 
     for planned in plans:
         text = (
-            f"Topic {planned.topic} is due, but a run takes {MAX_MAPPED} batches at most and others are more urgent. "
+            f"Topic {planned.topic} is due, but a run takes {MAXIMUM_MAPPED_TASKS} batches at most and others are more urgent. "
             "Nothing of it was done; the next run takes it."
         )
         log.warning("%s", text)
         run = ctx.store.runs.find(planned.plan_id)
         if run is not None:
             void_run(ctx, ctx.log.open(planned.topic), run, text)
-        release(ctx, planned.topic)
+        release_lease(ctx, planned.topic)
 
 
-def validate(ctx: Pipeline, batch: BatchRow) -> list[str]:
+def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     """Judge what the batch staged, topic by topic. Gives a sentence per topic that passed.
 
     What was not staged is not judged: the Spark task says what became of it. What is published needs no verdict any
@@ -159,14 +163,14 @@ def validate(ctx: Pipeline, batch: BatchRow) -> list[str]:
     """
     from winnow.pipeline import validate as step
 
-    topics = Topics(ctx)
+    topics = TopicAttempts(ctx)
     passed: list[str] = []
     for row in batch["plans"]:
-        attempt = next(attempts(row["uri"], batch["attempt"]), None)
-        if attempt is None or _reached_publish(ctx, row["plan_id"]):
+        attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
+        if attempt is None or _may_be_published(ctx, row["plan_id"]):
             continue
-        with topics.attempt(row["topic"], row["plan_id"]), _held(ctx, row["topic"]):
-            verdict = step.validate(ctx, row["plan_id"], attempt)
+        with topics.attempt(row["topic"], row["plan_id"]), _hold_topic(ctx, row["topic"]):
+            verdict = step.validate_attempt(ctx, row["plan_id"], attempt)
             passed.append(f"{row['topic']}: attempt {attempt} passed {verdict.expectations} expectations.")
             for failure in verdict.failures:
                 log.warning("%s: %s: %s", row["topic"], failure.expectation, failure.detail)
@@ -174,49 +178,49 @@ def validate(ctx: Pipeline, batch: BatchRow) -> list[str]:
     return passed
 
 
-def publish(ctx: Pipeline, batch: BatchRow) -> list[str]:
+def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     """Publish what passed, commit and checkpoint, topic by topic. Gives the ids of the published plans.
 
     Whether a topic passed is what the metadata store says, so a sibling's failed validation is no obstacle.
     """
     from winnow.pipeline import publish as step
 
-    topics = Topics(ctx)
+    topics = TopicAttempts(ctx)
     published: list[str] = []
     for row in batch["plans"]:
-        attempt = _passed(ctx, row, batch["attempt"])
-        if attempt is None and not _reached_publish(ctx, row["plan_id"]):
+        attempt = _find_passed_attempt(ctx, row, batch["attempt"])
+        if attempt is None and not _may_be_published(ctx, row["plan_id"]):
             continue
-        with topics.attempt(row["topic"], row["plan_id"]), _held(ctx, row["topic"]):
-            step.publish(ctx, row["plan_id"], attempt or "")
+        with topics.attempt(row["topic"], row["plan_id"]), _hold_topic(ctx, row["topic"]):
+            step.publish_attempt(ctx, row["plan_id"], attempt or "")
             published.append(row["plan_id"])
     topics.close(published, nothing="Nothing of this batch passed validation, so there is nothing to publish.")
     return published
 
 
-def _passed(ctx: Pipeline, row: PlanRow, base: str) -> str | None:
-    for attempt in attempts(row["uri"], base):
+def _find_passed_attempt(ctx: Pipeline, row: PlanRow, base: str) -> str | None:
+    for attempt in list_staged_attempts(row["uri"], base):
         verdict = ctx.store.verdicts.find(row["plan_id"], attempt)
         if verdict is not None and verdict.passed:
             return attempt
     return None
 
 
-def _reached_publish(ctx: Pipeline, plan_id: str) -> bool:
+def _may_be_published(ctx: Pipeline, plan_id: str) -> bool:
     run = ctx.store.runs.find(plan_id)
     return run is not None and run.status.may_be_published
 
 
 @contextmanager
-def _held(ctx: Pipeline, topic: str) -> Iterator[None]:
+def _hold_topic(ctx: Pipeline, topic: str) -> Iterator[None]:
     """Hold ``topic``, as its DAG run does already unless a task was cleared after the report gave the topic back."""
-    from winnow.pipeline.leases import acquire, renewing
+    from winnow.pipeline.leases import acquire_lease, renew_leases
 
-    with renewing(ctx, [acquire(ctx, topic)]):
+    with renew_leases(ctx, [acquire_lease(ctx, topic)]):
         yield
 
 
-def report(
+def report_batch(
     ctx: Pipeline, batch: BatchRow, *, last_try: bool = False
 ) -> tuple[list[str], list[tuple[Receipt, Watermark]]]:
     """One paragraph per topic of the batch, and what this run published with its watermark. Gives the topics back.
@@ -224,13 +228,13 @@ def report(
     Airflow sends no event of a task that fails. So what goes wrong with one topic is raised only while trying again may
     help (not on the ``last_try``), or where there is no other topic's event to be lost; else its paragraph tells it.
     """
-    from winnow.pipeline.leases import release
-    from winnow.pipeline.report import paragraph
-    from winnow.pipeline.watermark import watermark
+    from winnow.pipeline.leases import release_lease
+    from winnow.pipeline.report import format_receipt
+    from winnow.pipeline.watermark import compute_watermark
 
     paragraphs: list[str] = []
     published: list[tuple[Receipt, Watermark]] = []
-    topics = Topics(ctx)
+    topics = TopicAttempts(ctx)
     for row in batch["plans"]:
         with topics.attempt(row["topic"]):
             try:
@@ -238,20 +242,22 @@ def report(
                 receipt = topic_log.find_receipt(row["plan_id"])
                 run = ctx.store.runs.find(row["plan_id"])
                 if receipt is not None and (run is None or run.holder in {None, ctx.holder}):
-                    published.append((receipt, watermark(topic_log, now_ms=ctx.now_ms())))
-                paragraphs.append(paragraph(receipt) if receipt is not None else _unpublished(ctx, row, run))
+                    published.append((receipt, compute_watermark(topic_log, now_ms=ctx.now_ms())))
+                paragraphs.append(
+                    format_receipt(receipt) if receipt is not None else _explain_unpublished(ctx, row, run)
+                )
             except UnknownTopicError:
                 paragraphs.append(
                     f"Topic {row['topic']} was dropped since plan {row['plan_id']} was made. There is nothing left to "
                     "report, and no event of it is sent."
                 )
         with topics.attempt(row["topic"]):
-            release(ctx, row["topic"])
+            release_lease(ctx, row["topic"])
     again = not last_try and any(is_worth_retrying(problem) for _, problem in topics.errors)
     if again or not published:
-        topics.raise_kept()
+        topics.raise_errors()
     paragraphs += [
-        f"Topic {topic} could not be reported: {sentence(problem)} Clear this task to report its batch again."
+        f"Topic {topic} could not be reported: {describe_error(problem)} Clear this task to report its batch again."
         for topic, problem in topics.errors
     ]
     for text in paragraphs:
@@ -259,14 +265,14 @@ def report(
     return paragraphs, published
 
 
-def _unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
-    from winnow.pipeline.leases import held_by_another
+def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
+    from winnow.pipeline.leases import is_held_by_another
     from winnow.pipeline.settle import void_run
     from winnow.store import RunState
 
     if run is not None and run.status.is_closed:
         return run.message
-    if held_by_another(ctx, row["topic"]):
+    if is_held_by_another(ctx, row["topic"]):
         return f"Topic {row['topic']} was not compacted by this run: another run has it, and it is left to that one."
     text = (
         f"Topic {row['topic']} was not compacted: plan {row['plan_id']} was not published. Readers see the log as "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
 
 
-class _Teller(logging.Handler):
+class _EventHandler(logging.Handler):
     """Writes each event once with its fields, and counts it where metrics are on."""
 
     def __init__(self, ctx: Pipeline) -> None:
@@ -28,8 +28,8 @@ class _Teller(logging.Handler):
         self.has_counted = False
 
     @cached_property
-    def _counts(self) -> bool:
-        return metrics.is_on()
+    def _counts_events(self) -> bool:
+        return metrics.are_metrics_enabled()
 
     @cached_property
     def _with_topic(self) -> bool:
@@ -42,26 +42,26 @@ class _Teller(logging.Handler):
         """Tell and count one event. Never raises."""
         import structlog
 
-        told = events.told_of(record)
+        told = events.read_event(record)
         if told is None:
             return
         try:
             logger = structlog.get_logger(events.log.name)
             getattr(logger, record.levelname.lower())(told.name, **told.fields)
-            if self._counts:
-                self.has_counted |= metrics.count(told, with_topic=self._with_topic)
+            if self._counts_events:
+                self.has_counted |= metrics.count_pipeline_event(told, with_topic=self._with_topic)
         except Exception:  # what is told of a run must not decide it
             self.handleError(record)
 
 
 @contextmanager
-def telling(ctx: Pipeline) -> Iterator[None]:
+def log_pipeline_events(ctx: Pipeline) -> Iterator[None]:
     """While the block runs, events go into the log of this task and into Airflow's metrics; once, also when nested."""
     logger = events.log
-    if any(isinstance(handler, _Teller) for handler in logger.handlers):
+    if any(isinstance(handler, _EventHandler) for handler in logger.handlers):
         yield
         return
-    teller = _Teller(ctx)
+    teller = _EventHandler(ctx)
     before = (logger.propagate, logger.level)
     logger.addHandler(teller)
     # Counted also where the log shows warnings only; whether a line is shown is structlog's to say.
@@ -72,4 +72,4 @@ def telling(ctx: Pipeline) -> Iterator[None]:
         logger.propagate, logger.level = before
         logger.removeHandler(teller)
         if teller.has_counted:
-            metrics.flush()
+            metrics.flush_metrics()

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow.task")
 
-LEAST_MS = 15_000
-MOST_MS = 600_000
+MINIMUM_WAIT_MS = 15_000
+MAXIMUM_WAIT_MS = 600_000
 """How long a waiting run leaves its worker to others before it looks again: half of what the other took so far."""
 
 
-def take_turns(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[TopicCheck]:
+def lock_topics_in_as_of_order(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[TopicCheck]:
     """Hold every topic that is due or was in progress; of what another run holds, wait for what looks from earlier.
 
     Gives what is to be planned. All topics or none are held meanwhile, so two waiting runs never wait for each other.
@@ -38,50 +38,52 @@ def take_turns(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) ->
     """
     mine: list[TopicCheck] = []
     try:
-        wait_ms = _take(ctx, checks, mine, as_of_ms=as_of_ms)
+        wait_ms = _lock_free_topics(ctx, checks, mine, as_of_ms=as_of_ms)
     except Exception:
-        _give_back(ctx, mine)
+        _release_topics(ctx, mine)
         raise
     if wait_ms is None:
         return mine
-    _give_back(ctx, mine)
+    _release_topics(ctx, mine)
     raise AirflowRescheduleException(  # type: ignore[no-untyped-call]
         datetime.fromtimestamp((ctx.now_ms() + wait_ms) / 1000, UTC)
     )
 
 
-def _take(ctx: Pipeline, checks: Iterable[TopicCheck], mine: list[TopicCheck], *, as_of_ms: int) -> int | None:
+def _lock_free_topics(
+    ctx: Pipeline, checks: Iterable[TopicCheck], mine: list[TopicCheck], *, as_of_ms: int
+) -> int | None:
     """Hold what is free and add it to ``mine``; how long to wait for the rest, None where nothing is waited for."""
-    from winnow.pipeline.leases import acquire
+    from winnow.pipeline.leases import acquire_lease
 
     waits_ms: list[int] = []
     for found in checks:
         if not found["eligible"] and "in_progress" not in found["reasons"]:
             continue
         try:
-            acquire(ctx, found["topic"])
+            acquire_lease(ctx, found["topic"])
         except TopicBusyError as problem:
-            other = _holder(ctx, found["topic"])
+            other = _find_holding_run(ctx, found["topic"])
             if other is not None and other.as_of_ms >= as_of_ms:
                 log.info("%s It does what this run would.", problem)
             else:
                 log.info("%s This run waits for it.", problem)
-                waits_ms.append(LEAST_MS if other is None else (ctx.now_ms() - other.opened_at_ms) // 2)
+                waits_ms.append(MINIMUM_WAIT_MS if other is None else (ctx.now_ms() - other.opened_at_ms) // 2)
         else:
             wanted = found.copy()
             wanted["eligible"] = True
             mine.append(wanted)
-    return max(LEAST_MS, min(max(waits_ms), MOST_MS)) if waits_ms else None
+    return max(MINIMUM_WAIT_MS, min(max(waits_ms), MAXIMUM_WAIT_MS)) if waits_ms else None
 
 
-def _give_back(ctx: Pipeline, mine: Iterable[TopicCheck]) -> None:
-    from winnow.pipeline.leases import release
+def _release_topics(ctx: Pipeline, mine: Iterable[TopicCheck]) -> None:
+    from winnow.pipeline.leases import release_lease
 
     for found in mine:
-        release(ctx, found["topic"])
+        release_lease(ctx, found["topic"])
 
 
-def _holder(ctx: Pipeline, topic: str) -> Run | None:
+def _find_holding_run(ctx: Pipeline, topic: str) -> Run | None:
     """The open run of whoever holds ``topic``; None while it has planned nothing yet."""
     lease = ctx.store.leases.find(topic)
     holder = None if lease is None else lease.holder

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from winnow.errors import TopicBusyError, UsageError
-from winnow_airflow.meeting import Topics
+from winnow_airflow.meeting import TopicAttempts
 from winnow_airflow.references import ChangeRow, IngestRow
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow.task")
 
-NAMED = 20
+MAXIMUM_NAMED_PARTITIONS = 20
 """Partitions that a sentence names; of more it names their number."""
 
 
-def ingest(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
+def ingest_entry(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
     """Append the files of one entry, in one commit. Gives a sentence."""
     from winnow.pipeline.ingest import ingest_files
 
@@ -37,7 +37,7 @@ def ingest(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
     return text
 
 
-def sweep(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list[str]:
+def sweep_topics(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list[str]:
     """Sweep topics one by one. Gives a sentence for each.
 
     Raises:
@@ -45,20 +45,20 @@ def sweep(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list[str]:
     """
     from winnow.pipeline import sweep as step
 
-    topics = Topics(ctx)
+    topics = TopicAttempts(ctx)
     done = []
     for topic in names:
         with topics.attempt(topic):
-            for swept in step.sweep(ctx, [topic]):
+            for swept in step.sweep_topics(ctx, [topic]):
                 log.info("%s", swept.message)
                 done.append(swept.message)
-    topics.raise_kept()
+    topics.raise_errors()
     if topics.left and not last_try:
         raise TopicBusyError("\n".join(topics.left))
     return [*done, *topics.left]
 
 
-def change(ctx: Pipeline, row: ChangeRow) -> str:
+def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
     """Pause, resume or release partitions of a topic; a sentence about what changed. Again, it changes nothing.
 
     Raises:
@@ -71,46 +71,46 @@ def change(ctx: Pipeline, row: ChangeRow) -> str:
 
     topic, chosen, reason = row["topic"], row["partitions"], row["reason"]
     if row["action"] == "pause":
-        text = _paused(topic, step.pause(ctx, topic, chosen, by=reason), reason)
+        text = _describe_pause(topic, step.pause_partitions(ctx, topic, chosen, by=reason), reason)
     elif row["action"] == "resume":
-        text = _resumed(topic, step.resume(ctx, topic, chosen, by=reason), reason)
+        text = _describe_resume(topic, step.resume_partitions(ctx, topic, chosen, by=reason), reason)
     elif row["action"] == "release":
-        text = _released(topic, release_marks(ctx, topic, chosen, why=reason))
+        text = _describe_release(topic, release_marks(ctx, topic, chosen, why=reason))
     else:
         raise UsageError(f"There is no action {row['action']}. Nothing was changed. Choose pause, resume or release.")
     log.info("%s", text)
     return text
 
 
-def _paused(topic: str, rows: Sequence[PartitionRow], name: str) -> str:
+def _describe_pause(topic: str, rows: Sequence[PartitionRow], name: str) -> str:
     changed = [row.partition for row in rows if row.changed]
     if not changed:
-        return f"Nothing was changed: {_named(topic, [row.partition for row in rows])} was paused by {name} already."
+        return f"Nothing was changed: {_name_partitions(topic, [row.partition for row in rows])} was paused by {name} already."
     return (
-        f"Paused by {name}: {_named(topic, changed)}. No run compacts it until it is resumed under the same name; a "
+        f"Paused by {name}: {_name_partitions(topic, changed)}. No run compacts it until it is resumed under the same name; a "
         "run that is at work on it publishes nothing of its topic. Readers and ingest go on."
     )
 
 
-def _resumed(topic: str, rows: Sequence[PartitionRow], name: str) -> str:
+def _describe_resume(topic: str, rows: Sequence[PartitionRow], name: str) -> str:
     changed = [row.partition for row in rows if row.changed]
     others = sorted({by for row in rows for by in row.paused_by})
     still = [row.partition for row in rows if row.paused_by]
-    rest = f" Still paused by {', '.join(others)}: {_named(topic, still)}." if still else ""
+    rest = f" Still paused by {', '.join(others)}: {_name_partitions(topic, still)}." if still else ""
     if not changed:
-        return f"Nothing was changed: no pause of {name} was on {_named(topic, [r.partition for r in rows])}.{rest}"
+        return f"Nothing was changed: no pause of {name} was on {_name_partitions(topic, [r.partition for r in rows])}.{rest}"
     going = [number for number in changed if number not in still]
     next_run = " The next run takes what is due." if going else ""
-    return f"Resumed by {name}: {_named(topic, changed)}.{rest}{next_run}"
+    return f"Resumed by {name}: {_name_partitions(topic, changed)}.{rest}{next_run}"
 
 
-def _released(topic: str, released: Sequence[int]) -> str:
+def _describe_release(topic: str, released: Sequence[int]) -> str:
     if not released:
         return f"Nothing was changed: no partition of {topic} that was asked for is marked uncleanable."
-    return f"Released: {_named(topic, released)}. The next run tries it again; should it fail, you are alerted again."
+    return f"Released: {_name_partitions(topic, released)}. The next run tries it again; should it fail, you are alerted again."
 
 
-def _named(topic: str, partitions: Sequence[int]) -> str:
-    if len(partitions) > NAMED:
+def _name_partitions(topic: str, partitions: Sequence[int]) -> str:
+    if len(partitions) > MAXIMUM_NAMED_PARTITIONS:
         return f"{len(partitions):,} partitions of {topic}"
     return ", ".join(f"{topic}-{number}" for number in sorted(partitions))

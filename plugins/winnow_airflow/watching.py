@@ -8,17 +8,17 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from winnow.clock import format_ms, wall_clock_ms
+from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.errors import UsageError
 from winnow_airflow import steps
-from winnow_airflow.as_of import as_of_of
+from winnow_airflow.as_of import get_as_of_ms
 
 log = logging.getLogger("airflow.task")
 
-NEAR_MS = 3_600_000
+MAXIMUM_PRESENT_DISTANCE_MS = 3_600_000
 """A run whose as-of lies further from the present looks at another time: a backfill, say."""
 
-DOC = """
+WATCH_DOC = """
 Tells of compaction deadlines that are near or missed and of sweeps that are stuck, says what has recovered, and
 delivers alerts that their channel did not take earlier. It looks at all topics, from the present; the metadata store
 says which ones need a look. A run that looks from another time (a backfill, a Param `as_of` in the past) leaves it out:
@@ -26,34 +26,34 @@ alerts are about now.
 """
 
 
-def watch(context: Mapping[str, Any]) -> str:
+def watch_topics(context: Mapping[str, Any]) -> str:
     """Look around; a sentence that says what came of it.
 
     Raises:
         AirflowSkipException: this run does not look from the present.
     """
-    from winnow.pipeline.watch import watch as look_around
+    from winnow.pipeline.watch import watch_topics as look_around
 
-    away = away_from_present(context, now_ms=wall_clock_ms())
+    away = explain_not_present(context, now_ms=read_wall_clock_ms())
     if away is not None:
         raise AirflowSkipException(away)
-    with steps.pipeline(context) as ctx:
+    with steps.open_task_pipeline(context) as ctx:
         done = look_around(ctx)
     log.info("%s", done.sentence)
     return done.sentence
 
 
-def away_from_present(context: Mapping[str, Any], *, now_ms: int) -> str | None:
+def explain_not_present(context: Mapping[str, Any], *, now_ms: int) -> str | None:
     """Why a run is no occasion to look at the present; None when it is one.
 
     A scheduled run is one however late it begins: when runs queue up, deadlines pass.
     """
     try:
-        as_of_ms = as_of_of(context, now_ms=now_ms)
+        as_of_ms = get_as_of_ms(context, now_ms=now_ms)
     except UsageError as problem:
         return str(problem)
     if context["dag_run"].run_type == "scheduled":
         return None
-    if abs(now_ms - as_of_ms) <= NEAR_MS:
+    if abs(now_ms - as_of_ms) <= MAXIMUM_PRESENT_DISTANCE_MS:
         return None
     return f"This run looks from {format_ms(as_of_ms)}; alerts are about the present, and its own runs watch that."

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.standalone import Standalone, standalone
+from tests.airflow.standalone import Standalone, start_standalone
 from tests.contract import store_fixtures
-from tests.dags.receivers import Posted, posted
+from tests.dags.receivers import Posted, open_webhook
 from winnow.pipeline.context import Context, open_context
 
 DAGS = ("backfill_topics", "change_partitions", "compact_topics", "ingest_topics", "sweep_topics")
@@ -30,7 +30,7 @@ postgresql_server = store_fixtures.postgresql_server
 @pytest.fixture(scope="session")
 def webhook() -> Iterator[Posted]:
     """Where the alerts of that Airflow go."""
-    with posted() as received:
+    with open_webhook() as received:
         yield received
 
 
@@ -41,7 +41,7 @@ def airflow_of_the_session(
     """``airflow standalone`` with every DAG parsed, Spark on one core, and a lake of its own."""
     database = postgresql_server.replace("postgresql://", "postgresql+psycopg2://")
     variables = {"WINNOW_SPARK__MASTER": "local[1]", "WINNOW_ALERT__WEBHOOK": webhook.url}
-    with standalone(tmp_path_factory.mktemp("airflow"), database, variables, DAGS) as airflow:
+    with start_standalone(tmp_path_factory.mktemp("airflow"), database, variables, DAGS) as airflow:
         yield airflow
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from winnow.airflow_env import LOGIN, LOOPBACK, PORT_VARIABLE, airflow_environment, login_password
-from winnow.airflow_home import HEALTHY, POOLS, stop
+from winnow.airflow_env import LOGIN, LOOPBACK, PORT_VARIABLE, make_airflow_environment, read_or_create_login_password
+from winnow.airflow_home import HEALTHY, POOLS, stop_processes
 from winnow.config.settings import Settings, load_settings
 
 START_S = 600
@@ -69,7 +69,7 @@ class Standalone:
 
     def _bearer(self) -> dict[str, str]:
         if not self._token:
-            login = {"username": LOGIN, "password": login_password(self.settings)}
+            login = {"username": LOGIN, "password": read_or_create_login_password(self.settings)}
             status, answer = self._send("POST", "/auth/token", login, {})
             assert status == 201, answer
             self._token["Authorization"] = f"Bearer {answer['access_token']}"
@@ -211,16 +211,18 @@ class Standalone:
         """The ends of the task logs that were written last, and that of standalone itself."""
         logs = (self.settings.airflow_home / "logs").rglob("attempt=*.log")
         newest = sorted(logs, key=lambda path: path.stat().st_mtime)[-count:]
-        return "\n".join(f"--- {path}\n{tail(path)}" for path in [*newest, self.log])
+        return "\n".join(f"--- {path}\n{read_tail(path)}" for path in [*newest, self.log])
 
     def failures(self, dag_id: str, run_id: str) -> str:
         """The ends of the logs of the tries of one run that failed, also where another try succeeded; empty: none."""
         folder = self.settings.airflow_home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}"
         logs = sorted(folder.rglob("attempt=*.log"))
-        return "\n".join(f"--- {path}\n{tail(path)}" for path in logs if FAILED in path.read_text(encoding="utf-8"))
+        return "\n".join(
+            f"--- {path}\n{read_tail(path)}" for path in logs if FAILED in path.read_text(encoding="utf-8")
+        )
 
 
-def tail(path: Path) -> str:
+def read_tail(path: Path) -> str:
     """The last lines of a log, without the api-server's accesses; of a task's log what was said, and its errors."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return "\n".join(_said(line) for line in [each for each in lines if "[http.access]" not in each][-TAIL_LINES:])
@@ -235,7 +237,7 @@ def _said(line: str) -> str:
     return " | ".join([f"{entry.get('timestamp')} {entry.get('event')}", *errors])
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
@@ -260,13 +262,15 @@ def _command_without_log_servers(folder: Path) -> Path:
 
 
 @contextmanager
-def standalone(folder: Path, database: str, variables: Mapping[str, str], dags: Sequence[str]) -> Iterator[Standalone]:
+def start_standalone(
+    folder: Path, database: str, variables: Mapping[str, str], dags: Sequence[str]
+) -> Iterator[Standalone]:
     """``airflow standalone`` with a lake and a home of its own below ``folder``, healthy and with ``dags`` parsed.
 
     All DAGs are paused. ``database``: the URL of an empty PostgreSQL database for Airflow. ``variables``: further
     settings of Winnow and Airflow, which tasks see too.
     """
-    port = free_port()
+    port = find_free_port()
     env = {
         **os.environ,
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
@@ -280,8 +284,8 @@ def standalone(folder: Path, database: str, variables: Mapping[str, str], dags: 
     }
     settings = load_settings(cwd=folder, env=env)
     # On SQLite whoever creates a backfill now and then finds the scheduler's lock: Airflow reads before it writes.
-    environment = {**airflow_environment(settings, env), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
-    login_password(settings)
+    environment = {**make_airflow_environment(settings, env), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
+    read_or_create_login_password(settings)
     # Standalone and a person's shell find `airflow` by PATH, and so does Airflow find spark-submit.
     path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     environment = {**environment, "PATH": os.pathsep.join([str(_command_without_log_servers(folder / "bin")), path])}
@@ -304,4 +308,4 @@ def standalone(folder: Path, database: str, variables: Mapping[str, str], dags: 
         airflow.until(lambda: set(dags) <= set(airflow.dags()), f"{', '.join(dags)} are parsed", within_s=START_S)
         yield airflow
     finally:
-        stop([process])
+        stop_processes([process])

@@ -6,10 +6,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tests.airflow.standalone import Standalone
-from tests.dags.topics import make_topic, old_lines
+from tests.dags.topics import build_old_lines, make_topic
 from winnow.airflow_home import POOLS
 from winnow.pipeline.context import Context
-from winnow_airflow.pools import MISSING
+from winnow_airflow.pools import MISSING_POOLS_KEY
 
 CONSUMER, TOPIC = "example_consumer", "aircraft"
 
@@ -18,7 +18,7 @@ def test_a_compaction_starts_its_consumer_which_reads_offsets_and_watermark(
     real_airflow: Standalone, lake: Context, tmp_path: Path
 ) -> None:
     """One published compaction is one run of the consumer; its sentence has the snapshot, the offsets and the time."""
-    make_topic(lake, tmp_path, TOPIC, [old_lines(100, 10)])
+    make_topic(lake, tmp_path, TOPIC, [build_old_lines(100, 10)])
     real_airflow.unpause(CONSUMER, "compact_topics")
     try:
         run = real_airflow.trigger("compact_topics", topics=[TOPIC])
@@ -53,4 +53,4 @@ def test_a_run_without_its_pools_fails_at_once_and_succeeds_when_it_is_cleared_a
     real_airflow.call("POST", f"/dags/sweep_topics/dagRuns/{quote(run)}/clear", {"dry_run": False})
     assert real_airflow.wait("sweep_topics", run) == "success", real_airflow.failures("sweep_topics", run)
     (found,) = [each for each in real_airflow.runs("sweep_topics") if each["dag_run_id"] == run]
-    assert MISSING not in (found["conf"] or {})
+    assert MISSING_POOLS_KEY not in (found["conf"] or {})

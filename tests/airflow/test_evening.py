@@ -16,10 +16,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.airflow.standalone import Standalone
-from tests.browser.chromium import chromium
+from tests.browser.chromium import find_chromium
 from tests.dags.receivers import Posted
-from tests.integration.world import survivors, versions, write_jsonl
-from winnow.airflow_env import LOGIN, login_password
+from tests.integration.world import build_versions, compute_survivors, write_jsonl
+from winnow.airflow_env import LOGIN, read_or_create_login_password
 from winnow.files import storage
 from winnow.model import Segment, TopicPartition
 from winnow.pipeline.context import Context
@@ -37,14 +37,16 @@ BROWSER_MS = 120_000
 def browser() -> Iterator[Browser]:
     """Chromium."""
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"], timeout=BROWSER_MS)
+        launched = playwright.chromium.launch(
+            executable_path=find_chromium(), args=["--no-sandbox"], timeout=BROWSER_MS
+        )
         yield launched
         launched.close()
 
 
 def flip_a_bit(segment: Segment) -> bytes:
     """Flip one bit of an offset in the file, where nothing but the offset tells; returns the file as it was."""
-    path = storage.local_path(segment.path)
+    path = storage.parse_local_path(segment.path)
     whole = path.read_bytes()
     column = pq.ParquetFile(path).metadata.row_group(0).column(1)
     assert column.path_in_schema == "offset"
@@ -74,7 +76,7 @@ def alerts(webhook: Posted) -> list[dict[str, Any]]:
 def log_in(page: Page, airflow: Standalone) -> None:
     """Fill in the form that Airflow shows."""
     page.locator('input[name="username"]').fill(LOGIN)
-    page.locator('input[name="password"]').fill(login_password(airflow.settings))
+    page.locator('input[name="password"]').fill(read_or_create_login_password(airflow.settings))
     page.keyboard.press("Enter")
 
 
@@ -83,7 +85,7 @@ def test_a_flipped_bit_is_told_looked_at_released_and_told_to_be_well(
 ) -> None:
     """Red run, alert, its link through Airflow's login to the run, release by a click, green run, recovery."""
     create_topic(lake, TOPIC, 2, {"min.cleanable.dirty.ratio": "0"})
-    records = [each for partition in (0, 1) for each in versions(0, RECORDS, partition=partition)]
+    records = [each for partition in (0, 1) for each in build_versions(0, RECORDS, partition=partition)]
     ingest_files(lake, TOPIC, [write_jsonl(tmp_path / "in.jsonl", records)], as_of_ms=1_000)
     log = lake.log.open(TOPIC)
     segment = log.segments(log.head())[0][0]
@@ -111,7 +113,7 @@ def test_a_flipped_bit_is_told_looked_at_released_and_told_to_be_well(
     red = str(run.holder).removeprefix("airflow:compact_topics:")
     assert real_airflow.wait("compact_topics", red) == "failed"
 
-    storage.local_path(segment.path).write_bytes(whole)
+    storage.parse_local_path(segment.path).write_bytes(whole)
     page.get_by_role("button", name=f"Release {TOPIC}-0").click()
     page.get_by_role("dialog").get_by_role("textbox").fill("restored from the backup")
     page.get_by_role("dialog").get_by_role("button", name="Release", exact=True).click()
@@ -125,7 +127,7 @@ def test_a_flipped_bit_is_told_looked_at_released_and_told_to_be_well(
     assert "restored from the backup" in recovery[0]["text"]
     page.screenshot(path=tmp_path / "topic.png", full_page=True)
     read = [row["offset"] for batch in read_batches(lake, TOPIC) for row in batch.to_pylist()]
-    assert read == [each.offset for each in survivors(records)]
+    assert read == [each.offset for each in compute_survivors(records)]
     (changed,) = real_airflow.runs("change_partitions")
     assert (changed["state"], changed["conf"]["action"], changed["triggering_user_name"]) == (
         "success", "release", LOGIN,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from bench import control_plane
-from bench.allowed import allowed_bytes
+from bench.allowed import compute_allowed_bytes
 from bench.control_plane import run_control
-from bench.lake import Lake, opened, prepare
+from bench.lake import Lake, open_home, prepare
 from bench.peers import control
 from bench.results import Results
-from bench.synthetic import register
+from bench.synthetic import register_topic
 from bench.workloads import SMALL, Workload
 from winnow.engine import staging
 from winnow.pipeline.plan import plan_topic
@@ -28,8 +28,8 @@ def home(tmp_path: Path) -> Path:
 
 def test_synthetic_topic_has_every_segment_and_is_decided_without_a_data_file(home: Path) -> None:
     """All entries are walked, all partitions assessed, and not one Parquet file exists."""
-    with opened(home) as ctx:
-        register(ctx, "wide", partitions=20, segments=3, clean=2, commits=3)
+    with open_home(home) as ctx:
+        register_topic(ctx, "wide", partitions=20, segments=3, clean=2, commits=3)
         assert control.walk(ctx, "wide")["entries"] == 60
         assert control.assess(ctx, "wide")["partitions"] == 20
         assert control.assess(ctx, "")["topics"] == 1
@@ -40,10 +40,10 @@ def test_commits_in_a_row_are_real_publications(home: Path, monkeypatch: pytest.
     """Each round ingests, compacts and publishes; a figure per round, a receipt per publication, of both topics."""
     monkeypatch.setattr(control, "COMPACTIONS", 3)
     monkeypatch.setattr(control, "EDGE", 2)
-    with opened(home) as ctx:
+    with open_home(home) as ctx:
         figures = control.commits(ctx, "often")
         assert len(ctx.log.open("often").receipts()) == 3
-    with opened(home.with_name("home-new")) as ctx:
+    with open_home(home.with_name("home-new")) as ctx:
         assert len(ctx.log.open("often").receipts()) == 2
     assert {name: len(values) for name, values in figures.items()} == {
         "publish_seconds": 3, "ingest_seconds": 3, "manifests": 3,
@@ -59,11 +59,11 @@ def test_allowed_bytes_are_columns_of_all_segments_and_whole_segments_that_lose_
     found = {}
     for lake in (unique, uniform):
         prepare(lake)
-        with opened(lake.home) as ctx:
+        with open_home(lake.home) as ctx:
             reference = plan_topic(ctx, lake.topic, as_of_ms=ctx.now_ms(), attempt="a")
             assert reference is not None
             plan = staging.read_plan(reference.uri)
-        found[lake.topic] = (allowed_bytes(plan), sum(part.size_bytes for part in plan.partitions))
+        found[lake.topic] = (compute_allowed_bytes(plan), sum(part.size_bytes for part in plan.partitions))
     allowed, size_bytes = found["one"]
     assert allowed["allowed_written_bytes"] == 0
     assert 0 < allowed["allowed_read_bytes"] < size_bytes // 2

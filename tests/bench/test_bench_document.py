@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from bench.document import KEPT, KEPT_CURVES, PAGE, TABLES, written
+from bench.document import PAGE, STORED_CURVES, STORED_RESULTS, TABLES, fill_tables
 from bench.ratios import RATIOS
 from bench.results import Results
 
 
 @pytest.fixture(scope="module")
 def kept() -> tuple[Results, Results]:
-    return Results.load(KEPT), Results.load(KEPT_CURVES)
+    return Results.load(STORED_RESULTS), Results.load(STORED_CURVES)
 
 
 def test_tables_of_the_page_are_those_of_the_kept_results(kept: tuple[Results, Results]) -> None:
     """Write it anew with: python -m bench document."""
     page = PAGE.read_text()
-    assert written(page, *kept) == page
+    assert fill_tables(page, *kept) == page
     assert not [name for name in TABLES if f"<!-- figures: {name} -->" not in page]
 
 
@@ -28,7 +28,7 @@ def test_another_figure_makes_another_page(kept: tuple[Results, Results]) -> Non
     results, curves = kept
     slower = [replace(run, work_seconds=(run.work_seconds or 0.0) * 7 + 1) for run in results.runs]
     page = PAGE.read_text()
-    assert written(page, replace(results, runs=slower), curves) != page
+    assert fill_tables(page, replace(results, runs=slower), curves) != page
 
 
 def test_kept_results_measure_every_ratio_that_has_a_target(kept: tuple[Results, Results]) -> None:
@@ -38,7 +38,7 @@ def test_kept_results_measure_every_ratio_that_has_a_target(kept: tuple[Results,
 
 def test_marker_without_a_table_is_refused(kept: tuple[Results, Results]) -> None:
     with pytest.raises(ValueError, match="no table nonsense"):
-        written("<!-- figures: nonsense -->\n<!-- end -->", *kept)
+        fill_tables("<!-- figures: nonsense -->\n<!-- end -->", *kept)
 
 
 @pytest.mark.parametrize("name", ["performance.svg", "performance-curves.svg"])

@@ -14,15 +14,15 @@ import pytest
 from rich.console import Console
 
 from bench.cli import main
-from bench.data import source_files
-from bench.equality import differences
+from bench.data import make_source_files
+from bench.equality import find_differences
 from bench.measure import measure
-from bench.phases import PHASES, phases_of, work_seconds
+from bench.phases import PHASES, compute_phases, compute_work_seconds
 from bench.plot import draw, draw_curves
-from bench.ratios import RATIOS, TASK_CONSTANT_BYTES
-from bench.report import ratios_table, runs_table
-from bench.results import Results, Run
-from bench.suite import SUITES, Step, chosen, schedule
+from bench.ratios import MAXIMUM_TASK_CONSTANT_BYTES, RATIOS
+from bench.report import print_runs, print_targets
+from bench.results import CompetitorRun, Results
+from bench.suite import SUITES, Step, order_steps, select_steps
 from bench.workloads import SMALL, TWELVE, WORKLOADS
 
 MIB = 1 << 20
@@ -93,26 +93,28 @@ EVENTS: list[dict[str, object]] = [
 
 def test_phases_of_a_run_are_all_of_its_time() -> None:
     """Every second has one phase; tasks side by side on two cores count half."""
-    phases = phases_of(EVENTS, 10.0, 27.0, cores=2)
+    phases = compute_phases(EVENTS, 10.0, 27.0, cores=2)
     assert tuple(phases) == PHASES
     assert sum(phases.values()) == pytest.approx(17.0)
     assert {name: round(phases[name], 3) for name in ("start", "spark start", "winners", "rewrite", "spark")} == {
         "start": 1.5, "spark start": 3.8, "winners": 1.0, "rewrite": 3.0, "spark": 2.0,
     }  # fmt: skip
     assert (phases["facts"], phases["gx import"], phases["validate"], phases["publish"]) == (2.0, 0.25, 0.75, 1.0)
-    assert work_seconds(EVENTS) == 6.0
+    assert compute_work_seconds(EVENTS) == 6.0
 
 
 def test_phases_of_tasks_that_claim_more_time_than_there_was_stay_within_it() -> None:
     """A partition cut over several tasks adds their seconds; the phases never exceed the application's time."""
     cut = [event if event["event"] != "spark_partition" else {**event, "winners_seconds": 9.0} for event in EVENTS]
-    phases = phases_of(cut, 10.0, 27.0, cores=2)
+    phases = compute_phases(cut, 10.0, 27.0, cores=2)
     assert phases["winners"] + phases["rewrite"] == pytest.approx(6.0)
     assert sum(phases.values()) == pytest.approx(17.0)
 
 
-def run_of(competitor: str, work: float, *, workload: str = "uniform", size: str = "12m", **fields: object) -> Run:
-    plain = Run(
+def run_of(
+    competitor: str, work: float, *, workload: str = "uniform", size: str = "12m", **fields: object
+) -> CompetitorRun:
+    plain = CompetitorRun(
         size=size, workload=workload, competitor=competitor, ended=True, seconds=work + 10, work_seconds=work,
         cpu_seconds=work, peak_bytes=MIB, process_peaks={}, read_bytes=1, written_bytes=1, disk_read_bytes=0,
         disk_written_bytes=0, records=1, input_bytes=1, output_bytes=1,
@@ -150,28 +152,28 @@ def test_results_of_another_format_are_refused_and_left_alone(tmp_path: Path) ->
 def test_schedule_interleaves_competitors_and_leaves_out_what_was_done() -> None:
     """A B C A B C; after a cut it goes on where it was."""
     steps = [Step("uniform", "winnow", 2), Step("uniform", "duckdb", 2), Step("wide", "winnow", 1)]
-    order = [(step.workload, step.competitor, number) for step, number in schedule(steps, lambda step: 0)]
+    order = [(step.workload, step.competitor, number) for step, number in order_steps(steps, lambda step: 0)]
     assert order == [
         ("uniform", "winnow", 0), ("uniform", "duckdb", 0), ("uniform", "winnow", 1), ("uniform", "duckdb", 1),
         ("wide", "winnow", 0),
     ]  # fmt: skip
     done = {"winnow": 1, "duckdb": 1}
-    left = [(step.competitor, number) for step, number in schedule(steps[:2], lambda step: done[step.competitor])]
+    left = [(step.competitor, number) for step, number in order_steps(steps[:2], lambda step: done[step.competitor])]
     assert left == [("winnow", 1), ("duckdb", 1)]
 
 
 def test_chosen_steps_are_those_asked_for_also_where_no_suite_has_them() -> None:
     """Any competitor can be run on any workload."""
-    assert chosen(TWELVE, [], []) == list(SUITES["12m"])
-    assert {step.competitor for step in chosen(TWELVE, ["uniform"], ["duckdb"])} == {"duckdb"}
-    assert chosen(TWELVE, ["wide"], ["spark-copy"]) == [Step("wide", "spark-copy", 1)]
+    assert select_steps(TWELVE, [], []) == list(SUITES["12m"])
+    assert {step.competitor for step in select_steps(TWELVE, ["uniform"], ["duckdb"])} == {"duckdb"}
+    assert select_steps(TWELVE, ["wide"], ["spark-copy"]) == [Step("wide", "spark-copy", 1)]
 
 
 def test_ratio_is_of_medians_and_marked_by_its_target(tmp_path: Path) -> None:
     """54 over 6 seconds is nine times, which is met; 6 over 3 is more than 1.6, which is missed; the rest is open."""
     results = measured_results(tmp_path / "results.json")
     text = StringIO()
-    Console(file=text, width=200).print(ratios_table(results))
+    Console(file=text, width=200).print(print_targets(results))
     lines = {line.split("  ")[1].strip(): line for line in text.getvalue().splitlines() if "  " in line[1:]}
     assert "9.00 x" in lines["12 M: naive Spark window / Winnow"]
     assert "met" in lines["12 M: naive Spark window / Winnow"]
@@ -181,9 +183,9 @@ def test_ratio_is_of_medians_and_marked_by_its_target(tmp_path: Path) -> None:
 
 
 def test_bound_of_a_task_over_its_budget_is_the_one_that_the_engine_states() -> None:
-    from winnow.engine.rewrite import OVERHEAD_BYTES
+    from winnow.engine.rewrite import MAXIMUM_OVERHEAD_BYTES
 
-    assert TASK_CONSTANT_BYTES == OVERHEAD_BYTES
+    assert MAXIMUM_TASK_CONSTANT_BYTES == MAXIMUM_OVERHEAD_BYTES
 
 
 def test_every_ratio_rests_on_steps_that_a_suite_runs() -> None:
@@ -209,7 +211,7 @@ def test_run_that_did_not_end_is_shown_as_such_and_enters_no_median(tmp_path: Pa
     results = Results(tmp_path / "results.json")
     results.add(run_of("pyiceberg-upsert", 1.0, ended=False, note="took too long: ended after 60 s"))
     text = StringIO()
-    Console(file=text, width=200).print(runs_table(results, "12m"))
+    Console(file=text, width=200).print(print_runs(results, "12m"))
     assert "did not end" in text.getvalue()
     assert results.median("12m", "uniform", "pyiceberg-upsert", lambda run: run.work_seconds) is None
     assert not results.runs[0].failed
@@ -218,9 +220,9 @@ def test_run_that_did_not_end_is_shown_as_such_and_enters_no_median(tmp_path: Pa
 def test_different_fingerprints_of_one_workload_are_told(tmp_path: Path) -> None:
     """Winnow and DuckDB must keep the same records."""
     results = measured_results(tmp_path / "results.json")
-    assert differences(results) == []
+    assert find_differences(results) == []
     results.add(run_of("spark-semi-join", 1.0, fingerprint="1:2:4"))
-    (sentence,) = differences(results)
+    (sentence,) = find_differences(results)
     assert "uniform" in sentence
 
 
@@ -256,12 +258,12 @@ def test_plot_of_curves_names_each_curve(tmp_path: Path) -> None:
 def test_generated_records_are_the_same_every_time_and_reused(tmp_path: Path) -> None:
     """Seeded by nothing but topic partition and offset; a complete folder is not written again."""
     workload = WORKLOADS["headers"]
-    one, other = (source_files(workload, SMALL, tmp_path / name) for name in ("one", "other"))
+    one, other = (make_source_files(workload, SMALL, tmp_path / name) for name in ("one", "other"))
     pairs = [pair for calls in zip(one, other, strict=True) for pair in zip(*calls, strict=True)]
     assert all(pq.read_table(first).equals(pq.read_table(second)) for first, second in pairs)
     assert sum(pq.read_metadata(first).num_rows for first, _ in pairs) == SMALL.records
     made = one[0][0].stat().st_mtime_ns
-    source_files(workload, SMALL, tmp_path / "one")
+    make_source_files(workload, SMALL, tmp_path / "one")
     assert one[0][0].stat().st_mtime_ns == made
 
 

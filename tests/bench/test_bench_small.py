@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.equality import expected, records_of
-from bench.lake import Lake, opened, prepare
+from bench.equality import compute_expected, read_records
+from bench.lake import Lake, open_home, prepare
 from bench.peers import duckdb_alone
-from bench.progress import Shown
-from bench.smoke import compacted_wrongly, smoke, unequal
+from bench.progress import ProgressPrinter
+from bench.smoke import find_compaction_errors, find_wrong_partitions, run_small
 from bench.workloads import SMALL, WORKLOADS
 
 
@@ -23,32 +23,32 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> list[Lake]:
 
 def test_every_workload_compacted_by_the_real_path_equals_the_oracle_and_duckdb(lakes: list[Lake]) -> None:
     """One ``winnow compact`` for all topics: each keeps exactly the records that the oracle keeps."""
-    assert compacted_wrongly(lakes, Shown()) == []
-    kept = {lake.topic: sum(map(len, records_of(lake).values())) for lake in lakes}
+    assert find_compaction_errors(lakes, ProgressPrinter()) == []
+    kept = {lake.topic: sum(map(len, read_records(lake).values())) for lake in lakes}
     assert kept["uniform"] < kept["unique"] == SMALL.records
 
 
 def test_workload_whose_result_lacks_a_record_is_told(lakes: list[Lake]) -> None:
     """One record too few in one topic partition is a difference, and names it."""
-    found = records_of(lakes[0])
+    found = read_records(lakes[0])
     changed = {**found, 1: found[1][:-1]}
-    assert unequal("uniform", found, found) == []
-    (sentence,) = unequal("uniform", changed, found)
+    assert find_wrong_partitions("uniform", found, found) == []
+    (sentence,) = find_wrong_partitions("uniform", changed, found)
     assert "topic partition 1" in sentence
 
 
 def test_workload_whose_result_holds_another_value_is_told(lakes: list[Lake]) -> None:
     """Equal counts are not enough: every field is compared."""
-    found = records_of(lakes[0])
+    found = read_records(lakes[0])
     changed = {**found, 0: [replace(found[0][0], value=b"another"), *found[0][1:]]}
-    assert len(unequal("uniform", changed, found)) == 1
+    assert len(find_wrong_partitions("uniform", changed, found)) == 1
 
 
 def test_oracle_of_the_bench_removes_what_was_superseded(lakes: list[Lake]) -> None:
     """What is compared with is smaller than the log, and holds each key once."""
-    compacted = records_of(lakes[0])
+    compacted = read_records(lakes[0])
     doubled = {0: [*compacted[0], replace(compacted[0][0], offset=compacted[0][-1].offset + 1)]}
-    kept = expected(lakes[0], doubled)[0]
+    kept = compute_expected(lakes[0], doubled)[0]
     assert len(kept) == len(compacted[0])
     assert kept[-1].offset == compacted[0][-1].offset + 1
 
@@ -62,12 +62,12 @@ def test_smoke_fails_when_a_peer_keeps_something_else(tmp_path: Path, monkeypatc
         connection.execute(f"COPY (SELECT * FROM {log} WHERE {condition}) TO '{target}'")  # type: ignore[attr-defined]
 
     monkeypatch.setattr(duckdb_alone, "compact", lowest)
-    assert smoke(tmp_path, ["zipf"], Shown(), peers=()) == 1
+    assert run_small(tmp_path, ["zipf"], ProgressPrinter(), peers=()) == 1
 
 
 def test_peers_on_uniform_find_what_winnow_finds(tmp_path: Path) -> None:
     """DuckDB, PyIceberg and the naive Spark job run as processes of their own and keep the same records."""
-    assert smoke(tmp_path, [], Shown(), peers=("duckdb", "pyiceberg-upsert", "spark-window")) == 0
+    assert run_small(tmp_path, [], ProgressPrinter(), peers=("duckdb", "pyiceberg-upsert", "spark-window")) == 0
 
 
 def test_restored_lake_is_what_it_was_and_shares_its_data_files(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_restored_lake_is_what_it_was_and_shares_its_data_files(tmp_path: Path) 
     lake = Lake(WORKLOADS["wide"], SMALL, tmp_path)
     prepare(lake)
     before = lake.segments()
-    with opened(lake.home) as ctx:
+    with open_home(lake.home) as ctx:
         ctx.log.open(lake.topic).set_config({"segment.bytes": "1000"}, ())
     for path in lake.home.rglob("*.parquet"):
         path.unlink()
     lake.restore()
     assert lake.segments() == before
-    with opened(lake.home) as ctx:
+    with open_home(lake.home) as ctx:
         assert ctx.log.open(lake.topic).config().segment_bytes == int(lake.workload.config["segment.bytes"])
     (first, *_) = sorted(lake.home.rglob("*.parquet"))
     assert first.stat().st_nlink == 2

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.airflow.standalone import free_port, tail
-from winnow.airflow_env import LOOPBACK, PORT_VARIABLE, airflow_environment, password_file
-from winnow.airflow_home import stop
+from tests.airflow.standalone import find_free_port, read_tail
+from winnow.airflow_env import LOOPBACK, PORT_VARIABLE, locate_password_file, make_airflow_environment
+from winnow.airflow_home import stop_processes
 from winnow.config.settings import load_settings
 
 START_S = 120
@@ -44,8 +44,8 @@ class Server:
         """
         until = time.monotonic() + START_S
         while not self._answers():
-            assert self.process.poll() is None, f"The api-server ended.\n{tail(self.log)}"
-            assert time.monotonic() < until, f"The api-server does not answer.\n{tail(self.log)}"
+            assert self.process.poll() is None, f"The api-server ended.\n{read_tail(self.log)}"
+            assert time.monotonic() < until, f"The api-server does not answer.\n{read_tail(self.log)}"
             time.sleep(0.2)
 
     def _answers(self) -> bool:
@@ -57,7 +57,7 @@ class Server:
 
 
 @contextmanager
-def serving(
+def start_servers(
     home: Path, lakes: Mapping[str, Path], store_fillers: Sequence[Sequence[str]]
 ) -> Iterator[dict[str, Server]]:
     """An api-server per lake, answering; ``store_fillers``: Python modules with arguments that run meanwhile."""
@@ -70,7 +70,7 @@ def serving(
         processes.append(serialize)
         servers: dict[str, Server] = {}
         for name, lake in lakes.items():
-            port, log = free_port(), home / f"{name}.log"
+            port, log = find_free_port(), home / f"{name}.log"
             url = f"http://{LOOPBACK}:{port}"
             own = {**environment, "WINNOW_HOME": str(lake), "AIRFLOW__API__BASE_URL": url}
             process = _start(("-m", "airflow", "api-server", "--port", str(port)), own, log)
@@ -83,14 +83,14 @@ def serving(
             server.wait()
         yield servers
     finally:
-        stop(processes)
+        stop_processes(processes)
 
 
 def _environment(home: Path) -> dict[str, str]:
-    env = {**os.environ, "WINNOW_HOME": str(home), PORT_VARIABLE: str(free_port())}
+    env = {**os.environ, "WINNOW_HOME": str(home), PORT_VARIABLE: str(find_free_port())}
     settings = load_settings(cwd=home, env=env)
-    environment = airflow_environment(settings, env)
-    password_file(settings).write_text(json.dumps({name: name for name in USERS}), encoding="utf-8")
+    environment = make_airflow_environment(settings, env)
+    locate_password_file(settings).write_text(json.dumps({name: name for name in USERS}), encoding="utf-8")
     return {
         **environment,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
@@ -112,4 +112,4 @@ def _start(arguments: Sequence[str], environment: Mapping[str, str], log: Path) 
 
 def _finish(process: subprocess.Popen[bytes], log: Path) -> None:
     process.wait(timeout=START_S)
-    assert process.returncode == 0, tail(log)
+    assert process.returncode == 0, read_tail(log)

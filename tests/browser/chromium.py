@@ -14,7 +14,7 @@ INSTALL = ("apt-get", "install", "--yes", "--no-install-recommends", "chromium")
 INSTALL_S = 300
 
 
-def chromium() -> str:
+def find_chromium() -> str:
     """The path of a Chromium. Never skips: a page that nobody looked at is not tested."""
     found = _installed()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):

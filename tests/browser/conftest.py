@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-from tests.browser.airflow_servers import USERS, Server, serving
-from tests.browser.chromium import chromium
-from tests.browser.looking import Look, log_in, looking, new_context
+from tests.browser.airflow_servers import USERS, Server, start_servers
+from tests.browser.chromium import find_chromium
+from tests.browser.looking import BrowserPage, log_in, new_context, open_browser_page
 from winnow.config.settings import load_settings
 
 PICTURES = os.environ.get("SCREENSHOTS")
 """Where pictures go that one wants to look at. Not a name of Winnow's: tests lose all of those."""
 
-Open = Callable[..., Look]
+Open = Callable[..., BrowserPage]
 """Opens a page: ``server`` "small" or "thousand", ``user`` "admin" or "vera", ``theme``, ``width``."""
 
 
@@ -30,7 +30,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
     lakes["thousand"].mkdir()
     store_url = load_settings(cwd=home, env={"WINNOW_HOME": str(lakes["thousand"])}).store_url
     fillers = (("tests.browser.small_lake", str(home / "small")), ("tests.page.generated", store_url))
-    with serving(home, lakes, fillers) as started:
+    with start_servers(home, lakes, fillers) as started:
         yield started
 
 
@@ -38,7 +38,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
 def browser() -> Iterator[Browser]:
     """Chromium."""
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        launched = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         yield launched
         launched.close()
 
@@ -75,10 +75,12 @@ def contexts(browser: Browser, logins: dict[str, str]) -> Iterator[Callable[[str
 def look(contexts: Callable[[str, str], BrowserContext], servers: dict[str, Server], pictures: Path) -> Iterator[Open]:
     """Opens pages. What they logged as an error, or asked of another host, fails the test at its end."""
     with ExitStack() as stack:
-        opened: list[Look] = []
+        opened: list[BrowserPage] = []
 
-        def open_page(server: str = "small", *, user: str = "admin", theme: str = "light", width: int = 1440) -> Look:
-            page = looking(contexts(user, theme), servers[server], pictures, width=width)
+        def open_page(
+            server: str = "small", *, user: str = "admin", theme: str = "light", width: int = 1440
+        ) -> BrowserPage:
+            page = open_browser_page(contexts(user, theme), servers[server], pictures, width=width)
             opened.append(stack.enter_context(page))
             return opened[-1]
 

@@ -20,7 +20,7 @@ expect.set_options(timeout=SLOWEST_MS)
 
 
 @dataclass
-class Look:
+class BrowserPage:
     """One page of one user, and what was noted. ``folder``: where pictures go."""
 
     page: Page
@@ -79,11 +79,11 @@ def new_context(browser: Browser, login: str, theme: str) -> BrowserContext:
 
 
 @contextmanager
-def looking(context: BrowserContext, server: Server, folder: Path, *, width: int) -> Iterator[Look]:
+def open_browser_page(context: BrowserContext, server: Server, folder: Path, *, width: int) -> Iterator[BrowserPage]:
     """A page of ``context``, and what it and its popups do."""
     page = context.new_page()
     page.set_viewport_size({"width": width, "height": HEIGHT})
-    look = Look(page, server, folder)
+    look = BrowserPage(page, server, folder)
     _note(page, look)
     try:
         yield look
@@ -91,7 +91,7 @@ def looking(context: BrowserContext, server: Server, folder: Path, *, width: int
         page.close()
 
 
-def _note(page: Page, look: Look) -> None:
+def _note(page: Page, look: BrowserPage) -> None:
     origin = look.server.url
 
     def console(message: ConsoleMessage) -> None:

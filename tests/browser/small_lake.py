@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.integration.world import FakeClock, World, open_world, record
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.errors import ValidationFailedError
 from winnow.files import storage
 from winnow.model import Receipt, Record
-from winnow.pipeline.assess import assess
-from winnow.pipeline.leases import holding
-from winnow.pipeline.partitions import pause
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
-from winnow.pipeline.validate import validate
+from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.partitions import pause_partitions
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.validate import validate_attempt
 
 HOUR_MS = 3_600_000
 DAYS = 5
@@ -80,8 +80,8 @@ def compact(world: World, topic: str, *, judged: bool = False, damaged: int | No
     what was written.
     """
     running = by_dag_run(world, "scheduled" if damaged is None else "manual")
-    with holding(running.ctx, topic):
-        settle(running.ctx, topic)
+    with hold_lease(running.ctx, topic):
+        settle_open_runs(running.ctx, topic)
         plan = running.plan(world.clock(), topic=topic)
         if plan is None:
             return None
@@ -89,20 +89,20 @@ def compact(world: World, topic: str, *, judged: bool = False, damaged: int | No
         manifest = running.stage(plan)
         if damaged is not None:
             (part,) = [part for part in manifest.partitions if part.partition == damaged]
-            path = storage.local_path(part.rewrites[0].outputs[0].path)
+            path = storage.parse_local_path(part.rewrites[0].outputs[0].path)
             content = bytearray(path.read_bytes())
             content[len(content) // 4] ^= 0xFF
             path.write_bytes(bytes(content))
         world.clock.now_ms += 21_000
         if judged or damaged is not None:
             try:
-                validate(running.ctx, plan.plan_id, "a1")
+                validate_attempt(running.ctx, plan.plan_id, "a1")
             except ValidationFailedError:
                 return None
         else:
             running.accept(plan)
         world.clock.now_ms += 4_000
-        return publish(running.ctx, plan.plan_id, "a1")
+        return publish_attempt(running.ctx, plan.plan_id, "a1")
 
 
 def build(folder: Path, now_ms: int) -> None:
@@ -136,12 +136,12 @@ def _present(world: World, writers: dict[str, Writer], now_ms: int) -> None:
         world.clock.now_ms = now_ms - age_ms
         world.ingest(writers["orders"].records(count, world.clock(), spread_ms=HOUR_MS // 2), topic="orders")
     world.clock.now_ms = now_ms - 2 * HOUR_MS
-    pause(world.ctx, "sessions", [1], by="restore-2041")
+    pause_partitions(world.ctx, "sessions", [1], by="restore-2041")
     world.clock.now_ms = now_ms - 10 * 60_000
     compact(world, "customers", damaged=1)
     world.clock.now_ms = now_ms
-    assess(world.ctx, list(TOPICS), as_of_ms=now_ms)
+    assess_topics(world.ctx, list(TOPICS), as_of_ms=now_ms)
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]), wall_clock_ms())
+    build(Path(sys.argv[1]), read_wall_clock_ms())

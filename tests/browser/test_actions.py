@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
-from tests.browser.looking import Look
+from tests.browser.looking import BrowserPage
 
 
-def triggered(seen: Look, dag_id: str) -> dict[str, Any]:
+def triggered(seen: BrowserPage, dag_id: str) -> dict[str, Any]:
     """The newest DAG run of ``dag_id``, as Airflow has it."""
     answer = seen.page.request.get(f"{seen.server.url}/api/v2/dags/{dag_id}/dagRuns?order_by=-id&limit=1")
     assert answer.ok

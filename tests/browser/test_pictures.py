@@ -8,13 +8,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
-from tests.browser.looking import Look
+from tests.browser.looking import BrowserPage
 
 THEMES = ("light", "dark")
 LAKES = ("small", "thousand")
 
 
-def first_topic(look: Look, state: str) -> str:
+def first_topic(look: BrowserPage, state: str) -> str:
     """The first topic in ``state``."""
     look.at(f"#/topics?state={state}")
     return look.page.locator("tbody tr a.row-link").first.inner_text()

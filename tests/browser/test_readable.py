@@ -117,7 +117,7 @@ def test_data_that_looks_like_markup_is_text(look: Open) -> None:
     try:
         with database.writing() as session:
             session.merge(
-                tables.Alert(
+                tables.AlertTable(
                     key="sweep_stuck:markup",
                     sent_at_ms=4_000_000_000_000,
                     kind="sweep_stuck",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from winnow.config.topic import TopicConfig
 from winnow.eligibility import PartitionLog, Rules, assess
 from winnow.model import Assessment, PartitionState, Segment
-from winnow.pipeline.assess import rules_of
+from winnow.pipeline.assess import build_rules
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_760_000_000_000
@@ -14,7 +14,7 @@ FULL_BYTES = 100
 """With ``segment.bytes`` of this size, a segment of this size is closed by itself and a smaller one is active."""
 
 
-def segment(
+def build_segment(
     first_offset: int,
     last_offset: int,
     *,
@@ -36,23 +36,23 @@ def segment(
     )
 
 
-def run_of(count: int, *, first: int = 0, **each: int | None) -> tuple[Segment, ...]:
+def build_segments(count: int, *, first: int = 0, **each: int | None) -> tuple[Segment, ...]:
     """``count`` equal segments of ten offsets, the first of them number ``first``."""
-    return tuple(segment(n * 10, n * 10 + 9, **each) for n in range(first, first + count))  # type: ignore[arg-type]
+    return tuple(build_segment(n * 10, n * 10 + 9, **each) for n in range(first, first + count))  # type: ignore[arg-type]
 
 
-def log_of(*segments: Segment, partition: int = 0, **state: object) -> PartitionLog:
+def build_log(*segments: Segment, partition: int = 0, **state: object) -> PartitionLog:
     """A partition log of ``segments``; ``state`` as in :class:`PartitionState`, the log end after the last segment."""
     known = {"log_end_offset": segments[-1].last_offset + 1 if segments else 0, **state}
     return PartitionLog("orders", partition, segments, PartitionState(**known))  # type: ignore[arg-type]
 
 
-def rules(**config: object) -> Rules:
+def make_rules(**config: object) -> Rules:
     """Rules of a configuration; ``min_compaction_lag_ms`` means ``min.compaction.lag.ms``."""
     given = {"segment.bytes": str(FULL_BYTES)} | {name.replace("_", "."): str(value) for name, value in config.items()}
-    return rules_of(TopicConfig.parse(given))
+    return build_rules(TopicConfig.parse(given))
 
 
-def look(log: PartitionLog, *, as_of_ms: int = NOW_MS, in_progress: bool = False, **config: object) -> Assessment:
+def assess_log(log: PartitionLog, *, as_of_ms: int = NOW_MS, in_progress: bool = False, **config: object) -> Assessment:
     """Assess ``log`` at ``as_of_ms``, which is the present too."""
-    return assess(log, rules(**config), as_of_ms=as_of_ms, cleaning_time_ms=as_of_ms, in_progress=in_progress)
+    return assess(log, make_rules(**config), as_of_ms=as_of_ms, cleaning_time_ms=as_of_ms, in_progress=in_progress)

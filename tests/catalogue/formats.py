@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tests.integration.world import write_jsonl
-from tests.random_logs import table_of
+from tests.random_logs import build_table
 from winnow.model import Record
 
 FORMATS = ("jsonl", "jsonl.gz", "none", "snappy", "gzip", "lz4", "zstd")
@@ -26,5 +26,5 @@ def write_records(folder: Path, name: str, kind: str, records: Sequence[Record])
             path.write_bytes(gzip.compress(path.read_bytes()))
         return str(path)
     path = folder / f"{name}.parquet"
-    pq.write_table(table_of(records), path, compression=kind)
+    pq.write_table(build_table(records), path, compression=kind)
     return str(path)

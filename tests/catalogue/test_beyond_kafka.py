@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.catalogue.by_hand import HOUR_MS
-from tests.catalogue.versioned import strategy_config, version_header, versioned
-from tests.integration.world import TOPIC, World, open_world, record, versions
+from tests.catalogue.versioned import build_strategy_config, build_version_header, build_versioned_record
+from tests.integration.world import TOPIC, World, build_versions, open_world, record
 from winnow.engine import staging
 from winnow.model import Reason, Record
-from winnow.pipeline.assess import assess
-from winnow.pipeline.plan import batches
+from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.plan import pack_batches
 from winnow.pipeline.topics import alter_topic
 
 
@@ -30,7 +30,7 @@ def create(world: World, topic: str = TOPIC, partitions: int = 1, **config: str)
 
 
 def reason(world: World, topic: str = TOPIC) -> Reason:
-    (found,) = assess(world.ctx, [topic], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.ctx, [topic], as_of_ms=world.clock(), record=False)
     return found.reason
 
 
@@ -113,17 +113,17 @@ def test_a_late_lower_version_does_not_bring_a_deleted_key_back(world: World, st
         min_compaction_lag_ms=str(HOUR_MS),
         delete_retention_ms="0",
         winnow_late_arrival_ms=str(HOUR_MS),
-        **strategy_config(strategy),  # type: ignore[arg-type]
+        **build_strategy_config(strategy),  # type: ignore[arg-type]
     )
     start = world.clock()
-    value, tombstone = versioned(0, 5, strategy), versioned(1, 6, strategy, value=None)
+    value, tombstone = build_versioned_record(0, 5, strategy), build_versioned_record(1, 6, strategy, value=None)
     world.ingest([value, tombstone])
     world.compact()
     assert world.read() == [tombstone]
     assert world.state().history[-1].delete_horizon_ms == start
     world.clock.now_ms = start + HOUR_MS // 2
-    fresh = Record(3, b"fresh", b"v", world.clock(), version_header(1))
-    world.ingest([versioned(2, 4, strategy, value=b"late"), fresh])
+    fresh = Record(3, b"fresh", b"v", world.clock(), build_version_header(1))
+    world.ingest([build_versioned_record(2, 4, strategy, value=b"late"), fresh])
     world.clock.now_ms = start + HOUR_MS
     assert reason(world) is Reason.INSIDE_MIN_LAG
     world.clock.now_ms = start + HOUR_MS // 2 + HOUR_MS
@@ -163,15 +163,15 @@ def test_a_partition_past_its_maximum_lag_comes_before_a_dirtier_one(world: Worl
     world.ingest([record(50, b"k0", b"overdue", world.clock() - 2 * HOUR_MS)])
     world.ingest([record(n, b"k%d" % n, b"y" * 900, world.clock(), partition=1) for n in range(200)])
     create(world, "calm")
-    world.ingest(versions(0, 6), topic="calm")
-    by_partition = {a.partition: a for a in assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
+    world.ingest(build_versions(0, 6), topic="calm")
+    by_partition = {a.partition: a for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
     assert {n: a.reason for n, a in by_partition.items()} == {0: Reason.MAX_COMPACTION_LAG, 1: Reason.DIRTY_RATIO}
     assert by_partition[0].dirty_ratio < 0.5 < by_partition[1].dirty_ratio
     calm, orders = world.plan(world.clock(), topic="calm"), world.plan(world.clock())
     assert calm is not None
     assert orders is not None
     assert [part.partition for part in staging.read_plan(orders.uri).partitions] == [0, 1]
-    assert [plan.topic for batch in batches([calm, orders]) for plan in batch.plans] == [TOPIC, "calm"]
+    assert [plan.topic for batch in pack_batches([calm, orders]) for plan in batch.plans] == [TOPIC, "calm"]
     world.compact()
     assert [world.state(n).first_dirty_offset for n in (0, 1)] == [51, 200]
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, open_world, survivors, versions
+from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world
 from winnow.errors import ValidationFailedError, WinnowError
 from winnow.model import Reason
-from winnow.pipeline.assess import assess
-from winnow.pipeline.checkpoints import checkpoint_entries, import_checkpoints
+from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.checkpoints import export_checkpoints, import_checkpoints
 from winnow.pipeline.delete_records import delete_records
-from winnow.pipeline.partitions import list_partitions, pause, resume
-from winnow.pipeline.publish import publish
+from winnow.pipeline.partitions import list_partitions, pause_partitions, resume_partitions
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.rebuild import rebuild_store
 from winnow.pipeline.topics import alter_topic
 from winnow.sources.checkpoint_file import CheckpointEntry
@@ -29,12 +29,12 @@ def world(tmp_path: Path) -> Iterator[World]:
     """Two partitions; every file is closed, and anything cleanable is reason enough."""
     with open_world(tmp_path) as opened:
         opened.create(2, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
-        opened.ingest([*versions(0, 6), *versions(0, 3, partition=1)])
+        opened.ingest([*build_versions(0, 6), *build_versions(0, 3, partition=1)])
         yield opened
 
 
 def reasons(world: World) -> list[Reason]:
-    return [a.reason for a in assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)]
+    return [a.reason for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)]
 
 
 @pytest.mark.kafka("87")
@@ -43,19 +43,19 @@ def test_a_checkpoint_that_was_written_is_read_back_by_everybody(world: World) -
     world.compact()
     assert [world.state(n).first_dirty_offset for n in (0, 1)] == [6, 3]
     assert [row.first_dirty_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])] == [6, 3]
-    assert checkpoint_entries(world.ctx, TOPIC) == [CheckpointEntry(TOPIC, 0, 6), CheckpointEntry(TOPIC, 1, 3)]
+    assert export_checkpoints(world.ctx, TOPIC) == [CheckpointEntry(TOPIC, 0, 6), CheckpointEntry(TOPIC, 1, 3)]
 
 
 @pytest.mark.kafka("90")
 def test_a_checkpoint_beyond_the_log_counts_from_its_start_until_the_log_reaches_it(world: World) -> None:
     """An archive is never cut off; one that lags behind the broker is what looks like it. Nothing is raised."""
     import_checkpoints(world.ctx, TOPIC, [CheckpointEntry(TOPIC, 0, 8), CheckpointEntry(TOPIC, 1, 2)])
-    found = assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    found = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
     assert [a.first_dirty_offset for a in found] == [0, 2]
     import_checkpoints(world.ctx, TOPIC, [CheckpointEntry(TOPIC, 1, 1)])
     assert world.state(1).first_dirty_offset == 2
-    world.ingest(versions(6, 4))
-    found = assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    world.ingest(build_versions(6, 4))
+    found = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
     assert found[0].first_dirty_offset == 8
 
 
@@ -79,18 +79,18 @@ def test_the_checkpoint_goes_where_the_data_goes(world: World, tmp_path: Path) -
 def test_only_what_is_at_work_can_be_finished_and_finishing_writes_its_end(world: World) -> None:
     """Nothing planned, planned only, staged and judged, and finished twice."""
     with pytest.raises(WinnowError, match="no run of plan"):
-        publish(world.ctx, "0" * 32, "a1")
+        publish_attempt(world.ctx, "0" * 32, "a1")
     plan = world.plan(world.clock())
     assert plan is not None
     with pytest.raises(ValidationFailedError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.ctx.store.projection.list_checkpoints([TOPIC]) == []
     world.stage(plan)
     world.accept(plan)
-    receipt = publish(world.ctx, plan.plan_id, "a1")
+    receipt = publish_attempt(world.ctx, plan.plan_id, "a1")
     assert [part.next_first_dirty_offset for part in receipt.partitions] == [6, 3]
     assert [row.first_dirty_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])] == [6, 3]
-    assert publish(world.ctx, plan.plan_id, "a1") == receipt
+    assert publish_attempt(world.ctx, plan.plan_id, "a1") == receipt
 
 
 @pytest.mark.kafka("93")
@@ -99,34 +99,34 @@ def test_finishing_retention_moves_the_log_start_and_no_checkpoint(world: World)
     world.compact()
     alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
     delete_records(world.ctx, TOPIC, {0: 6})
-    world.ingest(versions(6, 3))
+    world.ingest(build_versions(6, 3))
     plan = world.plan(world.clock())
     assert plan is not None
     with pytest.raises(ValidationFailedError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     world.stage(plan)
     world.accept(plan)
-    publish(world.ctx, plan.plan_id, "a1")
+    publish_attempt(world.ctx, plan.plan_id, "a1")
     assert (world.state(0).log_start_offset, world.state(0).first_dirty_offset) == (6, 6)
     assert world.state(1).first_dirty_offset == 3
-    assert world.read(0) == versions(6, 3)
+    assert world.read(0) == build_versions(6, 3)
     assert world.compact() is None
 
 
 @pytest.mark.kafka("94")
 def test_nested_pauses_need_as_many_resumes(world: World) -> None:
     """Two names pause one partition; the other is compacted meanwhile, and in the end nothing is left of it."""
-    pause(world.ctx, TOPIC, [0], by="truncation")
-    pause(world.ctx, TOPIC, [0], by="copying")
-    pause(world.ctx, TOPIC, [0], by="copying")
+    pause_partitions(world.ctx, TOPIC, [0], by="truncation")
+    pause_partitions(world.ctx, TOPIC, [0], by="copying")
+    pause_partitions(world.ctx, TOPIC, [0], by="copying")
     assert reasons(world) == [Reason.PAUSED, Reason.DIRTY_RATIO]
     world.compact()
-    assert world.read() == [*versions(0, 6), *versions(0, 3, partition=1)]
-    resume(world.ctx, TOPIC, [0], by="copying")
+    assert world.read() == [*build_versions(0, 6), *build_versions(0, 3, partition=1)]
+    resume_partitions(world.ctx, TOPIC, [0], by="copying")
     assert reasons(world) == [Reason.PAUSED, Reason.CLEAN]
-    resume(world.ctx, TOPIC, [0], by="somebody else")
+    resume_partitions(world.ctx, TOPIC, [0], by="somebody else")
     assert reasons(world) == [Reason.PAUSED, Reason.CLEAN]
-    resume(world.ctx, TOPIC, [0], by="truncation")
+    resume_partitions(world.ctx, TOPIC, [0], by="truncation")
     assert [row.state for row in list_partitions(world.ctx, TOPIC)] == ["none", "none"]
     world.compact()
-    assert world.read(0) == survivors(versions(0, 6))
+    assert world.read(0) == compute_survivors(build_versions(0, 6))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.catalogue.formats import FORMATS, write_records
-from tests.integration.world import TOPIC, World, open_world, record, survivors, versions
+from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.model import Cleaning, Record
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest import ingest_files
@@ -76,9 +76,9 @@ def test_the_time_of_a_tombstone_does_not_decide_when_it_goes(world: World) -> N
 @pytest.mark.kafka("41")
 def test_the_figures_of_a_cleaning_are_exact(world: World) -> None:
     """Keys 0, 1, 0, 1, 0, cleaned from offset 2: five in, two out, none keyless, the end at 5."""
-    world.ingest(versions(0, 2, keys=2))
+    world.ingest(build_versions(0, 2, keys=2))
     world.compact()
-    world.ingest(versions(2, 3, keys=2))
+    world.ingest(build_versions(2, 3, keys=2))
     size_before = sum(segment.size_bytes for segment in world.segments())
     receipt = world.compact()
     assert receipt is not None
@@ -114,8 +114,8 @@ def test_an_emptied_segment_leaves_no_file_and_the_log_keeps_its_offsets(world: 
 @pytest.mark.kafka("42")
 def test_reading_from_an_emptied_segment_begins_at_the_next_survivor(world: World) -> None:
     """The first file is superseded as a whole."""
-    world.ingest(versions(0, 3))
-    world.ingest(versions(3, 3))
+    world.ingest(build_versions(0, 3))
+    world.ingest(build_versions(3, 3))
     world.compact()
     assert len(world.segments()) == 1
     for offset in range(4):
@@ -139,9 +139,9 @@ def test_a_key_with_the_bytes_of_a_marker_is_a_key_like_any_other(world: World) 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_key_keeps_its_last_value_and_offset_however_the_input_was_packed(world: World, kind: str) -> None:
     """A hundred keys three times, then some more and one of a megabyte; the log gets smaller each time."""
-    first = versions(0, 300, keys=100)
+    first = build_versions(0, 300, keys=100)
     large = record(300, b"large", b"x" * 1_000_000)
-    more = [large, *versions(301, 200, keys=100)]
+    more = [large, *build_versions(301, 200, keys=100)]
     for name, block in (("first", first), ("more", more)):
         ingest_files(world.ctx, TOPIC, [write_records(world.folder, name, kind, block)], as_of_ms=world.clock())
         before = {r.key: (r.value, r.offset) for r in world.read()}
@@ -199,7 +199,7 @@ def test_compacting_a_compacted_log_keeps_its_offsets_with_their_gaps(world: Wor
     for start in range(0, 30, 10):
         world.ingest(records[start : start + 10])
         world.compact()
-        assert world.read() == survivors(records[: start + 10])
+        assert world.read() == compute_survivors(records[: start + 10])
 
 
 @pytest.mark.kafka("54")

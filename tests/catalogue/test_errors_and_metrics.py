@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.integration import spark_in_process
-from tests.integration.world import TOPIC, World, open_world, record, survivors, versions
+from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.files import storage
 from winnow.model import Reason, Status
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.metrics import measure_topic
 from winnow.pipeline.run import compact_topics
 from winnow.pipeline.topics import alter_topic, list_topics
 from winnow.pipeline.uncleanable import release_marks
-from winnow.report.metrics import Value, total, values
+from winnow.report.metrics import Value, list_metric_values, sum_measurements
 
 HOUR_MS = 3_600_000
 
@@ -29,21 +29,21 @@ def world(tmp_path: Path, without_spark: None) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(3, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
         for start in (0, 6):
-            opened.ingest([each for partition in range(3) for each in versions(start, 6, partition=partition)])
+            opened.ingest([each for partition in range(3) for each in build_versions(start, 6, partition=partition)])
         yield opened
 
 
 def measured(world: World, topic: str = TOPIC) -> dict[str, Value]:
-    return values(measure_topic(world.ctx, topic, as_of_ms=world.clock()))
+    return list_metric_values(measure_topic(world.ctx, topic, as_of_ms=world.clock()))
 
 
 @pytest.mark.kafka("114")
 def test_damaged_partitions_are_counted_with_their_bytes_until_they_are_mended(world: World) -> None:
     """Two of three are truncated; the third is compacted, and each release lowers the count."""
-    cleanable = [a.cleanable_bytes for a in assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)]
+    cleanable = [a.cleanable_bytes for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)]
     whole = {}
     for partition in (0, 1):
-        path = storage.local_path(world.segments(partition)[1].path)
+        path = storage.parse_local_path(world.segments(partition)[1].path)
         whole[path] = path.read_bytes()
         path.write_bytes(whole[path][:50])
     assert compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).exit_code == 4
@@ -53,7 +53,7 @@ def test_damaged_partitions_are_counted_with_their_bytes_until_they_are_mended(w
     world.clock.now_ms += 1
     (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).receipts
     assert (receipt.status, [part.partition for part in receipt.partitions]) == (Status.PUBLISHED, [2])
-    assert world.read(2) == survivors(versions(0, 12, partition=2))
+    assert world.read(2) == compute_survivors(build_versions(0, 12, partition=2))
     for path, content in whole.items():
         path.write_bytes(content)
     release_marks(world.ctx, TOPIC, [0], why="restored from a copy")
@@ -63,14 +63,14 @@ def test_damaged_partitions_are_counted_with_their_bytes_until_they_are_mended(w
     world.clock.now_ms += 1
     assert compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).exit_code == 0
     assert measured(world)["uncleanable-partitions-count"] == 0
-    assert [world.read(n) for n in (0, 1)] == [survivors(versions(0, 12, partition=n)) for n in (0, 1)]
+    assert [world.read(n) for n in (0, 1)] == [compute_survivors(build_versions(0, 12, partition=n)) for n in (0, 1)]
 
 
 @pytest.mark.kafka("116")
 def test_without_any_run_metrics_are_zero_or_left_out(world: World) -> None:
     """Nothing divides by nothing, neither for a topic nor for no topics at all."""
     world.create(1, topic="empty")
-    none_at_all = values(total([]))
+    none_at_all = list_metric_values(sum_measurements([]))
     for found, there in ((measured(world, "empty"), {"partitions-count": 1}), (none_at_all, {})):
         assert {name: value for name, value in found.items() if value} == there
     assert found["uncleanable-partitions-count"] == 0
@@ -81,14 +81,16 @@ def test_without_any_run_metrics_are_zero_or_left_out(world: World) -> None:
 def test_metrics_of_a_topic_end_with_it(world: World) -> None:
     """Its marks leave the total; the other topics' figures are what they were."""
     world.create(1, topic="payments", min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
-    world.ingest(versions(0, 6), topic="payments")
+    world.ingest(build_versions(0, 6), topic="payments")
     for partition in range(3):
-        storage.local_path(world.segments(partition)[0].path).write_bytes(b"")
+        storage.parse_local_path(world.segments(partition)[0].path).write_bytes(b"")
     compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     payments = measured(world, "payments")
 
     def together() -> dict[str, Value]:
-        return values(total([measure_topic(world.ctx, t, as_of_ms=world.clock()) for t in list_topics(world.ctx)]))
+        return list_metric_values(
+            sum_measurements([measure_topic(world.ctx, t, as_of_ms=world.clock()) for t in list_topics(world.ctx)])
+        )
 
     assert together()["uncleanable-partitions-count"] == 3
     world.ctx.log.catalog.drop_table(("winnow", TOPIC))
@@ -132,7 +134,7 @@ def test_a_worker_that_died_is_seen_by_what_is_not_done(world: World) -> None:
     assert measured(world, "due")["max-compaction-delay-secs"] == 3_600
     assert measured(world, "due")["overdue-partitions-count"] == 1
     world.clock.now_ms += HOUR_MS
-    (found,) = assess(world.ctx, ["due"], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.ctx, ["due"], as_of_ms=world.clock(), record=False)
     assert (found.reason, measured(world, "due")["max-compaction-delay-secs"]) == (Reason.MAX_COMPACTION_LAG, 7_200)
     assert compact_topics(world.ctx, ["due"], as_of_ms=world.clock()).exit_code == 0
     assert world.ctx.store.runs.list_open("due") == []

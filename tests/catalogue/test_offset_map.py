@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.catalogue.by_hand import HOUR_MS
-from tests.integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions
-from tests.random_logs import table_of
+from tests.integration.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
+from tests.random_logs import build_table
 from winnow.config.settings import load_settings
 from winnow.model import Reason
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.read import read_batches
@@ -49,7 +49,7 @@ def test_exactly_the_keys_of_the_range_lose_their_older_record(tmp_path: Path, f
         (part,) = receipt.partitions
         end = 500 + files * 100
         assert (part.next_first_dirty_offset, part.records_in, part.records_kept) == (end, end, 500)
-        assert world.read() == survivors(records, end)
+        assert world.read() == compute_survivors(records, end)
         assert [r.offset for r in world.read()] == [*range(files * 100, 1_000)]
 
 
@@ -59,7 +59,7 @@ def test_many_more_keys_than_memory_are_all_compacted_in_one_run(tmp_path: Path)
     count = 60_000
     records = [record(n, b"%01200d" % (n * 7 % count), b"%d" % n) for n in range(2 * count)]
     path = tmp_path / "many.parquet"
-    pq.write_table(table_of(records), path)
+    pq.write_table(build_table(records), path)
     with small_world(tmp_path) as world:
         world.create(1, min_cleanable_dirty_ratio="0")
         ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
@@ -68,7 +68,7 @@ def test_many_more_keys_than_memory_are_all_compacted_in_one_run(tmp_path: Path)
         (part,) = receipt.partitions
         assert (part.next_first_dirty_offset, part.records_in, part.records_kept) == (2 * count, 2 * count, count)
         found = [offset for batch in read_batches(world.ctx, TOPIC) for offset in batch.column("offset").to_pylist()]
-        assert found == [each.offset for each in survivors(records)]
+        assert found == [each.offset for each in compute_survivors(records)]
 
 
 @pytest.mark.kafka("31")
@@ -76,9 +76,9 @@ def test_one_run_with_the_least_memory_removes_every_older_record(tmp_path: Path
     """Keys 0, 1, 0, 1, 0, of which the first two are clean: offsets 3 and 4 remain at once."""
     with small_world(tmp_path) as world:
         world.create(1, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
-        world.ingest(versions(0, 2, keys=2))
+        world.ingest(build_versions(0, 2, keys=2))
         world.compact()
-        world.ingest(versions(2, 3, keys=2))
+        world.ingest(build_versions(2, 3, keys=2))
         world.compact()
         assert [r.offset for r in world.read()] == [3, 4]
         assert world.compact() is None
@@ -110,7 +110,7 @@ def test_the_checkpoint_jumps_over_the_gap_before_the_active_segment(tmp_path: P
         world.compact()
         assert world.state().first_dirty_offset == firsts[-1]
         assert world.compact() is None
-        (found,) = assess(world.ctx, [TOPIC], as_of_ms=now, record=False)
+        (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=now, record=False)
         assert (found.reason, found.cleanable_bytes) == (Reason.NO_CLOSED_SEGMENT, 0)
         assert [r.offset for r in world.read()] == [firsts[-2] + 4, *(firsts[-1] + n for n in range(5))]
 
@@ -133,14 +133,14 @@ def test_nothing_known_of_one_partition_or_run_is_known_in_the_next(tmp_path: Pa
     """The same keys in two partitions of one plan, and again in a second run of one of them."""
     with open_world(tmp_path) as world:
         world.create(2, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
-        both = [*versions(0, 6), *versions(0, 3, partition=1)]
+        both = [*build_versions(0, 6), *build_versions(0, 3, partition=1)]
         world.ingest(both)
         world.compact()
-        assert world.read() == survivors(both)
-        more = versions(3, 3, partition=1)
+        assert world.read() == compute_survivors(both)
+        more = build_versions(3, 3, partition=1)
         world.ingest(more)
         world.compact()
-        assert world.read() == survivors([*both, *more])
+        assert world.read() == compute_survivors([*both, *more])
 
 
 @pytest.mark.kafka("35", "126")

@@ -11,18 +11,27 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.world import NOW_MS, TOPIC, FakeClock, World, open_world, record, survivors, versions
-from tests.random_logs import table_of
+from tests.integration.world import (
+    NOW_MS,
+    TOPIC,
+    FakeClock,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    record,
+)
+from tests.random_logs import build_table
 from winnow.engine import staging
-from winnow.engine.damage import explained
-from winnow.engine.grouping import Surviving, groups
+from winnow.engine.damage import explain_failure
+from winnow.engine.grouping import SegmentSurvivors, group_segments
 from winnow.engine.rewrite import compact_partition
 from winnow.errors import DamagedSegmentError, PlanVoidError
 from winnow.files import storage
 from winnow.model import PartitionPlan, Segment
 from winnow.pipeline.delete_records import delete_records
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.publish import publish
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.topics import alter_topic
 
 
@@ -44,7 +53,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_neighbours_are_merged_up_to_the_limit_in_order(segment_bytes: int, sizes: list[int]) -> None:
     """Six segments of which 100 bytes each survive: all together, one by one, three by three."""
     segments = [Segment(f"s{n}", 0, n * 10, n * 10 + 9, 10, 200, None, None, 0) for n in range(6)]
-    found = groups([Surviving(segment, 5) for segment in segments], segment_bytes)
+    found = group_segments([SegmentSurvivors(segment, 5) for segment in segments], segment_bytes)
     assert [len(group) for group in found] == sizes
     assert [member.segment for group in found for member in group] == segments
 
@@ -60,10 +69,10 @@ def test_merged_segments_keep_their_order_over_gaps_wider_than_31_bits(world: Wo
         written += block
         world.ingest(block, topic="wide")
         world.compact(topic="wide")
-        assert world.read(topic="wide") == survivors(written)
+        assert world.read(topic="wide") == compute_survivors(written)
     assert world.state(topic="wide").log_end_offset == (2 << 33) + (1 << 32) + 1
     with open_world(world.folder, world.clock) as anew:
-        assert anew.read(topic="wide") == survivors(written)
+        assert anew.read(topic="wide") == compute_survivors(written)
         assert anew.compact(topic="wide") is None
 
 
@@ -75,27 +84,27 @@ def test_inputs_that_retention_took_meanwhile_are_not_removed_twice(world: World
     """The log start moves past a planned file between plan and publish: the plan is void, the next run counts right."""
     alter_topic(world.ctx, TOPIC, {"cleanup.policy": "compact,delete"}, [])
     for start in range(0, 9, 3):
-        world.ingest(versions(start, 3))
+        world.ingest(build_versions(start, 3))
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
     world.accept(plan)
     delete_records(world.ctx, TOPIC, {0: 3})
     with pytest.raises(PlanVoidError, match="orders-0"):
-        publish(world.ctx, plan.plan_id, "a1")
-    assert world.read() == versions(3, 6)
+        publish_attempt(world.ctx, plan.plan_id, "a1")
+    assert world.read() == build_versions(3, 6)
     world.clock.now_ms += 1
     receipt = world.compact()
     assert receipt is not None
     (part,) = receipt.partitions
     assert (part.records_retired, part.records_in, part.records_kept, part.records_superseded) == (3, 6, 3, 3)
-    assert world.read() == versions(6, 3)
+    assert world.read() == build_versions(6, 3)
 
 
 @pytest.mark.kafka("83")
 def test_replaced_files_are_out_of_the_log_at_once_and_on_record_until_they_are_swept(world: World) -> None:
     """What left the log is named in its state; nothing else is."""
-    world.ingest(versions(0, 6))
+    world.ingest(build_versions(0, 6))
     before = {segment.path for segment in world.segments()}
     world.compact()
     assert {file.path for file in world.head().state.retired} == before
@@ -111,7 +120,7 @@ def test_a_record_much_larger_than_a_segment_is_compacted_like_any_other(world: 
     world.create(1, topic="large", min_cleanable_dirty_ratio="0", segment_bytes="1000")
     records = [record(0, b"k", b"x" * 20_000_000), record(1, b"small", b"v"), record(2, b"k", b"y" * 20_000_000)]
     path = world.folder / "large.parquet"
-    pq.write_table(table_of(records), path)
+    pq.write_table(build_table(records), path)
     ingest_files(world.ctx, "large", [str(path)], as_of_ms=world.clock())
     receipt = world.compact(topic="large")
     assert receipt is not None
@@ -134,7 +143,7 @@ def test_a_limit_that_was_lowered_afterwards_stops_nothing(world: World) -> None
 
 def first_segment(world: World) -> tuple[Segment, Path]:
     segment = world.segments()[0]
-    return segment, storage.local_path(segment.path)
+    return segment, storage.parse_local_path(segment.path)
 
 
 def what_failed(world: World) -> Exception:
@@ -145,14 +154,14 @@ def what_failed(world: World) -> Exception:
     partition: PartitionPlan = plan.partitions[0]
     with pytest.raises(Exception) as failed:  # noqa: PT011 - the engine's library says what it likes
         compact_partition(plan, partition, attempt="a1", budget=world.ctx.budget)
-    return explained(failed.value, plan.topic, partition)
+    return explain_failure(failed.value, plan.topic, partition)
 
 
 @pytest.mark.kafka("81")
 def test_a_segment_with_damaged_bytes_is_named_and_not_compacted(world: World) -> None:
     """Its footer is no footer any more. The log, and what can be read of it, stay as they were."""
-    world.ingest(versions(0, 6))
-    world.ingest(versions(6, 3))
+    world.ingest(build_versions(0, 6))
+    world.ingest(build_versions(6, 3))
     segment, path = first_segment(world)
     content = path.read_bytes()
     path.write_bytes(content[:-4] + b"\x00" * 4)
@@ -163,14 +172,14 @@ def test_a_segment_with_damaged_bytes_is_named_and_not_compacted(world: World) -
     path.write_bytes(content)
     world.clock.now_ms += 1
     world.compact()
-    assert world.read() == survivors(versions(0, 9))
+    assert world.read() == compute_survivors(build_versions(0, 9))
 
 
 @pytest.mark.kafka("82")
 @pytest.mark.parametrize("left", [0, 100, -1], ids=["nothing", "the beginning", "all but one byte"])
 def test_a_truncated_segment_is_named_and_not_compacted(world: World, left: int) -> None:
     """How many bytes are missing is said."""
-    world.ingest(versions(0, 6))
+    world.ingest(build_versions(0, 6))
     segment, path = first_segment(world)
     path.write_bytes(path.read_bytes()[:left])
     problem = what_failed(world)
@@ -182,21 +191,21 @@ def test_a_truncated_segment_is_named_and_not_compacted(world: World, left: int)
 @pytest.mark.kafka("78")
 def test_a_run_that_is_stopped_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     """Paused by somebody while it is at work: files were written, none is published, and resuming lets the next go."""
-    from winnow.pipeline.partitions import pause, resume
+    from winnow.pipeline.partitions import pause_partitions, resume_partitions
 
     with open_world(tmp_path, FakeClock(NOW_MS)) as world:
         world.create(1, min_cleanable_dirty_ratio="0")
-        world.ingest(versions(0, 9))
+        world.ingest(build_versions(0, 9))
         plan = world.plan(world.clock())
         assert plan is not None
         world.stage(plan)
         world.accept(plan)
-        pause(world.ctx, TOPIC, by="truncation")
+        pause_partitions(world.ctx, TOPIC, by="truncation")
         with pytest.raises(PlanVoidError, match="was paused"):
-            publish(world.ctx, plan.plan_id, "a1")
-        assert (world.read(), world.state().first_dirty_offset) == (versions(0, 9), None)
+            publish_attempt(world.ctx, plan.plan_id, "a1")
+        assert (world.read(), world.state().first_dirty_offset) == (build_versions(0, 9), None)
         assert world.compact() is None
-        resume(world.ctx, TOPIC, by="truncation")
+        resume_partitions(world.ctx, TOPIC, by="truncation")
         world.clock.now_ms += 1
         world.compact()
-        assert world.read() == survivors(versions(0, 9))
+        assert world.read() == compute_survivors(build_versions(0, 9))

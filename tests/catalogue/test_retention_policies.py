@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.catalogue.by_hand import HOUR_MS
-from tests.integration.world import TOPIC, World, open_world, record, survivors, versions
+from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.files import storage
 from winnow.model import Reason, Receipt, Record
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.context import open_context
 from winnow.pipeline.delete_records import delete_records
-from winnow.pipeline.leases import holding
+from winnow.pipeline.leases import hold_lease
 from winnow.pipeline.topics import alter_topic
 from winnow.pipeline.uncleanable import mark_uncleanable
 
@@ -42,7 +42,7 @@ def blocks(world: World, *ages_hours: float, topic: str = TOPIC) -> list[list[Re
 
 
 def reason(world: World, topic: str = TOPIC) -> Reason:
-    (found,) = assess(world.ctx, [topic], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.ctx, [topic], as_of_ms=world.clock(), record=False)
     return found.reason
 
 
@@ -108,7 +108,7 @@ def test_a_log_start_inside_a_segment_takes_nothing_out(world: World) -> None:
     world.ingest([record(n, b"k%d" % (n % 2), b"%d" % n) for n in range(6)])
     delete_records(world.ctx, TOPIC, {0: 4})
     assert [r.offset for r in world.read()] == [4, 5]
-    (found,) = assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
     assert (found.log_start_offset, found.first_dirty_offset) == (4, 4)
     receipt = compacted(world)
     assert (receipt.partitions[0].records_in, receipt.partitions[0].records_kept) == (2, 2)
@@ -131,13 +131,13 @@ def test_a_log_start_inside_the_active_segment_leaves_nothing_to_select_in_a_rea
 def test_a_checkpoint_that_the_log_start_passed_decides_nothing(world: World) -> None:
     """Nothing is left to clean, and the checkpoint counts as the log start all the same."""
     create(world, "compact,delete")
-    world.ingest(versions(0, 3))
+    world.ingest(build_versions(0, 3))
     world.compact()
     world.ingest([record(n, b"k", b"v", world.clock()) for n in range(3, 6)])
     delete_records(world.ctx, TOPIC, {0: 5})
     alter_topic(world.ctx, TOPIC, {"min.compaction.lag.ms": str(HOUR_MS)}, [])
     world.compact()
-    (found,) = assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
     assert (found.reason, found.first_dirty_offset) == (Reason.INSIDE_MIN_LAG, 5)
     assert world.state().first_dirty_offset == 5
 
@@ -168,12 +168,12 @@ def test_retention_and_compaction_of_a_topic_never_run_at_the_same_time(world: W
     """One lease for both, also while the policy changes from one to the other and back."""
     create(world, "delete", retention_ms=str(5 * HOUR_MS))
     made = blocks(world, 9, 1)
-    with open_context(world.ctx.settings, now_ms=world.clock) as other, holding(other, TOPIC):
+    with open_context(world.ctx.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
         assert reason(world) is Reason.IN_PROGRESS
         alter_topic(world.ctx, TOPIC, {"cleanup.policy": "compact"}, [])
         assert reason(world) is Reason.IN_PROGRESS
     assert reason(world) is Reason.DIRTY_RATIO
-    with open_context(world.ctx.settings, now_ms=world.clock) as other, holding(other, TOPIC):
+    with open_context(world.ctx.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
         alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
         assert reason(world) is Reason.IN_PROGRESS
     compacted(world)
@@ -265,7 +265,7 @@ def test_after_a_switch_to_compact_keyless_records_are_moved_aside_and_counted(w
     receipt = compacted(world)
     (part,) = receipt.partitions
     assert (part.records_in, part.records_keyless, part.records_superseded, part.records_kept) == (9, 5, 2, 2)
-    assert world.read() == survivors(keyed)
+    assert world.read() == compute_survivors(keyed)
     visible = world.head().state.quarantine_ingests
     rows = [row for batch in world.ctx.log.quarantine(TOPIC).read(visible) for row in batch.to_pylist()]
     assert sorted((row["partition"], row["offset"], row["value"]) for row in rows) == [

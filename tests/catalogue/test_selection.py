@@ -6,17 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogue.by_hand import FULL_BYTES, HOUR_MS, LONG_AGO_MS, NOW_MS, log_of, look, rules, run_of, segment
+from tests.catalogue.by_hand import (
+    FULL_BYTES,
+    HOUR_MS,
+    LONG_AGO_MS,
+    NOW_MS,
+    assess_log,
+    build_log,
+    build_segment,
+    build_segments,
+    make_rules,
+)
 from tests.catalogue.formats import FORMATS, write_records
-from tests.integration.world import TOPIC, World, open_world, record, survivors, versions, write_jsonl
-from winnow.eligibility import PartitionLog, cleanable_range
+from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record, write_jsonl
+from winnow.eligibility import PartitionLog, find_cleanable_range
 from winnow.errors import BadInputError, WinnowError
 from winnow.files import storage
 from winnow.model import Append, Reason, Record, Uncleanable
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.leases import holding
+from winnow.pipeline.leases import hold_lease
 
 MARK = Uncleanable("a segment cannot be read", since_ms=LONG_AGO_MS, next_attempt_ms=NOW_MS + 1)
 
@@ -24,8 +34,8 @@ MARK = Uncleanable("a segment cannot be read", since_ms=LONG_AGO_MS, next_attemp
 def growing(*, marks: dict[int, Uncleanable] | None = None) -> list[PartitionLog]:
     """Three partitions whose first two segments are clean; behind them two, four and eight dirty ones."""
     return [
-        log_of(
-            *run_of(2 + 2 * 2**partition),
+        build_log(
+            *build_segments(2 + 2 * 2**partition),
             partition=partition,
             first_dirty_offset=20,
             uncleanable=(marks or {}).get(partition),
@@ -36,7 +46,7 @@ def growing(*, marks: dict[int, Uncleanable] | None = None) -> list[PartitionLog
 
 def between(logs: list[PartitionLog], less: int, more: int) -> float:
     """A threshold that partition ``more`` exceeds and ``less`` does not."""
-    return (look(logs[less]).dirty_ratio + look(logs[more]).dirty_ratio) / 2
+    return (assess_log(logs[less]).dirty_ratio + assess_log(logs[more]).dirty_ratio) / 2
 
 
 # ------------------------------------------------------------------------------------------------------ which partition
@@ -46,10 +56,10 @@ def between(logs: list[PartitionLog], less: int, more: int) -> float:
 def test_the_dirtiest_partition_is_selected_before_any_less_dirty_one() -> None:
     """Whatever the threshold, what is selected is the dirtiest, then the dirtiest two, then all."""
     logs = growing()
-    ratios = [look(log).dirty_ratio for log in logs]
+    ratios = [assess_log(log).dirty_ratio for log in logs]
     assert ratios == [2 / 4, 4 / 6, 8 / 10]
     for threshold, selected in ((ratios[2], []), (ratios[1], [2]), (ratios[0], [1, 2]), (0, [0, 1, 2])):
-        found = [log.partition for log in logs if look(log, min_cleanable_dirty_ratio=threshold).eligible]
+        found = [log.partition for log in logs if assess_log(log, min_cleanable_dirty_ratio=threshold).eligible]
         assert found == selected
 
 
@@ -58,9 +68,9 @@ def test_an_uncleanable_partition_is_left_out_and_the_next_one_taken() -> None:
     """Until its wait is over; the others are judged as if it were not there."""
     logs = growing(marks={2: MARK})
     threshold = between(logs, 0, 1)
-    found = {log.partition: look(log, min_cleanable_dirty_ratio=threshold).reason for log in logs}
+    found = {log.partition: assess_log(log, min_cleanable_dirty_ratio=threshold).reason for log in logs}
     assert found == {0: Reason.NOT_DIRTY_ENOUGH, 1: Reason.DIRTY_RATIO, 2: Reason.UNCLEANABLE}
-    later = look(logs[2], as_of_ms=NOW_MS + 1, min_cleanable_dirty_ratio=threshold)
+    later = assess_log(logs[2], as_of_ms=NOW_MS + 1, min_cleanable_dirty_ratio=threshold)
     assert later.reason is Reason.DIRTY_RATIO
 
 
@@ -70,23 +80,23 @@ def test_a_topic_that_another_run_holds_is_left_to_it_and_the_next_one_compacted
     with open_world(tmp_path) as world:
         for topic, dirty in ((TOPIC, 9), ("payments", 6)):
             world.create(1, topic=topic, min_cleanable_dirty_ratio="0")
-            world.ingest(versions(0, dirty), topic=topic)
-        with open_context(world.ctx.settings, now_ms=world.clock) as other, holding(other, TOPIC):
-            found = {a.topic: a.reason for a in assess(world.ctx, [], as_of_ms=world.clock(), record=False)}
+            world.ingest(build_versions(0, dirty), topic=topic)
+        with open_context(world.ctx.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
+            found = {a.topic: a.reason for a in assess_topics(world.ctx, [], as_of_ms=world.clock(), record=False)}
             assert found == {TOPIC: Reason.IN_PROGRESS, "payments": Reason.DIRTY_RATIO}
             world.compact(topic="payments")
-        assert world.read() == versions(0, 9)
-        assert world.read(topic="payments") == survivors(versions(0, 6))
+        assert world.read() == build_versions(0, 9)
+        assert world.read(topic="payments") == compute_survivors(build_versions(0, 6))
 
 
 @pytest.mark.kafka("4")
 def test_nothing_is_selected_when_the_dirty_ones_are_uncleanable_held_or_paused_and_the_rest_clean() -> None:
     """Each says its own reason."""
-    dirty = run_of(4)
-    marked = look(log_of(*dirty, first_dirty_offset=20, uncleanable=MARK))
-    held = look(log_of(*dirty, first_dirty_offset=20), in_progress=True)
-    paused = look(log_of(*dirty, first_dirty_offset=20, paused_since_ms=LONG_AGO_MS))
-    clean = look(log_of(*dirty, first_dirty_offset=40))
+    dirty = build_segments(4)
+    marked = assess_log(build_log(*dirty, first_dirty_offset=20, uncleanable=MARK))
+    held = assess_log(build_log(*dirty, first_dirty_offset=20), in_progress=True)
+    paused = assess_log(build_log(*dirty, first_dirty_offset=20, paused_since_ms=LONG_AGO_MS))
+    clean = assess_log(build_log(*dirty, first_dirty_offset=40))
     assert [a.reason for a in (marked, held, paused, clean)] == [
         Reason.UNCLEANABLE,
         Reason.IN_PROGRESS,
@@ -102,13 +112,13 @@ def test_a_log_that_cannot_be_assessed_is_named_with_its_cause(tmp_path: Path) -
     with open_world(tmp_path) as world:
         for topic in (TOPIC, "payments"):
             world.create(1, topic=topic, min_cleanable_dirty_ratio="0")
-            world.ingest(versions(0, 6), topic=topic)
-        for path in (storage.local_path(world.head().location) / "winnow" / "state").iterdir():
+            world.ingest(build_versions(0, 6), topic=topic)
+        for path in (storage.parse_local_path(world.head().location) / "winnow" / "state").iterdir():
             path.unlink()
         with pytest.raises(WinnowError, match="topic orders") as failed:
-            assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+            assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
         assert isinstance(failed.value.__cause__, FileNotFoundError)
-        (other,) = assess(world.ctx, ["payments"], as_of_ms=world.clock())
+        (other,) = assess_topics(world.ctx, ["payments"], as_of_ms=world.clock())
         assert other.eligible
 
 
@@ -117,20 +127,20 @@ def test_a_log_that_cannot_be_assessed_is_named_with_its_cause(tmp_path: Path) -
 
 @pytest.mark.kafka("6")
 def test_a_checkpoint_above_the_log_end_makes_the_whole_log_dirty() -> None:
-    found = look(log_of(*run_of(3), first_dirty_offset=200))
+    found = assess_log(build_log(*build_segments(3), first_dirty_offset=200))
     assert (found.first_dirty_offset, found.clean_bytes, found.cleanable_bytes) == (0, 0, 3 * FULL_BYTES)
 
 
 @pytest.mark.kafka("7")
 def test_a_checkpoint_below_the_log_start_counts_as_the_log_start() -> None:
-    found = look(log_of(*run_of(3, first=1), first_dirty_offset=0, log_start_offset=10))
+    found = assess_log(build_log(*build_segments(3, first=1), first_dirty_offset=0, log_start_offset=10))
     assert (found.first_dirty_offset, found.clean_bytes, found.cleanable_bytes) == (10, 0, 3 * FULL_BYTES)
 
 
 @pytest.mark.kafka("8")
 def test_a_log_start_inside_the_only_segment_leaves_nothing_to_select() -> None:
     """The segment is active, so what lies above the log start is not cleanable yet."""
-    found = look(log_of(segment(0, 9, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS), log_start_offset=5))
+    found = assess_log(build_log(build_segment(0, 9, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS), log_start_offset=5))
     assert (found.reason, found.first_dirty_offset, found.first_uncleanable_offset) == (Reason.NO_CLOSED_SEGMENT, 5, 5)
     assert (found.clean_bytes, found.cleanable_bytes) == (FULL_BYTES - 1, 0)
 
@@ -138,8 +148,8 @@ def test_a_log_start_inside_the_only_segment_leaves_nothing_to_select() -> None:
 @pytest.mark.kafka("9")
 def test_a_checkpoint_inside_the_only_segment_leaves_nothing_to_select_time_after_time() -> None:
     """Looking again says the same: nothing loops, nothing moves."""
-    log = log_of(segment(0, 9, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS), first_dirty_offset=5)
-    first, again = look(log), look(log)
+    log = build_log(build_segment(0, 9, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS), first_dirty_offset=5)
+    first, again = assess_log(log), assess_log(log)
     assert first == again
     assert (first.reason, first.first_dirty_offset, first.first_uncleanable_offset) == (Reason.NO_CLOSED_SEGMENT, 5, 5)
 
@@ -147,8 +157,10 @@ def test_a_checkpoint_inside_the_only_segment_leaves_nothing_to_select_time_afte
 @pytest.mark.kafka("10")
 def test_a_checkpoint_below_the_log_start_is_corrected_although_nothing_is_cleaned() -> None:
     """What the look says is what a plan would begin with."""
-    log = log_of(segment(10, 19, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS), first_dirty_offset=0, log_start_offset=10)
-    found = look(log)
+    log = build_log(
+        build_segment(10, 19, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS), first_dirty_offset=0, log_start_offset=10
+    )
+    found = assess_log(log)
     assert (found.eligible, found.first_dirty_offset) == (False, 10)
 
 
@@ -156,10 +168,10 @@ def test_a_checkpoint_below_the_log_start_is_corrected_although_nothing_is_clean
 @pytest.mark.parametrize("checkpoint", [0, 200])
 def test_a_checkpoint_outside_the_log_is_corrected_although_another_partition_is_selected(checkpoint: int) -> None:
     """Above the end as below the start; its own records are too young to be cleaned."""
-    dirtier = log_of(*run_of(4), first_dirty_offset=10)
-    young = run_of(2, first=1, at_ms=NOW_MS)
-    stale = log_of(*young, partition=1, first_dirty_offset=checkpoint, log_start_offset=10)
-    found = [look(log, min_compaction_lag_ms=1) for log in (dirtier, stale)]
+    dirtier = build_log(*build_segments(4), first_dirty_offset=10)
+    young = build_segments(2, first=1, at_ms=NOW_MS)
+    stale = build_log(*young, partition=1, first_dirty_offset=checkpoint, log_start_offset=10)
+    found = [assess_log(log, min_compaction_lag_ms=1) for log in (dirtier, stale)]
     assert [each.eligible for each in found] == [True, False]
     assert [each.first_dirty_offset for each in found] == [10, 10]
 
@@ -170,7 +182,7 @@ def test_a_checkpoint_outside_the_log_is_corrected_although_another_partition_is
 )
 def test_a_checkpoint_is_kept_inside_the_log_and_reset_outside(checkpoint: int | None, expected: int) -> None:
     """Both ends of the log are inside."""
-    found = look(log_of(*run_of(2, first=1), first_dirty_offset=checkpoint, log_start_offset=10))
+    found = assess_log(build_log(*build_segments(2, first=1), first_dirty_offset=checkpoint, log_start_offset=10))
     assert found.first_dirty_offset == expected
 
 
@@ -180,15 +192,15 @@ def test_a_checkpoint_is_kept_inside_the_log_and_reset_outside(checkpoint: int |
 @pytest.mark.kafka("12")
 def test_without_a_minimum_lag_the_range_reaches_the_log_end() -> None:
     """Also when the records are of this very moment."""
-    span = cleanable_range(log_of(*run_of(5, at_ms=NOW_MS)), rules(), NOW_MS)
+    span = find_cleanable_range(build_log(*build_segments(5, at_ms=NOW_MS)), make_rules(), NOW_MS)
     assert (span.first_dirty_offset, span.first_uncleanable_offset) == (0, 50)
 
 
 @pytest.mark.kafka("13")
 def test_the_range_ends_where_the_active_segment_begins() -> None:
     """The last two files together are not full."""
-    active = [segment(30, 34, size_bytes=40, at_ms=NOW_MS), segment(35, 39, size_bytes=40, at_ms=NOW_MS)]
-    span = cleanable_range(log_of(*run_of(3), *active), rules(), NOW_MS)
+    active = [build_segment(30, 34, size_bytes=40, at_ms=NOW_MS), build_segment(35, 39, size_bytes=40, at_ms=NOW_MS)]
+    span = find_cleanable_range(build_log(*build_segments(3), *active), make_rules(), NOW_MS)
     assert (span.first_uncleanable_offset, span.active_offset) == (30, 30)
 
 
@@ -196,17 +208,22 @@ def test_the_range_ends_where_the_active_segment_begins() -> None:
 def test_the_range_ends_at_the_first_segment_younger_than_the_minimum_lag() -> None:
     """Exactly as old as the lag is old enough; one segment of the future blocks all after it."""
     lag_ms = HOUR_MS
-    old, due = run_of(2, at_ms=NOW_MS - 2 * lag_ms), run_of(1, first=2, at_ms=NOW_MS - lag_ms)
-    young, old_again = run_of(1, first=3, at_ms=NOW_MS - lag_ms + 1), run_of(2, first=4, at_ms=NOW_MS - 2 * lag_ms)
-    span = cleanable_range(log_of(*old, *due, *young, *old_again), rules(min_compaction_lag_ms=lag_ms), NOW_MS)
+    old, due = build_segments(2, at_ms=NOW_MS - 2 * lag_ms), build_segments(1, first=2, at_ms=NOW_MS - lag_ms)
+    young, old_again = (
+        build_segments(1, first=3, at_ms=NOW_MS - lag_ms + 1),
+        build_segments(2, first=4, at_ms=NOW_MS - 2 * lag_ms),
+    )
+    span = find_cleanable_range(
+        build_log(*old, *due, *young, *old_again), make_rules(min_compaction_lag_ms=lag_ms), NOW_MS
+    )
     assert (span.first_dirty_offset, span.first_uncleanable_offset) == (0, 30)
 
 
 @pytest.mark.kafka("15")
 def test_the_range_ends_at_the_active_segment_when_all_closed_data_is_old_enough() -> None:
-    active = segment(30, 39, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS - 2 * HOUR_MS)
-    log = log_of(*run_of(3, at_ms=NOW_MS - 2 * HOUR_MS), active)
-    span = cleanable_range(log, rules(min_compaction_lag_ms=HOUR_MS), NOW_MS)
+    active = build_segment(30, 39, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS - 2 * HOUR_MS)
+    log = build_log(*build_segments(3, at_ms=NOW_MS - 2 * HOUR_MS), active)
+    span = find_cleanable_range(log, make_rules(min_compaction_lag_ms=HOUR_MS), NOW_MS)
     assert span.first_uncleanable_offset == 30
 
 
@@ -240,19 +257,19 @@ def test_undecided_records_wait_outside_the_log_and_each_segment_for_its_lag(tmp
 @pytest.mark.kafka("18")
 def test_bytes_are_those_of_the_closed_segments() -> None:
     """The checkpoint stands at the active segment: everything before it is clean, nothing is cleanable."""
-    closed, active = run_of(4), segment(40, 49, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS)
-    found = look(log_of(*closed, active, first_dirty_offset=40))
+    closed, active = build_segments(4), build_segment(40, 49, size_bytes=FULL_BYTES - 1, at_ms=NOW_MS)
+    found = assess_log(build_log(*closed, active, first_dirty_offset=40))
     assert (found.clean_bytes, found.cleanable_bytes, found.dirty_ratio) == (4 * FULL_BYTES, 0, 0.0)
 
 
 @pytest.mark.kafka("19")
 def test_two_clean_two_cleanable_and_two_uncleanable_segments_give_one_half() -> None:
     """The worked example of the dirty ratio; strictly greater, so one half itself does not fire."""
-    log = log_of(*run_of(4), *run_of(2, first=4, at_ms=NOW_MS), first_dirty_offset=20)
-    found = look(log, min_compaction_lag_ms=1)
+    log = build_log(*build_segments(4), *build_segments(2, first=4, at_ms=NOW_MS), first_dirty_offset=20)
+    found = assess_log(log, min_compaction_lag_ms=1)
     assert (found.clean_bytes, found.cleanable_bytes, found.dirty_ratio) == (200, 200, 0.5)
     assert (found.first_uncleanable_offset, found.reason) == (40, Reason.NOT_DIRTY_ENOUGH)
-    assert look(log, min_compaction_lag_ms=1, min_cleanable_dirty_ratio=0.49).reason is Reason.DIRTY_RATIO
+    assert assess_log(log, min_compaction_lag_ms=1, min_cleanable_dirty_ratio=0.49).reason is Reason.DIRTY_RATIO
 
 
 def files_of(world: World, *blocks: list[Record]) -> None:
@@ -341,9 +358,9 @@ def test_a_segment_is_closed_by_the_age_of_its_records_or_of_its_append(
 ) -> None:
     """Strictly older than segment.ms; the clock alone moves, nothing is appended."""
     at_ms = NOW_MS - age_ms
-    young = segment(0, 9, size_bytes=1, at_ms=at_ms if timestamped else None)
-    log = log_of(young, appends=(Append("digest", 0, 9, 10, at_ms),))
-    found = look(log, segment_ms=HOUR_MS)
+    young = build_segment(0, 9, size_bytes=1, at_ms=at_ms if timestamped else None)
+    log = build_log(young, appends=(Append("digest", 0, 9, 10, at_ms),))
+    found = assess_log(log, segment_ms=HOUR_MS)
     assert found.reason is (Reason.DIRTY_RATIO if closed else Reason.NO_CLOSED_SEGMENT)
     assert found.first_uncleanable_offset == (10 if closed else 0)
 
@@ -351,8 +368,8 @@ def test_a_segment_is_closed_by_the_age_of_its_records_or_of_its_append(
 @pytest.mark.kafka("25")
 def test_records_of_one_time_far_apart_from_the_clock_close_by_size_alone() -> None:
     """Timestamps of the future make a segment no older."""
-    ahead = segment(0, 9, size_bytes=1, at_ms=NOW_MS + HOUR_MS)
-    assert look(log_of(ahead), segment_ms=1).reason is Reason.NO_CLOSED_SEGMENT
+    ahead = build_segment(0, 9, size_bytes=1, at_ms=NOW_MS + HOUR_MS)
+    assert assess_log(build_log(ahead), segment_ms=1).reason is Reason.NO_CLOSED_SEGMENT
 
 
 @pytest.mark.kafka("25")
@@ -363,5 +380,5 @@ def test_an_empty_append_rolls_nothing(tmp_path: Path) -> None:
         path = write_jsonl(tmp_path / "empty.jsonl", [])
         ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
         world.clock.now_ms += 1_000 * HOUR_MS
-        (found,) = assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+        (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
         assert (found.reason, world.segments(), world.snapshot_ids()) == (Reason.EMPTY, (), [])

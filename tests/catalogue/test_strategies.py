@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogue.versioned import HEADER, long, strategy_config, version_header, versioned
+from tests.catalogue.versioned import (
+    HEADER,
+    build_strategy_config,
+    build_version_header,
+    build_versioned_record,
+    encode_version,
+)
 from tests.integration.world import TOPIC, World, open_world, record
 from winnow import semantics
 from winnow.model import Reason, Record, Strategy
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.topics import alter_topic
 
 
@@ -24,12 +30,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 def create(world: World, strategy: str, topic: str = TOPIC, **config: str) -> None:
     """A topic where every file is closed, and anything cleanable is reason enough."""
     always = {"min_cleanable_dirty_ratio": "0", "internal_segment_bytes": "1"}
-    world.create(1, topic=topic, **always, **strategy_config(strategy), **config)
+    world.create(1, topic=topic, **always, **build_strategy_config(strategy), **config)
 
 
 def oracle(records: Sequence[Record], strategy: str) -> list[Record]:
     """What the model keeps of ``records`` when all of them are cleaned once."""
-    return semantics.survivors(
+    return semantics.compute_survivors(
         records,
         next_first_dirty_offset=records[-1].offset + 1,
         strategy=Strategy(strategy),
@@ -48,10 +54,10 @@ def test_the_winner_moves_only_when_a_higher_version_comes(world: World, strateg
     """Version 2 at 0, 1 at 1, another key at 2, 3 at 3, cleaned after each; each loser goes at once."""
     create(world, strategy)
     arriving = [
-        versioned(0, 2, strategy),
-        versioned(1, 1, strategy),
-        versioned(2, 9, strategy, b"other"),
-        versioned(3, 3, strategy),
+        build_versioned_record(0, 2, strategy),
+        build_versioned_record(1, 1, strategy),
+        build_versioned_record(2, 9, strategy, b"other"),
+        build_versioned_record(3, 3, strategy),
     ]
     for each, left in zip(arriving, ([0], [0], [0, 2], [2, 3]), strict=True):
         world.ingest([each])
@@ -66,8 +72,11 @@ def test_a_tombstone_of_a_higher_version_outlives_a_later_value(world: World, st
     """And one that comes after a lower version removes it; in one file or in two."""
     for cut, topic in ((1, "one"), (2, "two")):
         create(world, strategy, topic)
-        late = [versioned(0, 9, strategy, b"late", None), versioned(1, 3, strategy, b"late")]
-        usual = [versioned(2, 1, strategy, b"usual"), versioned(3, 2, strategy, b"usual", None)]
+        late = [build_versioned_record(0, 9, strategy, b"late", None), build_versioned_record(1, 3, strategy, b"late")]
+        usual = [
+            build_versioned_record(2, 1, strategy, b"usual"),
+            build_versioned_record(3, 2, strategy, b"usual", None),
+        ]
         for start in range(0, 4, cut):
             world.ingest([*late, *usual][start : start + cut], topic=topic)
             world.compact(topic=topic)
@@ -99,9 +108,9 @@ def test_of_shuffled_versions_the_highest_is_kept(world: World) -> None:
     numbers = [n * 37 % 100 for n in range(100)]
     records: list[Record] = []
     for n in numbers:
-        records.append(versioned(len(records), n, "header", b"positive", b"%d" % n))
-        records.append(versioned(len(records), n - 100, "header", b"negative", b"%d" % (n - 100)))
-        records.append(versioned(len(records), -n if n % 2 else None, "header", b"mixed", b"%d" % -n))
+        records.append(build_versioned_record(len(records), n, "header", b"positive", b"%d" % n))
+        records.append(build_versioned_record(len(records), n - 100, "header", b"negative", b"%d" % (n - 100)))
+        records.append(build_versioned_record(len(records), -n if n % 2 else None, "header", b"mixed", b"%d" % -n))
     world.ingest(records[:150])
     world.compact()
     world.ingest(records[150:])
@@ -113,7 +122,9 @@ def test_of_shuffled_versions_the_highest_is_kept(world: World) -> None:
 @pytest.mark.kafka("128")
 def test_one_strategy_leaves_nothing_behind_that_another_could_see(world: World) -> None:
     """Three topics with the same records in one process, then one topic whose strategy changes."""
-    records = [Record(n, b"k%d" % (n % 2), b"%d" % n, 1_000 - n * 7 % 5, version_header(n * 3 % 7)) for n in range(12)]
+    records = [
+        Record(n, b"k%d" % (n % 2), b"%d" % n, 1_000 - n * 7 % 5, build_version_header(n * 3 % 7)) for n in range(12)
+    ]
     for strategy in Strategy:
         create(world, strategy, topic=strategy)
         world.ingest(records, topic=strategy)
@@ -121,10 +132,10 @@ def test_one_strategy_leaves_nothing_behind_that_another_could_see(world: World)
     for strategy in Strategy:
         assert world.read(topic=strategy) == oracle(records, strategy)
     assert len({tuple(offsets(world.read(topic=strategy))) for strategy in Strategy}) == 3
-    later = [Record(12, b"k0", b"12", 0, version_header(0)), Record(13, b"k1", b"13", 0, version_header(0))]
+    later = [Record(12, b"k0", b"12", 0, build_version_header(0)), Record(13, b"k1", b"13", 0, build_version_header(0))]
     left = world.read(topic="header")
     alter_topic(world.ctx, "header", {"compaction.strategy": "offset"}, [])
-    (found,) = assess(world.ctx, ["header"], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.ctx, ["header"], as_of_ms=world.clock(), record=False)
     assert (found.reason, found.first_dirty_offset) == (Reason.STRATEGY_CHANGED, 0)
     world.ingest(later, topic="header")
     world.compact(topic="header")
@@ -141,7 +152,7 @@ def test_without_versions_or_with_rising_ones_every_strategy_gives_what_offset_g
     create(world, strategy)
     numbers: list[int | None] = {"absent": [None] * 40, "rising": [*range(1, 41)], "equal": [7] * 40}[versions]
     records = [
-        Record(n, b"key-%d" % (n * 5 % 7), None if n % 6 == 5 else b"%d" % n, number, version_header(number))
+        Record(n, b"key-%d" % (n * 5 % 7), None if n % 6 == 5 else b"%d" % n, number, build_version_header(number))
         for n, number in enumerate(numbers)
     ]
     left: list[Record] = []
@@ -180,8 +191,8 @@ def test_exactly_one_of_a_tail_and_a_head_record_survives(world: World, strategy
     tails, heads, winners = [], [], {}
     for number, (tail, head, winner) in enumerate(TAIL_AND_HEAD):
         key = f"{number}: tail {tail}, head {head}".encode()
-        tails.append(versioned(20 + number, tail, strategy, key))
-        heads.append(versioned(100 + number, head, strategy, key))
+        tails.append(build_versioned_record(20 + number, tail, strategy, key))
+        heads.append(build_versioned_record(100 + number, head, strategy, key))
         winners[key] = winner + number
     world.ingest(tails)
     world.compact()
@@ -190,17 +201,17 @@ def test_exactly_one_of_a_tail_and_a_head_record_survives(world: World, strategy
     world.compact()
     assert {each.key: each.offset for each in world.read()} == winners
     assert len(world.read()) == len(TAIL_AND_HEAD)
-    world.ingest([versioned(200, 7, strategy, b"0: tail 10, head 5")])
+    world.ingest([build_versioned_record(200, 7, strategy, b"0: tail 10, head 5")])
     world.compact()
     assert {each.key: each.offset for each in world.read()} == winners
 
 
 ENCODINGS: list[tuple[str, list[tuple[str, bytes | None]], int | None]] = [
-    ("a plain long", [(HEADER, long(7))], 7),
-    ("zero", [(HEADER, long(0))], 0),
-    ("the lowest", [(HEADER, long(-(2**63)))], -(2**63)),
-    ("the highest", [(HEADER, long(2**63 - 1))], 2**63 - 1),
-    ("above 2^56", [(HEADER, long(2**56 + 1))], 2**56 + 1),
+    ("a plain long", [(HEADER, encode_version(7))], 7),
+    ("zero", [(HEADER, encode_version(0))], 0),
+    ("the lowest", [(HEADER, encode_version(-(2**63)))], -(2**63)),
+    ("the highest", [(HEADER, encode_version(2**63 - 1))], 2**63 - 1),
+    ("above 2^56", [(HEADER, encode_version(2**56 + 1))], 2**56 + 1),
     ("short", [(HEADER, b"\x00\x00\x00\x07")], None),
     ("long", [(HEADER, b"\x00" * 8 + b"\x07")], None),
     ("varint", [(HEADER, b"\x0e")], None),
@@ -208,12 +219,12 @@ ENCODINGS: list[tuple[str, list[tuple[str, bytes | None]], int | None]] = [
     ("eight digits", [(HEADER, b"00000007")], int.from_bytes(b"00000007", "big")),
     ("empty", [(HEADER, b"")], None),
     ("null", [(HEADER, None)], None),
-    ("wrong case", [("Version", long(7))], None),
-    ("white space", [(f" {HEADER}", long(7))], None),
+    ("wrong case", [("Version", encode_version(7))], None),
+    ("white space", [(f" {HEADER}", encode_version(7))], None),
     ("no headers", [], None),
-    ("twice", [(HEADER, long(9)), (HEADER, long(7))], 7),
-    ("twice, the last unusable", [(HEADER, long(9)), (HEADER, b"")], None),
-    ("twice, the first unusable", [(HEADER, b"\x01"), ("other", long(1)), (HEADER, long(7))], 7),
+    ("twice", [(HEADER, encode_version(9)), (HEADER, encode_version(7))], 7),
+    ("twice, the last unusable", [(HEADER, encode_version(9)), (HEADER, b"")], None),
+    ("twice, the first unusable", [(HEADER, b"\x01"), ("other", encode_version(1)), (HEADER, encode_version(7))], 7),
 ]
 
 
@@ -229,7 +240,7 @@ def test_a_version_is_the_last_eight_byte_value_of_the_exact_name(world: World) 
     for name, headers, version in ENCODINGS:
         for competitor in {-(2**63), max(-(2**63), (version or 0) - 1), min(2**63 - 1, (version or 0) + 1)}:
             key = b"%s against %d" % (name.encode(), competitor)
-            records.append(Record(len(records), key, b"competitor", 1, version_header(competitor)))
+            records.append(Record(len(records), key, b"competitor", 1, build_version_header(competitor)))
             records.append(Record(len(records), key, name.encode(), 1, tuple(headers)))
             wins = version is not None and version >= competitor
             expected[key] = records[-1 if wins else -2].offset

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.world import TOPIC, World, json_line, open_world, record, survivors
-from tests.random_logs import table_of
+from tests.integration.world import TOPIC, World, compute_survivors, json_line, open_world, record
+from tests.random_logs import build_table
 from winnow.errors import BadInputError
 from winnow.model import Reason, Record
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.ingest import ingest_files
 
 DAY_MS = 86_400_000
@@ -83,7 +83,7 @@ def test_only_committed_records_compete_and_survive(world: World) -> None:
     world.ingest(committed(INTERLEAVED))
     assert offsets(world.read()) == [0, 2, 5, 8]
     world.compact()
-    assert world.read() == survivors(committed(INTERLEAVED))
+    assert world.read() == compute_survivors(committed(INTERLEAVED))
     assert offsets(world.read()) == [2, 5, 8]
     assert not [r for r in world.read() if r.value is not None and r.value.startswith(b"by-2")]
 
@@ -98,7 +98,7 @@ def test_transactions_across_segments_leave_the_committed_keys(world: World) -> 
         for block in (records[:cut], records[cut:]):
             world.ingest(block, topic=topic)
             world.compact(topic=topic)
-        assert world.read(topic=topic) == survivors(records)
+        assert world.read(topic=topic) == compute_survivors(records)
 
 
 @pytest.mark.kafka("61", "62")
@@ -112,9 +112,9 @@ def test_the_gap_of_a_marker_blocks_no_checkpoint_and_makes_nothing_dirty(world:
     assert world.state().first_dirty_offset == 4
     for _ in range(2):
         world.clock.now_ms += 30 * DAY_MS
-        (found,) = assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+        (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
         assert (found.eligible, found.reason) == (False, Reason.CLEAN)
-        assert world.read() == survivors(records)
+        assert world.read() == compute_survivors(records)
     world.ingest([record(5, b"a", b"next")])
     world.compact()
     assert offsets(world.read()) == [3, 5]
@@ -160,7 +160,7 @@ def test_a_control_flag_in_json_lines_is_refused_and_nothing_lands(world: World)
 def test_a_control_flag_in_parquet_is_named_and_left_out(world: World) -> None:
     """Winnow cannot resolve what such a column says, so whoever ingests is told that it was not looked at."""
     records = committed(INTERLEAVED)
-    table = table_of(records).append_column("isTransactional", pa.array([True] * len(records)))
+    table = build_table(records).append_column("isTransactional", pa.array([True] * len(records)))
     path = world.folder / "dump.parquet"
     pq.write_table(table, path)
     report = ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
@@ -182,5 +182,5 @@ def test_every_transaction_is_whole_or_absent_at_every_step(world: World) -> Non
         world.ingest([each for each in records if upto - 12 <= each.offset < upto])
         world.compact()
         writers = {each.value.split(b"-")[1] for each in world.read() if each.value is not None}
-        assert world.read() == survivors([each for each in records if each.offset < upto])
+        assert world.read() == compute_survivors([each for each in records if each.offset < upto])
         assert (len(world.read()), len(writers)) == (3, 1)

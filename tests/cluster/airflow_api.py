@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from winnow.clock import format_ms, wall_clock_ms
+from winnow.clock import format_ms, read_wall_clock_ms
 
 HOUR_MS = 3_600_000
 POLL_S = 1.0
@@ -39,7 +39,7 @@ class AirflowApi:
         """Trigger a run, let the scheduler have the DAG, wait for its end; the state of each task, "run" its own."""
         self._wait_for(dag_id)
         # Runs start in this order, so that it comes before the one that the schedule makes at once.
-        first = format_ms(wall_clock_ms() - HOUR_MS)
+        first = format_ms(read_wall_clock_ms() - HOUR_MS)
         body = {"logical_date": None, "run_after": first, "conf": conf}
         run_id = self.call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"]
         self.call("PATCH", f"/dags/{dag_id}?update_mask=is_paused", {"is_paused": False})

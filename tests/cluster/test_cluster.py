@@ -23,8 +23,8 @@ from pyarrow import fs
 from tests.cluster.airflow_api import AirflowApi
 from tests.cluster.compose import load
 from tests.cluster.machine import Machine
-from tests.integration.world import record, survivors, write_jsonl
-from winnow.clock import format_ms, wall_clock_ms
+from tests.integration.world import compute_survivors, record, write_jsonl
+from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.model import Record
 
 pytestmark = [
@@ -120,7 +120,7 @@ def server(machine: Machine) -> Server:
     settings = ["--config", "segment.ms=1000", "--config", "winnow.retired.grace.ms=0"]
     machine.run("airflow-scheduler", "winnow", "topics", "create", TOPIC, "--partitions", str(PARTITIONS), *settings)
     machine.run("airflow-scheduler", "winnow", "ingest", "files", TOPIC, path)
-    return Server(machine, api, api.run("compact_topics", topics=[TOPIC], as_of=format_ms(wall_clock_ms())))
+    return Server(machine, api, api.run("compact_topics", topics=[TOPIC], as_of=format_ms(read_wall_clock_ms())))
 
 
 def test_a_compaction_asked_for_over_the_api_leaves_what_the_oracle_keeps(server: Server) -> None:
@@ -130,7 +130,7 @@ def test_a_compaction_asked_for_over_the_api_leaves_what_the_oracle_keeps(server
 
     read = [json.loads(line) for line in server.winnow("read", TOPIC).splitlines()]
 
-    expected = survivors(records())
+    expected = compute_survivors(records())
     assert len(expected) < PARTITIONS * RECORDS / 2
     assert [(each["partition"], each["offset"], _bytes(each["key"]), _bytes(each["value"])) for each in read] == [
         (each.partition, each.offset, each.key, each.value) for each in expected
@@ -149,7 +149,7 @@ def test_table_store_and_receipt_agree_on_the_compaction(server: Server) -> None
     assert runs == [(receipt["plan_id"], "published", f"airflow:compact_topics:{server.compaction['run_id']}")]
     checkpoints = server.rows("SELECT partition, first_dirty_offset FROM winnow_checkpoint ORDER BY partition")
     assert checkpoints == [(number, RECORDS) for number in range(PARTITIONS)]
-    kept = [sum(each.partition == number for each in survivors(records())) for number in range(PARTITIONS)]
+    kept = [sum(each.partition == number for each in compute_survivors(records())) for number in range(PARTITIONS)]
     assert [part["records_kept"] for part in receipt["partitions"]] == kept
 
 
@@ -180,7 +180,7 @@ def test_the_lake_is_in_the_bucket_and_the_sweep_empties_it_of_what_was_replaced
     assert swept["run"] == "success", swept
     left = {key for key in server.objects() if key.startswith(data)}
     assert left == {key for key in before if key.startswith(f"{data}{plan_id}/")}
-    assert len(server.winnow("read", TOPIC).splitlines()) == len(survivors(records()))
+    assert len(server.winnow("read", TOPIC).splitlines()) == len(compute_survivors(records()))
 
 
 def test_every_service_is_healthy_by_its_own_check(server: Server) -> None:

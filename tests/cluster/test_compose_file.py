@@ -15,7 +15,7 @@ import yaml  # type: ignore[import-untyped]
 
 from tests.cluster.compose import Service, load, ordered
 from winnow.airflow_home import POOLS
-from winnow.bundle import bundled
+from winnow.bundle import find_bundled_folder
 from winnow.config.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -238,6 +238,6 @@ def test_folders_that_volumes_are_mounted_on_belong_to_the_user_of_the_image() -
 
 def test_bundled_folders_lie_side_by_side() -> None:
     """The image names them by one link."""
-    assert {bundled(name).name for name in ("dags", "plugins")} == {"dags", "plugins"}
-    assert bundled("dags").parent == bundled("plugins").parent
+    assert {find_bundled_folder(name).name for name in ("dags", "plugins")} == {"dags", "plugins"}
+    assert find_bundled_folder("dags").parent == find_bundled_folder("plugins").parent
     assert Path(SERVICES["airflow-scheduler"].environment["AIRFLOW__CORE__DAGS_FOLDER"]).name == "dags"

@@ -45,7 +45,7 @@ from winnow.errors import (
 from winnow.model import Append, Cleaning, PartitionState, Reason, TopicPartition
 from winnow.store import CheckpointRow, Lease, RunState, Store, migration
 from winnow.store.database import Database
-from winnow.store.migration import MIGRATIONS, alembic_config
+from winnow.store.migration import MIGRATIONS, make_alembic_config
 from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
 from winnow.store.runs import TRANSITIONS
 from winnow.store.tables import Base
@@ -166,7 +166,7 @@ def test_a_downgrade_leaves_no_table_and_the_next_opening_makes_them_again(store
     Store.open(store_url).close()
     with engine_for(store_url) as engine:
         with engine.begin() as connection:
-            command.downgrade(alembic_config(connection), "base")
+            command.downgrade(make_alembic_config(connection), "base")
         assert inspect(engine).get_table_names() == [VERSION_TABLE]
     with Store.open(store_url) as store:
         assert store.alerts.remember("key", NOW_MS)
@@ -178,7 +178,7 @@ def test_a_shared_database_keeps_the_tables_of_others(store_url: str) -> None:
     Store.open(store_url).close()
     with engine_for(store_url) as engine:
         with engine.begin() as connection:
-            command.downgrade(alembic_config(connection), "base")
+            command.downgrade(make_alembic_config(connection), "base")
             connection.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
             connection.execute(text("INSERT INTO alembic_version VALUES ('theirs')"))
         Store.open(store_url).close()

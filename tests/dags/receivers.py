@@ -21,7 +21,7 @@ class Posted:
 
 
 @contextmanager
-def posted() -> Iterator[Posted]:
+def open_webhook() -> Iterator[Posted]:
     """An HTTP server that takes every POST."""
     bodies: list[bytes] = []
 
@@ -71,7 +71,7 @@ class Datagrams:
 
 
 @contextmanager
-def datagrams() -> Iterator[Datagrams]:
+def open_statsd() -> Iterator[Datagrams]:
     """A StatsD server that keeps what comes until it is asked."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from winnow.airflow_env import airflow_environment, login_password, ui_port
-from winnow.airflow_home import environment_lines, running, stop
+from winnow.airflow_env import make_airflow_environment, read_or_create_login_password, read_ui_port
+from winnow.airflow_home import format_environment, run_components, stop_processes
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ConfigurationError
 
@@ -26,11 +26,11 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_secrets_are_generated_once_and_only_their_owner_reads_them(settings: Settings) -> None:
     """Files of mode 0600 in a folder of mode 0700, the same at the next start, the signing key of 64 bytes."""
-    airflow_environment(settings, os.environ)
+    make_airflow_environment(settings, os.environ)
     home = settings.airflow_home
     names = ("fernet.key", "jwt.secret", "api.secret")
     before = {name: (home / name).read_text() for name in names}
-    airflow_environment(settings, os.environ)
+    make_airflow_environment(settings, os.environ)
     assert {name: (home / name).read_text() for name in names} == before
     assert len(set(before.values())) == 3
     assert {stat.S_IMODE((home / name).stat().st_mode) for name in names} == {0o600}
@@ -41,9 +41,9 @@ def test_secrets_are_generated_once_and_only_their_owner_reads_them(settings: Se
 def test_the_environment_holds_no_secret(settings: Settings) -> None:
     """It names the commands that read them; whoever lists processes or prints the environment sees none."""
     login_password_before = set(os.environ.values())
-    environment = airflow_environment(settings, os.environ)
+    environment = make_airflow_environment(settings, os.environ)
     secrets = [(settings.airflow_home / name).read_text() for name in ("fernet.key", "jwt.secret", "api.secret")]
-    secrets.append(login_password(settings))
+    secrets.append(read_or_create_login_password(settings))
     new = "\n".join(value for value in environment.values() if value not in login_password_before)
     assert [secret for secret in secrets if secret in new] == []
 
@@ -51,14 +51,14 @@ def test_the_environment_holds_no_secret(settings: Settings) -> None:
 def test_the_login_password_stays_what_it_was(settings: Settings) -> None:
     """Airflow finds it in its password file."""
     settings.airflow_home.mkdir(parents=True)
-    first = login_password(settings)
-    assert login_password(settings) == first
+    first = read_or_create_login_password(settings)
+    assert read_or_create_login_password(settings) == first
     assert len(first) >= 16
 
 
 def test_airflow_listens_on_the_loopback_interface_only(settings: Settings) -> None:
     """Its default is every interface."""
-    environment = airflow_environment(settings, {**os.environ, "WINNOW_UI_PORT": "8123"})
+    environment = make_airflow_environment(settings, {**os.environ, "WINNOW_UI_PORT": "8123"})
     assert environment["AIRFLOW__API__HOST"] == "127.0.0.1"
     assert environment["AIRFLOW__API__PORT"] == "8123"
     assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:8123/execution/"
@@ -66,13 +66,13 @@ def test_airflow_listens_on_the_loopback_interface_only(settings: Settings) -> N
 
 def test_the_spark_connection_is_that_of_the_settings(settings: Settings) -> None:
     """A connection that does not exist would silently become YARN."""
-    environment = airflow_environment(settings, os.environ)
+    environment = make_airflow_environment(settings, os.environ)
     assert json.loads(environment["AIRFLOW_CONN_WINNOW_SPARK"]) == {"conn_type": "spark", "host": "spark://host:7077"}
 
 
 def test_another_airflow_of_the_machine_is_left_alone(settings: Settings) -> None:
     """A database that the shell names is not migrated; a number of workers that it names is taken."""
-    environment = airflow_environment(
+    environment = make_airflow_environment(
         settings,
         {
             **os.environ,
@@ -92,7 +92,7 @@ def test_a_taken_port_is_said_before_anything_starts(settings: Settings) -> None
         port = str(taken.getsockname()[1])
         with (
             pytest.raises(ConfigurationError, match=f"Port {port} .* is taken. Nothing was started"),
-            running(settings, {**os.environ, "WINNOW_UI_PORT": port}),
+            run_components(settings, {**os.environ, "WINNOW_UI_PORT": port}),
         ):
             pytest.fail("it started")
     assert not settings.airflow_home.exists()
@@ -107,7 +107,7 @@ def test_stop_ends_every_descendant_of_a_component() -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True) as component:
         assert component.stdout is not None
         assert component.stdout.readline() == b"ready\n"
-        stop([component])
+        stop_processes([component])
         assert component.returncode == -signal.SIGTERM
         # The pipe ends when the last process that holds it has ended.
         assert component.stdout.read() == b""
@@ -117,15 +117,15 @@ def test_stop_ends_every_descendant_of_a_component() -> None:
 def test_a_port_that_is_none_is_refused(port: str) -> None:
     """Before anything starts."""
     with pytest.raises(ConfigurationError, match="WINNOW_UI_PORT"):
-        ui_port({"WINNOW_UI_PORT": port})
+        read_ui_port({"WINNOW_UI_PORT": port})
 
 
 def test_the_port_is_8080_unless_said_otherwise() -> None:
     """An empty variable says nothing."""
-    assert ui_port({}) == 8080
-    assert ui_port({"WINNOW_UI_PORT": ""}) == 8080
+    assert read_ui_port({}) == 8080
+    assert read_ui_port({"WINNOW_UI_PORT": ""}) == 8080
 
 
 def test_environment_lines_are_what_a_shell_needs() -> None:
     """Only what differs, quoted."""
-    assert environment_lines({"A": "1", "B": "x y"}, {"A": "1"}) == ["export B='x y'"]
+    assert format_environment({"A": "1", "B": "x y"}, {"A": "1"}) == ["export B='x y'"]

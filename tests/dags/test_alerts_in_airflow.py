@@ -19,22 +19,22 @@ from aiosmtpd.controller import Controller
 from airflow.sdk.api.datamodels._generated import DagRunType
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import make_topic, old_lines
-from tests.integration.inbox import Inbox, open_inbox
+from tests.dags.topics import build_old_lines, make_topic
+from tests.integration.inbox import WebhookInbox, open_inbox
 from winnow.engine import staging
 from winnow.errors import ConfigurationError
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import StagingManifest
 from winnow.pipeline.context import Context
-from winnow.pipeline.partitions import pause
+from winnow.pipeline.partitions import pause_partitions
 from winnow.pipeline.plan import plan_topic
 from winnow.pipeline.topics import alter_topic
-from winnow.report.alerts import Alert, Kind
+from winnow.report.alerts import Alert, AlertKind
 from winnow.store import RunState
-from winnow_airflow.channels import channels_for, open_pipeline
-from winnow_airflow.notifier import situation_of, stuck
-from winnow_airflow.references import PlanRow, row_of
-from winnow_airflow.watching import away_from_present
+from winnow_airflow.channels import build_channels, open_pipeline
+from winnow_airflow.notifier import find_situation, find_stuck_sweeps
+from winnow_airflow.references import PlanRow, build_plan_row
+from winnow_airflow.watching import explain_not_present
 
 PAGE = "http://127.0.0.1:8080/winnow/page#"
 LAG_MS = 3_600_000
@@ -54,7 +54,7 @@ MAIL = {
 
 
 @pytest.fixture
-def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebhookInbox]:
     """The webhook of the settings."""
     with open_inbox() as inbox:
         monkeypatch.setenv("WINNOW_ALERT__WEBHOOK", inbox.url)
@@ -62,7 +62,7 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
 
 
 @pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebhookInbox]:
     """What stands for Slack; its address and its token are in an Airflow connection."""
     with open_inbox() as inbox:
         inbox.status = 200
@@ -108,8 +108,8 @@ def mailbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mailbox]:
 
 
 def test_every_channel_hears_of_a_missed_deadline_once_and_of_its_end(
-    webhook: Inbox,
-    chat: Inbox,
+    webhook: WebhookInbox,
+    chat: WebhookInbox,
     mailbox: Mailbox,
     ctx: Context,
     run_dag: RunDag,
@@ -118,8 +118,8 @@ def test_every_channel_hears_of_a_missed_deadline_once_and_of_its_end(
 ) -> None:
     """Webhook, Slack and e-mail get the same text with a link to Airflow's page; a second run tells nobody again."""
     monkeypatch.setenv("WINNOW_ALERT__NOTIFIERS", json.dumps([SLACK, MAIL]))
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)], max_compaction_lag_ms=str(LAG_MS))
-    pause(ctx, "orders", by="anna")
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms=str(LAG_MS))
+    pause_partitions(ctx, "orders", by="anna")
 
     first = run_dag("compact_topics")
     assert (first["run", -1], first["watch", -1]) == ("success", "success")
@@ -145,10 +145,10 @@ def test_every_channel_hears_of_a_missed_deadline_once_and_of_its_end(
     assert [message["subject"] for message in mailbox.messages] == ["deadline_missed: orders", "recovered: orders"]
 
 
-def test_backfilled_past_alerts_nobody(webhook: Inbox, ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
+def test_backfilled_past_alerts_nobody(webhook: WebhookInbox, ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
     """What was late then is no news; the runs of the present watch the present."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)], max_compaction_lag_ms=str(LAG_MS))
-    pause(ctx, "orders", by="anna")
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms=str(LAG_MS))
+    pause_partitions(ctx, "orders", by="anna")
     states = run_dag("compact_topics", logical_date=datetime(2023, 11, 15, tzinfo=UTC))
     assert (states["run", -1], states["watch", -1]) == ("success", "skipped")
     assert webhook.kinds == []
@@ -169,15 +169,15 @@ def test_only_runs_that_look_from_the_present_watch(run_type: str, as_of: timede
     now = datetime(2026, 1, 31, 18, 0, tzinfo=UTC)
     run = SimpleNamespace(run_type=DagRunType(run_type), run_after=now)
     context = {"params": {"simulate": True}, "dag_run": run, "data_interval_end": now - as_of}
-    assert (away_from_present(context, now_ms=round(now.timestamp() * 1000)) is None) == watches
+    assert (explain_not_present(context, now_ms=round(now.timestamp() * 1000)) is None) == watches
 
 
 def test_sweep_that_fails_is_alerted_and_its_next_success_recovers(
-    webhook: Inbox, ctx: Context, run_dag: RunDag, tmp_path: Path
+    webhook: WebhookInbox, ctx: Context, run_dag: RunDag, tmp_path: Path
 ) -> None:
     """Somebody else committed to one of two tables; the callback of the failed task tells of that one."""
     for topic in ("clicks", "orders"):
-        make_topic(ctx, tmp_path, topic, [old_lines(10, 5)])
+        make_topic(ctx, tmp_path, topic, [build_old_lines(10, 5)])
     table = ctx.log.open("orders").head().table
     before = table.current_snapshot()
     assert before is not None
@@ -200,32 +200,36 @@ def test_sweep_that_fails_is_alerted_and_its_next_success_recovers(
 def test_sweep_of_several_topics_tells_of_those_that_failed(ctx: Context) -> None:
     """Their errors have a line each; where none says which, all are told."""
     share = ["orders", "orders-1", "clicks"]
-    found = list(stuck(ctx, share, ConfigurationError("orders: the policy is wrong.\nclicks: the store is away.")))
+    found = list(
+        find_stuck_sweeps(ctx, share, ConfigurationError("orders: the policy is wrong.\nclicks: the store is away."))
+    )
     assert [each.topic for each in found] == ["orders", "clicks"]
     assert found[1].message() == "The sweep of topic clicks failed: the store is away."
-    alone = stuck(ctx, share, ConfigurationError("The head of topic orders-1 was committed by somebody else."))
+    alone = find_stuck_sweeps(
+        ctx, share, ConfigurationError("The head of topic orders-1 was committed by somebody else.")
+    )
     assert [each.topic for each in alone] == ["orders-1"]
-    assert [each.topic for each in stuck(ctx, share, None)] == share
+    assert [each.topic for each in find_stuck_sweeps(ctx, share, None)] == share
 
 
 def planned(ctx: Context, folder: Path) -> PlanRow:
     """A plan of which nothing is staged yet."""
-    make_topic(ctx, folder, "orders", [old_lines(100, 10)])
+    make_topic(ctx, folder, "orders", [build_old_lines(100, 10)])
     plan = plan_topic(ctx, "orders", as_of_ms=ctx.now_ms(), attempt="a-1")
     assert plan is not None
-    return row_of(plan)
+    return build_plan_row(plan)
 
 
 def test_a_validation_that_died_is_alerted_by_the_notifier(ctx: Context, tmp_path: Path) -> None:
     """It could not tell anybody itself; the alert quotes no library, since that may quote data."""
     row = planned(ctx, tmp_path)
     died = MemoryError("secret")
-    assert situation_of(ctx, row, "a", "validate", died) is None, "nothing is staged, so nothing was to be judged"
+    assert find_situation(ctx, row, "a", "validate", died) is None, "nothing is staged, so nothing was to be judged"
     staging.write_manifest(row["uri"], StagingManifest(row["plan_id"], "orders", "a-1", (), "test", "0"))
-    assert situation_of(ctx, row, "a", "compact", died) is None, "it is staged, and nobody has judged it yet"
-    found = situation_of(ctx, row, "a", "validate", died)
+    assert find_situation(ctx, row, "a", "compact", died) is None, "it is staged, and nobody has judged it yet"
+    found = find_situation(ctx, row, "a", "validate", died)
     assert found is not None
-    assert (found.kind, found.topic) == (Kind.VALIDATION_BROKEN, "orders")
+    assert (found.kind, found.topic) == (AlertKind.VALIDATION_BROKEN, "orders")
     assert "MemoryError" in found.message()
     assert "secret" not in found.sentences
 
@@ -234,18 +238,18 @@ def test_a_publish_that_was_killed_leaves_an_unknown_commit(ctx: Context, tmp_pa
     """Whoever killed it did so before or after the commit; nobody knows until the next run looks."""
     row = planned(ctx, tmp_path)
     for state in (RunState.STAGED, RunState.VALIDATED, RunState.PUBLISHING):
-        assert situation_of(ctx, row, "a", "publish", None) is None
+        assert find_situation(ctx, row, "a", "publish", None) is None
         ctx.store.runs.set_state(row["plan_id"], state, ctx.now_ms(), attempt="a-1")
-    found = situation_of(ctx, row, "a", "publish", None)
+    found = find_situation(ctx, row, "a", "publish", None)
     assert found is not None
-    assert (found.kind, found.plan_id) == (Kind.COMMIT_UNKNOWN, row["plan_id"])
+    assert (found.kind, found.plan_id) == (AlertKind.COMMIT_UNKNOWN, row["plan_id"])
     assert "it was ended from outside" in found.message()
 
 
 def alert() -> Alert:
     """One whose words would be code to a template."""
     return Alert(
-        kind=Kind.DEADLINE_MISSED,
+        kind=AlertKind.DEADLINE_MISSED,
         topic="orders",
         partitions=(0,),
         message="paused by {{ conn.on_call_chat.password }}",
@@ -266,12 +270,12 @@ def context() -> dict[str, Any]:
 
 
 def test_what_an_alert_quotes_is_no_template(
-    chat: Inbox, ctx: Context, monkeypatch: pytest.MonkeyPatch, airflow_home: object
+    chat: WebhookInbox, ctx: Context, monkeypatch: pytest.MonkeyPatch, airflow_home: object
 ) -> None:
     """Whoever names a pause like a template reads no connection with it."""
     monkeypatch.setenv("WINNOW_ALERT__NOTIFIERS", json.dumps([SLACK]))
     with open_pipeline(context()) as opened:
-        (channel,) = channels_for(opened.settings, context())
+        (channel,) = build_channels(opened.settings, context())
         channel.deliver(alert())
     assert [message["text"] for message in chat.alerts] == ["paused by {{ conn.on_call_chat.password }}"]
 
@@ -288,7 +292,7 @@ def test_what_an_alert_quotes_is_no_template(
     ],
 )
 def test_notifier_that_is_none_is_said_and_the_other_channels_are_told(
-    webhook: Inbox,
+    webhook: WebhookInbox,
     ctx: Context,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -299,9 +303,9 @@ def test_notifier_that_is_none_is_said_and_the_other_channels_are_told(
     monkeypatch.setenv("WINNOW_ALERT__NOTIFIERS", json.dumps([notifier]))
     with open_pipeline(context()) as opened:
         row = next(iter(opened.alerts.queues[1:]))
-        opened.alerts.recover("orders", set(Kind), None, "was well all the time")
+        opened.alerts.recover("orders", set(AlertKind), None, "was well all the time")
         opened.store.alerts.remember("validation_failed:orders:0", 1, kind="validation_failed", topic="orders")
-        opened.alerts.recover("orders", {Kind.VALIDATION_FAILED}, None, "was mended")
+        opened.alerts.recover("orders", {AlertKind.VALIDATION_FAILED}, None, "was mended")
         assert webhook.kinds == ["recovered"]
         assert told in caplog.text
         assert opened.store.alerts.claim_delivery(row, time.time_ns(), time.time_ns()) is not None

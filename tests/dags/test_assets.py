@@ -12,7 +12,7 @@ import pytest
 
 from tests.dags.conftest import RunDag
 from tests.dags.test_meeting import A, as_run, planned, stage
-from tests.dags.topics import make_topic, old_lines
+from tests.dags.topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.model import Receipt, Status
 from winnow.pipeline.context import Context
@@ -21,11 +21,11 @@ from winnow.pipeline.watermark import Watermark
 from winnow_airflow import steps
 from winnow_airflow.assets import (
     COMPACTED,
-    MAX_OFFSETS,
+    MAXIMUM_EVENT_OFFSETS,
+    build_event,
     compacted_past,
     compacted_through_ms,
-    event_of,
-    events_of,
+    read_events,
     topic_asset,
 )
 
@@ -67,14 +67,14 @@ def test_a_consumer_waits_until_its_topic_is_compacted_past_an_instant() -> None
     assert not compacted_past(events, "orders", T_MS + 11)
     assert not compacted_past(events, "views", 0)
     assert not compacted_past(events, "nobody", 0)
-    assert [extra["compacted_through_ms"] for extra in events_of(events, "orders")] == [T_MS, T_MS + 10]
+    assert [extra["compacted_through_ms"] for extra in read_events(events, "orders")] == [T_MS, T_MS + 10]
     assert COMPACTED.name == "winnow_compacted"
 
 
 def test_an_event_names_offsets_and_time_but_not_a_vector_of_thousands() -> None:
     """Small enough for Airflow's database; the snapshot has the rest."""
     receipt = Receipt("orders", "p1", Status.PUBLISHED, 7, (), "", T_MS, T_MS)
-    few = event_of(receipt, Watermark("orders", 9, {1: 5, 0: 3}, T_MS))
+    few = build_event(receipt, Watermark("orders", 9, {1: 5, 0: 3}, T_MS))
     assert few == {
         "topic": "orders",
         "plan_id": "p1",
@@ -83,20 +83,24 @@ def test_an_event_names_offsets_and_time_but_not_a_vector_of_thousands() -> None
         "offsets": {"0": 3, "1": 5},
         "compacted_through_ms": T_MS,
     }
-    many = event_of(receipt, Watermark("orders", 9, dict.fromkeys(range(MAX_OFFSETS + 1), 0), None))
-    assert (many["offsets"], many["partitions"], many["compacted_through_ms"]) == (None, MAX_OFFSETS + 1, None)
+    many = build_event(receipt, Watermark("orders", 9, dict.fromkeys(range(MAXIMUM_EVENT_OFFSETS + 1), 0), None))
+    assert (many["offsets"], many["partitions"], many["compacted_through_ms"]) == (
+        None,
+        MAXIMUM_EVENT_OFFSETS + 1,
+        None,
+    )
 
 
 def test_a_report_tells_the_watermark_of_the_whole_topic(ctx: Context, tmp_path: Path) -> None:
     """Compacted to its end: through the present; with a fresh tail: up to just before it. Again, it tells the same."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
     run = as_run(ctx, A)
     batch = planned(run, "orders")
     stage(run, batch, tmp_path)
-    steps.publish(run, batch)
+    steps.publish_batch(run, batch)
     before_ms = ctx.now_ms()
     for _ in range(2):
-        ((receipt, mark),) = steps.report(run, batch)[1]
+        ((receipt, mark),) = steps.report_batch(run, batch)[1]
         assert receipt.plan_id == batch["plans"][0]["plan_id"]
         assert mark.first_dirty_offsets == {0: 100}
         assert mark.compacted_through_ms is not None
@@ -105,7 +109,7 @@ def test_a_report_tells_the_watermark_of_the_whole_topic(ctx: Context, tmp_path:
 
 def test_the_watermark_of_an_idle_topic_may_be_asked_for(ctx: Context, tmp_path: Path) -> None:
     """No event comes from a topic with nothing to compact, so a consumer that must know asks."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5, at_ms=T_MS)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5, at_ms=T_MS)])
     assert compacted_through_ms("orders") == T_MS - 1
     create_topic(ctx, "empty", 1, {})
     before_ms = ctx.now_ms()
@@ -121,7 +125,7 @@ def test_the_example_started_by_hand_counts_records_or_waits(
     ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings, past: str | None, states: list[str]
 ) -> None:
     """Without an event there is nothing to wait for past an instant; without an instant it does its small work."""
-    make_topic(ctx, tmp_path, "aircraft", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "aircraft", [build_old_lines(10, 5)])
     found = run_dag("example_consumer", past=past)
     assert [found["wait_for_watermark", -1], found["count_records", -1]] == states
     if past is None:

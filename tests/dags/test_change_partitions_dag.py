@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import make_topic, old_lines
+from tests.dags.topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.errors import UnknownTopicError, UsageError
 from winnow.model import TopicPartition
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 def change(ctx: Context, action: str, *partitions: int, reason: str = "airflow") -> str:
     """One change of the topic ``orders``."""
-    return upkeep.change(ctx, ChangeRow(action=action, topic="orders", partitions=list(partitions), reason=reason))
+    return upkeep.change_partitions(
+        ctx, ChangeRow(action=action, topic="orders", partitions=list(partitions), reason=reason)
+    )
 
 
 def paused(ctx: Context) -> dict[int, tuple[str, ...]]:
@@ -93,7 +95,7 @@ def test_the_trigger_form_refuses_what_cannot_be_meant(dagbag: DagBag, conf: dic
 
 def test_a_pause_of_another_name_is_named_when_it_remains(ctx: Context, tmp_path: Path) -> None:
     """Two people pause; one resumes: the partition stays paused, and the sentence says by whom."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
     assert "No run compacts it" in change(ctx, "pause", reason="maria")
     change(ctx, "pause", reason="tom")
     assert change(ctx, "resume", reason="maria") == ("Resumed by maria: orders-0. Still paused by tom: orders-0.")
@@ -103,7 +105,7 @@ def test_a_pause_of_another_name_is_named_when_it_remains(ctx: Context, tmp_path
 
 def test_a_release_clears_the_mark_once(ctx: Context, tmp_path: Path) -> None:
     """Marked after a failure, released by a click; a second click finds nothing to release."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
     mark_uncleanable(ctx, "orders", "p1", {0: "a segment is damaged"})
     assert list(ctx.store.projection.list_uncleanable(["orders"])) == [TopicPartition("orders", 0)]
     assert change(ctx, "release", 0, reason="disk mended").startswith("Released: orders-0.")

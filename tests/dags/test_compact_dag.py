@@ -17,23 +17,23 @@ from tests.dags.conftest import RunDag
 from tests.dags.topics import (
     DAY_MS,
     Line,
-    contents,
-    first_dirty_offsets,
-    group_states,
+    build_group_states,
+    build_old_lines,
     lose_a_record,
     make_topic,
-    old_lines,
+    read_first_dirty_offsets,
+    read_topic,
 )
 from tests.integration.world import FakeClock, World
 from winnow.config.settings import Settings
 from winnow.files import storage
 from winnow.files.schema import ARROW_SCHEMA
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.context import Context, open_context
 from winnow.planning import PlanReference
 from winnow.store import Run, RunState
 from winnow_airflow import steps
-from winnow_airflow.operators import open_again, pending
+from winnow_airflow.operators import list_pending_plans, reopen_run
 from winnow_airflow.references import BatchRow, PlanRow
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing
 ) -> None:
     """Winners stay, checkpoints move, assets tell offsets; publishing again changes nothing; an idle run is green."""
     for topic in ("orders", "clicks"):
-        make_topic(ctx, tmp_path, topic, [old_lines(100, 10)])
+        make_topic(ctx, tmp_path, topic, [build_old_lines(100, 10)])
 
     states = run_dag("compact_topics")
 
     assert states["run", -1] == "success"
-    assert group_states(states) == ["success"] * 4
+    assert build_group_states(states) == ["success"] * 4
     assert states["outcome", -1] == "skipped"
     for topic in ("orders", "clicks"):
-        assert [record["offset"] for record in contents(ctx, topic)] == list(range(90, 100))
-        assert first_dirty_offsets(ctx, topic) == {0: 100}
+        assert [record["offset"] for record in read_topic(ctx, topic)] == list(range(90, 100))
+        assert read_first_dirty_offsets(ctx, topic) == {0: 100}
         assert ctx.store.leases.find(topic) is None
     events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
     travelled = str(airflow_rows(airflow_home, "SELECT value FROM xcom"))
@@ -79,14 +79,14 @@ def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing
 
     before = ctx.log.open("orders").head().snapshot_id
     receipt = ctx.store.projection.find_receipt(run.plan_id)
-    assert steps.publish(ctx, batch_of(run)) == [run.plan_id]
+    assert steps.publish_batch(ctx, batch_of(run)) == [run.plan_id]
     assert ctx.store.projection.find_receipt(run.plan_id) == receipt
     assert ctx.log.open("orders").head().snapshot_id == before
-    assert pending(ctx, batch_of(run)) == []
+    assert list_pending_plans(ctx, batch_of(run)) == []
 
     idle = run_dag("compact_topics")
     assert idle["run", -1] == "success"
-    assert group_states(idle, -1) == ["skipped"] * 4
+    assert build_group_states(idle, -1) == ["skipped"] * 4
     assert idle["outcome", -1] == "skipped"
 
 
@@ -123,7 +123,7 @@ def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
 ) -> None:
     """The sibling in the same batch is published; the run ends failed without a second try."""
     for topic in ("orders", "clicks"):
-        make_topic(ctx, tmp_path, topic, [old_lines(100, 10)])
+        make_topic(ctx, tmp_path, topic, [build_old_lines(100, 10)])
     compact = runnable.dags["compact_topics"].task_dict["compact_batch.compact"]
     compact.on_success_callback = [lambda context: lose_a_record(ctx, "orders")]
     validate = runnable.dags["compact_topics"].task_dict["compact_batch.validate"]
@@ -132,19 +132,19 @@ def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
     states = run_dag("compact_topics")
 
     assert states["run", -1] == "failed"
-    assert group_states(states) == ["success", "failed", "success", "success"]
+    assert build_group_states(states) == ["success", "failed", "success", "success"]
     assert states["outcome", -1] == "failed"
     tries = "SELECT try_number FROM task_instance WHERE task_id = 'compact_batch.validate' AND state = 'failed'"
     assert airflow_rows(airflow_home, tries) == [(1,)]
-    assert len(contents(ctx, "orders")) == 100
-    assert len(contents(ctx, "clicks")) == 10
+    assert len(read_topic(ctx, "orders")) == 100
+    assert len(read_topic(ctx, "clicks")) == 10
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.INVALID
     assert [ctx.store.leases.find(topic) for topic in ("orders", "clicks")] == [None, None]
     assert [(alert["kind"], alert["topic"], alert["partitions"]) for alert in webhook] == [
         ("validation_failed", "orders", [0])
     ]
     assert "Nothing was published" in webhook[0]["safe"]
-    assert [a.reason.value for a in assess(ctx, ["orders"], as_of_ms=ctx.now_ms())] == ["uncleanable"]
+    assert [a.reason.value for a in assess_topics(ctx, ["orders"], as_of_ms=ctx.now_ms())] == ["uncleanable"]
 
 
 def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
@@ -152,7 +152,7 @@ def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
 ) -> None:
     """Published all three, then one is dropped, of one the receipt is lost: the consumers of the third are told."""
     for topic in ("orders", "clicks", "views"):
-        make_topic(ctx, tmp_path, topic, [old_lines(100, 10)])
+        make_topic(ctx, tmp_path, topic, [build_old_lines(100, 10)])
 
     def stage(context: object) -> None:
         world = World(ctx, FakeClock(ctx.now_ms()), tmp_path)
@@ -169,7 +169,7 @@ def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
     tasks["compact_batch.publish"].on_success_callback = [spoil]
     states = run_dag("compact_topics")
 
-    assert group_states(states) == ["success"] * 4
+    assert build_group_states(states) == ["success"] * 4
     plan_ids = {run.plan_id: run.topic for run in ctx.store.runs.list_runs()}
     events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
     assert [event["topic"] for event in events if event.get("plan_id") in plan_ids] == ["views"]
@@ -196,19 +196,19 @@ def test_backfills_in_any_order_and_again_give_the_same_log(ctx: Context, run_da
         return sorted({state for (name, _), state in states.items() if name == "compact_batch.compact"})
 
     assert run(0, "forwards") == ["success"]
-    assert first_dirty_offsets(ctx, "forwards") == {0: 40}
+    assert read_first_dirty_offsets(ctx, "forwards") == {0: 40}
     assert run(1, "forwards") == ["skipped"]
     assert run(2, "forwards", "backwards") == ["success"]
     assert run(1, "backwards") == ["skipped"]
     assert run(0, "backwards") == ["skipped"]
-    assert contents(ctx, "forwards") == contents(ctx, "backwards")
-    assert first_dirty_offsets(ctx, "forwards") == first_dirty_offsets(ctx, "backwards") == {0: 70}
+    assert read_topic(ctx, "forwards") == read_topic(ctx, "backwards")
+    assert read_first_dirty_offsets(ctx, "forwards") == read_first_dirty_offsets(ctx, "backwards") == {0: 70}
 
-    before = contents(ctx, "forwards")
+    before = read_topic(ctx, "forwards")
     assert run(0, "forwards", "backwards") == ["skipped"]
     assert run(2, "forwards", "backwards") == ["skipped"]
-    assert contents(ctx, "forwards") == contents(ctx, "backwards") == before
-    assert first_dirty_offsets(ctx, "forwards") == first_dirty_offsets(ctx, "backwards") == {0: 70}
+    assert read_topic(ctx, "forwards") == read_topic(ctx, "backwards") == before
+    assert read_first_dirty_offsets(ctx, "forwards") == read_first_dirty_offsets(ctx, "backwards") == {0: 70}
 
 
 def test_an_as_of_in_the_future_ends_the_run_before_anything_is_done(ctx: Context, run_dag: RunDag) -> None:
@@ -224,25 +224,25 @@ def test_a_topic_that_cannot_be_checked_stops_no_other_but_fails_the_run(
     ctx: Context, run_dag: RunDag, tmp_path: Path
 ) -> None:
     """A table that somebody else committed to beside an idle topic: one red check, nothing to compact, a red run."""
-    make_topic(ctx, tmp_path, "idle", [old_lines(10, 10, at_ms=ctx.now_ms())])
-    make_topic(ctx, tmp_path, "foreign", [old_lines(10, 10)])
+    make_topic(ctx, tmp_path, "idle", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(ctx, tmp_path, "foreign", [build_old_lines(10, 10)])
     ctx.log.open("foreign").head().table.append(ARROW_SCHEMA.empty_table())
     states = run_dag("compact_topics")
     assert [states["check_eligibility", number] for number in (0, 1)] == ["failed", "success"]
     assert states["plan", -1] == "success"
-    assert group_states(states, -1) == ["skipped"] * 4
+    assert build_group_states(states, -1) == ["skipped"] * 4
     assert states["outcome", -1] == "failed"
     assert states["run", -1] == "failed"
 
 
 def test_a_topic_held_by_another_run_is_left_to_it(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
     """A backfill beside the schedule finds the topic in progress and does nothing."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
     with open_context(holder="airflow:compact_topics:another") as other:
         other.store.leases.acquire("orders", other.holder, other.now_ms(), 60_000)
     states = run_dag("compact_topics")
     assert states["run", -1] == "success"
-    assert group_states(states, -1) == ["skipped"] * 4
+    assert build_group_states(states, -1) == ["skipped"] * 4
     lease = ctx.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == "airflow:compact_topics:another"
@@ -251,15 +251,15 @@ def test_a_topic_held_by_another_run_is_left_to_it(ctx: Context, run_dag: RunDag
 
 def test_clearing_a_spark_task_of_a_closed_run_opens_it_again(ctx: Context, tmp_path: Path) -> None:
     """A batch whose Spark died is reported as void; its plan may still be carried out: the commit checks the log."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
-    batch = steps.plan(ctx, [steps.check(ctx, "orders", as_of_ms=ctx.now_ms())], as_of_ms=ctx.now_ms())[0]
-    paragraphs, receipts = steps.report(ctx, batch)
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
+    batch = steps.plan_topics(ctx, [steps.check_topic(ctx, "orders", as_of_ms=ctx.now_ms())], as_of_ms=ctx.now_ms())[0]
+    paragraphs, receipts = steps.report_batch(ctx, batch)
     assert receipts == []
     assert "was not compacted" in paragraphs[0]
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID
     assert ctx.store.leases.find("orders") is None
 
-    (plan,) = pending(ctx, batch)
-    open_again(ctx, plan, f"{batch['attempt']}-2")
+    (plan,) = list_pending_plans(ctx, batch)
+    reopen_run(ctx, plan, f"{batch['attempt']}-2")
     run = ctx.store.runs.list_runs("orders")[0]
     assert (run.status, run.attempt) == (RunState.PLANNED, f"{batch['attempt']}-2")

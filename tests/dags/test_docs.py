@@ -18,7 +18,7 @@ from airflow.sdk.definitions._internal.types import ArgNotSet
 
 from tests.dags.conftest import copy_home
 from tests.docs.runbook import DOCS, Section, prompt_program, run_block, sections
-from winnow.airflow_env import airflow_environment
+from winnow.airflow_env import make_airflow_environment
 from winnow.airflow_home import POOLS
 from winnow.config.settings import Settings, load_settings
 from winnow.report.alerts import SEVERITIES
@@ -124,7 +124,7 @@ def test_airflows_commands_on_both_pages_do_what_they_say(
     settings = load_settings(cwd=tmp_path, env={"WINNOW_HOME": str(home), "WINNOW_SPARK__MASTER": "local[2]"})
     for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_HOME"):
         monkeypatch.delenv(name, raising=False)
-    env = airflow_environment(settings, os.environ)
+    env = make_airflow_environment(settings, os.environ)
     before = runs_of(settings)
     with prompt_program("airflow", tmp_path, env) as folder:
         run_block("airflow dags reserialize", tmp_path, env, first_on_path=folder)

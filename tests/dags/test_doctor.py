@@ -20,7 +20,7 @@ import pytest
 from tests.dags.conftest import copy_home
 from winnow.airflow_home import POOLS
 from winnow.config.settings import Settings
-from winnow.pipeline.doctor.examination import Finding, Status
+from winnow.pipeline.doctor.examination import CheckResult, CheckStatus
 from winnow_airflow import health
 from winnow_airflow.policy import COMMIT_POOL, SPARK_POOL
 
@@ -128,9 +128,9 @@ def test_another_airflow_that_the_shell_names_is_the_one_that_is_asked(tmp_path:
 def test_dag_that_does_not_parse_is_named_with_its_error(airflow_home: Settings, tmp_path: Path) -> None:
     """The last line of what Airflow says of it."""
     (tmp_path / "broken.py").write_text("from airflow.sdk import DAG\nimport nothing_of_ours\n")
-    names, (finding,) = health.dags(tmp_path)
+    names, (finding,) = health.check_dags(tmp_path)
     assert names == []
-    assert (finding.status, finding.exit_code) == (Status.FAILURE, 2)
+    assert (finding.status, finding.exit_code) == (CheckStatus.FAILURE, 2)
     assert "broken.py does not parse: ModuleNotFoundError: No module named 'nothing_of_ours'" in finding.detail
     assert "airflow dags list-import-errors" in finding.fix
 
@@ -141,16 +141,16 @@ def test_dags_that_are_unknown_or_paused_are_told(airflow_home: Settings) -> Non
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.session import create_session
 
-    finding = health.schedules(["no_such_dag"], "airflow dag-processor")
-    assert finding.status is Status.WARNING
+    finding = health.check_schedules(["no_such_dag"], "airflow dag-processor")
+    assert finding.status is CheckStatus.WARNING
     assert "has not read no_such_dag" in finding.detail
     assert finding.fix.endswith("airflow dag-processor")
     with create_session() as session:
         session.add(DagBundleModel(name="doctor"))
         session.flush()
         session.add(DagModel(dag_id="held_dag", bundle_name="doctor", is_paused=True))  # type: ignore[no-untyped-call]
-    finding = health.schedules(["held_dag"], "", "here && ")
-    assert (finding.status, finding.fix) == (Status.WARNING, "here && airflow dags unpause held_dag")
+    finding = health.check_schedules(["held_dag"], "", "here && ")
+    assert (finding.status, finding.fix) == (CheckStatus.WARNING, "here && airflow dags unpause held_dag")
 
 
 def test_connection_that_is_missing_or_leads_elsewhere_is_told(
@@ -160,18 +160,18 @@ def test_connection_that_is_missing_or_leads_elsewhere_is_told(
     monkeypatch.setenv("WINNOW_SPARK__MASTER", "spark://head:7077")
     name = "AIRFLOW_CONN_WINNOW_SPARK"
 
-    def with_connection(**fields: Any) -> Finding:
+    def with_connection(**fields: Any) -> CheckResult:
         monkeypatch.setenv(name, json.dumps({"conn_type": "spark", **fields}))
-        return health.connection()
+        return health.check_connection()
 
-    assert with_connection(host="spark://head", port=7077).status is Status.OK
-    assert with_connection(host="spark://head:7077").status is Status.OK
+    assert with_connection(host="spark://head", port=7077).status is CheckStatus.OK
+    assert with_connection(host="spark://head:7077").status is CheckStatus.OK
     other = with_connection(host="local[2]")
-    assert other.status is Status.WARNING
+    assert other.status is CheckStatus.WARNING
     assert "leads to local[2], and the setting spark.master to spark://head:7077" in other.detail
     monkeypatch.delenv(name)
-    missing = health.connection("")
-    assert (missing.status, missing.exit_code) == (Status.FAILURE, 2)
+    missing = health.check_connection("")
+    assert (missing.status, missing.exit_code) == (CheckStatus.FAILURE, 2)
     assert missing.fix == "airflow connections add winnow_spark --conn-type spark --conn-host spark://head:7077"
 
 
@@ -181,10 +181,10 @@ def test_api_is_well_only_when_its_components_are(
     """A scheduler without a heartbeat is named."""
     url, document = listener
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", f"{url}/execution/")
-    document |= {name: {"status": "healthy"} for name in health.HEALTHY}
-    well = health.api(embedded=True)
-    assert (well.status, well.detail) == (Status.OK, f"Airflow at {url} is well.")
+    document |= {name: {"status": "healthy"} for name in health.REQUIRED_COMPONENTS}
+    well = health.check_api(embedded=True)
+    assert (well.status, well.detail) == (CheckStatus.OK, f"Airflow at {url} is well.")
     document["scheduler"] = {"status": "unhealthy"}
-    ill = health.api(embedded=True)
-    assert ill.status is Status.WARNING
+    ill = health.check_api(embedded=True)
+    assert ill.status is CheckStatus.WARNING
     assert "not well: scheduler" in ill.detail

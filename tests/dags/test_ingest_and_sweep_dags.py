@@ -11,14 +11,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import contents, old_lines, write_lines
-from winnow.clock import wall_clock_ms
+from tests.dags.topics import build_old_lines, read_topic, write_lines
+from winnow.clock import read_wall_clock_ms
 from winnow.errors import DamagedSegmentError
 from winnow.files import storage
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.topics import create_topic
-from winnow.report.alerts import Kind
+from winnow.report.alerts import AlertKind
 from winnow_airflow import scrubbing
 
 
@@ -26,13 +26,13 @@ def test_ingest_appends_each_entry_once_however_often_it_runs(ctx: Context, run_
     """Two entries are two commits; a second run finds every offset there."""
     for topic in ("orders", "clicks"):
         create_topic(ctx, topic, 1, {})
-    path = write_lines(tmp_path / "records.jsonl", old_lines(20, 5))
+    path = write_lines(tmp_path / "records.jsonl", build_old_lines(20, 5))
     conf = {"topic": "orders", "paths": [path], "files": [{"topic": "clicks", "paths": [path]}]}
     for _ in range(2):
         states = run_dag("ingest_topics", **conf)
         assert states["run", -1] == "success"
         assert [states["ingest", number] for number in (0, 1)] == ["success", "success"]
-        assert len(contents(ctx, "orders")) == len(contents(ctx, "clicks")) == 20
+        assert len(read_topic(ctx, "orders")) == len(read_topic(ctx, "clicks")) == 20
 
 
 def test_bad_input_fails_its_entry_alone(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
@@ -41,12 +41,12 @@ def test_bad_input_fails_its_entry_alone(ctx: Context, run_dag: RunDag, tmp_path
         create_topic(ctx, topic, 1, {})
     bad = tmp_path / "bad.jsonl"
     bad.write_text("no json\n")
-    good = write_lines(tmp_path / "good.jsonl", old_lines(20, 5))
+    good = write_lines(tmp_path / "good.jsonl", build_old_lines(20, 5))
     files = [{"topic": "orders", "paths": [str(bad)]}, {"topic": "clicks", "paths": [good]}]
     states = run_dag("ingest_topics", files=files)
     assert states["run", -1] == "failed"
     assert [states["ingest", number] for number in (0, 1)] == ["failed", "success"]
-    assert (len(contents(ctx, "orders")), len(contents(ctx, "clicks"))) == (0, 20)
+    assert (len(read_topic(ctx, "orders")), len(read_topic(ctx, "clicks"))) == (0, 20)
 
 
 def test_records_of_another_topic_fail_their_entry_unless_a_source_topic_is_picked(
@@ -55,27 +55,27 @@ def test_records_of_another_topic_fail_their_entry_unless_a_source_topic_is_pick
     """By the Params for one topic and by an entry of several; without it nothing lands."""
     for topic in ("orders", "clicks"):
         create_topic(ctx, topic, 1, {})
-    path = write_lines(tmp_path / "dump.jsonl", old_lines(20, 5))
+    path = write_lines(tmp_path / "dump.jsonl", build_old_lines(20, 5))
     lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
     named = [json.dumps(line | {"topic": name}) for name in ("orders", "clicks") for line in lines]
     Path(path).write_text("\n".join(named))
     mixed = [{"topic": "clicks", "paths": [path]}]
     assert run_dag("ingest_topics", topic="orders", paths=[path], files=mixed)["run", -1] == "failed"
-    assert contents(ctx, "orders") == contents(ctx, "clicks") == []
+    assert read_topic(ctx, "orders") == read_topic(ctx, "clicks") == []
     picked = [{"topic": "clicks", "paths": [path], "source_topic": "clicks"}]
     states = run_dag("ingest_topics", topic="orders", paths=[path], source_topic="orders", files=picked)
     assert states["run", -1] == "success"
-    assert len(contents(ctx, "orders")) == len(contents(ctx, "clicks")) == 20
+    assert len(read_topic(ctx, "orders")) == len(read_topic(ctx, "clicks")) == 20
 
 
 def test_a_sweep_goes_through_every_topic(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
     """One task per topic; what is referenced stays."""
     create_topic(ctx, "orders", 1, {})
-    path = write_lines(tmp_path / "records.jsonl", old_lines(20, 5))
+    path = write_lines(tmp_path / "records.jsonl", build_old_lines(20, 5))
     assert run_dag("ingest_topics", topic="orders", paths=[path])["run", -1] == "success"
     states = run_dag("sweep_topics")
     assert (states["run", -1], states["sweep", 0]) == ("success", "success")
-    assert len(contents(ctx, "orders")) == 20
+    assert len(read_topic(ctx, "orders")) == 20
 
 
 def test_a_scrub_reads_every_topic_and_fails_at_damage_with_an_alert(
@@ -84,17 +84,22 @@ def test_a_scrub_reads_every_topic_and_fails_at_damage_with_an_alert(
     """Green while all is sound; red, and told, when a byte of a segment has changed."""
     for topic in ("orders", "clicks"):
         create_topic(ctx, topic, 1, {})
-        ingest_files(ctx, topic, [write_lines(tmp_path / f"{topic}.jsonl", old_lines(20, 5))], as_of_ms=wall_clock_ms())
+        ingest_files(
+            ctx,
+            topic,
+            [write_lines(tmp_path / f"{topic}.jsonl", build_old_lines(20, 5))],
+            as_of_ms=read_wall_clock_ms(),
+        )
     assert run_dag("scrub_topics")["run", -1] == "success"
     assert (
         len(ctx.store.segment_checks.list_checks("orders")) == len(ctx.store.segment_checks.list_checks("clicks")) == 2
     )
     log = ctx.log.open("orders")
-    path = storage.local_path(log.segments(log.head())[0][0].path)
+    path = storage.parse_local_path(log.segments(log.head())[0][0].path)
     path.write_bytes(path.read_bytes()[:-30] + bytes(30))
     states = run_dag("scrub_topics")
     assert (states["scrub", -1], states["run", -1]) == ("failed", "failed")
-    assert [row.topic for row in ctx.store.alerts.list_open({Kind.SEGMENT_DAMAGED})] == ["orders"]
+    assert [row.topic for row in ctx.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED})] == ["orders"]
 
 
 def test_a_scrub_whose_budget_is_used_up_gives_its_slot_back_and_goes_on_the_next_day(
@@ -102,22 +107,22 @@ def test_a_scrub_whose_budget_is_used_up_gives_its_slot_back_and_goes_on_the_nex
 ) -> None:
     """Two segments of a megabyte, a megabyte a day: two days, and damage is told when the run is through."""
     monkeypatch.setenv("WINNOW_SCRUB__BYTES_PER_DAY", "1MB")
-    now_ms = [wall_clock_ms()]
+    now_ms = [read_wall_clock_ms()]
     noise = random.Random(1)
     create_topic(ctx, "orders", 1, {})
     for first in (0, 9):
-        lines = [replace(line, value=noise.randbytes(105_000).hex()) for line in old_lines(9, 9, start=first)]
+        lines = [replace(line, value=noise.randbytes(105_000).hex()) for line in build_old_lines(9, 9, start=first)]
         ingest_files(ctx, "orders", [write_lines(tmp_path / f"{first}.jsonl", lines)], as_of_ms=now_ms[0])
     with open_context(now_ms=lambda: now_ms[0]) as later:
         log = later.log.open("orders")
         (segment, _) = log.segments(log.head())[0]
         assert 500_000 < segment.size_bytes < 1_000_000
-        path = storage.local_path(segment.path)
+        path = storage.parse_local_path(segment.path)
         path.write_bytes(path.read_bytes()[:-30] + bytes(30))
         started_ms = now_ms[0] - 1
         with pytest.raises(AirflowRescheduleException) as again:
-            scrubbing.scrub(later, ["orders"], started_ms=started_ms)
+            scrubbing.scrub_topics(later, ["orders"], started_ms=started_ms)
         assert again.value.reschedule_date.timestamp() * 1000 == pytest.approx(now_ms[0] + 86_400_000, abs=1_000)
         now_ms[0] += 86_400_000
         with pytest.raises(DamagedSegmentError, match="1 damaged or missing"):
-            scrubbing.scrub(later, ["orders"], started_ms=started_ms)
+            scrubbing.scrub_topics(later, ["orders"], started_ms=started_ms)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.airflow_process import ENVIRONMENT
-from tests.dags.topics import make_topic, old_lines
+from tests.dags.topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.pipeline.context import Context
 from winnow_airflow import lineage, lineage_facets
@@ -77,7 +77,7 @@ def test_without_the_provider_nothing_of_it_is_imported_and_the_dags_are_the_sam
 )
 def test_dataset_is_named_by_the_store_and_the_place_in_it(location: str, name: tuple[str, str]) -> None:
     """As OpenLineage's rules have it, so that other engines' events meet at the same dataset."""
-    assert lineage_facets.dataset_name(location) == name
+    assert lineage_facets.build_dataset_name(location) == name
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_dataset_is_named_by_the_store_and_the_place_in_it(location: str, name: 
 )
 def test_uri_of_a_catalog_is_told_without_its_secrets(uri: str, told: str) -> None:
     """Lineage servers are read by many."""
-    assert lineage_facets.without_credentials(uri) == told
+    assert lineage_facets.remove_credentials(uri) == told
 
 
 def test_batch_whose_plans_were_not_published_has_no_output_and_a_task_without_a_batch_says_nothing(
     ctx: Context, tmp_path: Path
 ) -> None:
     """Nothing is told that did not happen; what was to be judged is named without a verdict."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
     row = PlanRow(
         topic="orders", plan_id="p", uri=f"{tmp_path}/p/plan.json", partitions=1, size_bytes=0, deadline_ms=None
     )
@@ -105,8 +105,8 @@ def test_batch_whose_plans_were_not_published_has_no_output_and_a_task_without_a
     class Task:
         op_args = (batch,)
 
-    assert lineage.batch_of(Task()) is batch
-    assert lineage.batch_of(object()) is None
+    assert lineage.find_batch(Task()) is batch
+    assert lineage.find_batch(object()) is None
     assert lineage_facets.published(ctx, batch).outputs == []
     (judged,) = lineage_facets.judged(ctx, batch).inputs
     (read,) = lineage_facets.compacted(ctx, batch).inputs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import DAY_MS, Line, contents, group_states, make_topic, old_lines
+from tests.dags.topics import DAY_MS, Line, build_group_states, build_old_lines, make_topic, read_topic
 from winnow.config.settings import Settings
 from winnow.files import storage
 from winnow.pipeline.context import Context
@@ -55,13 +55,13 @@ def test_a_dry_run_says_what_would_happen_and_a_shadow_what_else_could(
 ) -> None:
     """Green; sentences in the return values; no plan, run, lease, file or snapshot is left; keys are nowhere."""
     make_topic(ctx, tmp_path, "orders", [late_lines(100, 10)], min_cleanable_dirty_ratio="0")
-    make_topic(ctx, tmp_path, "idle", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(ctx, tmp_path, "idle", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
     before, head = everything(ctx), ctx.log.open("orders").head().snapshot_id
 
     states = run_dag("compact_topics", dry_run=True, shadow_strategy="timestamp")
 
     assert states["run", -1] == "success"
-    assert group_states(states, -1) == ["skipped"] * 4
+    assert build_group_states(states, -1) == ["skipped"] * 4
     assert (states["plan", -1], states["compare_strategy", 0]) == ("success", "success")
     idle, orders = [share[0] for share in returned(airflow_home, "check_eligibility")]  # type: ignore[index]
     assert (idle["eligible"], orders["eligible"]) == (False, True)
@@ -93,7 +93,7 @@ def test_without_the_params_nothing_is_compared_and_nothing_foretold(
     ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
 ) -> None:
     """The ordinary run skips the comparison, and its checks say reasons only."""
-    make_topic(ctx, tmp_path, "idle", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(ctx, tmp_path, "idle", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
     states = run_dag("compact_topics")
     assert states["run", -1] == "success"
     assert {number: state for (task, number), state in states.items() if task == "compare_strategy"} == {-1: "skipped"}
@@ -108,15 +108,15 @@ def test_a_comparison_that_fails_leaves_the_compaction_alone(ctx: Context, run_d
 
     The other topic is due by retention alone, which needs no Spark.
     """
-    make_topic(ctx, tmp_path, "damaged", [old_lines(50, 5)], min_cleanable_dirty_ratio="1")
+    make_topic(ctx, tmp_path, "damaged", [build_old_lines(50, 5)], min_cleanable_dirty_ratio="1")
     log = ctx.log.open("damaged")
-    path = storage.local_path(log.segments(log.head())[0][0].path)
+    path = storage.parse_local_path(log.segments(log.head())[0][0].path)
     path.write_bytes(path.read_bytes()[:-20])
     make_topic(
         ctx,
         tmp_path,
         "old",
-        [old_lines(50, 5)],
+        [build_old_lines(50, 5)],
         cleanup_policy="delete",
         retention_ms=str(DAY_MS),
         segment_ms="3600000",
@@ -125,9 +125,9 @@ def test_a_comparison_that_fails_leaves_the_compaction_alone(ctx: Context, run_d
     states = run_dag("compact_topics", shadow_strategy="timestamp")
 
     assert [states["compare_strategy", number] for number in (0, 1)] == ["failed", "success"]
-    assert group_states(states) == ["success"] * 4
+    assert build_group_states(states) == ["success"] * 4
     assert (states["outcome", -1], states["run", -1]) == ("failed", "failed")
-    assert contents(ctx, "old") == []
+    assert read_topic(ctx, "old") == []
     assert ctx.store.projection.list_uncleanable(["damaged"]) == {}
 
 
@@ -143,8 +143,8 @@ def test_a_comparison_without_a_question_needs_no_spark(
     ctx: Context, tmp_path: Path, config: dict[str, str], strategy: str, sentence: str
 ) -> None:
     """A sentence, green, in a moment."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)], **config)
-    (said,) = looking.compare(ctx, ["orders"], strategy, as_of_ms=ctx.now_ms())
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], **config)
+    (said,) = looking.compare_strategies(ctx, ["orders"], strategy, as_of_ms=ctx.now_ms())
     assert sentence in said
 
 
@@ -154,14 +154,17 @@ def test_a_dry_run_foretells_retention_beside_compaction(ctx: Context, tmp_path:
         ctx,
         tmp_path,
         "orders",
-        [old_lines(50, 5, at_ms=ctx.now_ms() - 3 * DAY_MS), old_lines(50, 5, start=50, at_ms=ctx.now_ms() - DAY_MS)],
+        [
+            build_old_lines(50, 5, at_ms=ctx.now_ms() - 3 * DAY_MS),
+            build_old_lines(50, 5, start=50, at_ms=ctx.now_ms() - DAY_MS),
+        ],
         cleanup_policy="compact,delete",
         retention_ms=str(2 * DAY_MS),
         segment_ms="3600000",
     )
-    said = looking.foresee(ctx, "orders", as_of_ms=ctx.now_ms())["would"]
+    said = looking.preview_compaction(ctx, "orders", as_of_ms=ctx.now_ms())["would"]
     assert said is not None
     assert "retire 50 records in 1 segment(s) by retention" in said
     ctx.store.leases.acquire("orders", "airflow:compact_topics:other", ctx.now_ms(), 60_000)
-    found = looking.foresee(ctx, "orders", as_of_ms=ctx.now_ms())
+    found = looking.preview_compaction(ctx, "orders", as_of_ms=ctx.now_ms())
     assert found["would"] == "orders: nothing is due (1 in_progress)."

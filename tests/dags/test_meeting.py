@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import contents, first_dirty_offsets, group_states, make_topic, old_lines
+from tests.dags.topics import build_group_states, build_old_lines, make_topic, read_first_dirty_offsets, read_topic
 from tests.integration.world import World
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
 from winnow.errors import ForeignTableError, PlanVoidError, ServiceError, TopicBusyError
@@ -21,15 +21,15 @@ from winnow.files.schema import ARROW_SCHEMA
 from winnow.log.topic_log import Change, TopicLog
 from winnow.model import Receipt
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import release
-from winnow.pipeline.partitions import pause
-from winnow.pipeline.standing import left_to
+from winnow.pipeline.leases import release_lease
+from winnow.pipeline.partitions import pause_partitions
+from winnow.pipeline.standing import explain_void
 from winnow.planning import PlanReference
 from winnow.store import RunState
 from winnow_airflow import steps, upkeep
-from winnow_airflow.meeting import Topics, ready
-from winnow_airflow.operators import CompactOperator, open_again, pending
-from winnow_airflow.references import BatchRow, label_of
+from winnow_airflow.meeting import TopicAttempts, lock_for_plan
+from winnow_airflow.operators import CompactOperator, list_pending_plans, reopen_run
+from winnow_airflow.references import BatchRow, build_label
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -46,14 +46,16 @@ def as_run(ctx: Context, holder: str) -> Context:
 def planned(ctx: Context, *topics: str) -> BatchRow:
     """What a run plans for ``topics``, in one batch. It holds them then."""
     now_ms = ctx.now_ms()
-    (batch,) = steps.plan(ctx, [steps.check(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms)
+    (batch,) = steps.plan_topics(
+        ctx, [steps.check_topic(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms
+    )
     return batch
 
 
 def stage(ctx: Context, batch: BatchRow, folder: Path) -> None:
     """What Spark and validation leave, made in this process."""
     world = World(ctx, cast("Any", ctx.now_ms), folder)
-    for plan in pending(ctx, batch):
+    for plan in list_pending_plans(ctx, batch):
         world.stage(plan, f"{batch['attempt']}-1")
         world.accept(plan, f"{batch['attempt']}-1")
 
@@ -61,7 +63,7 @@ def stage(ctx: Context, batch: BatchRow, folder: Path) -> None:
 def lapse(ctx: Context, *topics: str) -> None:
     """What an hour in the queue does to the leases of a run."""
     for topic in topics:
-        release(ctx, topic)
+        release_lease(ctx, topic)
 
 
 def status(ctx: Context, batch: BatchRow) -> RunState:
@@ -76,14 +78,14 @@ def compact_as(ctx: Context, holder: str, topic: str, folder: Path) -> None:
     other = as_run(ctx, holder)
     batch = planned(other, topic)
     stage(other, batch, folder)
-    assert steps.publish(other, batch)
-    steps.report(other, batch)
+    assert steps.publish_batch(other, batch)
+    steps.report_batch(other, batch)
 
 
 @pytest.fixture
 def a(ctx: Context, tmp_path: Path) -> Context:
     """The run that this is about, and a topic of hundred records that is due."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
     return as_run(ctx, A)
 
 
@@ -91,7 +93,7 @@ def test_a_topic_that_another_run_took_after_planning_is_left_to_it(
     ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path
 ) -> None:
     """The lease lapsed in the queue: nothing is staged, judged or published, the run is green, the other keeps it."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
     other = as_run(ctx, NIGHT)
 
     def take_over(context: object) -> None:
@@ -102,19 +104,19 @@ def test_a_topic_that_another_run_took_after_planning_is_left_to_it(
     states = run_dag("compact_topics")
 
     assert states["run", -1] == "success"
-    assert group_states(states) == ["skipped", "skipped", "skipped", "success"]
+    assert build_group_states(states) == ["skipped", "skipped", "skipped", "success"]
     lease = ctx.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == NIGHT
     assert [run.status for run in ctx.store.runs.list_runs("orders") if run.holder == NIGHT] == [RunState.PLANNED]
-    assert len(contents(ctx, "orders")) == 100
+    assert len(read_topic(ctx, "orders")) == 100
 
 
 def test_a_plan_that_another_run_made_void_is_skipped_and_its_run_is_green(
     ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path
 ) -> None:
     """The other published meanwhile: Spark is not started, the receipt is the other's, and the sentence names it."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
 
     def overtake(context: object) -> None:
         lapse(as_run(ctx, str(getattr(ctx.store.leases.find("orders"), "holder", None))), "orders")
@@ -124,12 +126,12 @@ def test_a_plan_that_another_run_made_void_is_skipped_and_its_run_is_green(
     states = run_dag("compact_topics")
 
     assert states["run", -1] == "success"
-    assert group_states(states) == ["skipped", "skipped", "skipped", "success"]
+    assert build_group_states(states) == ["skipped", "skipped", "skipped", "success"]
     assert {run.holder == NIGHT: run.status for run in ctx.store.runs.list_runs("orders")} == {
         True: RunState.PUBLISHED,
         False: RunState.VOID,
     }
-    assert first_dirty_offsets(ctx, "orders") == {0: 100}
+    assert read_first_dirty_offsets(ctx, "orders") == {0: 100}
     assert ctx.store.leases.find("orders") is None
 
 
@@ -144,11 +146,11 @@ def test_a_plan_that_became_void_before_it_was_published_is_left_with_a_sentence
     before = ctx.log.open("orders").head().snapshot_id
 
     with pytest.raises(AirflowSkipException, match=rf"the log moved on, run {NIGHT} took it"):
-        steps.publish(a, batch)
+        steps.publish_batch(a, batch)
     assert ctx.log.open("orders").head().snapshot_id == before
     assert status(ctx, batch) is RunState.VOID
     with pytest.raises(AirflowSkipException, match=rf"run {NIGHT} took it"):
-        steps.publish(a, batch)
+        steps.publish_batch(a, batch)
 
 
 def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: Path) -> None:
@@ -157,15 +159,15 @@ def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: 
     stage(a, batch, tmp_path)
     lapse(a, "orders")
     ctx.store.leases.acquire("orders", NIGHT, ctx.now_ms(), 60_000)
-    for step in (steps.validate, steps.publish):
+    for step in (steps.validate_batch, steps.publish_batch):
         with pytest.raises(AirflowSkipException, match=rf"held by {NIGHT} .* It is left to that run"):
             step(a, batch)
     (plan,) = plans_of(batch)
-    topics = Topics(a)
+    topics = TopicAttempts(a)
     with topics.attempt("orders", plan.plan_id):
-        ready(a, plan)
+        lock_for_plan(a, plan)
     assert (len(topics.left), topics.errors) == (1, [])
-    paragraphs, receipts = steps.report(a, batch)
+    paragraphs, receipts = steps.report_batch(a, batch)
     assert "another run has it" in paragraphs[0]
     assert receipts == []
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.VALIDATED, "it is not this run's to close"
@@ -180,14 +182,14 @@ def test_a_pause_after_planning_skips_the_topic(ctx: Context, a: Context, tmp_pa
     """Somebody paused it on purpose: nothing is wrong, and the sentence says who and how to go on."""
     batch = planned(a, "orders")
     stage(a, batch, tmp_path)
-    pause(ctx, "orders", by="maria")
+    pause_partitions(ctx, "orders", by="maria")
     with pytest.raises(AirflowSkipException, match="Paused by maria"):
-        steps.publish(a, batch)
+        steps.publish_batch(a, batch)
     assert status(ctx, batch) is RunState.REFUSED
     (plan,) = plans_of(batch)
-    topics = Topics(a)
+    topics = TopicAttempts(a)
     with topics.attempt("orders", plan.plan_id):
-        ready(a, plan)
+        lock_for_plan(a, plan)
     assert topics.errors == []
     assert "Paused by maria" in topics.left[0]
 
@@ -203,20 +205,20 @@ def test_a_void_that_nothing_explains_stays_red_beside_a_topic_that_is_left(
     ctx: Context, a: Context, tmp_path: Path
 ) -> None:
     """One topic was overtaken, of the other a file is gone from the table and no run took it: that one is told."""
-    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
     lapse(a, "orders")
     compact_as(ctx, NIGHT, "orders", tmp_path)
     lose_a_segment(ctx, "clicks")
     with pytest.raises(PlanVoidError, match="clicks-0") as caught:
-        steps.publish(a, batch)
+        steps.publish_batch(a, batch)
     assert "orders" not in str(caught.value)
 
 
 def test_one_topics_failure_is_not_hidden_by_anothers(a: Context) -> None:
     """A service that is away, a void plan, a busy topic: the first two are raised together, the third is left."""
-    topics = Topics(a)
+    topics = TopicAttempts(a)
     with topics.attempt("a"):
         raise ServiceError("the store is away")
     with topics.attempt("b", "no such plan"):
@@ -232,48 +234,48 @@ def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context,
     """The same instant gives the same plan id: what the second run has opened again is the second run's."""
     now_ms = ctx.now_ms()
     b = as_run(ctx, B)
-    (mine,) = steps.plan(a, [steps.check(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    (mine,) = steps.plan_topics(a, [steps.check_topic(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
     lapse(a, "orders")
-    (theirs,) = steps.plan(b, [steps.check(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    (theirs,) = steps.plan_topics(b, [steps.check_topic(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
     assert mine["plans"] == theirs["plans"]
 
     plan_id = mine["plans"][0]["plan_id"]
-    assert left_to(a, plan_id) == f"Topic orders: plan {plan_id} is the work of {B} now; it is left to that run."
-    steps.report(a, mine)
+    assert explain_void(a, plan_id) == f"Topic orders: plan {plan_id} is the work of {B} now; it is left to that run."
+    steps.report_batch(a, mine)
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
     stage(b, theirs, tmp_path)
-    assert steps.publish(b, theirs) == [plan_id]
-    assert steps.report(a, mine)[1] == [], "the event is told once, by the run that published"
-    assert [receipt.plan_id for receipt, _ in steps.report(b, theirs)[1]] == [plan_id]
+    assert steps.publish_batch(b, theirs) == [plan_id]
+    assert steps.report_batch(a, mine)[1] == [], "the event is told once, by the run that published"
+    assert [receipt.plan_id for receipt, _ in steps.report_batch(b, theirs)[1]] == [plan_id]
 
 
 def test_a_check_that_is_cleared_leaves_its_own_runs_work_alone(ctx: Context, a: Context) -> None:
     """It settles what others left open, but not what this run is at; and it keeps the topic held."""
     planned(a, "orders")
-    steps.check(a, "orders", as_of_ms=ctx.now_ms())
+    steps.check_topic(a, "orders", as_of_ms=ctx.now_ms())
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
     lease = ctx.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == A
     lapse(a, "orders")
-    steps.check(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
+    steps.check_topic(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID
 
 
 def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Context, tmp_path: Path) -> None:
     """The plan task of a run is cleared, before and after its topic was published: the same plan, then none."""
     now_ms = ctx.now_ms()
-    checks = [steps.check(a, "orders", as_of_ms=now_ms)]
-    (first,) = steps.plan(a, checks, as_of_ms=now_ms)
+    checks = [steps.check_topic(a, "orders", as_of_ms=now_ms)]
+    (first,) = steps.plan_topics(a, checks, as_of_ms=now_ms)
     stage(a, first, tmp_path)
-    (again,) = steps.plan(a, checks, as_of_ms=now_ms)
+    (again,) = steps.plan_topics(a, checks, as_of_ms=now_ms)
     assert again["plans"] == first["plans"]
     assert len(ctx.store.runs.list_runs("orders")) == 1
     stage(a, again, tmp_path)
-    assert steps.publish(a, again)
-    steps.report(a, again)
+    assert steps.publish_batch(a, again)
+    steps.report_batch(a, again)
     receipts = ctx.store.projection.list_receipts("orders")
-    assert steps.plan(a, checks, as_of_ms=now_ms) == []
+    assert steps.plan_topics(a, checks, as_of_ms=now_ms) == []
     assert ctx.store.leases.find("orders") is None
     assert ctx.store.projection.list_receipts("orders") == receipts
 
@@ -285,7 +287,7 @@ def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp
     lapse(a, "orders")
     compact_as(ctx, NIGHT, "orders", tmp_path)
     operator = CompactOperator(task_id="compact", batch=batch)
-    topics = Topics(a)
+    topics = TopicAttempts(a)
     operator._judge(a, topics, missing_segments(plan), [plan], [plan], "a-1")
     assert topics.errors == []
     assert f"{NIGHT} took it" in topics.left[0]
@@ -304,7 +306,7 @@ def test_a_plan_without_files_that_the_last_lines_do_not_tell_of_is_red(
     ctx: Context, a: Context, tmp_path: Path
 ) -> None:
     """The log is cut short, and all that it shows is left to another run: what it does not show is no success."""
-    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     plans = {plan.topic: plan for plan in plans_of(batch)}
     lapse(a, "orders")
@@ -312,14 +314,14 @@ def test_a_plan_without_files_that_the_last_lines_do_not_tell_of_is_red(
     operator = CompactOperator(task_id="compact", batch=batch)
     output = missing_segments(plans["orders"])
 
-    topics = Topics(a)
+    topics = TopicAttempts(a)
     operator._judge(a, topics, output, [*plans.values()], [*plans.values()], "a-1")
     ((label, problem),) = topics.errors
     assert label == "clicks"
     assert isinstance(problem, ServiceError)
     assert "for clicks ended" in str(problem)
 
-    topics = Topics(a)
+    topics = TopicAttempts(a)
     operator._judge(a, topics, output, [*plans.values()], [plans["orders"]], "a-1")
     assert topics.errors == [], "the files of the other are there, whatever the last lines show"
 
@@ -328,15 +330,15 @@ def test_a_damaged_segment_is_marked_although_a_sibling_cannot_be_looked_up(
     ctx: Context, a: Context, tmp_path: Path
 ) -> None:
     """Whether the first plan is left cannot be said: that is told, and the second topic's partition is marked."""
-    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     plans = sorted(plans_of(batch), key=lambda plan: plan.topic)
     ctx.log.open("clicks").head().table.append(ARROW_SCHEMA.empty_table())
-    topics = Topics(a)
+    topics = TopicAttempts(a)
     CompactOperator(task_id="compact", batch=batch)._judge(
         a, topics, missing_segments(*plans), plans, plans, batch["attempt"]
     )
-    assert [topic for topic, _ in topics.errors] == ["clicks", label_of(["clicks", "orders"])]
+    assert [topic for topic, _ in topics.errors] == ["clicks", build_label(["clicks", "orders"])]
     assert isinstance(topics.errors[0][1], ForeignTableError)
     assert [mark.topic for mark in ctx.store.projection.list_uncleanable(["clicks", "orders"])] == ["orders"]
 
@@ -344,10 +346,10 @@ def test_a_damaged_segment_is_marked_although_a_sibling_cannot_be_looked_up(
 def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(ctx: Context, a: Context) -> None:
     """Its document cannot even be opened, with an error of the disk's own: the plan's own error is kept, and told."""
     (plan,) = plans_of(planned(a, "orders"))
-    document = storage.local_path(plan.uri)
+    document = storage.parse_local_path(plan.uri)
     document.unlink()
     document.mkdir()
-    topics = Topics(a)
+    topics = TopicAttempts(a)
     with topics.attempt("orders", plan.plan_id):
         raise PlanVoidError("orders is void")
     with topics.attempt("clicks"):
@@ -361,30 +363,30 @@ def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
     """The other opened the same plan and could not judge it: what this run does now is its own to tell and publish."""
     now_ms = ctx.now_ms()
     b = as_run(ctx, B)
-    (mine,) = steps.plan(a, [steps.check(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    (mine,) = steps.plan_topics(a, [steps.check_topic(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
     lapse(a, "orders")
-    (theirs,) = steps.plan(b, [steps.check(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    (theirs,) = steps.plan_topics(b, [steps.check_topic(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
     plan_id = theirs["plans"][0]["plan_id"]
     ctx.store.runs.set_state(plan_id, RunState.BROKEN, now_ms, attempt=theirs["attempt"])
-    steps.report(b, theirs)
+    steps.report_batch(b, theirs)
     assert status(ctx, theirs) is RunState.BROKEN
 
     (plan,) = plans_of(mine)
-    ready(a, plan)
-    open_again(a, plan, f"{mine['attempt']}-1")
-    assert left_to(a, plan_id) is None, "a failure of this attempt is this run's to tell"
+    lock_for_plan(a, plan)
+    reopen_run(a, plan, f"{mine['attempt']}-1")
+    assert explain_void(a, plan_id) is None, "a failure of this attempt is this run's to tell"
     stage(a, mine, tmp_path)
-    assert steps.publish(a, mine) == [plan_id]
-    assert [receipt.plan_id for receipt, _ in steps.report(a, mine)[1]] == [plan_id]
+    assert steps.publish_batch(a, mine) == [plan_id]
+    assert [receipt.plan_id for receipt, _ in steps.report_batch(a, mine)[1]] == [plan_id]
 
 
 def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(ctx: Context, a: Context) -> None:
     """Planning takes hold of it first; an hour's lease would keep everybody off a topic that is at fault already."""
     now_ms = ctx.now_ms()
-    found = steps.check(a, "orders", as_of_ms=now_ms)
+    found = steps.check_topic(a, "orders", as_of_ms=now_ms)
     ctx.store.runs.open("p", "orders", attempt="b", as_of_ms=now_ms, plan_uri="", now_ms=now_ms, holder=B)
     ctx.log.open("orders").head().table.append(ARROW_SCHEMA.empty_table())
-    (failed,) = steps.plan(a, [found], as_of_ms=now_ms)
+    (failed,) = steps.plan_topics(a, [found], as_of_ms=now_ms)
     assert "Topic orders could not be planned" in str(failed.get("error"))
     assert ctx.store.leases.find("orders") is None
 
@@ -393,10 +395,10 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
     ctx: Context, a: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One receipt cannot be reached: raised while tries are left; then told, and the other topic's event goes out."""
-    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
-    steps.publish(a, batch)
+    steps.publish_batch(a, batch)
     genuine = TopicLog.find_receipt
 
     def find_receipt(log: TopicLog, *arguments: Any, **named: Any) -> Receipt | None:
@@ -406,8 +408,8 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
 
     monkeypatch.setattr(TopicLog, "find_receipt", find_receipt)
     with pytest.raises(ServiceError, match="does not answer"):
-        steps.report(a, batch)
-    paragraphs, published = steps.report(a, batch, last_try=True)
+        steps.report_batch(a, batch)
+    paragraphs, published = steps.report_batch(a, batch, last_try=True)
     assert [receipt.topic for receipt, _ in published] == ["clicks"]
     assert "Topic orders could not be reported: " in paragraphs[-1]
     assert [ctx.store.leases.find(topic) for topic in ("clicks", "orders")] == [None, None]
@@ -416,20 +418,20 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
         label="orders", attempt=batch["attempt"], plans=[r for r in batch["plans"] if r["topic"] == "orders"]
     )
     with pytest.raises(ServiceError, match="does not answer"):
-        steps.report(a, alone, last_try=True)
+        steps.report_batch(a, alone, last_try=True)
 
 
 def test_a_damaged_receipt_is_told_at_once_and_loses_no_other_topics_event(
     ctx: Context, a: Context, tmp_path: Path
 ) -> None:
     """Trying again mends no file."""
-    make_topic(ctx, tmp_path, "clicks", [old_lines(100, 10)])
+    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
-    steps.publish(a, batch)
+    steps.publish_batch(a, batch)
     (reference,) = ctx.log.open("orders").head().state.receipts
     storage.write_bytes(reference.path, b"no receipt")
-    paragraphs, published = steps.report(a, batch)
+    paragraphs, published = steps.report_batch(a, batch)
     assert [receipt.topic for receipt, _ in published] == ["clicks"]
     assert "receipt file of topic orders" in paragraphs[-1]
 
@@ -453,8 +455,8 @@ def test_a_sweep_waits_for_a_compaction_and_then_leaves_the_topic(ctx: Context, 
     """Tried again while tries are left, since its files have waited a day already; green when the topic stays busy."""
     planned(a, "orders")
     with pytest.raises(TopicBusyError, match=f"held by {A}"):
-        upkeep.sweep(as_run(ctx, B), ["orders"], last_try=False)
-    (said,) = upkeep.sweep(as_run(ctx, B), ["orders"], last_try=True)
+        upkeep.sweep_topics(as_run(ctx, B), ["orders"], last_try=False)
+    (said,) = upkeep.sweep_topics(as_run(ctx, B), ["orders"], last_try=True)
     assert "It is left to that run" in said
 
 
@@ -462,7 +464,7 @@ def test_a_topic_that_was_dropped_meanwhile_is_a_paragraph_of_its_report(ctx: Co
     """Nothing is wrong with the run, and trying again brings nothing back: it is told, and the topic is given back."""
     batch = planned(a, "orders")
     ctx.log.catalog.drop_table(("winnow", "orders"))
-    (said,), published = steps.report(a, batch)
+    (said,), published = steps.report_batch(a, batch)
     assert "Topic orders was dropped" in said
     assert published == []
     assert ctx.store.leases.find("orders") is None

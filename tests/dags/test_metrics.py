@@ -21,14 +21,14 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
 from tests.airflow_process import ENVIRONMENT
 from tests.dags.conftest import RunDag
-from tests.dags.receivers import Datagrams, Posted, datagrams, posted
-from tests.dags.topics import make_topic, old_lines
+from tests.dags.receivers import Datagrams, Posted, open_statsd, open_webhook
+from tests.dags.topics import build_old_lines, make_topic
 from winnow.pipeline.context import Context, open_context
 from winnow.report.events import log as events_log
-from winnow.report.events import tell
+from winnow.report.events import log_event
 from winnow.report.metrics import Measurement
 from winnow_airflow import metrics
-from winnow_airflow.telling import telling
+from winnow_airflow.telling import log_pipeline_events
 
 UNREACHABLE_STORE = "postgresql+psycopg://winnow@127.0.0.1:1/winnow"
 
@@ -39,7 +39,7 @@ Point = Callable[..., None]
 @pytest.fixture
 def statsd() -> Iterator[Datagrams]:
     """A StatsD server."""
-    with datagrams() as server:
+    with open_statsd() as server:
         yield server
 
 
@@ -71,17 +71,19 @@ def context_of(*topics: str) -> dict[str, Any]:
 
 def published(topic: str) -> None:
     """What the pipeline tells of a published plan."""
-    tell("published", topic, plan_id="p", attempt="a", records_superseded=60, bytes_in=9, bytes_out=4, duration_ms=7)
+    log_event(
+        "published", topic, plan_id="p", attempt="a", records_superseded=60, bytes_in=9, bytes_out=4, duration_ms=7
+    )
 
 
 def test_gauges_reach_a_statsd_server_with_their_topic_as_a_tag(
     ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """Through Airflow's own logger: its prefix, its way of writing tags."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)], max_compaction_lag_ms="3600000")
-    make_topic(ctx, tmp_path, "web.clicks", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms="3600000")
+    make_topic(ctx, tmp_path, "web.clicks", [build_old_lines(10, 5)])
     airflow_stats(statsd.port)
-    sent = metrics.send(ctx, ["orders", "web.clicks"])
+    sent = metrics.send_gauges(ctx, ["orders", "web.clicks"])
     found = statsd.lines()
     assert len(found) == sent
     assert found["overdue-partitions-count,topic=orders"] == ["1|g"]
@@ -93,14 +95,14 @@ def test_plain_statsd_gets_a_name_of_its_own_for_every_topic_and_label(
     ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """It drops tags, and one topic's gauge would overwrite another's; counters and timers add up."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
-    make_topic(ctx, tmp_path, "web.clicks", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "web.clicks", [build_old_lines(10, 5)])
     airflow_stats(statsd.port, tagged=False)
-    sent = metrics.send(ctx, ["orders", "web.clicks"])
+    sent = metrics.send_gauges(ctx, ["orders", "web.clicks"])
     found = statsd.lines()
     assert len(found) == sent
     assert {"max-dirty-percent.orders", "max-dirty-percent.web__clicks"} < found.keys()
-    with telling(ctx), telling(ctx):  # a task within a task's context tells once
+    with log_pipeline_events(ctx), log_pipeline_events(ctx):  # a task within a task's context tells once
         published("orders")
         published("web.clicks")
     assert statsd.lines() == {
@@ -115,13 +117,13 @@ def test_more_topics_than_the_setting_send_totals_and_no_single_topic(
     ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gauges, counters and timers alike: series of their own for thousands of topics are too many."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
-    make_topic(ctx, tmp_path, "clicks", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "clicks", [build_old_lines(10, 5)])
     airflow_stats(statsd.port)
     monkeypatch.setenv("WINNOW_METRICS__MOST_TOPICS", "1")
     with open_context() as narrow:
-        assert metrics.send(narrow, ["orders", "clicks"]) > 0
-        with telling(narrow):
+        assert metrics.send_gauges(narrow, ["orders", "clicks"]) > 0
+        with log_pipeline_events(narrow):
             published("orders")
     found = statsd.lines()
     assert [name for name in found if "topic=" in name] == []
@@ -133,10 +135,10 @@ def test_run_about_chosen_topics_sends_no_total(
     ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """It has not seen the others, and would overwrite what the last run said of all of them."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 10, at_ms=ctx.now_ms())])
-    make_topic(ctx, tmp_path, "clicks", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(ctx, tmp_path, "clicks", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
     airflow_stats(statsd.port)
-    metrics.send_for(context_of("orders"))
+    metrics.send_run_metrics(context_of("orders"))
     found = statsd.lines()
     assert found["partitions-count,topic=orders"] == ["1|g"]
     assert [name for name in found if name.startswith("total.") or "clicks" in name] == []
@@ -146,32 +148,32 @@ def test_a_stats_server_that_is_away_breaks_nothing(
     ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """Nobody listens at the port, and the sending goes through or ends early; it raises in no case."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
     port = statsd.port
     statsd.server.close()
     airflow_stats(port)
-    with telling(ctx):
+    with log_pipeline_events(ctx):
         published("orders")
-    metrics.send(ctx, ["orders"])
+    metrics.send_gauges(ctx, ["orders"])
 
 
 def test_a_topic_that_cannot_be_measured_leaves_the_others_measured(
     ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """And where none can be, no total of zeros is sent."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
     airflow_stats(statsd.port)
-    metrics.send(ctx, ["missing", "orders"])
+    metrics.send_gauges(ctx, ["missing", "orders"])
     assert "paused-partitions-count,topic=orders" in statsd.lines()
-    assert metrics.send(ctx, ["missing"]) == 0
+    assert metrics.send_gauges(ctx, ["missing"]) == 0
 
 
 def test_unknown_metrics_are_not_sent() -> None:
     """A topic that was never compacted has no recopy percentage, and zero would be a lie."""
-    names = [name for name, _, _ in metrics.gauges([Measurement("orders")], tagged=True)]
+    names = [name for name, _, _ in metrics.build_gauges([Measurement("orders")], tagged=True)]
     assert "winnow.max-dirty-percent" in names
     assert "winnow.cleaner-recopy-percent" not in names
-    assert list(metrics.gauges([], tagged=True)) == []
+    assert list(metrics.build_gauges([], tagged=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_switches_of_airflow_decide_whether_and_how_metrics_are_sent(
     """Winnow has no switch of its own for them."""
     for name, value in switches.items():
         monkeypatch.setenv(f"AIRFLOW__METRICS__{name}", value)
-    assert (metrics.is_on(), metrics.has_tags()) == (on, tagged)
+    assert (metrics.are_metrics_enabled(), metrics.supports_tags()) == (on, tagged)
 
 
 SEND = """
@@ -217,7 +219,7 @@ os._exit(0)  # as a task's process ends: without exit hooks
 @pytest.fixture
 def collector() -> Iterator[Posted]:
     """An OpenTelemetry collector."""
-    with posted() as server:
+    with open_webhook() as server:
         yield server
 
 
@@ -245,7 +247,7 @@ def test_opentelemetry_collector_gets_gauges_counters_and_timers_before_the_task
     Counters say what was added, not what this process has counted: every task begins at 0. The same event is one
     line of the task's JSON log, with its fields.
     """
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)], max_compaction_lag_ms="3600000")
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms="3600000")
     done = in_a_task_process(tmp_path / "lake", collector.url)
     assert done.returncode == 0, done.stderr
     arrived = [
@@ -286,7 +288,7 @@ def test_opentelemetry_collector_gets_gauges_counters_and_timers_before_the_task
 
 def test_an_opentelemetry_collector_that_is_away_breaks_nothing(ctx: Context, tmp_path: Path) -> None:
     """The task ends as if all had arrived."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -297,13 +299,13 @@ def test_events_are_counted_where_the_log_shows_warnings_only_and_tell_as_before
     ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """What is counted does not depend on what is shown."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 5)])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
     airflow_stats(statsd.port)
     root = logging.getLogger()
     before = root.level
     root.setLevel(logging.WARNING)
     try:
-        with telling(ctx):
+        with log_pipeline_events(ctx):
             published("orders")
     finally:
         root.setLevel(before)
@@ -322,7 +324,7 @@ def test_a_run_sends_the_metrics_of_all_its_topics_also_of_idle_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An idle run is green and has sent; with metrics switched off the task is skipped and the run as green."""
-    make_topic(ctx, tmp_path, "orders", [old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
     airflow_stats(statsd.port)
     states = run_dag("compact_topics")
     assert (states["send_metrics", -1], states["outcome", -1], states["run", -1]) == ("success", "skipped", "success")
@@ -348,6 +350,6 @@ def test_metadata_store_that_is_away_sends_no_metrics_and_fails_nothing(
     airflow_stats(statsd.port)
     monkeypatch.setenv("WINNOW_STORE_URL", UNREACHABLE_STORE)
 
-    assert metrics.send_for(context_of()) == 0
+    assert metrics.send_run_metrics(context_of()) == 0
     assert "No metrics were sent: " in caplog.text
     assert statsd.lines() == {}

@@ -20,8 +20,8 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
 from tests.airflow_process import ENVIRONMENT
-from tests.dags.receivers import datagrams, posted
-from tests.dags.topics import lose_a_record, make_topic, old_lines
+from tests.dags.receivers import open_statsd, open_webhook
+from tests.dags.topics import build_old_lines, lose_a_record, make_topic
 from winnow.config.settings import Settings
 from winnow.model import Receipt
 from winnow.pipeline.context import open_context
@@ -71,7 +71,7 @@ def observed(airflow_home: Settings, tmp_path_factory: pytest.TempPathFactory) -
     from airflow.dag_processing.dagbag import DagBag
 
     folder = tmp_path_factory.mktemp("observed")
-    with pytest.MonkeyPatch.context() as patch, datagrams() as statsd, posted() as server:
+    with pytest.MonkeyPatch.context() as patch, open_statsd() as statsd, open_webhook() as server:
         for name, value in {
             "WINNOW_HOME": str(folder / "lake"),
             "WINNOW_SPARK__MASTER": "local[2]",
@@ -84,7 +84,7 @@ def observed(airflow_home: Settings, tmp_path_factory: pytest.TempPathFactory) -
             patch.setenv(name, value)
         with open_context() as ctx:
             for topic in ("orders", "clicks"):
-                make_topic(ctx, folder, topic, [old_lines(100, 10)])
+                make_topic(ctx, folder, topic, [build_old_lines(100, 10)])
             bag = DagBag(dag_folder=ENVIRONMENT["AIRFLOW__CORE__DAGS_FOLDER"])
             dag = bag.dags["compact_topics"]
             for each in dag.tasks:

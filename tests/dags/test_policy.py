@@ -30,9 +30,9 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.planning import PlanReference
-from winnow_airflow.operators import failure_of, failures_in
-from winnow_airflow.policy import RETRY_POLICY, combined, is_worth_retrying
-from winnow_airflow.references import IngestRow, ingest_rows, label_of, shares
+from winnow_airflow.operators import build_failure, parse_failures
+from winnow_airflow.policy import RETRY_POLICY, combine_errors, is_worth_retrying
+from winnow_airflow.references import IngestRow, build_ingest_rows, build_label, split_evenly
 
 PLAN = PlanReference(
     topic="orders", plan_id="p1", uri="file:///p1/plan.json", partitions=1, size_bytes=1, deadline_ms=None
@@ -98,28 +98,28 @@ def test_a_stranger_is_tried_again_with_back_off() -> None:
 
 def test_a_conflict_beside_a_service_that_is_away_waits_for_the_service() -> None:
     """Of several topics in one task the most patient decides; all are named."""
-    problem = combined([("orders", CommitConflictError("lost")), ("clicks", ServiceError("store is away"))])
+    problem = combine_errors([("orders", CommitConflictError("lost")), ("clicks", ServiceError("store is away"))])
     assert what_happens(problem) == BACKING_OFF
     assert str(problem) == "orders: lost\nclicks: store is away"
-    assert what_happens(combined([("a", CommitConflictError("x")), ("b", BadInputError("y"))])) == AT_ONCE
+    assert what_happens(combine_errors([("a", CommitConflictError("x")), ("b", BadInputError("y"))])) == AT_ONCE
 
 
 def test_several_failures_are_tried_again_when_one_of_them_can_end_otherwise() -> None:
     """The others are through and end as before; all of them are named."""
-    problem = combined([("orders", ValidationFailedError("is wrong")), ("clicks", ServiceError("store is away"))])
+    problem = combine_errors([("orders", ValidationFailedError("is wrong")), ("clicks", ServiceError("store is away"))])
     assert isinstance(problem, ServiceError)
     assert str(problem) == "orders: is wrong\nclicks: store is away"
 
 
 def test_failures_that_all_end_the_same_way_stay_final() -> None:
     """A void plan beside a failed validation."""
-    problem = combined([("orders", PlanVoidError("is void")), ("clicks", ValidationFailedError("is wrong"))])
+    problem = combine_errors([("orders", PlanVoidError("is void")), ("clicks", ValidationFailedError("is wrong"))])
     assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
 
 
 def test_a_strangers_message_is_not_repeated() -> None:
     """A library may quote the data it stumbled over."""
-    problem = combined([("orders", ValueError("secret")), ("clicks", ValueError("secret"))])
+    problem = combine_errors([("orders", ValueError("secret")), ("clicks", ValueError("secret"))])
     assert "secret" not in str(problem)
     assert "ValueError" in str(problem)
 
@@ -127,7 +127,7 @@ def test_a_strangers_message_is_not_repeated() -> None:
 def test_the_error_of_the_job_decides_whether_spark_is_tried_again() -> None:
     """The job says on its last lines which plan failed and with which exit code."""
     output = 'Cannot execute: spark-submit. Error code is: 3.\nWINNOW {"event": "plan", "error": "bad", "exit_code": 3}'
-    problem = failure_of(output, [PLAN])
+    problem = build_failure(output, [PLAN])
     assert isinstance(problem, BadInputError)
     assert str(problem) == "Not all of orders was compacted: bad. Nothing of it was published."
 
@@ -138,8 +138,8 @@ def test_failing_partitions_arrive_from_the_last_lines_of_the_job() -> None:
     stream = io.StringIO()
     emit_outcomes([PlanOutcome("orders", "p1", None, failure)], stream)
     output = f"Cannot execute: spark-submit. Error code is: 4.\nLast spark-submit output:\n{stream.getvalue()}"
-    assert failures_in(output) == {"p1": failure}
-    problem = failure_of(output, [PLAN], {"p1": "Topic orders was not compacted. Release it with X"})
+    assert parse_failures(output) == {"p1": failure}
+    problem = build_failure(output, [PLAN], {"p1": "Topic orders was not compacted. Release it with X"})
     assert isinstance(problem, ValidationFailedError)
     assert str(problem) == "Topic orders was not compacted. Release it with X"
     assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
@@ -153,7 +153,7 @@ def test_surprise_beside_a_damaged_segment_is_tried_again() -> None:
         PlanOutcome("a", "p2", None, PlanFailure("odd", 1)),
     ]
     emit_outcomes(outcomes, stream)
-    problem = failure_of(stream.getvalue(), [PLAN], {"p1": "Topic orders was not compacted."})
+    problem = build_failure(stream.getvalue(), [PLAN], {"p1": "Topic orders was not compacted."})
     assert type(problem) is WinnowError
     assert str(problem).splitlines() == [
         "Topic orders was not compacted.",
@@ -163,25 +163,25 @@ def test_surprise_beside_a_damaged_segment_is_tried_again() -> None:
 
 def test_a_spark_that_died_is_tried_again() -> None:
     """It said nothing of its plans, so nothing is known against them."""
-    problem = failure_of("Cannot execute: spark-submit. Error code is: 137.\nKilled", [PLAN])
+    problem = build_failure("Cannot execute: spark-submit. Error code is: 137.\nKilled", [PLAN])
     assert isinstance(problem, ServiceError)
     assert "exit code 137" in str(problem)
 
 
 def test_topics_share_mapped_tasks_only_when_there_are_too_many() -> None:
     """One task per topic, as people expect to see it; evenly shared beyond the limit; none for none."""
-    assert shares(["a", "b"], 5) == [["a"], ["b"]]
-    assert shares(["a", "b", "c", "d", "e"], 2) == [["a", "b"], ["c", "d", "e"]]
-    assert shares([], 5) == []
-    assert label_of(["a"]) == "a"
-    assert label_of(["a", "b", "c"]) == "a … c (3 topics)"
-    assert label_of([]) == ""
+    assert split_evenly(["a", "b"], 5) == [["a"], ["b"]]
+    assert split_evenly(["a", "b", "c", "d", "e"], 2) == [["a", "b"], ["c", "d", "e"]]
+    assert split_evenly([], 5) == []
+    assert build_label(["a"]) == "a"
+    assert build_label(["a", "b", "c"]) == "a … c (3 topics)"
+    assert build_label([]) == ""
 
 
 def test_ingest_takes_one_topic_and_lists_of_them() -> None:
     """Both ways of asking give entries of the same shape."""
     params = {"topic": "orders", "paths": ["/a"], "files": [{"topic": "clicks", "paths": ["/b", "/c"]}]}
-    assert ingest_rows(params) == [
+    assert build_ingest_rows(params) == [
         IngestRow(topic="orders", paths=["/a"]),
         IngestRow(topic="clicks", paths=["/b", "/c"]),
     ]
@@ -199,4 +199,4 @@ def test_ingest_takes_one_topic_and_lists_of_them() -> None:
 def test_ingest_refuses_an_entry_without_topic_or_paths(params: dict[str, object]) -> None:
     """Nothing is guessed."""
     with pytest.raises(UsageError, match="Nothing was ingested"):
-        ingest_rows(params)
+        build_ingest_rows(params)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from winnow.pipeline.context import Context
-from winnow.pipeline.spark_process import properties_file, spark_conf
+from winnow.pipeline.spark_process import build_spark_conf, open_properties_file
 from winnow_airflow.operators import CompactOperator
 
 KEYS = {
@@ -25,9 +25,9 @@ def test_the_command_of_the_operator_names_a_file_of_its_own_and_no_key(
 ) -> None:
     """Those of the settings, and what a provider adds just before it starts; the file goes with the application."""
     operator = CompactOperator(task_id="compact", batch={})
-    operator.conf = {**spark_conf(ctx.settings), **KEYS}
+    operator.conf = {**build_spark_conf(ctx.settings), **KEYS}
     with ExitStack() as files, caplog.at_level(logging.INFO):
-        operator._file_of = lambda conf: files.enter_context(properties_file(ctx.settings, conf))
+        operator._file_of = lambda conf: files.enter_context(open_properties_file(ctx.settings, conf))
         command = operator._get_hook()._build_spark_submit_command("compact.py")
         assert "hunter2" not in " ".join(command) + caplog.text
         assert "--load-spark-defaults" in command

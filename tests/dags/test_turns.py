@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from winnow.errors import WinnowError
 from winnow.pipeline.context import Context, open_context
 from winnow_airflow.references import TopicCheck
-from winnow_airflow.turns import LEAST_MS, MOST_MS, take_turns
+from winnow_airflow.turns import MAXIMUM_WAIT_MS, MINIMUM_WAIT_MS, lock_topics_in_as_of_order
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -63,14 +63,14 @@ def holder(ctx: Context, topic: str) -> str | None:
 def waits_ms(run: Context, *checks: TopicCheck) -> float:
     """For how long the run leaves its worker."""
     with pytest.raises(AirflowRescheduleException) as raised:
-        take_turns(run, checks, as_of_ms=AS_OF_MS)
+        lock_topics_in_as_of_order(run, checks, as_of_ms=AS_OF_MS)
     again: datetime = raised.value.reschedule_date
     return again.timestamp() * 1000 - NOW_MS
 
 
 def test_a_free_topic_is_taken_when_it_is_due_or_was_in_progress(run: Context) -> None:
     """What another run did meanwhile is seen when it is planned; what is idle is left alone."""
-    mine = take_turns(
+    mine = lock_topics_in_as_of_order(
         run, [found("due", "dirty_ratio"), found("was-busy", "in_progress"), found("idle", "clean")], as_of_ms=AS_OF_MS
     )
     assert [(each["topic"], each["eligible"]) for each in mine] == [("due", True), ("was-busy", True)]
@@ -83,7 +83,9 @@ def test_a_topic_is_left_to_a_run_that_looks_from_the_same_instant_or_a_later_on
 ) -> None:
     """It does what this run would."""
     hold(other, "theirs", as_of_ms=AS_OF_MS + later_ms)
-    mine = take_turns(run, [found("due", "dirty_ratio"), found("theirs", "in_progress")], as_of_ms=AS_OF_MS)
+    mine = lock_topics_in_as_of_order(
+        run, [found("due", "dirty_ratio"), found("theirs", "in_progress")], as_of_ms=AS_OF_MS
+    )
     assert [each["topic"] for each in mine] == ["due"]
     assert holder(run, "theirs") == other.holder
 
@@ -91,7 +93,7 @@ def test_a_topic_is_left_to_a_run_that_looks_from_the_same_instant_or_a_later_on
 def test_a_run_waits_for_one_that_looks_from_earlier_and_holds_nothing_meanwhile(run: Context, other: Context) -> None:
     """Otherwise two runs that wait could hold what the other waits for."""
     hold(other, "theirs", as_of_ms=AS_OF_MS - 1)
-    assert waits_ms(run, found("due", "dirty_ratio"), found("theirs", "dirty_ratio")) == LEAST_MS
+    assert waits_ms(run, found("due", "dirty_ratio"), found("theirs", "dirty_ratio")) == MINIMUM_WAIT_MS
     assert holder(run, "due") is None
     assert holder(run, "theirs") == other.holder
 
@@ -102,17 +104,19 @@ def test_a_run_that_cannot_take_a_topic_keeps_no_other(run: Context) -> None:
     with closing(sqlite3.connect(str(make_url(run.settings.store_url).database))) as database:
         database.execute(f"CREATE TRIGGER refuse {second} BEGIN SELECT RAISE(ABORT, 'refused'); END")
     with pytest.raises(WinnowError, match="refused a statement"):
-        take_turns(run, [found("first", "dirty_ratio"), found("second", "dirty_ratio")], as_of_ms=AS_OF_MS)
+        lock_topics_in_as_of_order(
+            run, [found("first", "dirty_ratio"), found("second", "dirty_ratio")], as_of_ms=AS_OF_MS
+        )
     assert holder(run, "first") is None
 
 
 def test_a_run_waits_for_one_that_has_planned_nothing_yet(run: Context, other: Context) -> None:
     """Nobody knows from when it looks."""
     hold(other, "theirs", as_of_ms=None)
-    assert waits_ms(run, found("theirs", "in_progress")) == LEAST_MS
+    assert waits_ms(run, found("theirs", "in_progress")) == MINIMUM_WAIT_MS
 
 
-@pytest.mark.parametrize(("for_ms", "wait_ms"), [(10 * 60_000, 5 * 60_000), (24 * HOUR_MS, MOST_MS)])
+@pytest.mark.parametrize(("for_ms", "wait_ms"), [(10 * 60_000, 5 * 60_000), (24 * HOUR_MS, MAXIMUM_WAIT_MS)])
 def test_what_takes_long_is_looked_at_rarely(run: Context, other: Context, for_ms: int, wait_ms: int) -> None:
     """After half of the time that it took so far, ten minutes at most."""
     hold(other, "theirs", as_of_ms=AS_OF_MS - 1, for_ms=for_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.dags.conftest import RunDag
-from tests.integration.world import versions, write_jsonl
+from tests.integration.world import build_versions, write_jsonl
 from winnow.files import storage
 from winnow.model import TopicPartition
 from winnow.pipeline.context import Context
@@ -21,10 +21,10 @@ def test_damaged_segment_fails_its_run_marks_its_partition_and_spares_the_next_r
     """The mark is made by the Spark task itself, so a scheduler needs nobody at a shell."""
     create_topic(ctx, "orders", 2, {"min.cleanable.dirty.ratio": "0"})
     for partition in (0, 1):
-        path = write_jsonl(tmp_path / f"{partition}.jsonl", versions(0, 30, partition=partition))
+        path = write_jsonl(tmp_path / f"{partition}.jsonl", build_versions(0, 30, partition=partition))
         ingest_files(ctx, "orders", [path], as_of_ms=1_000)
     log = ctx.log.open("orders")
-    damaged = storage.local_path(log.segments(log.head())[0][0].path)
+    damaged = storage.parse_local_path(log.segments(log.head())[0][0].path)
     damaged.write_bytes(damaged.read_bytes()[:-20])
 
     states = run_dag("compact_topics")

@@ -32,7 +32,7 @@ class Line:
     timestamp_ms: int
 
 
-def group_states(states: dict[tuple[str, int], str], map_index: int = 0) -> list[str]:
+def build_group_states(states: dict[tuple[str, int], str], map_index: int = 0) -> list[str]:
     """States of compact, validate, publish, report of one batch."""
     return [states[f"compact_batch.{name}", map_index] for name in GROUP]
 
@@ -63,7 +63,7 @@ def make_topic(ctx: Context, folder: Path, topic: str, files: Sequence[Sequence[
         ingest_files(ctx, topic, [path], as_of_ms=lines[0].timestamp_ms)
 
 
-def old_lines(records: int, keys: int, *, start: int = 0, at_ms: int = 1_700_000_000_000) -> list[Line]:
+def build_old_lines(records: int, keys: int, *, start: int = 0, at_ms: int = 1_700_000_000_000) -> list[Line]:
     """Records from the past: each key is written again and again, so most are superseded."""
     return [
         Line(offset, f"key-{offset % keys}", f"value-{offset}", at_ms + offset)
@@ -80,11 +80,11 @@ def lose_a_record(ctx: Context, topic: str) -> None:
     pq.write_table(pq.read_table(path).slice(1), path)
 
 
-def contents(ctx: Context, topic: str) -> list[dict[str, Any]]:
+def read_topic(ctx: Context, topic: str) -> list[dict[str, Any]]:
     """Every record that a reader of ``topic`` sees."""
     return [record for batch in read_batches(ctx, topic) for record in batch.to_pylist()]
 
 
-def first_dirty_offsets(ctx: Context, topic: str) -> dict[int, int | None]:
+def read_first_dirty_offsets(ctx: Context, topic: str) -> dict[int, int | None]:
     """The cleaner checkpoint of each partition, as the table carries it."""
     return {number: state.first_dirty_offset for number, state in describe_topic(ctx, topic).states.items()}

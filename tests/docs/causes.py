@@ -14,20 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration import spark_in_process
-from tests.integration.world import TOPIC, World, record, versions
+from tests.integration.world import TOPIC, World, build_versions, record
 from winnow.errors import CommitUnknownError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import Status
 from winnow.pipeline import run
-from winnow.pipeline.assess import assess
-from winnow.pipeline.partitions import pause
-from winnow.pipeline.publish import publish
+from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.partitions import pause_partitions
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.run import compact_topics
-from winnow.pipeline.scrub import scrub
+from winnow.pipeline.scrub import open_scrub
 from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.validate import validate
-from winnow.pipeline.watch import watch
+from winnow.pipeline.validate import validate_attempt
+from winnow.pipeline.watch import watch_topics
 from winnow.planning import PlanReference
 
 MINUTE_MS = 60_000
@@ -69,7 +69,7 @@ def prepare(world: World, partitions: int = 1, **config: str) -> None:
     rules = {"min_cleanable_dirty_ratio": "0", "segment_ms": "1", **config}
     world.create(partitions, **rules)
     for number in range(partitions):
-        world.ingest(versions(0, 12, partition=number))
+        world.ingest(build_versions(0, 12, partition=number))
 
 
 def _plan(world: World) -> PlanReference:
@@ -83,10 +83,10 @@ def failed_validation(world: World) -> Env:
     prepare(world)
     plan = _plan(world)
     (part,) = world.stage(plan).partitions
-    path = storage.local_path(part.rewrites[0].outputs[0].path)
+    path = storage.parse_local_path(part.rewrites[0].outputs[0].path)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValidationFailedError):
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     return {}
 
 
@@ -97,7 +97,7 @@ def broken_validation(world: World) -> Env:
     plan = _plan(world)
     world.stage(plan)
     with pytest.raises(ValidationBrokenError):
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     return {}
 
 
@@ -111,7 +111,7 @@ def damaged_segment(world: World) -> Env:
 def flipped_value(world: World) -> Env:
     """A bit of a value changed, and a scrub has met it; the copy is in the backup."""
     prepare(world)
-    path = storage.local_path(world.segments(0)[-1].path)
+    path = storage.parse_local_path(world.segments(0)[-1].path)
     backup = world.folder / "backup"
     backup.mkdir()
     shutil.copy(path, backup)
@@ -119,7 +119,7 @@ def flipped_value(world: World) -> Env:
     data = bytearray(path.read_bytes())
     data[chunk.data_page_offset + chunk.total_compressed_size - 2] ^= 1
     path.write_bytes(data)
-    assert scrub(world.ctx, [TOPIC])[0].findings
+    assert open_scrub(world.ctx, [TOPIC])[0].findings
     return {"SEGMENT": str(path), "BACKUP": str(backup)}
 
 
@@ -127,19 +127,19 @@ def lost_segment(world: World) -> Env:
     """The second of three segments was cut short."""
     prepare(world)
     for first in (12, 24):
-        world.ingest(versions(first, 12))
+        world.ingest(build_versions(first, 12))
     _damage(world, 1)
     return {"BEFORE": "12", "BEHIND": "24"}
 
 
 def _damage(world: World, number: int) -> Path:
-    path = storage.local_path(world.segments(0)[number].path)
+    path = storage.parse_local_path(world.segments(0)[number].path)
     backup = world.folder / "backup"
     backup.mkdir()
     shutil.copy(path, backup)
     path.write_bytes(path.read_bytes()[:200])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "submit", spark_in_process.submit)
+        patch.setattr(run, "submit_plans", spark_in_process.submit)
         (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).receipts
     assert receipt.status is Status.INVALID
     return path
@@ -155,20 +155,20 @@ def _with_deadline(world: World, in_ms: int) -> None:
 def near_deadline(world: World) -> Env:
     """Somebody paused a partition, half an hour before its deadline."""
     _with_deadline(world, 30 * MINUTE_MS)
-    pause(world.ctx, TOPIC, [0], by="anna")
-    return look(world)
+    pause_partitions(world.ctx, TOPIC, [0], by="anna")
+    return run_watch(world)
 
 
 def missed_deadline(world: World) -> Env:
     """Nobody compacted a partition until an hour after its deadline."""
     _with_deadline(world, -60 * MINUTE_MS)
-    return look(world)
+    return run_watch(world)
 
 
-def look(world: World) -> Env:
+def run_watch(world: World) -> Env:
     """What every run of ``compact_topics`` ends with."""
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock())
-    watch(world.ctx)
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    watch_topics(world.ctx)
     return {}
 
 
@@ -185,7 +185,7 @@ def unknown_commit(world: World) -> Env:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world.ctx.log.catalog, "commit_table", commit)
         with pytest.raises(CommitUnknownError):
-            publish(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.ctx, plan.plan_id, "a1")
     return {}
 
 
@@ -195,7 +195,7 @@ def stuck_sweep(world: World) -> Env:
     prepare(world, winnow_retired_grace_ms="1")
     world.compact()
     world.clock.now_ms += 2 * PATIENCE_MS
-    return look(world)
+    return run_watch(world)
 
 
 def two_partitions(world: World) -> Env:
@@ -249,7 +249,7 @@ def damaged_manifest_list(world: World) -> Env:
     two_partitions(world)
     snapshot = world.head().table.current_snapshot()
     assert snapshot is not None
-    path = storage.local_path(snapshot.manifest_list)
+    path = storage.parse_local_path(snapshot.manifest_list)
     backup = world.folder / "backup"
     backup.mkdir()
     shutil.copy(path, backup)

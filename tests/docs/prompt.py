@@ -33,7 +33,7 @@ with socket.socket(socket.AF_UNIX) as line:
 """What stands on PATH: hands over its streams, and ends as the command ended."""
 
 
-def serve(program: str, address: str) -> None:
+def serve_commands(program: str, address: str) -> None:
     """Answer commands, one after another, until standard input ends."""
     main = {"winnow": load_winnow, "airflow": load_airflow}[program]()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -47,7 +47,7 @@ def serve(program: str, address: str) -> None:
                 return
             line, _ = listener.accept()
             with line, suppress(OSError):
-                answer(line, program, main)
+                run_in_child(line, program, main)
 
 
 def load_winnow() -> Callable[[], None]:
@@ -74,7 +74,7 @@ def load_airflow() -> Callable[[], None]:
     return main
 
 
-def answer(line: socket.socket, program: str, main: Callable[[], None]) -> None:
+def run_in_child(line: socket.socket, program: str, main: Callable[[], None]) -> None:
     """Run one command in a child and send its exit code."""
     size, ancillary, _, _ = line.recvmsg(4, socket.CMSG_SPACE(3 * array.array("i").itemsize))
     streams = array.array("i", ancillary[0][2]).tolist()
@@ -83,14 +83,14 @@ def answer(line: socket.socket, program: str, main: Callable[[], None]) -> None:
         text += line.recv(1 << 20)
     child = os.fork()
     if child == 0:
-        os._exit(command(streams, program, main, *json.loads(text)))
+        os._exit(run_command(streams, program, main, *json.loads(text)))
     for stream in streams:
         os.close(stream)
     _, status = os.waitpid(child, 0)
     line.sendall(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def command(
+def run_command(
     streams: list[int], program: str, main: Callable[[], None], arguments: list[str], folder: str, env: dict[str, str]
 ) -> int:
     """Be ``program`` with these arguments; the exit code."""
@@ -117,4 +117,4 @@ def command(
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    serve(*sys.argv[1:])
+    serve_commands(*sys.argv[1:])

@@ -10,8 +10,8 @@ import pytest
 from tests.docs.causes import CASES, lake_settings
 from tests.docs.runbook import Section, prompt_program, run_block, sections
 from tests.integration.world import FakeClock, World, open_world
-from winnow.clock import wall_clock_ms
-from winnow.report.alerts import SEVERITIES, Kind
+from winnow.clock import read_wall_clock_ms
+from winnow.report.alerts import SEVERITIES, AlertKind
 
 PAGE = sections("operations.md")
 PARTS = ("**What it means.**", "**What is safe.**", "**Look", "**Do", "**Over when")
@@ -42,14 +42,14 @@ def test_commands_of_a_section_end_what_it_is_about(title: str, tmp_path: Path, 
     """None of them fails, the alert recovers, and readers see the newest record of every key."""
     case = CASES[title]
     settings = lake_settings(tmp_path)
-    with open_world(tmp_path, FakeClock(wall_clock_ms()), settings) as world:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), settings) as world:
         env = case.cause(world)
         if case.alert is not None:
             assert open_kinds(world) == [case.alert]
     for block in PAGE[title].blocks():
         run_block(block, tmp_path, {**settings, **env}, first_on_path=scripts_of_docs)
     home = {"WINNOW_HOME": str(tmp_path / case.home)}
-    with open_world(tmp_path, FakeClock(wall_clock_ms()), {**settings, **home}) as world:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), {**settings, **home}) as world:
         if case.alert is not None:
             assert open_kinds(world) == []
         assert newest(world, case.topic) == case.newest
@@ -62,9 +62,9 @@ def test_every_section_with_commands_is_run() -> None:
 
 def test_every_kind_of_alert_has_its_section_with_all_its_parts() -> None:
     """What it means, what is safe, where to look, what to do, when it is over; commands at the end of it."""
-    for kind in Kind:
+    for kind in AlertKind:
         section = PAGE[kind.value]
-        if kind is Kind.RECOVERED:
+        if kind is AlertKind.RECOVERED:
             continue
         places = [section.text.find(part) for part in PARTS]
         assert -1 not in places, (kind, places)

@@ -22,14 +22,14 @@ from typing import Any
 import duckdb
 
 from tests.integration.world import TOPIC, World, json_line, record, write_jsonl
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.errors import RunAgainError, ServiceError
-from winnow.files.arrow_alone import leave_pandas_out
+from winnow.files.arrow_alone import keep_pandas_out_of_pyarrow
 from winnow.log.topic_log import Change, Committed, Head, TopicLog
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.sweep import sweep_topics
 
 PROCESSES = 10
 KEYS = 7
@@ -39,11 +39,11 @@ EXPECTED = (RunAgainError, ServiceError, FileNotFoundError, duckdb.IOException)
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[World]:
+def open_topic(folder: Path) -> Iterator[World]:
     """The topic's world on the wall clock, with short leases."""
     env = {"WINNOW_HOME": str(folder / "home"), "WINNOW_LEASE_MS": str(LEASE_MS)}
-    with open_context(load_settings(cwd=folder, env=env), now_ms=wall_clock_ms) as ctx:
-        yield World(ctx, wall_clock_ms, folder)  # type: ignore[arg-type]
+    with open_context(load_settings(cwd=folder, env=env), now_ms=read_wall_clock_ms) as ctx:
+        yield World(ctx, read_wall_clock_ms, folder)  # type: ignore[arg-type]
 
 
 def wait_before_commits(chance: random.Random) -> None:
@@ -90,7 +90,7 @@ class Worker:
         # Until it is certain; the same offsets never land twice.
         for _ in range(20):
             with contextlib.suppress(*EXPECTED):
-                ingest_files(self._world.ctx, TOPIC, [path], as_of_ms=wall_clock_ms())
+                ingest_files(self._world.ctx, TOPIC, [path], as_of_ms=read_wall_clock_ms())
                 break
         else:
             raise RuntimeError(f"{path} could not be appended")
@@ -99,10 +99,10 @@ class Worker:
         self._next += count
 
     def _compact(self) -> None:
-        self._world.compact(wall_clock_ms(), attempt=f"a-{uuid.uuid4().hex[:12]}")
+        self._world.compact(read_wall_clock_ms(), attempt=f"a-{uuid.uuid4().hex[:12]}")
 
     def _sweep(self) -> None:
-        sweep(self._world.ctx, [TOPIC])
+        sweep_topics(self._world.ctx, [TOPIC])
 
 
 def start(folder: Path, number: int, seed: int, until: float) -> int:
@@ -114,7 +114,7 @@ def start(folder: Path, number: int, seed: int, until: float) -> int:
     try:
         chance = random.Random(f"{seed}-{number}")
         wait_before_commits(chance)
-        with opened(folder) as world:
+        with open_topic(folder) as world:
             Worker(world, number, chance).work(until)
         exit_code = 0
     except BaseException:
@@ -147,8 +147,8 @@ def stop_at_random(workers: list[int], chance: random.Random, until: float) -> i
 def main() -> None:
     """Let the crowd work; ends with the worst exit code of its processes."""
     folder, seed, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    leave_pandas_out()
-    with opened(folder) as world:
+    keep_pandas_out_of_pyarrow()
+    with open_topic(folder) as world:
         config: dict[str, Any] = {"min_cleanable_dirty_ratio": "0", "winnow_retired_grace_ms": "0"}
         world.create(PROCESSES, **config)
     until = time.monotonic() + seconds

@@ -33,38 +33,38 @@ _left = ["kill"]
 """What happens at the moment, once."""
 
 
-def die() -> None:
+def kill_process() -> None:
     """End this process at once, or stop it. What it has written stays; a power cut is another thing (power.py)."""
     if _left:
         os.kill(os.getpid(), SIGNALS[_left.pop()])
 
 
-def before(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
+def kill_before(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
     """Die instead of calling ``owner.name``."""
     genuine = getattr(owner, name)
 
     def call(*arguments: Any, **named: Any) -> Any:
         if when(*arguments, **named):
-            die()
+            kill_process()
         return genuine(*arguments, **named)
 
     setattr(owner, name, call)
 
 
-def after(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
+def kill_after(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
     """Die as soon as ``owner.name`` has returned."""
     genuine = getattr(owner, name)
 
     def call(*arguments: Any, **named: Any) -> Any:
         result = genuine(*arguments, **named)
         if when(*arguments, **named):
-            die()
+            kill_process()
         return result
 
     setattr(owner, name, call)
 
 
-def becomes(state: RunState) -> Callable[..., bool]:
+def is_state_change(state: RunState) -> Callable[..., bool]:
     """Whether a call of ``Store.set_run_state`` is about ``state``."""
     return lambda _store, _plan, to, *_, **__: to is state
 
@@ -79,29 +79,32 @@ def compact(world: World) -> None:
 
 
 def sweep(world: World) -> None:
-    sweeping.sweep(world.ctx, [TOPIC])
+    sweeping.sweep_topics(world.ctx, [TOPIC])
 
 
 MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
-    "ingest before its commit": (lambda: before(Transaction, "commit_transaction"), ingest),
-    "ingest after its commit": (lambda: after(Transaction, "commit_transaction"), ingest),
-    "compact before its files": (lambda: before(Store, "begin_attempt"), compact),
-    "compact before its manifest": (lambda: before(staging, "write_manifest"), compact),
-    "between compact and validate": (lambda: after(Store, "set_run_state", becomes(RunState.STAGED)), compact),
-    "validate after its verdict": (lambda: after(Store, "record_verdict"), compact),
-    "publish before the commit": (lambda: before(Transaction, "commit_transaction"), compact),
-    "publish after the commit": (lambda: after(Transaction, "commit_transaction"), compact),
-    "publish before the checkpoint": (lambda: before(Store, "record_publication"), compact),
-    "publish within the checkpoint": (lambda: after(Store, "record_publication"), compact),
-    "sweep before expiry": (lambda: before(sweeping, "expire"), sweep),
-    "sweep after expiry": (lambda: after(sweeping, "expire"), sweep),
-    "sweep amid deletion": (lambda: before(Store, "mark_deleted"), sweep),
-    "sweep before forgetting": (lambda: before(TopicLog, "commit"), sweep),
-    "sweep before listing": (lambda: before(leftovers, "attempt_files"), sweep),
-    "sweep before condemning": (lambda: before(TopicLog, "commit"), sweep),
-    "sweep before deletion": (lambda: before(storage, "delete"), sweep),
-    "publish after adopting keyless records": (lambda: after(Quarantine, "adopt"), compact),
-    "ingest after quarantining": (lambda: after(Quarantine, "append"), ingest),
+    "ingest before its commit": (lambda: kill_before(Transaction, "commit_transaction"), ingest),
+    "ingest after its commit": (lambda: kill_after(Transaction, "commit_transaction"), ingest),
+    "compact before its files": (lambda: kill_before(Store, "begin_attempt"), compact),
+    "compact before its manifest": (lambda: kill_before(staging, "write_manifest"), compact),
+    "between compact and validate": (
+        lambda: kill_after(Store, "set_run_state", is_state_change(RunState.STAGED)),
+        compact,
+    ),
+    "validate after its verdict": (lambda: kill_after(Store, "record_verdict"), compact),
+    "publish before the commit": (lambda: kill_before(Transaction, "commit_transaction"), compact),
+    "publish after the commit": (lambda: kill_after(Transaction, "commit_transaction"), compact),
+    "publish before the checkpoint": (lambda: kill_before(Store, "record_publication"), compact),
+    "publish within the checkpoint": (lambda: kill_after(Store, "record_publication"), compact),
+    "sweep before expiry": (lambda: kill_before(sweeping, "expire"), sweep),
+    "sweep after expiry": (lambda: kill_after(sweeping, "expire"), sweep),
+    "sweep amid deletion": (lambda: kill_before(Store, "mark_deleted"), sweep),
+    "sweep before forgetting": (lambda: kill_before(TopicLog, "commit"), sweep),
+    "sweep before listing": (lambda: kill_before(leftovers, "attempt_files"), sweep),
+    "sweep before condemning": (lambda: kill_before(TopicLog, "commit"), sweep),
+    "sweep before deletion": (lambda: kill_before(storage, "delete"), sweep),
+    "publish after adopting keyless records": (lambda: kill_after(Quarantine, "adopt"), compact),
+    "ingest after quarantining": (lambda: kill_after(Quarantine, "append"), ingest),
 }
 
 

@@ -51,14 +51,16 @@ class Recording:
         self.folder = parent / "lake"
         self._recorded = parent / "recorded"
         self.folder.mkdir()
-        self._env = self._libraries(parent) if library or (library is None and compiler()) else self._modules(parent)
+        self._env = (
+            self._libraries(parent) if library or (library is None and find_compiler()) else self._modules(parent)
+        )
         self._begin()
 
     def _libraries(self, parent: Path) -> dict[str, str]:
         library = parent / "fsync_recorder.so"
         # Names are compiled in: not every program hands its environment on to those that it starts.
         names = [f'-DWATCHED="{self.folder}"', f'-DRECORDED="{self._recorded}"']
-        _check([compiler() or "cc", "-shared", "-fPIC", "-O1", *names, "-o", str(library), str(_SOURCE)])
+        _check([find_compiler() or "cc", "-shared", "-fPIC", "-O1", *names, "-o", str(library), str(_SOURCE)])
         self._sees_sqlite = True
         return {"LD_PRELOAD": str(library)}
 
@@ -136,7 +138,7 @@ class BlockDevice:
 
 
 @cache
-def compiler() -> str | None:
+def find_compiler() -> str | None:
     """A C compiler that makes a library; None: there is none."""
     return next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
 
@@ -154,7 +156,7 @@ def has_block_device(parent: Path) -> bool:
         return False
 
 
-def most_real_disk(parent: Path) -> Disk:
+def choose_disk(parent: Path) -> Disk:
     """A block device where the machine lets one be made, else a recording."""
     return BlockDevice(parent) if has_block_device(parent) else Recording(parent)
 

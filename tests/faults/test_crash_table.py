@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, survivors, versions, write_jsonl
-from winnow.clock import wall_clock_ms
+from tests.integration.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, write_jsonl
+from winnow.clock import read_wall_clock_ms
 from winnow.log.state import PLAN_PROPERTY
 from winnow.model import Receipt
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.leases import holding
-from winnow.pipeline.process_identity import is_dead
-from winnow.pipeline.publish import publish
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.process_identity import is_process_dead
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.settle import settle
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.sweep import sweep_topics
 from winnow.store import Run, RunState
 
 GRACE_MS = 3_600_000
-RECORDS = versions(0, 12)
+RECORDS = build_versions(0, 12)
 DIE = Path(__file__).with_name("die.py")
 NO_MANIFEST = ["compact before its files", "compact before its manifest"]
 STAGED = ["between compact and validate", "validate after its verdict", "publish before the commit"]
@@ -37,7 +37,7 @@ SWEEPS = ["sweep before expiry", "sweep after expiry", "sweep amid deletion", "s
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(wall_clock_ms())) as opened:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
         opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
         opened.ingest(RECORDS)
         yield opened
@@ -77,12 +77,12 @@ def assert_held_by_the_dead(world: World) -> None:
     lease = world.ctx.store.leases.find(TOPIC)
     assert lease is not None
     assert lease.expires_ms > world.clock()
-    assert is_dead(lease.holder)
+    assert is_process_dead(lease.holder)
 
 
 def assert_clean(world: World, records: int = 12) -> None:
     """The log, its checkpoint and its receipts are those of one undisturbed compaction."""
-    assert world.read() == survivors(RECORDS[:records])
+    assert world.read() == compute_survivors(RECORDS[:records])
     assert world.state().first_dirty_offset == records
     receipts = world.ctx.store.projection.list_receipts(TOPIC)
     assert len(receipts) == len(world.head().state.receipts) == 1
@@ -97,47 +97,47 @@ def assert_clean(world: World, records: int = 12) -> None:
 
 @pytest.mark.parametrize("with_offset", [True, False])
 def test_ingest_before_its_commit_lands_once_when_it_is_run_again(world: World, with_offset: bool) -> None:
-    path = write_jsonl(world.folder / "late.jsonl", versions(12, 4), with_offset=with_offset)
+    path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     killed(world, "ingest before its commit")
     assert world.read() == RECORDS
     report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
     assert (report.records_appended, report.records_skipped) == (4, 0)
-    assert world.read() == versions(0, 16)
+    assert world.read() == build_versions(0, 16)
 
 
 @pytest.mark.parametrize("with_offset", [True, False])
 def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(world: World, with_offset: bool) -> None:
-    path = write_jsonl(world.folder / "late.jsonl", versions(12, 4), with_offset=with_offset)
+    path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     killed(world, "ingest after its commit")
-    assert world.read() == versions(0, 16)
+    assert world.read() == build_versions(0, 16)
     report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
     assert (report.records_appended, report.records_skipped, report.snapshot_id) == (0, 4, None)
-    assert world.read() == versions(0, 16)
+    assert world.read() == build_versions(0, 16)
 
 
 def test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit(world: World) -> None:
     """Its row is still there; its records and its ledger are in the log."""
-    path = write_jsonl(world.folder / "late.jsonl", versions(12, 4))
+    path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
     killed(world, "ingest after its commit")
     world.clock.now_ms += 2 * GRACE_MS
     assert [each.voided_at_ms for each in world.ctx.store.ingests.list_open(TOPIC)] == [None]
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     assert world.ctx.store.ingests.list_open(TOPIC) == []
-    assert world.read() == versions(0, 16)
+    assert world.read() == build_versions(0, 16)
     world.compact()
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     # What the compaction removed is known by the ledger alone.
     report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
     assert (report.records_appended, report.records_skipped) == (0, 4)
 
 
 def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_graces(world: World) -> None:
-    write_jsonl(world.folder / "late.jsonl", versions(12, 4))
+    write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
     killed(world, "ingest before its commit")
     for _ in range(3):
         assert world.ctx.store.ingests.list_open(TOPIC)
         world.clock.now_ms += 2 * GRACE_MS
-        sweep(world.ctx, [TOPIC])
+        sweep_topics(world.ctx, [TOPIC])
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
     assert set(world.listing(below="winnow/orders/data")) == live
     assert world.ctx.store.ingests.list_open(TOPIC) == []
@@ -166,7 +166,7 @@ def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(world: 
     assert snapshots_of(world, dead.plan_id) == []
     assert_clean(world)
     world.clock.now_ms += 2 * GRACE_MS
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
     assert set(world.listing(below="winnow/orders/data")) == live
 
@@ -190,13 +190,13 @@ def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt
     dead = the_run(world)
     (landed,) = snapshots_of(world, dead.plan_id)
     assert dead.status is RunState.PUBLISHING
-    assert world.read() == survivors(RECORDS)
-    with holding(world.ctx, TOPIC):
-        (receipt,) = settle(world.ctx, TOPIC)
+    assert world.read() == compute_survivors(RECORDS)
+    with hold_lease(world.ctx, TOPIC):
+        (receipt,) = settle_open_runs(world.ctx, TOPIC)
     assert (receipt.plan_id, receipt.snapshot_id) == (dead.plan_id, landed)
     assert the_run(world).status is RunState.PUBLISHED
     assert_clean(world)
-    assert [publish(world.ctx, dead.plan_id, "a1"), *world.ctx.store.projection.list_receipts(TOPIC)] == [
+    assert [publish_attempt(world.ctx, dead.plan_id, "a1"), *world.ctx.store.projection.list_receipts(TOPIC)] == [
         receipt,
         receipt,
     ]
@@ -208,13 +208,13 @@ def test_after_the_commit_and_an_append_the_receipt_is_still_found(world: World)
     """The plan id is looked for in the whole history, not at the head."""
     killed(world, "publish after the commit")
     (landed,) = snapshots_of(world, the_run(world).plan_id)
-    more = versions(12, 6)
+    more = build_versions(12, 6)
     world.ingest(more)
     receipts: list[Receipt] = []
-    with holding(world.ctx, TOPIC):
-        receipts += settle(world.ctx, TOPIC)
+    with hold_lease(world.ctx, TOPIC):
+        receipts += settle_open_runs(world.ctx, TOPIC)
     assert [receipt.snapshot_id for receipt in receipts] == [landed]
-    assert world.read() == [*survivors(RECORDS), *more]
+    assert world.read() == [*compute_survivors(RECORDS), *more]
     assert [(row.first_dirty_offset, row.log_end_offset) for row in world.ctx.store.projection.list_checkpoints()] == [
         (12, 18)
     ]
@@ -225,11 +225,11 @@ def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(wo
     killed(world, "publish after the commit")
     dead = the_run(world)
     (landed,) = snapshots_of(world, dead.plan_id)
-    world.ingest(versions(12, 1))
+    world.ingest(build_versions(12, 1))
     world.head().table.maintenance.expire_snapshots().by_ids([landed]).commit()
     assert snapshots_of(world, dead.plan_id) == []
-    with holding(world.ctx, TOPIC):
-        (receipt,) = settle(world.ctx, TOPIC)
+    with hold_lease(world.ctx, TOPIC):
+        (receipt,) = settle_open_runs(world.ctx, TOPIC)
     assert (receipt.plan_id, receipt.snapshot_id) == (dead.plan_id, landed)
 
 
@@ -241,15 +241,15 @@ def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(wo
 def test_a_dead_sweep_is_finished_by_the_next_one(world: World, moment: str) -> None:
     """Exactly the recorded files go, and nothing that a reader can reach."""
     world.compact()
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     world.compact()
-    expected = survivors(versions(0, 18))
+    expected = compute_survivors(build_versions(0, 18))
     world.clock.now_ms += 2 * GRACE_MS
     old = [snapshot.manifest_list for snapshot in world.head().table.metadata.snapshots[:-1]]
     killed(world, moment)
     assert_held_by_the_dead(world)
     assert world.read() == expected
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     assert world.read() == expected
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
     assert set(world.listing(below="winnow/orders/data")) == live
@@ -257,9 +257,9 @@ def test_a_dead_sweep_is_finished_by_the_next_one(world: World, moment: str) -> 
     assert not [path for path in old if path.rsplit("/", 1)[1] in metadata]
     assert world.head().state.retired == ()
     assert world.ctx.store.retired_files.list_retired(TOPIC) == []
-    world.ingest(versions(18, 6))
+    world.ingest(build_versions(18, 6))
     world.compact()
-    assert world.read() == survivors(versions(0, 24))
+    assert world.read() == compute_survivors(build_versions(0, 24))
 
 
 # -------------------------------------------------------------------------------------------------------- the store

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.crowd import PROCESSES, opened
-from tests.integration.world import TOPIC, survivors
-from winnow.clock import wall_clock_ms
+from tests.faults.crowd import PROCESSES, open_topic
+from tests.integration.world import TOPIC, compute_survivors
+from winnow.clock import read_wall_clock_ms
 from winnow.model import Record
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.sweep import sweep_topics
 
 SEED = int(os.environ.get("CROWD_SEED", "1"))
 SECONDS = os.environ.get("CROWD_SECONDS", "20")
@@ -52,12 +52,12 @@ def test_ten_processes_that_are_stopped_at_random_lose_and_double_no_record(tmp_
     assert done.returncode == 0, f"seed {SEED}: {done.stderr}"
     records = [each for number in range(PROCESSES) for each in appended(tmp_path, number)]
     assert records
-    with opened(tmp_path) as world:
+    with open_topic(tmp_path) as world:
         for round_number in range(2):
-            while world.compact(wall_clock_ms(), attempt=f"last-{round_number}") is not None:
+            while world.compact(read_wall_clock_ms(), attempt=f"last-{round_number}") is not None:
                 pass
-            assert world.read() == survivors(records), f"seed {SEED}"
-            sweep(world.ctx, [TOPIC])
+            assert world.read() == compute_survivors(records), f"seed {SEED}"
+            sweep_topics(world.ctx, [TOPIC])
         assert world.ctx.store.runs.list_open(TOPIC) == []
         live = {segment.path for partition in range(PROCESSES) for segment in world.segments(partition)}
         kept = {file.path for file in world.head().state.waiting_files}

@@ -18,21 +18,30 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions, write_jsonl
-from winnow.clock import wall_clock_ms
+from tests.integration.world import (
+    TOPIC,
+    FakeClock,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    record,
+    write_jsonl,
+)
+from winnow.clock import read_wall_clock_ms
 from winnow.errors import DamagedMetadataError, PlanVoidError, TopicBusyError
 from winnow.files import storage
 from winnow.files.quarantine import QUARANTINE_SCHEMA
 from winnow.model import Record
-from winnow.pipeline.leases import holding
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.sweep import sweep_topics
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000
 AHEAD_MS = 61 * 60_000
-RECORDS = versions(0, 12)
+RECORDS = build_versions(0, 12)
 KEYLESS = [record(12, None, b"nobody's"), record(13, b"key-1", b"value-0-13")]
 DIE = Path(__file__).with_name("die.py")
 PUBLISH_BEFORE = "publish before the commit"
@@ -40,7 +49,7 @@ PUBLISH_BEFORE = "publish before the commit"
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(wall_clock_ms())) as opened:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
         opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
         opened.ingest(RECORDS)
         yield opened
@@ -83,12 +92,12 @@ def stopped(world: World, moment: str, prefix: Sequence[str] = ()) -> Iterator[S
 
 def sweep_after_grace(world: World) -> None:
     world.clock.now_ms += 2 * GRACE_MS
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
 
 
 def assert_everything_is_there(world: World, records: Sequence[Record] = RECORDS, *, rounds: int = 2) -> None:
     """However often the topic is compacted and swept from here on, readers see what the oracle keeps."""
-    expected = survivors(records)
+    expected = compute_survivors(records)
     for _ in range(rounds):
         world.compact()
         assert world.read() == expected
@@ -108,8 +117,8 @@ def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_i
         world.clock.now_ms += world.ctx.settings.lease_ms + passed_ms
         (run,) = world.ctx.store.runs.list_open(TOPIC)
         assert run.status is RunState.PUBLISHING
-        with holding(world.ctx, TOPIC):
-            assert settle(world.ctx, TOPIC) == []
+        with hold_lease(world.ctx, TOPIC):
+            assert settle_open_runs(world.ctx, TOPIC) == []
         sweep_after_grace(world)
         assert not storage.list_files(storage.join(world.head().location, "data", run.plan_id))
         exit_code, told = publisher.go_on()
@@ -126,8 +135,8 @@ def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World
     """Settling finds the receipt first, and raises no fence."""
     with stopped(world, "publish after the commit") as publisher:
         world.clock.now_ms += world.ctx.settings.lease_ms
-        with holding(world.ctx, TOPIC):
-            (receipt,) = settle(world.ctx, TOPIC)
+        with hold_lease(world.ctx, TOPIC):
+            (receipt,) = settle_open_runs(world.ctx, TOPIC)
         assert world.head().fence == 0
         sweep_after_grace(world)
         exit_code, _ = publisher.go_on()
@@ -141,13 +150,13 @@ def test_a_plan_that_another_process_tried_again_is_published_by_one_of_them(wor
     as_of_ms = world.clock()
     with stopped(world, PUBLISH_BEFORE) as publisher:
         world.clock.now_ms += world.ctx.settings.lease_ms
-        with holding(world.ctx, TOPIC):
-            settle(world.ctx, TOPIC)
+        with hold_lease(world.ctx, TOPIC):
+            settle_open_runs(world.ctx, TOPIC)
             plan = world.plan(as_of_ms, "a2")
             assert plan is not None
             world.stage(plan, "a2")
             world.accept(plan, "a2")
-            receipt = publish(world.ctx, plan.plan_id, "a2")
+            receipt = publish_attempt(world.ctx, plan.plan_id, "a2")
         exit_code, _ = publisher.go_on()
     assert exit_code == 0, "the plan is published; by whom does not matter"
     assert world.ctx.store.projection.list_receipts(TOPIC) == [receipt]
@@ -162,15 +171,15 @@ def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World)
     world.ctx.log.open(TOPIC).set_config({"cleanup.policy": "compact", "winnow.keyless": "quarantine"}, ())
     with stopped(world, "publish after adopting keyless records") as publisher:
         world.clock.now_ms += world.ctx.settings.lease_ms
-        with holding(world.ctx, TOPIC):
-            settle(world.ctx, TOPIC)
+        with hold_lease(world.ctx, TOPIC):
+            settle_open_runs(world.ctx, TOPIC)
         sweep_after_grace(world)
         assert not world.listing(below="winnow_quarantine/orders/data")
         exit_code, _ = publisher.go_on()
     assert exit_code == PlanVoidError.exit_code
     assert world.read() == [*RECORDS, *KEYLESS]
     world.compact()
-    assert world.read() == survivors([*RECORDS, KEYLESS[1]])
+    assert world.read() == compute_survivors([*RECORDS, KEYLESS[1]])
     quarantine = world.ctx.log.quarantine(TOPIC)
     (row,) = [row for batch in quarantine.read(world.head().state.quarantine_ingests) for row in batch.to_pylist()]
     assert (row["offset"], row["value"]) == (12, b"nobody's")
@@ -186,21 +195,21 @@ def test_a_sweep_that_was_stopped_deletes_nothing_of_a_later_attempt(world: Worl
     plan = world.plan(as_of_ms, "a1")
     assert plan is not None
     world.stage(plan, "a1")
-    settle(world.ctx, TOPIC)
+    settle_open_runs(world.ctx, TOPIC)
     world.clock.now_ms += 2 * GRACE_MS
     with stopped(world, moment) as sweeper:
         world.clock.now_ms += world.ctx.settings.lease_ms
-        with holding(world.ctx, TOPIC):
+        with hold_lease(world.ctx, TOPIC):
             again = world.plan(as_of_ms, "a2")
             assert again is not None
             assert again.plan_id == plan.plan_id
             world.stage(again, "a2")
             world.accept(again, "a2")
-            publish(world.ctx, again.plan_id, "a2")
+            publish_attempt(world.ctx, again.plan_id, "a2")
         expected = world.read()
         exit_code, told = sweeper.go_on()
     assert exit_code == 0, told
-    assert world.read() == expected == survivors(RECORDS)
+    assert world.read() == expected == compute_survivors(RECORDS)
     assert_everything_is_there(world)
 
 
@@ -209,12 +218,12 @@ def test_two_sweeps_at_once_delete_what_is_retired_and_nothing_else(world: World
     world.clock.now_ms += 2 * GRACE_MS
     with stopped(world, "sweep before deletion") as sweeper:
         world.clock.now_ms += world.ctx.settings.lease_ms
-        world.ingest(versions(12, 6))
+        world.ingest(build_versions(12, 6))
         world.compact()
         sweep_after_grace(world)
         exit_code, told = sweeper.go_on()
     assert exit_code == 0, told
-    assert_everything_is_there(world, versions(0, 18))
+    assert_everything_is_there(world, build_versions(0, 18))
 
 
 # ----------------------------------------------------------------------------------------------------------- ingest
@@ -223,14 +232,14 @@ def test_two_sweeps_at_once_delete_what_is_retired_and_nothing_else(world: World
 @pytest.mark.parametrize("with_offset", [True, False])
 def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(world: World, with_offset: bool) -> None:
     """Its files are swept only behind a commit that voids it, and that it meets."""
-    write_jsonl(world.folder / "late.jsonl", versions(12, 4), with_offset=with_offset)
+    write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     with stopped(world, "ingest before its commit") as ingest:
         sweep_after_grace(world)
         assert not [path for path in world.listing(below="winnow/orders/data") if "00000000000000000012" in path]
         exit_code, told = ingest.go_on()
     assert exit_code == 0, told
-    assert world.read() == versions(0, 16)
-    assert_everything_is_there(world, versions(0, 16))
+    assert world.read() == build_versions(0, 16)
+    assert_everything_is_there(world, build_versions(0, 16))
     assert world.ctx.store.ingests.list_open(TOPIC) == []
 
 
@@ -250,14 +259,14 @@ def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(
 
 def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: World) -> None:
     """The fence is about attempts; an hour of ingesting is not lost to it."""
-    write_jsonl(world.folder / "late.jsonl", versions(12, 4))
+    write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
     with stopped(world, "ingest before its commit") as ingest:
         plan = world.plan(world.clock(), "a1")
         assert plan is not None
         world.stage(plan, "a1")
         world.accept(plan, "a1")
         world.ctx.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
-        settle(world.ctx, TOPIC)
+        settle_open_runs(world.ctx, TOPIC)
         assert world.head().fence == 1
         written = {path for path in world.listing(below="winnow/orders/data") if path.startswith("ingest-")}
         exit_code, told = ingest.go_on()
@@ -293,7 +302,7 @@ def test_a_holder_in_another_process_namespace_is_not_taken_for_dead(world: Worl
     if not prefix or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
         world.ctx.store.leases.acquire(TOPIC, f"{os.uname().nodename}:4194304:0@{boot}.1.1", world.clock(), 60_000)
-        with pytest.raises(TopicBusyError), holding(world.ctx, TOPIC):
+        with pytest.raises(TopicBusyError), hold_lease(world.ctx, TOPIC):
             pass
         return
     process = subprocess.Popen(
@@ -304,11 +313,11 @@ def test_a_holder_in_another_process_namespace_is_not_taken_for_dead(world: Worl
     )
     try:
         (worker,) = _wait_for_stopped_child(process)
-        with pytest.raises(TopicBusyError), holding(world.ctx, TOPIC):
+        with pytest.raises(TopicBusyError), hold_lease(world.ctx, TOPIC):
             pass
         world.clock.now_ms += world.ctx.settings.lease_ms
-        with holding(world.ctx, TOPIC):
-            settle(world.ctx, TOPIC)
+        with hold_lease(world.ctx, TOPIC):
+            settle_open_runs(world.ctx, TOPIC)
         sweep_after_grace(world)
         os.kill(worker, signal.SIGCONT)
         _, told = process.communicate(timeout=120)

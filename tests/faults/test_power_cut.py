@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 
 from tests.faults import work
-from tests.faults.power import Disk, Recording, compiler, most_real_disk, python
+from tests.faults.power import Disk, Recording, choose_disk, find_compiler, python
 from tests.integration.world import (
     TOPIC,
     FakeClock,
     World,
+    build_versions,
+    compute_survivors,
+    list_visible_rows,
     open_world,
-    survivors,
-    versions,
-    visible_rows,
     write_jsonl,
 )
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.model import Record
 
-NOW_MS = wall_clock_ms()
+NOW_MS = read_wall_clock_ms()
 WORK = Path(work.__file__)
 
 
@@ -56,34 +56,34 @@ def test_after_an_ingest_every_record_is_there_and_can_be_compacted(disk: Record
         again = world.ingest([*work.RECORDS, *work.KEYLESS])
         assert (again.records_appended, again.records_skipped) == (0, len(work.RECORDS) + 1)
         world.compact()
-        assert world.read() == survivors(work.RECORDS)
+        assert world.read() == compute_survivors(work.RECORDS)
 
 
 def test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on(disk: Recording) -> None:
     """Receipt, state, checkpoint and the keyless record that moved; what comes afterwards goes as it would have."""
     do(disk, "ingest", "compact")
-    more = versions(13, 6)
+    more = build_versions(13, 6)
     with open_world(disk.folder, FakeClock(NOW_MS), work.lake(disk.folder)) as world:
-        assert world.read() == survivors(work.RECORDS)
+        assert world.read() == compute_survivors(work.RECORDS)
         (receipt,) = world.ctx.log.open(TOPIC).receipts()
         assert [each.plan_id for each in world.ctx.store.projection.list_receipts(TOPIC)] == [receipt.plan_id]
         assert world.compact() is None
         world.ingest(more)
         world.compact()
-        assert world.read() == survivors([*work.RECORDS[:12], *more, *work.RECORDS[12:]])
+        assert world.read() == compute_survivors([*work.RECORDS[:12], *more, *work.RECORDS[12:]])
         assert [each.offset for each in world.read(topic=work.OLD_TOPIC)] == [2]
         assert quarantined(world, work.OLD_TOPIC) == [b"1"]
 
 
 def quarantined(world: World, topic: str = TOPIC) -> list[bytes]:
     """Values of the records aside that the log's state names."""
-    rows = visible_rows(world.ctx.log.quarantine(topic), world.head(topic).state)
+    rows = list_visible_rows(world.ctx.log.quarantine(topic), world.head(topic).state)
     return [bytes(value) for value in rows.column("value").to_pylist()]
 
 
 def test_after_the_commands_of_a_shell_every_record_is_read_and_the_topic_is_compacted_again(tmp_path: Path) -> None:
     """``winnow ingest`` and ``winnow compact`` with Spark, on a file system of their own where one can be mounted."""
-    disk = most_real_disk(tmp_path)
+    disk = choose_disk(tmp_path)
     env = {"WINNOW_HOME": str(disk.folder / "home"), "WINNOW_SPARK__MASTER": "local[1]"}
 
     def winnow(*arguments: str) -> str:
@@ -95,7 +95,7 @@ def test_after_the_commands_of_a_shell_every_record_is_read_and_the_topic_is_com
     def expected(records: list[Record]) -> list[tuple[int, str]]:
         return [(each.offset, base64.b64encode(each.value or b"").decode()) for each in records]
 
-    records = versions(0, 12)
+    records = build_versions(0, 12)
     path = write_jsonl(tmp_path / "records.jsonl", records)
     winnow("topics", "create", TOPIC, "--partitions", "1", "--config", "min.cleanable.dirty.ratio=0",
            "--config", "segment.ms=1000")  # fmt: skip
@@ -104,7 +104,7 @@ def test_after_the_commands_of_a_shell_every_record_is_read_and_the_topic_is_com
     assert read() == expected(records)
     winnow("compact", TOPIC)
     disk.cut_power()
-    assert read() == expected(survivors(records))
+    assert read() == expected(compute_survivors(records))
     assert json.loads(winnow("compact", TOPIC, "--json"))[0]["status"] == "nothing_to_do"
 
 
@@ -130,7 +130,7 @@ sync(lake)
 """
 
 
-@pytest.mark.parametrize("library", [each for each in (True, False) if compiler() or not each])
+@pytest.mark.parametrize("library", [each for each in (True, False) if find_compiler() or not each])
 def test_a_recording_forgets_what_was_not_synced(tmp_path: Path, library: bool) -> None:
     """Content, entries, and what came after the last sync; by whichever means the machine has."""
     disk = Recording(tmp_path, library=library)

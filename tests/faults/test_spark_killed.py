@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, survivors, versions
-from winnow.clock import wall_clock_ms
+from tests.integration.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world
+from winnow.clock import read_wall_clock_ms
 from winnow.store import RunState
 
-RECORDS = versions(0, 12)
+RECORDS = build_versions(0, 12)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(wall_clock_ms())) as opened:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
         opened.create(1, min_cleanable_dirty_ratio="0")
         opened.ingest(RECORDS)
         yield opened
@@ -87,7 +87,7 @@ def test_a_killed_spark_application_voids_the_plan_and_the_next_run_ends_right(w
     assert world.read() == RECORDS
     assert world.ctx.store.leases.find(TOPIC) is None
     world.compact()
-    assert world.read() == survivors(RECORDS)
+    assert world.read() == compute_survivors(RECORDS)
 
 
 @pytest.mark.kafka("76", "115")
@@ -106,7 +106,7 @@ def test_a_killed_command_leaves_a_topic_that_the_next_run_takes_over_at_once(wo
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and any("SparkSubmit" in command(each) for each in application):
         time.sleep(0.2)
-    assert world.read() == survivors(RECORDS)
+    assert world.read() == compute_survivors(RECORDS)
     settled = world.ctx.store.runs.find(run.plan_id)
     assert settled is not None
     assert settled.status is RunState.VOID
@@ -135,4 +135,4 @@ def test_a_task_that_crashes_ends_in_a_sentence_and_the_next_run_ends_right(worl
     assert world.read() == RECORDS
     assert world.state().uncleanable is None
     world.compact()
-    assert world.read() == survivors(RECORDS)
+    assert world.read() == compute_survivors(RECORDS)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, record, versions
+from tests.integration.world import TOPIC, FakeClock, World, build_versions, open_world, record
 from winnow.engine import spark, staging
-from winnow.engine.slices import shared
-from winnow.pipeline.leases import holding
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
+from winnow.engine.slices import plan_tasks
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs
 from winnow.store import RunState
 
-RECORDS = [*versions(0, 12), *versions(0, 9, partition=1)]
+RECORDS = [*build_versions(0, 12), *build_versions(0, 9, partition=1)]
 KEYLESS = [record(12, None, b"keyless", partition=0)]
 OLD_TOPIC = "payments"
 OLD = [record(n, None if n == 1 else b"old", b"%d" % n) for n in range(3)]
@@ -45,8 +45,8 @@ def compact(world: World) -> None:
     """Both topics; the other one becomes a compacted one, and what has no key leaves it."""
     world.ctx.log.open(OLD_TOPIC).set_config({"cleanup.policy": "compact"}, ())
     for topic in (TOPIC, OLD_TOPIC):
-        with holding(world.ctx, topic):
-            settle(world.ctx, topic)
+        with hold_lease(world.ctx, topic):
+            settle_open_runs(world.ctx, topic)
             carry_out(world, topic)
 
 
@@ -56,12 +56,12 @@ def carry_out(world: World, topic: str) -> None:
     assert plan is not None
     document = staging.read_plan(plan.uri)
     world.ctx.store.runs.set_state(plan.plan_id, RunState.COMPACTING, world.clock(), attempt="a1")
-    tasks, budget = shared(spark.units_of(plan.uri, document), 1, world.ctx.budget, 1)
+    tasks, budget = plan_tasks(spark.build_units(plan.uri, document), 1, world.ctx.budget, 1)
     results = list(spark._run_task(tasks, "a1", budget, lambda _: None))
-    assert spark.finish(plan.uri, document, "a1", results).manifest_uri is not None
+    assert spark.write_plan_manifest(plan.uri, document, "a1", results).manifest_uri is not None
     world.ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, world.clock(), attempt="a1")
     world.accept(plan)
-    publish(world.ctx, plan.plan_id, "a1")
+    publish_attempt(world.ctx, plan.plan_id, "a1")
 
 
 WORK = {each.__name__: each for each in (ingest, compact)}

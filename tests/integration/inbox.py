@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Inbox:
+class WebhookInbox:
     """What arrived, in order. ``status``: what the server answers; whatever is no success arrives nowhere.
 
     ``refuses``: a kind of alert that it answers with 413.
@@ -41,9 +41,9 @@ class Inbox:
 
 
 @contextmanager
-def open_inbox() -> Iterator[Inbox]:
+def open_inbox() -> Iterator[WebhookInbox]:
     """A real HTTP server for as long as the block runs."""
-    inbox = Inbox()
+    inbox = WebhookInbox()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -8,24 +8,26 @@ from collections.abc import Sequence
 import pytest
 
 from winnow.engine import staging
-from winnow.engine.events import emit_outcomes, failure_in, parse_event
-from winnow.engine.spark import finish, run_unit, units_of
+from winnow.engine.events import emit_outcomes, parse_event, parse_failure
+from winnow.engine.spark import build_units, run_unit, write_plan_manifest
 from winnow.pipeline import run
 from winnow.pipeline.context import Context
 from winnow.pipeline.spark_process import JobResult, Progress
 from winnow.planning import PlanReference
 
 
-def job_output(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> str:
+def run_job(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> str:
     """Carry out ``plans`` and give the last lines that the job would print."""
-    documents, refused = staging.usable_plans([staging.plan_argument(plan.uri, plan.sha256) for plan in plans])
+    documents, refused = staging.read_usable_plans(
+        [staging.format_plan_argument(plan.uri, plan.sha256) for plan in plans]
+    )
     stream = io.StringIO()
     outcomes = refused + [
-        finish(
+        write_plan_manifest(
             uri,
             plan,
             attempt,
-            [run_unit(unit, attempt, ctx.budget, folder=f"{attempt}-t0") for unit in units_of(uri, plan)],
+            [run_unit(unit, attempt, ctx.budget, folder=f"{attempt}-t0") for unit in build_units(uri, plan)],
         )
         for uri, plan in documents.items()
     ]
@@ -36,10 +38,10 @@ def job_output(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> st
 def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobResult:
     """Stands where spark-submit is started."""
     failures = {}
-    for line in job_output(ctx, plans, attempt).splitlines():
+    for line in run_job(ctx, plans, attempt).splitlines():
         event = parse_event(line)
         assert event is not None
-        failure = failure_in(event)
+        failure = parse_failure(event)
         if failure is not None:
             failures[event["plan_id"]] = failure
     return JobResult(1 if failures else 0, failures)
@@ -48,4 +50,4 @@ def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress:
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """``compact_topics`` starts no JVM."""
-    monkeypatch.setattr(run, "submit", submit)
+    monkeypatch.setattr(run, "submit_plans", submit)

@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 
 from tests.integration import spark_in_process
-from tests.integration.inbox import Inbox, open_inbox
-from tests.integration.world import NOW_MS, TOPIC, World, open_world, versions
-from winnow.clock import format_ms, wall_clock_ms
+from tests.integration.inbox import WebhookInbox, open_inbox
+from tests.integration.world import NOW_MS, TOPIC, World, build_versions, open_world
+from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.errors import CommitUnknownError, PlanVoidError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import Record, Status
-from winnow.pipeline.assess import assess
-from winnow.pipeline.leases import holding
-from winnow.pipeline.partitions import pause, resume
-from winnow.pipeline.publish import publish
+from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.partitions import pause_partitions, resume_partitions
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.run import compact_topics
-from winnow.pipeline.settle import settle
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.sweep import sweep_topics
 from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.uncleanable import BACK_OFF_CAP_MS, BACK_OFF_FIRST_MS, release_marks
-from winnow.pipeline.validate import validate
-from winnow.pipeline.watch import watch
+from winnow.pipeline.uncleanable import MAXIMUM_BACK_OFF_MS, MINIMUM_BACK_OFF_MS, release_marks
+from winnow.pipeline.validate import validate_attempt
+from winnow.pipeline.watch import watch_topics
 from winnow.planning import PlanReference
 from winnow.report.alerts import Alert
-from winnow.report.desk import CLAIM_MS, RETRY_MS
+from winnow.report.desk import MAXIMUM_CLAIM_MS, RETRY_MS
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -57,13 +57,13 @@ without_spark = spark_in_process.without_spark
 
 
 @pytest.fixture
-def inbox() -> Iterator[Inbox]:
+def inbox() -> Iterator[WebhookInbox]:
     with open_inbox() as opened:
         yield opened
 
 
 @pytest.fixture
-def world(tmp_path: Path, inbox: Inbox, without_spark: None) -> Iterator[World]:
+def world(tmp_path: Path, inbox: WebhookInbox, without_spark: None) -> Iterator[World]:
     """A topic of two partitions that nobody has compacted yet."""
     suites = tmp_path / "suites"
     suites.mkdir()
@@ -81,7 +81,7 @@ def world(tmp_path: Path, inbox: Inbox, without_spark: None) -> Iterator[World]:
 
 def fresh(first: int, count: int) -> list[Record]:
     """Records of both partitions, as old as the world."""
-    both = [*versions(first, count), *versions(first, count, partition=1)]
+    both = [*build_versions(first, count), *build_versions(first, count, partition=1)]
     return [replace(each, timestamp_ms=NOW_MS) for each in both]
 
 
@@ -93,7 +93,7 @@ def staged(world: World) -> PlanReference:
 
 
 def truncated(world: World) -> bytes:
-    path = storage.local_path(world.segments(0)[-1].path)
+    path = storage.parse_local_path(world.segments(0)[-1].path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     return whole
@@ -104,7 +104,7 @@ def spoil(world: World) -> PlanReference:
     plan = world.plan(world.clock() + HOUR_MS)
     assert plan is not None
     (part, *_) = world.stage(plan).partitions
-    path = storage.local_path(part.rewrites[0].outputs[0].path)
+    path = storage.parse_local_path(part.rewrites[0].outputs[0].path)
     path.write_bytes(path.read_bytes()[:-1])
     return plan
 
@@ -144,12 +144,12 @@ class Validation:
     def fail(self, world: World) -> None:
         self.plan = spoil(world)
         with pytest.raises(ValidationFailedError):
-            validate(world.ctx, self.plan.plan_id, "a1")
+            validate_attempt(world.ctx, self.plan.plan_id, "a1")
 
     def fail_again(self, world: World) -> None:
         assert self.plan is not None
         with pytest.raises(ValidationFailedError):
-            validate(world.ctx, self.plan.plan_id, "a1")
+            validate_attempt(world.ctx, self.plan.plan_id, "a1")
 
     def break_down(self, world: World) -> None:
         alter_topic(world.ctx, TOPIC, {"winnow.expectations": "broken"}, [])
@@ -159,17 +159,17 @@ class Validation:
     def break_down_again(self, world: World) -> None:
         assert self.plan is not None
         with pytest.raises(ValidationBrokenError):
-            validate(world.ctx, self.plan.plan_id, "a1")
+            validate_attempt(world.ctx, self.plan.plan_id, "a1")
 
     def compact(self, world: World) -> None:
         """The next run, its data and its suite being well."""
         alter_topic(world.ctx, TOPIC, {"winnow.expectations": ""}, [])
-        world.clock.now_ms += BACK_OFF_CAP_MS
-        with holding(world.ctx, TOPIC):
-            settle(world.ctx, TOPIC)
+        world.clock.now_ms += MAXIMUM_BACK_OFF_MS
+        with hold_lease(world.ctx, TOPIC):
+            settle_open_runs(world.ctx, TOPIC)
             plan = staged(world)
-            validate(world.ctx, plan.plan_id, "a1")
-            publish(world.ctx, plan.plan_id, "a1")
+            validate_attempt(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.ctx, plan.plan_id, "a1")
 
 
 class Damage:
@@ -184,12 +184,12 @@ class Damage:
 
     def fail_again(self, world: World) -> None:
         self.run(world)  # the other partition
-        world.clock.now_ms += BACK_OFF_FIRST_MS
+        world.clock.now_ms += MINIMUM_BACK_OFF_MS
         assert self.run(world) is Status.INVALID
 
     def restore(self, world: World) -> None:
-        storage.local_path(world.segments(0)[-1].path).write_bytes(self.whole)
-        world.clock.now_ms += BACK_OFF_CAP_MS
+        storage.parse_local_path(world.segments(0)[-1].path).write_bytes(self.whole)
+        world.clock.now_ms += MAXIMUM_BACK_OFF_MS
         assert self.run(world) is Status.PUBLISHED
 
     def run(self, world: World) -> Status:
@@ -212,34 +212,34 @@ class Commit:
         def attempt() -> None:
             assert self.plan is not None
             with pytest.raises(CommitUnknownError):
-                publish(world.ctx, self.plan.plan_id, "a1")
+                publish_attempt(world.ctx, self.plan.plan_id, "a1")
 
         lose_the_answer(world, attempt)
 
     def settle(self, world: World) -> None:
         world.clock.now_ms += 5 * MINUTE_MS
-        with holding(world.ctx, TOPIC):
-            assert settle(world.ctx, TOPIC) == []
+        with hold_lease(world.ctx, TOPIC):
+            assert settle_open_runs(world.ctx, TOPIC) == []
 
 
 def leave_paused(world: World, at_ms: int) -> None:
     """Somebody paused partition 0, and time goes by; the schedule compacts the other one, assesses and watches."""
-    pause(world.ctx, TOPIC, [0], by="anna")
+    pause_partitions(world.ctx, TOPIC, [0], by="anna")
     assert world.compact(NOW_MS + HOUR_MS) is not None
     look(world, at_ms)
 
 
 def look(world: World, at_ms: int) -> None:
     world.clock.now_ms = at_ms
-    assess(world.ctx, [TOPIC], as_of_ms=at_ms)
-    watch(world.ctx)
+    assess_topics(world.ctx, [TOPIC], as_of_ms=at_ms)
+    watch_topics(world.ctx)
 
 
 def go_on(world: World) -> None:
-    resume(world.ctx, TOPIC, [0], by="anna")
+    resume_partitions(world.ctx, TOPIC, [0], by="anna")
     world.clock.now_ms += 2 * DAY_MS
     world.compact()
-    watch(world.ctx)
+    watch_topics(world.ctx)
 
 
 def look_again(world: World) -> None:
@@ -249,15 +249,15 @@ def look_again(world: World) -> None:
 def let_files_lie(world: World) -> None:
     assert world.compact(NOW_MS + HOUR_MS) is not None
     world.clock.now_ms = NOW_MS + DAY_MS + 3 * DAY_MS - 1
-    watch(world.ctx)
+    watch_topics(world.ctx)
     world.clock.now_ms += 1
-    watch(world.ctx)
+    watch_topics(world.ctx)
 
 
 def sweep_at_last(world: World) -> None:
     # Iceberg dates its snapshots by the clock of the machine, and young ones keep their files.
-    world.clock.now_ms = max(world.clock(), wall_clock_ms() + 2 * DAY_MS)
-    (swept,) = sweep(world.ctx)
+    world.clock.now_ms = max(world.clock(), read_wall_clock_ms() + 2 * DAY_MS)
+    (swept,) = sweep_topics(world.ctx)
     assert swept.files_waiting == 0
 
 
@@ -299,7 +299,7 @@ def troubles() -> list[Trouble]:
 
 @pytest.mark.parametrize("trouble", troubles(), ids=lambda trouble: trouble.kind)
 def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recovered(
-    world: World, inbox: Inbox, trouble: Trouble
+    world: World, inbox: WebhookInbox, trouble: Trouble
 ) -> None:
     """What, which topic partition, since when, what is safe, what to do next, and a link; no bytes of users."""
     trouble.cause(world)
@@ -332,7 +332,7 @@ def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recover
     assert opened[0].message == alert["message"]
 
     trouble.again(world)
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.kinds == []
 
     trouble.mend(world)
@@ -348,12 +348,12 @@ def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recover
     assert world.ctx.store.alerts.list_open() == []
 
     trouble_free = inbox.kinds
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.kinds == trouble_free == []
 
 
 def test_webhook_that_is_down_changes_no_outcome_and_gets_everything_in_order_later(
-    world: World, inbox: Inbox, caplog: pytest.LogCaptureFixture
+    world: World, inbox: WebhookInbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also what recovered meanwhile; who was told late is told in order, and once."""
     inbox.status = 503
@@ -363,38 +363,38 @@ def test_webhook_that_is_down_changes_no_outcome_and_gets_everything_in_order_la
     assert "Channel webhook did not take an alert: The webhook answered 503. It is tried again later." in caplog.text
     assert inbox.url not in caplog.text
     assert inbox.refused == 1
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.refused == 1, "it is left alone for a minute"
     world.clock.now_ms += RETRY_MS
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.refused == 2
     troubled.restore(world)
     assert inbox.kinds == []
     inbox.status = 204
     world.clock.now_ms += RETRY_MS
-    assert watch(world.ctx).delivered == 2
+    assert watch_topics(world.ctx).delivered == 2
     assert inbox.kinds == ["uncleanable_partition", "recovered"]
     world.clock.now_ms += DAY_MS // 100
-    assert watch(world.ctx).delivered == 0
+    assert watch_topics(world.ctx).delivered == 0
 
 
-def test_webhook_that_sends_elsewhere_has_taken_nothing(world: World, inbox: Inbox) -> None:
+def test_webhook_that_sends_elsewhere_has_taken_nothing(world: World, inbox: WebhookInbox) -> None:
     """Following a redirect turns a POST into a GET without a document, which any server answers."""
     inbox.status = 302
     Damage().fail(world)
     inbox.status = 204
     world.clock.now_ms += RETRY_MS
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.kinds == ["uncleanable_partition"]
 
 
-def test_message_that_nobody_took_for_days_is_given_up(world: World, inbox: Inbox) -> None:
+def test_message_that_nobody_took_for_days_is_given_up(world: World, inbox: WebhookInbox) -> None:
     """The log and the page have it."""
     inbox.status = 500
     Damage().fail(world)
     inbox.status = 204
     world.clock.now_ms += 3 * DAY_MS + 1
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.kinds == ["deadline_missed"]
     assert [each.kind for each in world.ctx.store.alerts.list_open(topic=TOPIC)][-1] == "uncleanable_partition"
 
@@ -408,37 +408,37 @@ class Dying:
         raise KeyboardInterrupt
 
 
-def test_message_outlives_the_process_that_was_to_deliver_it(world: World, inbox: Inbox) -> None:
+def test_message_outlives_the_process_that_was_to_deliver_it(world: World, inbox: WebhookInbox) -> None:
     """It is written down with the alert, so whoever watches next delivers it."""
     ctx = replace(world.ctx, channels=(Dying(),))
     truncated(world)
     with pytest.raises(KeyboardInterrupt):
         compact_topics(ctx, [TOPIC], as_of_ms=NOW_MS + HOUR_MS)
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.kinds == [], "it may still be at it"
-    world.clock.now_ms += CLAIM_MS
-    watch(world.ctx)
+    world.clock.now_ms += MAXIMUM_CLAIM_MS
+    watch_topics(world.ctx)
     assert inbox.kinds == ["uncleanable_partition"]
 
 
 def test_many_partitions_at_once_are_one_message_and_a_further_one_is_alone_in_its_own(
-    world: World, inbox: Inbox
+    world: World, inbox: WebhookInbox
 ) -> None:
     """What was told is not told again with it."""
     for partition in (0, 1):
-        pause(world.ctx, TOPIC, [partition], by="anna")
+        pause_partitions(world.ctx, TOPIC, [partition], by="anna")
     look(world, NOW_MS + 2 * DAY_MS)
     (both,) = inbox.take()
     assert both["partitions"] == [0, 1]
     assert both["next"] == (
         "Let paused partitions go on: winnow partitions resume orders --partition 0 --partition 1 --all"
     )
-    resume(world.ctx, TOPIC, [1], by="anna")
+    resume_partitions(world.ctx, TOPIC, [1], by="anna")
     world.compact()
     look_again(world)
     (well,) = inbox.take()
     assert (well["kind"], well["partitions"]) == ("recovered", [1])
-    world.ingest([replace(each, timestamp_ms=NOW_MS) for each in versions(12, 1, partition=1)], as_of_ms=NOW_MS)
+    world.ingest([replace(each, timestamp_ms=NOW_MS) for each in build_versions(12, 1, partition=1)], as_of_ms=NOW_MS)
     look_again(world)
     (again,) = inbox.take()
     assert (again["kind"], again["partitions"]) == ("deadline_missed", [1])
@@ -448,7 +448,7 @@ def test_many_partitions_at_once_are_one_message_and_a_further_one_is_alone_in_i
 
 
 def test_released_partition_is_told_again_when_it_fails_again_and_named_when_it_recovers(
-    world: World, inbox: Inbox
+    world: World, inbox: WebhookInbox
 ) -> None:
     """A release mends nothing by itself, so it is no recovery."""
     troubled = Damage()
@@ -465,22 +465,22 @@ def test_released_partition_is_told_again_when_it_fails_again_and_named_when_it_
     assert "It had been taken in hand: released by bert." in inbox.alerts[-1]["message"]
 
 
-def test_released_partition_that_is_not_due_has_recovered(world: World, inbox: Inbox) -> None:
+def test_released_partition_that_is_not_due_has_recovered(world: World, inbox: WebhookInbox) -> None:
     """Nothing will be published of it, and an alert must not stay open for ever."""
     troubled = Damage()
     troubled.fail(world)
     alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.kinds == ["uncleanable_partition", "recovered"]
     assert inbox.alerts[-1]["message"].startswith("Recovered: orders-0 was released, and nothing of it is due.")
 
 
-def test_retention_of_an_uncleanable_partition_is_no_recovery(world: World, inbox: Inbox) -> None:
+def test_retention_of_an_uncleanable_partition_is_no_recovery(world: World, inbox: WebhookInbox) -> None:
     """It goes on where the cleaner does not, and mends nothing."""
     world.create(1, topic="events", **EAGER, cleanup_policy="compact,delete", retention_ms=str(DAY_MS))
     for first, at_ms in ((0, NOW_MS), (6, NOW_MS + DAY_MS)):
-        world.ingest([replace(each, timestamp_ms=at_ms) for each in versions(first, 6)], topic="events")
-    newest = storage.local_path(world.segments(topic="events")[-1].path)
+        world.ingest([replace(each, timestamp_ms=at_ms) for each in build_versions(first, 6)], topic="events")
+    newest = storage.parse_local_path(world.segments(topic="events")[-1].path)
     newest.write_bytes(newest.read_bytes()[:500])
     world.clock.now_ms = NOW_MS + DAY_MS + HOUR_MS
 
@@ -495,7 +495,7 @@ def test_retention_of_an_uncleanable_partition_is_no_recovery(world: World, inbo
     assert [each.topic for each in world.ctx.store.alerts.list_open()] == ["events"]
 
 
-def test_forecast_warns_of_work_that_does_not_fit(world: World, inbox: Inbox) -> None:
+def test_forecast_warns_of_work_that_does_not_fit(world: World, inbox: WebhookInbox) -> None:
     """Nothing keeps the partitions but their size; the pace of the last run says that it will be too late."""
     assert world.compact(NOW_MS + HOUR_MS) is not None
     world.ingest(fresh(12, 300))
@@ -503,24 +503,24 @@ def test_forecast_warns_of_work_that_does_not_fit(world: World, inbox: Inbox) ->
     alert = settings.alert.model_copy(update={"deadline_grace_ms": 1})
     ctx = replace(world.ctx, settings=settings.model_copy(update={"alert": alert}))
     world.clock.now_ms = NOW_MS + DAY_MS - 1
-    assess(ctx, [TOPIC], as_of_ms=world.clock())
-    watch(ctx)
+    assess_topics(ctx, [TOPIC], as_of_ms=world.clock())
+    watch_topics(ctx)
     (near,) = inbox.take()
     assert (near["kind"], near["partitions"]) == ("deadline_near", [0, 1])
     assert "at the present pace it is compacted" in near["message"]
     assert "winnow assess orders --forecast" in near["next"]
 
 
-def test_deadline_that_the_run_itself_meets_is_no_alert(world: World, inbox: Inbox) -> None:
+def test_deadline_that_the_run_itself_meets_is_no_alert(world: World, inbox: WebhookInbox) -> None:
     """A partition is only due once its deadline has passed; the watch comes after the publish."""
     late_ms = NOW_MS + 3 * DAY_MS
     world.clock.now_ms = late_ms
     assert world.compact(late_ms) is not None
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.kinds == []
 
 
-def test_near_deadline_that_passes_is_told_as_missed_and_recovers_once(world: World, inbox: Inbox) -> None:
+def test_near_deadline_that_passes_is_told_as_missed_and_recovers_once(world: World, inbox: WebhookInbox) -> None:
     """The worse alert stands for both."""
     leave_paused(world, NOW_MS + DAY_MS - HOUR_MS)
     look(world, NOW_MS + DAY_MS + 10 * MINUTE_MS)
@@ -532,76 +532,78 @@ def test_near_deadline_that_passes_is_told_as_missed_and_recovers_once(world: Wo
     assert inbox.alerts[-1]["about"] == ["deadline_missed"]
 
 
-def test_topic_that_cannot_be_looked_at_stops_no_other_and_keeps_its_alerts(world: World, inbox: Inbox) -> None:
+def test_topic_that_cannot_be_looked_at_stops_no_other_and_keeps_its_alerts(world: World, inbox: WebhookInbox) -> None:
     """Somebody else committed to its table."""
     leave_paused(world, NOW_MS + 2 * DAY_MS)
     world.create(1, topic="foreign", max_compaction_lag_ms="1")
-    world.ingest([replace(each, timestamp_ms=NOW_MS) for each in versions(0, 3)], topic="foreign")
-    assess(world.ctx, ["foreign"], as_of_ms=world.clock())
-    watch(world.ctx)
+    world.ingest([replace(each, timestamp_ms=NOW_MS) for each in build_versions(0, 3)], topic="foreign")
+    assess_topics(world.ctx, ["foreign"], as_of_ms=world.clock())
+    watch_topics(world.ctx)
     assert [(each["kind"], each["topic"]) for each in inbox.take()] == [
         ("deadline_missed", "orders"),
         ("deadline_missed", "foreign"),
     ]
     table = world.head("foreign").table
     table.append(table.scan().to_arrow().slice(0, 0))
-    resume(world.ctx, TOPIC, [0], by="anna")
+    resume_partitions(world.ctx, TOPIC, [0], by="anna")
     world.compact()
-    done = watch(world.ctx)
+    done = watch_topics(world.ctx)
     assert done.problems == ["foreign"]
     assert [(each["kind"], each["topic"]) for each in inbox.take()] == [("recovered", "orders")]
     assert [each.topic for each in world.ctx.store.alerts.list_open()] == ["foreign"]
 
 
-def test_topic_that_is_gone_takes_its_alerts_with_it(world: World, inbox: Inbox) -> None:
+def test_topic_that_is_gone_takes_its_alerts_with_it(world: World, inbox: WebhookInbox) -> None:
     """Nobody could ever mend it. A catalog without any topic is the wrong one, though, and says nothing."""
     leave_paused(world, NOW_MS + 2 * DAY_MS)
     inbox.take()
     world.ctx.log.catalog.drop_table(world.head().table.name())
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert [each.topic for each in world.ctx.store.alerts.list_open()] == [TOPIC]
     world.create(1, topic="events", **EAGER)
-    watch(world.ctx)
+    watch_topics(world.ctx)
     assert inbox.kinds == []
     assert world.ctx.store.alerts.list_open() == []
 
 
-def test_doubt_about_a_commit_ends_when_its_plan_is_refused(world: World, inbox: Inbox) -> None:
+def test_doubt_about_a_commit_ends_when_its_plan_is_refused(world: World, inbox: WebhookInbox) -> None:
     """The second attempt looked into the history first, so nothing is left to settle; the next doubt is told again."""
     lost = Commit()
     lost.lose(world)
     assert lost.plan is not None
-    pause(world.ctx, TOPIC, by="anna")
+    pause_partitions(world.ctx, TOPIC, by="anna")
     with pytest.raises(PlanVoidError, match="was paused"):
-        publish(world.ctx, lost.plan.plan_id, "a1")
+        publish_attempt(world.ctx, lost.plan.plan_id, "a1")
     assert inbox.kinds == ["commit_unknown", "recovered"]
     assert world.ctx.store.alerts.list_open() == []
 
 
-def test_old_receipt_that_is_asked_for_again_mends_nothing(world: World, inbox: Inbox) -> None:
+def test_old_receipt_that_is_asked_for_again_mends_nothing(world: World, inbox: WebhookInbox) -> None:
     """Somebody clears the publish task of a run that was published long ago."""
     old = staged(world)
     world.accept(old)
-    publish(world.ctx, old.plan_id, "a1")
+    publish_attempt(world.ctx, old.plan_id, "a1")
     world.ingest(fresh(12, 12))
     lost = Commit()
     lost.lose(world)
-    publish(world.ctx, old.plan_id, "a1")
+    publish_attempt(world.ctx, old.plan_id, "a1")
     assert inbox.kinds == ["commit_unknown"]
 
 
-def test_plan_that_another_run_closed_is_not_judged_and_marks_nothing(world: World, inbox: Inbox) -> None:
+def test_plan_that_another_run_closed_is_not_judged_and_marks_nothing(world: World, inbox: WebhookInbox) -> None:
     """It would mark a partition, and nobody would be told."""
     plan = spoil(world)
-    with holding(world.ctx, TOPIC):
-        settle(world.ctx, TOPIC)
+    with hold_lease(world.ctx, TOPIC):
+        settle_open_runs(world.ctx, TOPIC)
     with pytest.raises(PlanVoidError, match="closed meanwhile"):
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     assert world.state(0).uncleanable is None
     assert inbox.kinds == []
 
 
-def test_message_that_its_channel_never_takes_does_not_hold_up_the_others_for_ever(world: World, inbox: Inbox) -> None:
+def test_message_that_its_channel_never_takes_does_not_hold_up_the_others_for_ever(
+    world: World, inbox: WebhookInbox
+) -> None:
     """One document that is too large for the receiver, say; what comes within an hour waits for it."""
     inbox.refuses = "uncleanable_partition"
     troubled = Damage()
@@ -612,7 +614,7 @@ def test_message_that_its_channel_never_takes_does_not_hold_up_the_others_for_ev
 
 
 def test_alert_that_cannot_be_written_down_is_in_the_log_and_changes_no_outcome(
-    world: World, inbox: Inbox, caplog: pytest.LogCaptureFixture
+    world: World, inbox: WebhookInbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The metadata store lost a table, say."""
     with sqlite3.connect(world.folder / "home" / "store.db") as database:

@@ -12,15 +12,22 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
+from tests.integration.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    run_between_head_and_commit,
+)
 from winnow.errors import DamagedMetadataError, ForeignConfigurationError, WinnowError
 from winnow.log import manifests, segment_digest
 from winnow.log.topic_log import Change, TopicLog
 from winnow.model import Segment, TopicState
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.explain import explain
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.explain import explain_compaction
+from winnow.pipeline.sweep import sweep_topics
 from winnow.pipeline.topics import alter_topic, describe_topic
 
 PATH = "file:///nowhere/data/{}.parquet"
@@ -30,7 +37,7 @@ PATH = "file:///nowhere/data/{}.parquet"
 def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(2, min_cleanable_dirty_ratio="0")
-        opened.ingest(versions(0, 9))
+        opened.ingest(build_versions(0, 9))
         yield opened
 
 
@@ -47,7 +54,7 @@ def segment(number: int, **fields: object) -> Segment:
 def digest_by_looking(world: World) -> object:
     log = world.ctx.log.open(TOPIC)
     found = log.segments(log.head())
-    return segment_digest.digest_of(each for some in found.values() for each in some)
+    return segment_digest.compute_segment_digest(each for some in found.values() for each in some)
 
 
 # ---------------------------------------------------------------------------------------------------- the segments
@@ -56,7 +63,7 @@ def digest_by_looking(world: World) -> object:
 def test_the_digest_follows_every_commit_and_is_that_of_the_segments_there_are(world: World) -> None:
     """Ingest, a state change, a compaction and an alteration."""
     seen = [world.head().state.live]
-    world.ingest([*versions(9, 9), *versions(0, 9, partition=1)])
+    world.ingest([*build_versions(9, 9), *build_versions(0, 9, partition=1)])
     seen.append(world.head().state.live)
     alter_topic(world.ctx, TOPIC, {"segment.bytes": "1000000"}, [])
     assert world.head().state.live == seen[-1]
@@ -83,19 +90,19 @@ def test_the_digest_follows_every_commit_and_is_that_of_the_segments_there_are(w
     ids=lambda field: next(iter(field)),
 )
 def test_every_field_of_a_segment_counts_in_the_digest(field: dict[str, object]) -> None:
-    sound = segment_digest.digest_of([segment(1), segment(3)])
-    assert segment_digest.digest_of([replace(segment(1), **field), segment(3)]) != sound  # type: ignore[arg-type]
+    sound = segment_digest.compute_segment_digest([segment(1), segment(3)])
+    assert segment_digest.compute_segment_digest([replace(segment(1), **field), segment(3)]) != sound  # type: ignore[arg-type]
 
 
 def test_the_digest_is_additive_and_knows_no_order() -> None:
     """So a commit costs what it changes, and what comes back after it went is as if it had stayed."""
     one, two, three = segment(1), segment(2), segment(3)
-    base = segment_digest.digest_of([one, two])
-    assert base == segment_digest.digest_of([two, one])
-    after = segment_digest.changed(base, added=[three], removed=[one])
-    assert after == segment_digest.digest_of([two, three])
-    assert segment_digest.changed(after, added=[one], removed=[three]) == base
-    assert segment_digest.changed(base, added=(), removed=[one, two]) == segment_digest.NO_SEGMENTS
+    base = segment_digest.compute_segment_digest([one, two])
+    assert base == segment_digest.compute_segment_digest([two, one])
+    after = segment_digest.update_segment_digest(base, added=[three], removed=[one])
+    assert after == segment_digest.compute_segment_digest([two, three])
+    assert segment_digest.update_segment_digest(after, added=[one], removed=[three]) == base
+    assert segment_digest.update_segment_digest(base, added=(), removed=[one, two]) == segment_digest.NO_SEGMENTS
 
 
 @pytest.mark.parametrize(
@@ -103,8 +110,8 @@ def test_the_digest_is_additive_and_knows_no_order() -> None:
     [
         lambda world: world.compact(),
         lambda world: world.read(),
-        lambda world: assess(world.ctx, [TOPIC], as_of_ms=world.clock()),
-        lambda world: explain(world.ctx, TOPIC, as_of_ms=world.clock()),
+        lambda world: assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock()),
+        lambda world: explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()),
         lambda world: describe_topic(world.ctx, TOPIC),
     ],
     ids=["compact", "read", "assess", "explain", "describe"],
@@ -113,8 +120,8 @@ def test_a_manifest_that_names_other_segments_than_were_committed_stops_every_st
     world: World, act: Callable[[World], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two changed bytes in a manifest without a checksum: one segment less, and nothing else is wrong with it."""
-    genuine = manifests.live_segments
-    world.ingest(versions(9, 9))
+    genuine = manifests.list_live_segments
+    world.ingest(build_versions(9, 9))
 
     def without_the_last(*arguments: object) -> list[Segment]:
         return genuine(*arguments)[:-1]  # type: ignore[arg-type]
@@ -132,7 +139,7 @@ def test_a_manifest_that_names_other_segments_than_were_committed_stops_every_st
 
 
 def test_a_changed_bound_is_noticed_though_all_sums_are_right(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    genuine = manifests.live_segments
+    genuine = manifests.list_live_segments
 
     def shifted(*arguments: object) -> list[Segment]:
         found = genuine(*arguments)  # type: ignore[arg-type]
@@ -145,10 +152,10 @@ def test_a_changed_bound_is_noticed_though_all_sums_are_right(world: World, monk
 
 def test_a_commit_in_between_does_not_heal_what_is_damaged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest is moved by what a commit changes, not made anew from what it finds."""
-    genuine = manifests.live_segments
+    genuine = manifests.list_live_segments
     with monkeypatch.context() as patch:
         patch.setattr("winnow.log.topic_log.live_segments", lambda *arguments: genuine(*arguments)[:-1])
-        world.ingest(versions(0, 9, partition=1))
+        world.ingest(build_versions(0, 9, partition=1))
         with pytest.raises(DamagedMetadataError):
             world.read()
     assert len(world.read()) == 18
@@ -160,11 +167,11 @@ def test_a_commit_in_between_does_not_heal_what_is_damaged(world: World, monkeyp
 @pytest.mark.parametrize(
     "act",
     [
-        lambda world: world.ingest(versions(9, 1)),
+        lambda world: world.ingest(build_versions(9, 1)),
         lambda world: world.compact(),
-        lambda world: assess(world.ctx, [TOPIC], as_of_ms=world.clock()),
-        lambda world: explain(world.ctx, TOPIC, as_of_ms=world.clock()),
-        lambda world: sweep(world.ctx, [TOPIC]),
+        lambda world: assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock()),
+        lambda world: explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()),
+        lambda world: sweep_topics(world.ctx, [TOPIC]),
         lambda world: alter_topic(world.ctx, TOPIC, {"segment.bytes": "1000000"}, []),
         lambda world: alter_topic(world.ctx, TOPIC, {}, [], partitions=3),
     ],
@@ -183,7 +190,7 @@ def test_a_configuration_that_another_tool_changed_stops_every_step_until_it_is_
     assert "winnow topics alter orders --accept-config" in message
     assert "min.cleanable.dirty.ratio" not in message
     assert world.listing() == before
-    assert world.read() == versions(0, 9)
+    assert world.read() == build_versions(0, 9)
 
 
 def test_a_topic_whose_configuration_was_changed_is_described_as_committed_with_the_difference(world: World) -> None:
@@ -200,7 +207,7 @@ def test_what_is_accepted_holds_and_the_topic_goes_on(world: World) -> None:
     assert [entry.value for entry in found.config if entry.name == "segment.bytes"] == ["1000000"]
     assert found.notices == ()
     world.compact()
-    assert world.read() == survivors(versions(0, 9))
+    assert world.read() == compute_survivors(build_versions(0, 9))
 
 
 def test_what_was_changed_can_be_set_back_in_the_same_call(world: World) -> None:
@@ -217,7 +224,7 @@ def test_partitions_that_another_tool_takes_away_stay(world: World) -> None:
     set_by_another_tool(world.ctx, winnow_partitions="1")
     with pytest.raises(ForeignConfigurationError, match=r"winnow\.partitions is '1' \(committed: '2'\)"):
         world.compact()
-    assert world.read() == versions(0, 9)
+    assert world.read() == build_versions(0, 9)
     assert alter_topic(world.ctx, TOPIC, {}, [], accept_present=True).partitions == 2
     assert world.head().table.properties["winnow.partitions"] == "2"
 
@@ -225,20 +232,20 @@ def test_partitions_that_another_tool_takes_away_stay(world: World) -> None:
 def test_partitions_that_another_tool_adds_are_there_once_accepted(world: World) -> None:
     set_by_another_tool(world.ctx, winnow_partitions="3")
     assert alter_topic(world.ctx, TOPIC, {}, [], accept_present=True).partitions == 3
-    world.ingest(versions(0, 2, partition=2))
-    assert world.read(partition=2) == versions(0, 2, partition=2)
+    world.ingest(build_versions(0, 2, partition=2))
+    assert world.read(partition=2) == build_versions(0, 2, partition=2)
 
 
 def test_properties_that_are_no_configuration_are_anybodys(world: World) -> None:
     set_by_another_tool(world.ctx, comment="ours", write_parquet_page_size_bytes="65536", commit_manifest_min_count="5")
     world.compact()
-    assert world.read() == survivors(versions(0, 9))
+    assert world.read() == compute_survivors(build_versions(0, 9))
 
 
 def test_a_change_between_the_look_and_the_commit_is_found_by_the_next_look(world: World) -> None:
     """A commit does not take over along with its own what it did not see."""
-    with between_head_and_commit(lambda: set_by_another_tool(world.ctx, retention_ms="1")):
-        world.ingest(versions(9, 1))
+    with run_between_head_and_commit(lambda: set_by_another_tool(world.ctx, retention_ms="1")):
+        world.ingest(build_versions(9, 1))
     with pytest.raises(ForeignConfigurationError):
         world.compact()
 
@@ -256,23 +263,23 @@ def test_the_configuration_of_a_topic_without_a_commit_is_the_one_it_was_created
     with world.ctx.log.catalog.load_table(("winnow", "fresh")).transaction() as change:
         change.set_properties({"segment.bytes": "100"})
     with pytest.raises(ForeignConfigurationError, match=r"segment\.bytes is '100' \(committed: '1000000'\)"):
-        world.ingest(versions(0, 1), topic="fresh")
+        world.ingest(build_versions(0, 1), topic="fresh")
     alter_topic(world.ctx, "fresh", {}, [], accept_present=True)
-    world.ingest(versions(0, 1), topic="fresh")
+    world.ingest(build_versions(0, 1), topic="fresh")
 
 
 def test_a_rollback_past_an_alteration_asks_which_configuration_holds(world: World) -> None:
     """Iceberg rolls back snapshots and not properties: the older state has the older configuration."""
     good = world.snapshot_ids()[-1]
     alter_topic(world.ctx, TOPIC, {"segment.bytes": "1000000"}, [])
-    world.ingest(versions(9, 9))
+    world.ingest(build_versions(9, 9))
     world.ctx.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(good).commit()
-    assert world.read() == versions(0, 9)
+    assert world.read() == build_versions(0, 9)
     with pytest.raises(ForeignConfigurationError, match="the table was rolled back past a change"):
         world.compact()
     alter_topic(world.ctx, TOPIC, {}, [], accept_present=True)
     world.compact()
-    assert world.read() == survivors(versions(0, 9))
+    assert world.read() == compute_survivors(build_versions(0, 9))
 
 
 # ------------------------------------------------------------------------------------------------ old states, places
@@ -294,8 +301,8 @@ def test_a_state_of_an_older_winnow_is_taken_as_it_is_and_the_first_commit_write
     rewritten(world, older)
     state = world.head().state
     assert (state.live, state.configuration, state.table_uuid) == (None, None, None)
-    assert world.read() == versions(0, 9)
-    world.ingest(versions(9, 9))
+    assert world.read() == build_versions(0, 9)
+    world.ingest(build_versions(9, 9))
     state = world.head().state
     assert state.live == digest_by_looking(world)
     assert state.configuration == {"min.cleanable.dirty.ratio": "0", "winnow.partitions": "2"}

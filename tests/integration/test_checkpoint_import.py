@@ -13,17 +13,25 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, record, survivors, versions
-from winnow.eligibility import first_dirty_offset
+from tests.integration.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    record,
+    run_between_head_and_commit,
+)
+from winnow.eligibility import find_first_dirty_offset
 from winnow.log.topic_log import Head
 from winnow.model import Cleaning, PartitionState, Reason
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.checkpoints import (
     OPERATION,
     ImportedEntry,
-    Outcome,
-    by_topic,
-    checkpoint_entries,
+    ImportOutcome,
+    export_checkpoints,
+    group_by_topic,
     import_checkpoints,
 )
 from winnow.pipeline.rebuild import rebuild_store
@@ -69,7 +77,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def orders(world: World, partitions: int = 1) -> None:
     world.create(partitions, min_cleanable_dirty_ratio="0", segment_bytes="14")
     for partition in range(partitions):
-        world.ingest(versions(0, 12, partition=partition))
+        world.ingest(build_versions(0, 12, partition=partition))
 
 
 def take_over(world: World, offset: int, partition: int = 0, topic: str = TOPIC) -> ImportedEntry:
@@ -104,7 +112,7 @@ def test_entry_of_the_old_file_becomes_the_partitions_checkpoint(world: World) -
     orders(world)
     files, records = world.segments(), world.read()
     found = take_over(world, 1)
-    assert (found.outcome, found.first_dirty_offset) == (Outcome.IMPORTED, 1)
+    assert (found.outcome, found.first_dirty_offset) == (ImportOutcome.IMPORTED, 1)
     assert imported(world) == covered(1)
     assert (world.segments(), world.read()) == (files, records)
     assert operations(world)[-1] == OPERATION
@@ -121,7 +129,7 @@ def test_partition_without_a_checkpoint_has_no_line_and_the_line_of_a_dropped_on
     file = str(tmp_path / "file")
     write_checkpoint_file(file, [CheckpointEntry("dropped", 0, 7), CheckpointEntry(TOPIC, 0, 3)])
     take_over(world, 4, partition=2)
-    write_checkpoint_file(file, checkpoint_entries(world.ctx, TOPIC))
+    write_checkpoint_file(file, export_checkpoints(world.ctx, TOPIC))
     assert read_checkpoint_file(file) == [CheckpointEntry(TOPIC, 2, 4)]
 
 
@@ -135,10 +143,10 @@ def test_checkpoint_counts_while_it_lies_in_the_log_and_not_beyond_a_log_end_tha
     orders(world)
     assert take_over(world, 6).message.endswith("is not known")
     state = world.state()
-    assert first_dirty_offset(state) == 6
-    assert first_dirty_offset(replace(state, log_end_offset=20)) == 6
-    assert first_dirty_offset(replace(state, log_end_offset=6)) == 6
-    assert first_dirty_offset(replace(state, log_end_offset=5)) == 0
+    assert find_first_dirty_offset(state) == 6
+    assert find_first_dirty_offset(replace(state, log_end_offset=20)) == 6
+    assert find_first_dirty_offset(replace(state, log_end_offset=6)) == 6
+    assert find_first_dirty_offset(replace(state, log_end_offset=5)) == 0
 
 
 @pytest.mark.kafka("100")
@@ -159,7 +167,7 @@ def test_second_start_makes_no_second_snapshot(world: World) -> None:
     orders(world)
     take_over(world, 6)
     before = (world.snapshot_ids(), world.head().state)
-    assert take_over(world, 6).outcome is Outcome.UNCHANGED
+    assert take_over(world, 6).outcome is ImportOutcome.UNCHANGED
     assert (world.snapshot_ids(), world.head().state) == before
 
 
@@ -171,7 +179,7 @@ def test_checkpoint_of_own_cleaning_is_never_overwritten(world: World) -> None:
     before = (world.snapshot_ids(), world.state())
     for offset in (3, 12, 40):
         found = take_over(world, offset)
-        assert (found.outcome, found.first_dirty_offset) == (Outcome.KEPT_NEWER, 12)
+        assert (found.outcome, found.first_dirty_offset) == (ImportOutcome.KEPT_NEWER, 12)
         assert "Winnow has cleaned it since" in found.message
     assert (world.snapshot_ids(), world.state()) == before
 
@@ -184,8 +192,8 @@ def test_own_cleaning_after_an_import_wins_over_the_file_that_was_imported(world
     world.compact()
     state = world.state()
     assert state.first_dirty_offset == 12
-    assert take_over(world, 6).outcome is Outcome.KEPT_NEWER
-    assert take_over(world, 13).outcome is Outcome.KEPT_NEWER
+    assert take_over(world, 6).outcome is ImportOutcome.KEPT_NEWER
+    assert take_over(world, 13).outcome is ImportOutcome.KEPT_NEWER
     assert world.state() == state
 
 
@@ -193,10 +201,10 @@ def test_own_cleaning_after_an_import_wins_over_the_file_that_was_imported(world
 def test_imported_checkpoint_is_raised_by_a_later_file_and_never_lowered(world: World) -> None:
     orders(world)
     take_over(world, 6)
-    assert take_over(world, 9).outcome is Outcome.RAISED
+    assert take_over(world, 9).outcome is ImportOutcome.RAISED
     assert imported(world) == covered(9)
     lower = take_over(world, 6)
-    assert (lower.outcome, lower.first_dirty_offset) == (Outcome.KEPT_NEWER, 9)
+    assert (lower.outcome, lower.first_dirty_offset) == (ImportOutcome.KEPT_NEWER, 9)
     assert "a higher one was imported before" in lower.message
     assert imported(world) == covered(9)
 
@@ -207,19 +215,19 @@ def test_mixed_old_and_new_entries_are_told_apart_per_partition(world: World) ->
     orders(world, partitions=3)
     world.compact()
     world.create(3, topic="fresh")
-    world.ingest(versions(0, 6, partition=1), topic="fresh")
+    world.ingest(build_versions(0, 6, partition=1), topic="fresh")
     take_over(world, 2, partition=0, topic="fresh")
     snapshots = len(world.snapshot_ids("fresh"))
     found = import_checkpoints(world.ctx, "fresh", [CheckpointEntry("fresh", n, 4) for n in (0, 1, 2, 3)])
     assert [each.outcome for each in found] == [
-        Outcome.RAISED,
-        Outcome.IMPORTED,
-        Outcome.IMPORTED,
-        Outcome.UNKNOWN_PARTITION,
+        ImportOutcome.RAISED,
+        ImportOutcome.IMPORTED,
+        ImportOutcome.IMPORTED,
+        ImportOutcome.UNKNOWN_PARTITION,
     ]
     assert len(world.snapshot_ids("fresh")) == snapshots + 1
     own = import_checkpoints(world.ctx, TOPIC, [CheckpointEntry(TOPIC, n, 4) for n in range(3)])
-    assert [each.outcome for each in own] == [Outcome.KEPT_NEWER] * 3
+    assert [each.outcome for each in own] == [ImportOutcome.KEPT_NEWER] * 3
 
 
 @pytest.mark.kafka("138")
@@ -230,7 +238,7 @@ def test_import_that_was_killed_in_the_middle_ends_as_an_undisturbed_one(
     """Killed -9 while it is at the second of three topics; then imported again."""
     for topic in TOPICS:
         world.create(1, topic=topic)
-        world.ingest(versions(0, 6), topic=topic)
+        world.ingest(build_versions(0, 6), topic=topic)
     file = tmp_path / "cleaner-offset-checkpoint"
     write_checkpoint_file(str(file), [CheckpointEntry(topic, 0, 4) for topic in TOPICS])
     done = subprocess.run(
@@ -247,7 +255,7 @@ def test_import_that_was_killed_in_the_middle_ends_as_an_undisturbed_one(
         ([4, None, None], ["orders"]) if moment == "before the commit" else ([4, 4, None], ["orders"])
     )
     for _ in range(2):
-        for topic, entries in by_topic(read_checkpoint_file(str(file))).items():
+        for topic, entries in group_by_topic(read_checkpoint_file(str(file))).items():
             import_checkpoints(world.ctx, topic, entries)
     assert [imported(world, topic=topic) for topic in TOPICS] == [covered(4)] * 3
     assert [(row.topic, row.first_dirty_offset) for row in world.ctx.store.projection.list_checkpoints()] == [
@@ -259,9 +267,9 @@ def test_import_that_was_killed_in_the_middle_ends_as_an_undisturbed_one(
 def test_cleaning_that_comes_first_is_kept(world: World) -> None:
     """The commit loop asks again: what was new a moment ago is Winnow's own now."""
     orders(world)
-    with between_head_and_commit(world.compact):
+    with run_between_head_and_commit(world.compact):
         found = take_over(world, 6)
-    assert found.outcome is Outcome.KEPT_NEWER
+    assert found.outcome is ImportOutcome.KEPT_NEWER
     assert world.state().first_dirty_offset == 12
     assert world.state().history[-1].cleaning_time_ms == world.clock()
 
@@ -269,10 +277,10 @@ def test_cleaning_that_comes_first_is_kept(world: World) -> None:
 def test_cleaning_begins_at_the_imported_offset_and_still_meets_what_lies_below(world: World) -> None:
     orders(world)
     take_over(world, 6)
-    (found,) = assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
     assert found.first_dirty_offset == 6
     world.compact()
-    assert world.read() == survivors(versions(0, 12))
+    assert world.read() == compute_survivors(build_versions(0, 12))
 
 
 def test_tombstones_below_an_imported_checkpoint_wait_for_a_horizon_of_their_own(world: World) -> None:
@@ -283,7 +291,7 @@ def test_tombstones_below_an_imported_checkpoint_wait_for_a_horizon_of_their_own
     take_over(world, 3)
 
     def reason() -> Reason:
-        return assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)[0].reason
+        return assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)[0].reason
 
     assert reason() is Reason.TOMBSTONES_EXPIRED
     receipt = world.compact()
@@ -308,20 +316,20 @@ def test_offset_beyond_the_log_end_is_kept_and_counts_when_the_log_reaches_it(
 ) -> None:
     orders(world)
     found = take_over(world, offset)
-    assert found.outcome is Outcome.IMPORTED
+    assert found.outcome is ImportOutcome.IMPORTED
     assert found.message.endswith(said)
     assert imported(world) == covered(offset)
-    assert first_dirty_offset(world.state()) == (0 if offset > 12 else 12)
-    assert first_dirty_offset(replace(world.state(), log_end_offset=offset)) == offset
+    assert find_first_dirty_offset(world.state()) == (0 if offset > 12 else 12)
+    assert find_first_dirty_offset(replace(world.state(), log_end_offset=offset)) == offset
 
 
 def test_offset_below_the_log_start_counts_as_the_log_start(world: World) -> None:
     orders(world)
     raise_log_start(world, 6)
     found = take_over(world, 2)
-    assert found.outcome is Outcome.IMPORTED
+    assert found.outcome is ImportOutcome.IMPORTED
     assert found.message.endswith("below the log start 6: counts as the log start")
-    assert first_dirty_offset(world.state()) == 6
+    assert find_first_dirty_offset(world.state()) == 6
 
 
 def raise_log_start(world: World, offset: int) -> None:
@@ -336,7 +344,7 @@ def raise_log_start(world: World, offset: int) -> None:
 
 def test_unknown_topic_is_told_per_entry_and_makes_nothing(world: World) -> None:
     found = import_checkpoints(world.ctx, "missing", [CheckpointEntry("missing", n, 1) for n in range(2)])
-    assert [each.outcome for each in found] == [Outcome.UNKNOWN_TOPIC] * 2
+    assert [each.outcome for each in found] == [ImportOutcome.UNKNOWN_TOPIC] * 2
     assert world.ctx.log.names() == []
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli_runner import NOW_MS, make_topic, record, winnow, winnow_process, write_lines
-from winnow.cli.assess import urgency
+from winnow.cli.assess import make_urgency_key
 from winnow.model import Assessment, Reason
-from winnow.report.reasons import because
+from winnow.report.reasons import explain_reason
 
 KEYS = [
     "topic", "partition", "eligible", "reason", "log_start_offset", "first_dirty_offset", "first_uncleanable_offset",
@@ -121,13 +121,13 @@ def test_urgency_puts_eligible_before_idle_and_earlier_deadlines_first() -> None
         one(1, eligible=False, deadline_ms=1, ratio=0.4),
     ]
     shuffled = [ordered[3], ordered[0], ordered[4], ordered[2], ordered[1]]
-    assert sorted(shuffled, key=urgency) == ordered
+    assert sorted(shuffled, key=make_urgency_key) == ordered
 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_every_reason_has_words(reason: Reason) -> None:
     """A reason that is added later cannot be forgotten here."""
-    assert because(reason)
+    assert explain_reason(reason)
 
 
 def test_explanation_tells_what_the_plan_would_read_and_leaves_everything_as_it_is(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli_runner import NOW_MS, make_topic, winnow
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.pipeline.context import open_context
-from winnow.pipeline.leases import holding
+from winnow.pipeline.leases import hold_lease
 
 KEYS = ["topic", "plan_id", "status", "snapshot_id", "partitions", "message"]
 
@@ -76,7 +76,7 @@ def test_as_of_ahead_of_the_present_needs_simulate(tmp_path: Path) -> None:
 def test_as_of_within_a_minute_of_the_present_needs_nothing(tmp_path: Path) -> None:
     """Clocks of two machines differ by seconds."""
     make_topic("orders", tmp_path / "orders.jsonl", config=["min.cleanable.dirty.ratio=1"])
-    answer = winnow("compact", "orders", "--as-of", wall_clock_ms() + 50_000, "--json")
+    answer = winnow("compact", "orders", "--as-of", read_wall_clock_ms() + 50_000, "--json")
     assert answer.document[0]["status"] == "nothing_to_do"
 
 
@@ -111,7 +111,7 @@ def test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen
     """Run it again later: what was asked for was not done. The sentence says who holds it and until when."""
     make_topic("orders", tmp_path / "orders.jsonl")
     make_topic("payments", tmp_path / "payments.jsonl")
-    with open_context(holder="elsewhere:17:night") as other, holding(other, "orders"):
+    with open_context(holder="elsewhere:17:night") as other, hold_lease(other, "orders"):
         answer = winnow("compact", "orders", "payments", "--as-of", NOW_MS, "--json", code=5)
     held, idle = answer.document
     assert (held["topic"], held["status"], held["plan_id"]) == ("orders", "refused", None)
@@ -123,7 +123,7 @@ def test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen
 def test_where_no_topic_is_named_one_that_another_run_holds_is_left_to_it(tmp_path: Path) -> None:
     """Who compacts whatever there is wants it done, by whichever run."""
     make_topic("orders", tmp_path / "orders.jsonl")
-    with open_context(holder="elsewhere:17:night") as other, holding(other, "orders"):
+    with open_context(holder="elsewhere:17:night") as other, hold_lease(other, "orders"):
         (held,) = winnow("compact", "--as-of", NOW_MS, "--json").document
     assert (held["status"], held["message"].split(" until ")[0]) == (
         "nothing_to_do",

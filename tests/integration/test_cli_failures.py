@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from tests.integration.cli_runner import make_topic, record, winnow, winnow_process, write_lines
 from winnow import errors
-from winnow.cli.failures import each_topic, guarded, worst
-from winnow.cli.output import prepare, say
+from winnow.cli.failures import choose_worst_exit_code, guard_command, run_for_each_topic
+from winnow.cli.output import prepare_output, print_message
 from winnow.cli.progress import CompactionProgress
 from winnow.files import object_store
 
@@ -37,11 +37,11 @@ def end(problem: BaseException) -> tuple[int, str]:
     """Exit code and standard error of a command that raises ``problem``."""
 
     def command() -> None:
-        prepare()
+        prepare_output()
         raise problem
 
     application = typer.Typer()
-    application.command()(guarded(command))
+    application.command()(guard_command(command))
     result = CliRunner().invoke(application, [])
     assert result.stdout == ""
     return result.exit_code, result.stderr
@@ -126,7 +126,7 @@ def test_metadata_store_that_cannot_be_reached_ends_with_six(monkeypatch: pytest
 @pytest.mark.parametrize(("codes", "code"), [([], 0), ([2], 2), ([2, 6, 4], 6), ([6, 1, 5], 1), ([0, 3], 3)])
 def test_exit_code_of_several_is_one_before_all_else_the_highest(codes: list[int], code: int) -> None:
     """The rule of the interface."""
-    assert worst(codes) == code
+    assert choose_worst_exit_code(codes) == code
 
 
 def test_topics_after_a_failing_one_are_still_seen_to() -> None:
@@ -137,17 +137,17 @@ def test_topics_after_a_failing_one_are_still_seen_to() -> None:
             raise errors.TopicBusyError("Another run holds bad.")
         return topic.upper()
 
-    outcome = each_topic(["a", "bad", "b", "a"], action)
+    outcome = run_for_each_topic(["a", "bad", "b", "a"], action)
     assert (outcome.results, outcome.exit_code, outcome.all_failed) == (["A", "B"], 5, False)
-    assert each_topic(["bad"], action).all_failed
+    assert run_for_each_topic(["bad"], action).all_failed
 
 
 def test_what_two_parts_of_the_pipeline_say_alike_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     """An alert and the error that it is about are one sentence to whoever sits before the terminal."""
-    prepare()
+    prepare_output()
     logging.getLogger("winnow.alerts").error("%s", "Validation of orders failed.")
-    say("Validation of orders failed.", prefix="error: ")
-    say("Something else.")
+    print_message("Validation of orders failed.", prefix="error: ")
+    print_message("Something else.")
     assert capsys.readouterr().err == "error: Validation of orders failed.\nSomething else.\n"
 
 

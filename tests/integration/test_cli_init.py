@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.integration.cli_runner import winnow
-from winnow.config.layers import MAPS, NAMES, variable_of
+from winnow.config.layers import MAPS, NAMES, name_variable
 from winnow.config.settings import Settings, load_settings
 
 
@@ -84,10 +84,10 @@ def test_every_setting_stands_in_the_file_with_its_variable(folder: Path) -> Non
     text = (folder / "winnow.toml").read_text()
     assert names_of(Settings) == {*NAMES, *MAPS}
     missing = [
-        name for name in NAMES if f"[{variable_of(name)}]" not in text or f"{name.split('.')[-1]} = " not in text
+        name for name in NAMES if f"[{name_variable(name)}]" not in text or f"{name.split('.')[-1]} = " not in text
     ]
     assert missing == []
-    assert [name for name in MAPS if f"[{name}]" not in text or f"[{variable_of(name)}__*]" not in text] == []
+    assert [name for name in MAPS if f"[{name}]" not in text or f"[{name_variable(name)}__*]" not in text] == []
 
 
 def test_what_is_chosen_is_set_and_the_staging_area_follows_a_remote_warehouse(folder: Path) -> None:

@@ -18,14 +18,14 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate, update_table_metadata
 from pyiceberg.typedef import IcebergBaseModel
 
-from tests.integration.world import World, between_head_and_commit, open_world
+from tests.integration.world import World, open_world, run_between_head_and_commit
 from winnow.files import storage
 from winnow.log import sql_catalog
 from winnow.log.sql_catalog import LogSqlCatalog
-from winnow.log.sweep import expire
+from winnow.log.sweep import expire_snapshots
 from winnow.log.topic_log import Change
 from winnow.log.topics import NAMESPACE
-from winnow.log.transaction import LogTransaction, head_alone
+from winnow.log.transaction import LogTransaction, keep_head_only
 from winnow.model import Segment
 
 TOPIC = "paper"
@@ -60,7 +60,7 @@ def commit(world: World, add: list[Segment], remove: list[Segment] | None = None
 
 def text_of(table: Table) -> str:
     """The table's metadata file."""
-    return storage.local_path(table.metadata_location).read_text()
+    return storage.parse_local_path(table.metadata_location).read_text()
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def test_every_kind_of_commit_writes_the_document_that_pyiceberg_would_write(wor
         commit(world, [paper(3)])
         world.head(TOPIC).table.manage_snapshots().set_current_snapshot(snapshot_id=newest).commit()
         commit(world, [paper(4)])
-        expire(log, frozenset(world.snapshot_ids(TOPIC)[1:3]))
+        expire_snapshots(log, frozenset(world.snapshot_ids(TOPIC)[1:3]))
         commit(world, [paper(5)], [paper(4)])
     assert len(seen) == 13
     metadata = plain_catalog(world).load_table(IDENTIFIER).metadata
@@ -153,7 +153,7 @@ def test_updates_that_concern_older_snapshots_see_all_of_them(world: World) -> N
     older = base.snapshots[0]
     back = SetSnapshotRefUpdate.model_validate({"ref-name": "main", "type": "branch", "snapshot-id": older.snapshot_id})
     again = AddSnapshotUpdate(snapshot=older.model_copy(update={"sequence_number": 9}))
-    assert (head_alone(base, [back]), head_alone(base, [again])) == (None, None)
+    assert (keep_head_only(base, [back]), keep_head_only(base, [again])) == (None, None)
     with pytest.raises(ValueError, match="already exists"):
         world.ctx.log.catalog.commit_table(world.head(TOPIC).table, (), (again,))
 
@@ -217,7 +217,7 @@ def test_snapshots_are_written_down_anew_only_where_they_are_new(world: World, m
     for number in range(1, 9):
         assert snapshots_written(partial(commit, world, [paper(number)])) == 1
     going = frozenset(world.snapshot_ids(TOPIC)[:4])
-    assert snapshots_written(lambda: expire(world.ctx.log.open(TOPIC), going)) == 5
+    assert snapshots_written(lambda: expire_snapshots(world.ctx.log.open(TOPIC), going)) == 5
     assert snapshots_written(lambda: commit(world, [paper(9)])) == 1
 
 
@@ -235,7 +235,7 @@ def test_what_another_process_committed_is_seen_although_older_metadata_is_kept(
     with open_world(tmp_path) as other:
         commit(other, [paper(1)])
         assert len(world.snapshot_ids(TOPIC)) == 2
-        with between_head_and_commit(lambda: commit(other, [paper(2)])):
+        with run_between_head_and_commit(lambda: commit(other, [paper(2)])):
             commit(world, [paper(3)])
         log = world.ctx.log.open(TOPIC)
         assert {each.path for found in log.segments(log.head()).values() for each in found} == {
@@ -251,7 +251,7 @@ def test_what_another_process_expired_is_not_written_down_again(world: World, tm
         commit(world, [paper(number)])
     going = world.snapshot_ids(TOPIC)[:2]
     with open_world(tmp_path) as other:
-        expire(other.ctx.log.open(TOPIC), frozenset(going))
+        expire_snapshots(other.ctx.log.open(TOPIC), frozenset(going))
         for number in range(4, 7):
             commit(other, [paper(number)])
     with compared_with_pyiceberg(world):
@@ -264,8 +264,11 @@ def test_few_metadata_files_are_kept_however_many_topics_are_opened(world: World
     """Memory does not follow the number of topics."""
     catalog = world.ctx.log.catalog
     assert type(catalog) is LogSqlCatalog
-    for number in range(sql_catalog.KEPT_FILES + 3):
+    for number in range(sql_catalog.MAXIMUM_CACHED_FILES + 3):
         world.create(1, topic=f"one-of-many-{number}")
         world.head(f"one-of-many-{number}")
         commit(world, [paper(0)], topic=f"one-of-many-{number}")
-    assert (len(catalog._parsed), len(catalog._texts)) == (sql_catalog.KEPT_FILES, sql_catalog.KEPT_FILES)
+    assert (len(catalog._parsed), len(catalog._texts)) == (
+        sql_catalog.MAXIMUM_CACHED_FILES,
+        sql_catalog.MAXIMUM_CACHED_FILES,
+    )

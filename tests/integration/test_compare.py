@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.integration.world import NOW_MS, TOPIC, World, open_world, record
-from tests.random_logs import HEADER, Row, records_of, segment_of, version_headers
+from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
 from winnow import semantics
-from winnow.engine.rewrite import Budget
+from winnow.engine.rewrite import TaskBudget
 from winnow.engine.shadow import compare_partition
-from winnow.engine.shadow_request import Order, ShadowPartition, ShadowRequest, ShadowResult, ShadowSide
+from winnow.engine.shadow_request import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordOrder
 from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
 from winnow.model import OffsetRange, Record, Segment, Strategy
-from winnow.pipeline.compare import compare
+from winnow.pipeline.compare import compare_strategies
 from winnow.pipeline.comparison import Comparison
 from winnow.pipeline.context import Context
 from winnow.pipeline.spark_process import Progress
-from winnow.semantics import Outcome
+from winnow.semantics import CleaningOutcome
 
 DAY_MS = 86_400_000
 
@@ -40,15 +40,15 @@ _rows = st.lists(
 )
 
 
-def in_process(ctx: Context, request: ShadowRequest, progress: Progress | None) -> ShadowResult:
+def in_process(ctx: Context, request: DiffRequest, progress: Progress | None) -> DiffResult:
     """The engine without Spark."""
     found = [compare_partition(request, partition, budget=ctx.budget) for partition in request.partitions]
-    return ShadowResult(request.comparison_id, request.topic, tuple(found))
+    return DiffResult(request.comparison_id, request.topic, tuple(found))
 
 
 def shadow(world: World, strategy: Strategy, **options: object) -> Comparison:
     defaults: dict[str, object] = {"header": None, "as_of_ms": world.clock(), "sample": 10, "run": in_process}
-    return compare(world.ctx, TOPIC, strategy=strategy, **(defaults | options))  # type: ignore[arg-type]
+    return compare_strategies(world.ctx, TOPIC, strategy=strategy, **(defaults | options))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -57,8 +57,10 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
-def _oracle(records: Sequence[Record], order: Order, end: int, expired_below: int, *, late: bool = False) -> Outcome:
-    return semantics.survivors(
+def _oracle(
+    records: Sequence[Record], order: RecordOrder, end: int, expired_below: int, *, late: bool = False
+) -> CleaningOutcome:
+    return semantics.compute_survivors(
         records,
         next_first_dirty_offset=end,
         strategy=order.strategy,
@@ -68,20 +70,22 @@ def _oracle(records: Sequence[Record], order: Order, end: int, expired_below: in
     )
 
 
-def _winners(records: Sequence[Record], order: Order) -> dict[bytes, Record]:
+def _winners(records: Sequence[Record], order: RecordOrder) -> dict[bytes, Record]:
     """Whoever survives when no tombstone may go."""
     end = records[-1].offset + 1 if records else 0
     kept = _oracle(records, order, end, 0).kept
     return {each.key: each for each in kept if each.key is not None}
 
 
-def _check_side(side: ShadowSide, outcome: Outcome, segments: Sequence[Segment]) -> None:
+def _check_side(side: DiffSide, outcome: CleaningOutcome, segments: Sequence[Segment]) -> None:
     assert (side.records_kept, side.tombstones_expired) == (len(outcome.kept), len(outcome.tombstones_expired))
     kept = [sum(s.first_offset <= each.offset <= s.last_offset for each in outcome.kept) for s in segments]
     assert side.estimated_bytes == sum(s.size_bytes * n // s.records for s, n in zip(segments, kept, strict=True))
 
 
-_orders = st.sampled_from([Order(Strategy.OFFSET), Order(Strategy.TIMESTAMP), Order(Strategy.HEADER, HEADER)])
+_orders = st.sampled_from(
+    [RecordOrder(Strategy.OFFSET), RecordOrder(Strategy.TIMESTAMP), RecordOrder(Strategy.HEADER, HEADER)]
+)
 
 
 @given(
@@ -95,26 +99,26 @@ _orders = st.sampled_from([Order(Strategy.OFFSET), Order(Strategy.TIMESTAMP), Or
 def test_both_choices_over_random_logs_are_the_oracles(
     rows: list[Row],
     cuts: set[int],
-    orders: tuple[Order, Order],
+    orders: tuple[RecordOrder, RecordOrder],
     expired: tuple[int, int],
     bounds: tuple[int, int],
     late: bool,
 ) -> None:
     """Winners, survivors, tombstones that expired or wait, anomalies, estimated bytes, for any log start and end."""
-    everything = records_of(rows)
+    everything = build_records(rows)
     start, end = bounds[0], bounds[0] + bounds[1]
     records = [each for each in everything if start <= each.offset < end]
     edges = [0, *sorted(cut for cut in cuts if cut < len(everything)), len(everything)]
     with tempfile.TemporaryDirectory() as folder:
         segments = [
-            segment_of(folder, number, everything[first:last])
+            write_segment_file(folder, number, everything[first:last])
             for number, (first, last) in enumerate(itertools.pairwise(edges))
         ]
         present, other = ((OffsetRange(0, below),) if below else () for below in expired)
         waiting = [end if late and order.strategy is not Strategy.OFFSET else 0 for order in orders]
-        partition = ShadowPartition(0, start, end, tuple(segments), present, other, *waiting)
-        request = ShadowRequest("c", "t", 0, *orders, 100, (partition,))
-        found = compare_partition(request, partition, budget=Budget(1 << 28, 1, str(Path(folder) / "spill")))
+        partition = DiffPartition(0, start, end, tuple(segments), present, other, *waiting)
+        request = DiffRequest("c", "t", 0, *orders, 100, (partition,))
+        found = compare_partition(request, partition, budget=TaskBudget(1 << 28, 1, str(Path(folder) / "spill")))
 
     mine, theirs = (_winners(records, order) for order in orders)
     differing = sorted((mine[key].offset, theirs[key].offset) for key in mine if mine[key] != theirs[key])
@@ -126,24 +130,24 @@ def test_both_choices_over_random_logs_are_the_oracles(
         for told in (key.present, key.other):
             true = by_offset[told.offset]
             assert (told.timestamp_ms, told.tombstone) == (true.timestamp_ms, true.value is None)
-            assert told.version == semantics.header_version(true, request.header)
+            assert told.version == semantics.read_header_version(true, request.header)
     for side, winners, place in ((found.present, mine, 0), (found.other, theirs, 1)):
         tombstones = sum(mine[key] != theirs[key] and winners[key].value is None for key in winners)
         assert side.differing_tombstones == tombstones
         _check_side(side, _oracle(records, orders[place], end, expired[place], late=waiting[place] > 0), segments)
     keyed = [each for each in records if each.key is not None] if request.header else []
-    without = [each for each in keyed if semantics.header_version(each, request.header) is None]
+    without = [each for each in keyed if semantics.read_header_version(each, request.header) is None]
     missing = [each for each in without if request.header not in [name for name, _ in each.headers or ()]]
     assert (found.headers_missing, found.headers_malformed) == (len(missing), len(without) - len(missing))
 
 
 def test_comparison_with_a_rate_takes_as_long_as_its_bytes_need(tmp_path: Path) -> None:
     """Whole segments count once, as a compaction counts its scan for winners."""
-    segment = segment_of(str(tmp_path), 0, [record(n, b"%d" % n, b"value") for n in range(100)])
-    partition = ShadowPartition(0, 0, 100, (segment,))
-    request = ShadowRequest("c", "t", 0, Order(Strategy.OFFSET), Order(Strategy.TIMESTAMP), 1, (partition,))
+    segment = write_segment_file(str(tmp_path), 0, [record(n, b"%d" % n, b"value") for n in range(100)])
+    partition = DiffPartition(0, 0, 100, (segment,))
+    request = DiffRequest("c", "t", 0, RecordOrder(Strategy.OFFSET), RecordOrder(Strategy.TIMESTAMP), 1, (partition,))
     rate = segment.size_bytes * 2.0
-    found = compare_partition(request, partition, budget=Budget(1 << 28, 1, str(tmp_path / "spill"), rate))
+    found = compare_partition(request, partition, budget=TaskBudget(1 << 28, 1, str(tmp_path / "spill"), rate))
     assert found.seconds >= segment.size_bytes / rate
 
 
@@ -266,7 +270,7 @@ def test_empty_topic_has_nothing_to_compare_and_asks_no_engine(world: World) -> 
     """No Spark application is started for nothing."""
     world.create(1)
 
-    def never(ctx: Context, request: ShadowRequest, progress: Progress | None) -> ShadowResult:
+    def never(ctx: Context, request: DiffRequest, progress: Progress | None) -> DiffResult:
         raise AssertionError
 
     found = shadow(world, Strategy.TIMESTAMP, run=never)
@@ -291,7 +295,9 @@ def test_header_beside_another_strategy_and_unknown_topics_are_refused(world: Wo
     with pytest.raises(UsageError, match="--header goes with --strategy header"):
         shadow(world, Strategy.TIMESTAMP, header="v")
     with pytest.raises(UnknownTopicError):
-        compare(world.ctx, "missing", strategy=Strategy.TIMESTAMP, header=None, as_of_ms=0, sample=1, run=in_process)
+        compare_strategies(
+            world.ctx, "missing", strategy=Strategy.TIMESTAMP, header=None, as_of_ms=0, sample=1, run=in_process
+        )
 
 
 def test_comparison_predicts_what_the_other_strategy_keeps(world: World) -> None:

@@ -16,18 +16,18 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from sqlalchemy import event
 
-from tests.integration.world import World, between_head_and_commit, open_world, versions
+from tests.integration.world import World, build_versions, open_world, run_between_head_and_commit
 from tests.synthetic_topics import Shape, add_topic, publish_receipt
 from winnow.errors import PlanVoidError, WinnowError
 from winnow.files import storage
 from winnow.log import chains, producer
 from winnow.log.file_checksums import has_checksum
-from winnow.log.manifests import live_manifests, live_paths, live_segments
+from winnow.log.manifests import list_live_manifests, list_live_paths, list_live_segments
 from winnow.log.topic_log import Change
 from winnow.model import Segment
-from winnow.pipeline.assess import assess, looking
+from winnow.pipeline.assess import assess_topics, open_assessor
 from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.sweep import sweep_topics
 
 TOPIC = "paper"
 
@@ -133,40 +133,43 @@ def the_manifest(world: World) -> tuple[Table, ManifestFile]:
     table = world.head(TOPIC).table
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    (manifest,) = live_manifests(table.io, snapshot)
+    (manifest,) = list_live_manifests(table.io, snapshot)
     return table, manifest
 
 
 def test_a_manifest_that_is_cut_off_is_refused_and_no_segment_is_missed(world: World) -> None:
     """PyIceberg takes a file that ends between two blocks or within one for a shorter one."""
     table, manifest = the_manifest(world)
-    path = storage.local_path(manifest.manifest_path)
+    path = storage.parse_local_path(manifest.manifest_path)
     whole = path.read_bytes()
     for cut in (1, 17, 40):
         path.write_bytes(whole[:-cut])
         with pytest.raises(WinnowError, match="damaged or cut off"):
-            live_segments(table.io, manifest, ValueError)
+            list_live_segments(table.io, manifest, ValueError)
     path.write_bytes(whole)
-    assert len(live_segments(table.io, manifest, ValueError)) == 10
+    assert len(list_live_segments(table.io, manifest, ValueError)) == 10
 
 
 @pytest.mark.parametrize("change", [-1, -9])
 def test_a_block_that_says_it_has_fewer_entries_than_it_has_is_refused(world: World, change: int) -> None:
     """A manifest from before names held checksums: the count lies outside of what is compressed and checked."""
     table, manifest = the_manifest(world)
-    sound = storage.local_path(manifest.manifest_path)
+    sound = storage.parse_local_path(manifest.manifest_path)
     path = sound.with_name("without-a-checksum.avro")
     data = bytearray(sound.read_bytes())
     path.write_bytes(data)
     manifest._data[0] = str(path)
     assert not has_checksum(manifest.manifest_path)
-    assert len(live_segments(table.io, manifest, ValueError)) == 10
+    assert len(list_live_segments(table.io, manifest, ValueError)) == 10
     count_at = data.index(data[-16:]) + 16
     assert data[count_at] == 2 * 10
     data[count_at] += 2 * change
     path.write_bytes(data)
     manifest._data[7] += change  # files added, in the list: it misses nothing, so only the block itself can tell
-    for read in (lambda: live_segments(table.io, manifest, ValueError), lambda: live_paths(table.io, manifest)):
+    for read in (
+        lambda: list_live_segments(table.io, manifest, ValueError),
+        lambda: list_live_paths(table.io, manifest),
+    ):
         with pytest.raises(WinnowError, match="damaged or cut off"):
             read()
 
@@ -176,28 +179,28 @@ def test_a_manifest_that_does_not_hold_as_many_files_as_the_list_says_is_refused
     table, manifest = the_manifest(world)
     manifest._data[7] = 11  # as the list has it: how many files were added
     with pytest.raises(WinnowError, match="damaged or cut off"):
-        live_segments(table.io, manifest, ValueError)
+        list_live_segments(table.io, manifest, ValueError)
 
 
 def test_a_manifest_that_ends_between_two_blocks_is_neither_read_nor_put_together_with_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a file is well formed, only the list of manifests knows better; the commit changes nothing."""
-    monkeypatch.setattr(producer, "MOST_SMALL_MANIFESTS", 1)
-    monkeypatch.setattr(producer, "_BLOCK_ENTRIES", 1)
+    monkeypatch.setattr(producer, "MAXIMUM_SMALL_MANIFESTS", 1)
+    monkeypatch.setattr(producer, "_MAXIMUM_BLOCK_ENTRIES", 1)
     world.create(3, topic=TOPIC)
     commit(world, [paper(0, partition) for partition in range(3)], [])
     head = world.head(TOPIC)
     snapshot = head.table.current_snapshot()
     assert snapshot is not None
-    (manifest,) = live_manifests(head.table.io, snapshot)
-    path = storage.local_path(manifest.manifest_path)
+    (manifest,) = list_live_manifests(head.table.io, snapshot)
+    path = storage.parse_local_path(manifest.manifest_path)
     whole = path.read_bytes()
     sync = whole[-16:]
     path.write_bytes(whole[: whole.rindex(sync, 0, -16) + 16])
     assert len(manifest.fetch_manifest_entry(head.table.io)) == 2
     with pytest.raises(WinnowError, match="damaged or cut off"):
-        live_segments(head.table.io, manifest, ValueError)
+        list_live_segments(head.table.io, manifest, ValueError)
     for going in ([], [paper(0, 0)]):
         with pytest.raises(WinnowError, match="damaged or cut off"):
             commit(world, [paper(1, 0)], going)
@@ -225,7 +228,7 @@ def test_manifests_stay_few_over_appends_and_compactions_and_hold_every_file(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Appends leave one manifest each and overwrites one more, until they are put together."""
-    monkeypatch.setattr(producer, "MOST_SMALL_MANIFESTS", 4)
+    monkeypatch.setattr(producer, "MAXIMUM_SMALL_MANIFESTS", 4)
     world.create(3, topic=TOPIC)
     there: set[Segment] = set()
     most = 0
@@ -247,8 +250,8 @@ def test_a_commit_opens_only_manifests_that_may_hold_what_it_removes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Manifests are cut in the order of partitions, and their bounds say which partitions they hold."""
-    monkeypatch.setattr(producer, "MOST_SMALL_MANIFESTS", 1)
-    monkeypatch.setattr(producer, "MANIFEST_ENTRIES", 10)
+    monkeypatch.setattr(producer, "MAXIMUM_SMALL_MANIFESTS", 1)
+    monkeypatch.setattr(producer, "MAXIMUM_MANIFEST_ENTRIES", 10)
     add_topic(world.ctx, TOPIC, Shape(partitions=30, segments=4, clean=0, appends=4))
     assert manifest_count(world) == 12  # three of each append
     gone = world.segments(17, topic=TOPIC)[0]
@@ -275,7 +278,7 @@ def test_a_state_stays_small_over_hundreds_of_publications_and_every_receipt_is_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is older rests in links, which the store's rebuilding reads and no sweep deletes."""
-    monkeypatch.setattr(chains, "LINK_REFERENCES", 4)
+    monkeypatch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 4)
     world.create(1, topic=TOPIC)
     published = []
     for number in range(30):
@@ -286,7 +289,7 @@ def test_a_state_stays_small_over_hundreds_of_publications_and_every_receipt_is_
     assert log.receipts() == published
     assert log.find_receipt(published[0].plan_id or "") == published[0]
     world.clock.now_ms += 10 * 86_400_000
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     world.ctx.store.projection.forget_topic(TOPIC)
     rebuild_store(world.ctx, [TOPIC])
     assert world.ctx.store.projection.list_receipts(TOPIC) == published[::-1]
@@ -294,7 +297,7 @@ def test_a_state_stays_small_over_hundreds_of_publications_and_every_receipt_is_
 
 def test_looking_for_a_receipt_of_late_reads_no_link_of_long_ago(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every publish asks whether its plan was published before; that must not cost more with every publication."""
-    monkeypatch.setattr(chains, "LINK_REFERENCES", 4)
+    monkeypatch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 4)
     world.create(1, topic=TOPIC)
     for number in range(30):
         world.clock.now_ms += 86_400_000
@@ -312,15 +315,15 @@ def test_a_slice_of_long_ago_is_recognised_when_its_ledger_is_in_a_link(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offsets that come again and were compacted away are known from the ledgers, however many came since."""
-    monkeypatch.setattr(chains, "LINK_REFERENCES", 2)
+    monkeypatch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 2)
     world.create(1, topic=TOPIC, min_cleanable_dirty_ratio="0")
     for number in range(9):
-        world.ingest(versions(number * 10, 10, keys=1), topic=TOPIC)
+        world.ingest(build_versions(number * 10, 10, keys=1), topic=TOPIC)
     world.compact(topic=TOPIC)
     state = world.head(TOPIC).state
     assert len(state.ingests) < 4
-    assert len(chains.all_ingests(state)) == 9
-    again = world.ingest(versions(0, 10, keys=1), topic=TOPIC)
+    assert len(chains.list_ingest_references(state)) == 9
+    again = world.ingest(build_versions(0, 10, keys=1), topic=TOPIC)
     assert (again.records_appended, again.snapshot_id) == (0, None)
 
 
@@ -328,9 +331,9 @@ def test_one_look_opens_few_files_and_no_data_file(world: World) -> None:
     """Per topic: its metadata, its state, its manifest list and its manifests. The paths of data files lead nowhere."""
     add_topic(world.ctx, TOPIC, Shape(partitions=50, segments=40, clean=10, appends=40))
     with opened_files() as paths:
-        found = assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+        found = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     assert len(found) == 50
-    assert len(paths) <= 3 + producer.MOST_SMALL_MANIFESTS + 1
+    assert len(paths) <= 3 + producer.MAXIMUM_SMALL_MANIFESTS + 1
     assert not any(path.endswith(".parquet") for path in paths)
 
 
@@ -340,7 +343,7 @@ def test_looks_at_many_topics_are_recorded_in_one_transaction(world: World) -> N
     for name in names:
         add_topic(world.ctx, name, Shape(partitions=2, segments=3, clean=0))
     with transactions(world) as counted:
-        assess(world.ctx, names, as_of_ms=world.clock())
+        assess_topics(world.ctx, names, as_of_ms=world.clock())
     assert counted == {"BEGIN": 1, "BEGIN IMMEDIATE": 1}  # all leases, then all rows
     assert len(world.ctx.store.assessments.list_latest(names)) == 12
     assert all(world.ctx.store.overview.find_recorded(name) is not None for name in names)
@@ -352,7 +355,7 @@ def test_one_topic_that_cannot_be_looked_at_leaves_the_others_recorded(world: Wo
     for name in ("first", "second"):
         add_topic(world.ctx, name, Shape(partitions=1, segments=2, clean=0))
     problems = []
-    with looking(world.ctx, names, as_of_ms=world.clock()) as look:
+    with open_assessor(world.ctx, names, as_of_ms=world.clock()) as look:
         for name in names:
             try:
                 look(name)
@@ -365,9 +368,9 @@ def test_one_topic_that_cannot_be_looked_at_leaves_the_others_recorded(world: Wo
 def test_a_picture_of_now_is_the_same_whether_it_is_taken_with_a_decision_or_alone(world: World) -> None:
     """Decisions made for the present are not made twice."""
     add_topic(world.ctx, TOPIC, Shape(partitions=4, segments=6, clean=2, receipts=2))
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock() - 30_000)
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock() - 30_000)
     with_decision = world.ctx.store.overview.find_recorded(TOPIC)
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock() - 86_400_000)
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock() - 86_400_000)
     alone = world.ctx.store.overview.find_recorded(TOPIC)
     assert with_decision is not None
     assert alone is not None
@@ -397,7 +400,7 @@ def test_assessing_twenty_thousand_segments_stays_within_its_memory(world: World
 
 def test_a_conflict_discards_the_links_of_the_try_that_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link is written before its commit, like the state: what loses leaves nothing behind."""
-    monkeypatch.setattr(chains, "LINK_REFERENCES", 2)
+    monkeypatch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 2)
     world.create(1, topic=TOPIC)
     for number in range(3):
         publish_receipt(world.ctx, TOPIC, number, 1)
@@ -405,8 +408,8 @@ def test_a_conflict_discards_the_links_of_the_try_that_lost(world: World, monkey
     def meanwhile() -> None:
         world.ctx.log.open(TOPIC).set_config({"segment.bytes": "1048576"}, ())
 
-    with between_head_and_commit(meanwhile):
+    with run_between_head_and_commit(meanwhile):
         publish_receipt(world.ctx, TOPIC, 3, 1)
-    folder = storage.local_path(storage.join(world.head(TOPIC).location, "winnow", "chains"))
+    folder = storage.parse_local_path(storage.join(world.head(TOPIC).location, "winnow", "chains"))
     assert len(list(folder.iterdir())) == 1
     assert len(world.ctx.log.open(TOPIC).receipts()) == 4

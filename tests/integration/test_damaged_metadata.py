@@ -16,20 +16,28 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.integration.world import TOPIC, World, open_world, record, survivors, versions, visible_rows
+from tests.integration.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    list_visible_rows,
+    open_world,
+    record,
+)
 from winnow.errors import DamagedMetadataError, ForeignTableError, ServiceError, WinnowError
 from winnow.log import chains, file_checksums
-from winnow.log.ledger import digests_seen
-from winnow.log.manifests import live_manifests
-from winnow.log.references import state_path
-from winnow.pipeline.assess import assess
+from winnow.log.ledger import list_seen_digests
+from winnow.log.manifests import list_live_manifests
+from winnow.log.references import find_state_path
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.topics import describe_topic
 
 LONG = settings().max_examples >= 1_000
 """``make test-long``: many more places of each file."""
 SEED = 20_261_122
-RECORDS = [*versions(0, 30), *versions(0, 30, partition=1)]
-MORE = versions(30, 3)
+RECORDS = [*build_versions(0, 30), *build_versions(0, 30, partition=1)]
+MORE = build_versions(30, 3)
 KINDS = {
     "metadata": "**/metadata/*.metadata.json",
     "manifest-list": "**/metadata/snap-*.avro",
@@ -56,16 +64,16 @@ class Lake:
         self.home, self.copy = folder / "home", folder / "copy"
         with self.open() as world:
             world.create(2, min_cleanable_dirty_ratio="0", retention_ms="-1", segment_bytes="1000000")
-            world.ingest(versions(0, 10))
-            world.ingest([*versions(10, 10), *versions(0, 20, partition=1)])
+            world.ingest(build_versions(0, 10))
+            world.ingest([*build_versions(10, 10), *build_versions(0, 20, partition=1)])
             world.compact()
-            world.ingest(versions(20, 10))
-            world.ingest(versions(20, 10, partition=1))
+            world.ingest(build_versions(20, 10))
+            world.ingest(build_versions(20, 10, partition=1))
             head = world.head()
             snapshot = head.table.current_snapshot()
             assert snapshot is not None
-            named = [head.table.metadata_location, snapshot.manifest_list, state_path(head.table, snapshot) or ""]
-            named += [each.manifest_path for each in live_manifests(head.table.io, snapshot)]
+            named = [head.table.metadata_location, snapshot.manifest_list, find_state_path(head.table, snapshot) or ""]
+            named += [each.manifest_path for each in list_live_manifests(head.table.io, snapshot)]
         self.named = {Path(each).name for each in named}
         shutil.copytree(self.home, self.copy)
 
@@ -104,7 +112,7 @@ def described(world: World) -> object:
 
 
 def assessed(world: World) -> object:
-    return assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    return assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
 
 
 def ingested(world: World) -> object:
@@ -120,7 +128,7 @@ def compacted(world: World) -> object:
 def looked_back(world: World) -> object:
     """What deciding does not read: receipts, ledgers of ingests, and the chains behind them."""
     log = world.ctx.log.open(TOPIC)
-    return log.receipts(), digests_seen(log.head().state, 0)
+    return log.receipts(), list_seen_digests(log.head().state, 0)
 
 
 LOOKING = (World.read, described, assessed, looked_back)
@@ -130,7 +138,7 @@ CHANGING = (ingested, compacted)
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chains, "LINK_REFERENCES", 1)  # so that there are chains after a handful of commits
+        patch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 1)  # so that there are chains after a handful of commits
         yield Lake(tmp_path_factory.mktemp("lake"))
 
 
@@ -275,16 +283,16 @@ def test_damaged_metadata_of_the_quarantine_are_named_too(tmp_path: Path) -> Non
 
 def quarantined(world: World) -> object:
     try:
-        return visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()
+        return list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()
     except WinnowError as problem:
         return Refused(problem)
 
 
 def test_the_lake_of_these_tests_is_what_it_should_be(answers: dict[str, object]) -> None:
     assert answers["read"] == [
-        *survivors(versions(0, 20)),
-        *versions(20, 10),
-        *survivors(versions(0, 20, partition=1)),
-        *versions(20, 10, partition=1),
+        *compute_survivors(build_versions(0, 20)),
+        *build_versions(20, 10),
+        *compute_survivors(build_versions(0, 20, partition=1)),
+        *build_versions(20, 10, partition=1),
     ]
-    assert answers["compacted"] == survivors(RECORDS)
+    assert answers["compacted"] == compute_survivors(RECORDS)

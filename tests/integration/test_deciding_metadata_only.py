@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, open_world, record, versions
+from tests.integration.world import TOPIC, World, build_versions, open_world, record
 from winnow.files import storage
 from winnow.model import Reason
-from winnow.pipeline.assess import assess
-from winnow.pipeline.explain import explain
+from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.explain import explain_compaction
 from winnow.pipeline.plan import plan_topic
 from winnow.pipeline.topics import describe_topic
 
@@ -23,18 +23,18 @@ def world(tmp_path: Path) -> Iterator[World]:
     """Two partitions: one compacted with new records behind it, one never compacted; without any data file."""
     with open_world(tmp_path) as opened:
         opened.create(3, min_cleanable_dirty_ratio="0")
-        opened.ingest([*versions(0, 9), record(9, b"gone", None)])
+        opened.ingest([*build_versions(0, 9), record(9, b"gone", None)])
         opened.compact()
-        opened.ingest([*versions(10, 5), *versions(0, 7, partition=1)])
+        opened.ingest([*build_versions(10, 5), *build_versions(0, 7, partition=1)])
         for partition in range(2):
             for segment in opened.segments(partition):
-                assert storage.local_path(segment.path).is_file()
-                storage.local_path(segment.path).unlink()
+                assert storage.parse_local_path(segment.path).is_file()
+                storage.parse_local_path(segment.path).unlink()
         yield opened
 
 
 def test_assess_needs_no_data_file(world: World) -> None:
-    found = {a.partition: a for a in assess(world.ctx, [TOPIC], as_of_ms=world.clock())}
+    found = {a.partition: a for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())}
     assert [(a.eligible, a.reason) for a in found.values()] == [
         (True, Reason.DIRTY_RATIO),
         (True, Reason.DIRTY_RATIO),
@@ -57,14 +57,14 @@ def test_plan_needs_no_data_file_and_names_every_one_it_covers(world: World) -> 
 
 def test_explain_and_describe_need_no_data_file_and_count_tombstones(world: World) -> None:
     world.clock.now_ms += 2 * 86_400_000
-    explained = {p.partition: p for p in explain(world.ctx, TOPIC, as_of_ms=world.clock()).partitions}
+    explained = {p.partition: p for p in explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()).partitions}
     assert (explained[0].records, explained[1].records) == (4 + 5, 7)
     assert describe_topic(world.ctx, TOPIC).records == {0: 9, 1: 7}
 
 
 def test_explain_writes_nothing_and_gives_the_plan_that_would_be_carried_out(world: World) -> None:
     before, runs = world.listing(), world.ctx.store.runs.list_runs(TOPIC)
-    explained = explain(world.ctx, TOPIC, as_of_ms=world.clock())
+    explained = explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock())
     assert (world.listing(), world.ctx.store.runs.list_runs(TOPIC)) == (before, runs)
     reference = plan_topic(world.ctx, TOPIC, as_of_ms=world.clock(), attempt="a1")
     assert reference is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from winnow.config.settings import Settings, load_settings
-from winnow.demo.home import archive_folder, start_fresh
+from winnow.demo.home import locate_archive_folder, start_fresh
 from winnow.demo.topics import CONFIGURATION, TOPICS
 from winnow.errors import ConfigurationError, UsageError
 from winnow.pipeline.context import open_context
@@ -39,7 +39,7 @@ def test_demo_removes_the_topics_and_the_archive_of_the_demo_before_it(settings:
     """The same topics can be created again, and their folders are empty."""
     start_fresh(settings)
     _create(settings, *TOPICS)
-    archived = archive_folder(settings) / "aircraft" / "1.jsonl"
+    archived = locate_archive_folder(settings) / "aircraft" / "1.jsonl"
     archived.parent.mkdir(parents=True)
     archived.write_text("{}")
 

@@ -13,16 +13,16 @@ import pytest
 from tests.integration.test_compare import in_process
 from tests.integration.world import FakeClock, World, open_world
 from winnow.demo.archive import write_archive
-from winnow.demo.flights import flights_file, read_flights
+from winnow.demo.flights import locate_flights_file, read_flights
 from winnow.demo.records import AIRCRAFT, CARRIER_GROUPS, PARTITIONS
 from winnow.demo.topics import CONFIGURATION
 from winnow.model import Strategy
-from winnow.pipeline.compare import compare
+from winnow.pipeline.compare import compare_strategies
 from winnow.pipeline.comparison import Comparison
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.topics import create_topic
-from winnow.pipeline.why import why_key
-from winnow.pipeline.why_answer import Answer
+from winnow.pipeline.why import explain_key
+from winnow.pipeline.why_answer import WhyAnswer
 
 BY_OFFSET, BY_TIME = "aircraft-by-offset", "aircraft-by-time"
 Position = tuple[int, int]
@@ -33,7 +33,7 @@ def _positions() -> dict[str, list[Position]]:
     """Of each tail number its flights in the order of arrival, straight from the CSV: carriers in the order of the
     files, within a carrier by time.
     """
-    with zipfile.ZipFile(flights_file()) as archive, archive.open(archive.namelist()[0]) as member:
+    with zipfile.ZipFile(locate_flights_file()) as archive, archive.open(archive.namelist()[0]) as member:
         rows = [row for row in csv.DictReader(io.TextIOWrapper(member, encoding="utf-8")) if row["tailnum"] != "NA"]
     carriers = [carrier for group in CARRIER_GROUPS for carrier in group]
     flights = []
@@ -57,7 +57,7 @@ class Told:
     kept: dict[str, dict[bytes, Position]]
     """Per copy and tail number: partition and offset of the survivor."""
     late: bytes
-    answers: dict[str, Answer]
+    answers: dict[str, WhyAnswer]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def told(late: set[bytes], tmp_path_factory: pytest.TempPathFactory) -> Told:
         for topic, strategy in ((BY_OFFSET, "offset"), (BY_TIME, "timestamp")):
             create_topic(world.ctx, topic, PARTITIONS, {**CONFIGURATION[AIRCRAFT], "compaction.strategy": strategy})
             ingest_files(world.ctx, topic, files, as_of_ms=world.clock())
-        foretold = compare(
+        foretold = compare_strategies(
             world.ctx,
             BY_OFFSET,
             strategy=Strategy.TIMESTAMP,
@@ -97,7 +97,7 @@ def told(late: set[bytes], tmp_path_factory: pytest.TempPathFactory) -> Told:
         kept = {topic: _kept(world, topic) for topic in (BY_OFFSET, BY_TIME)}
         one = min(late)
         answers = {
-            topic: why_key(world.ctx, topic, one, partition=None, as_of_ms=world.clock())
+            topic: explain_key(world.ctx, topic, one, partition=None, as_of_ms=world.clock())
             for topic in (BY_OFFSET, BY_TIME)
         }
     return Told(foretold, kept, one, answers)

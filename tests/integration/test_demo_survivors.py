@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.demo import expected
 from winnow.demo.archive import write_archive
 from winnow.demo.flights import Flight, read_flights
-from winnow.demo.records import AIRCRAFT, ARRIVALS, DEPARTURES, PARTITIONS, Placed
+from winnow.demo.records import AIRCRAFT, ARRIVALS, DEPARTURES, PARTITIONS, PlacedRecord
 from winnow.demo.topics import CONFIGURATION, TOPICS
 from winnow.model import Receipt, Status
 from winnow.pipeline.context import Context, open_context
@@ -51,7 +51,7 @@ def told(flights: list[Flight], tmp_path_factory: pytest.TempPathFactory) -> dic
     """The whole story without Airflow: one append per file, one compaction of all topics now and one two days later."""
     folder = tmp_path_factory.mktemp("demo")
     settings = load_settings(cwd=folder, env={"WINNOW_HOME": str(folder / "home"), "WINNOW_SPARK__MASTER": "local[2]"})
-    now_ms = wall_clock_ms()
+    now_ms = read_wall_clock_ms()
     with open_context(settings) as ctx:
         ingested = {topic: _ingest(ctx, topic, flights, folder, now_ms) for topic in TOPICS}
         receipts: dict[str, list[Receipt]] = {topic: [] for topic in TOPICS}
@@ -62,7 +62,7 @@ def told(flights: list[Flight], tmp_path_factory: pytest.TempPathFactory) -> dic
             for receipt in outcome.receipts:
                 receipts[receipt.topic].append(receipt)
             for topic in TOPICS:
-                wanted = expected.survivors(ARRIVALS[topic](flights), tombstones=tombstones)
+                wanted = expected.list_survivors(ARRIVALS[topic](flights), tombstones=tombstones)
                 differences[topic].append(_first_difference(map(_row, wanted), _read(ctx, topic)))
         last_ms = {(key or b"").decode(): timestamp_ms for _, _, key, _, timestamp_ms in _read(ctx, AIRCRAFT)}
     return {
@@ -77,7 +77,7 @@ def _ingest(ctx: Context, topic: str, flights: list[Flight], folder: Path, as_of
     return sum(r.records_appended for r in reports), sum(r.records_quarantined for r in reports)
 
 
-def _row(placed: Placed) -> Row:
+def _row(placed: PlacedRecord) -> Row:
     arrival = placed.arrival
     return (placed.partition, placed.offset, arrival.key, arrival.value, arrival.timestamp_ms)
 
@@ -118,7 +118,7 @@ def test_4037_of_the_surviving_tail_numbers_belong_to_aircraft_that_flew(
     told: dict[str, Told], flights: list[Flight]
 ) -> None:
     """Flown means with at least one departure, wherever the surviving record comes from."""
-    assert len(told[AIRCRAFT].last_ms.keys() & expected.aircraft_flown(flights)) == 4_037
+    assert len(told[AIRCRAFT].last_ms.keys() & expected.list_aircraft_flown(flights)) == 4_037
 
 
 def test_nine_aircraft_are_seen_on_a_flight_that_is_not_their_last(

@@ -18,15 +18,23 @@ import pytest
 
 from tests.contract import store_fixtures
 from tests.integration.cli_runner import make_topic, winnow, winnow_process
-from tests.object_store import running_store
-from winnow.clock import wall_clock_ms
+from tests.object_store import start_object_store
+from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ServiceError
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.doctor import machine, services
-from winnow.pipeline.doctor.examination import Check, Finding, Status, examine, failure, ok, warning
-from winnow.pipeline.doctor.rounds import rounds
-from winnow.pipeline.doctor.webhook import webhook
+from winnow.pipeline.doctor.examination import (
+    Check,
+    CheckResult,
+    CheckStatus,
+    build_failure,
+    build_ok,
+    build_warning,
+    run_checks,
+)
+from winnow.pipeline.doctor.rounds import run_all_checks
+from winnow.pipeline.doctor.webhook import check_webhook
 
 postgresql_server = store_fixtures.postgresql_server
 HOUR_MS = 3_600_000
@@ -39,7 +47,7 @@ def settings_with(folder: Path, **env: str) -> Settings:
     return load_settings(cwd=folder, env={"WINNOW_HOME": str(folder / "home"), **variables})
 
 
-def the(findings: list[Finding], check: str) -> Finding:
+def the(findings: list[CheckResult], check: str) -> CheckResult:
     """The one finding of ``check``."""
     (found,) = [finding for finding in findings if finding.check == check]
     return found
@@ -59,25 +67,25 @@ def silent_port() -> Iterator[int]:
 
 def test_python_outside_of_what_winnow_was_tested_with_fails() -> None:
     """Both ends of the range; the installation's own is what is asked for."""
-    assert machine.python()[0].status is Status.OK
+    assert machine.check_python()[0].status is CheckStatus.OK
     for version in ((3, 10, 1), (3, 14, 0)):
-        (finding,) = machine.python(">=3.11,<3.14", version)
-        assert (finding.status, finding.exit_code) == (Status.FAILURE, 2)
+        (finding,) = machine.check_python(">=3.11,<3.14", version)
+        assert (finding.status, finding.exit_code) == (CheckStatus.FAILURE, 2)
         assert "Winnow wants >=3.11,<3.14" in finding.detail
-    assert machine.python(">=3.11,<3.14", (3, 13, 9))[0].status is Status.OK
+    assert machine.check_python(">=3.11,<3.14", (3, 13, 9))[0].status is CheckStatus.OK
 
 
 def test_package_at_another_version_is_a_warning_with_the_command_that_mends_it() -> None:
     """A missing one fails, unless it belongs to an extra that nobody asked for."""
     import pyarrow
 
-    assert machine.packages()[0].status is Status.OK
-    (other,) = machine.packages(["pyarrow==1.0.0", "nothing-of-ours==2.0; extra == 'x'"])
-    assert other.status is Status.WARNING
+    assert machine.check_packages()[0].status is CheckStatus.OK
+    (other,) = machine.check_packages(["pyarrow==1.0.0", "nothing-of-ours==2.0; extra == 'x'"])
+    assert other.status is CheckStatus.WARNING
     assert f"pyarrow {pyarrow.__version__} instead of 1.0.0" in other.detail
     assert other.fix == "python -m pip install pyarrow==1.0.0"
-    (missing,) = machine.packages(["nothing-of-ours[all]==2.0"])
-    assert (missing.status, missing.exit_code) == (Status.FAILURE, 2)
+    (missing,) = machine.check_packages(["nothing-of-ours[all]==2.0"])
+    assert (missing.status, missing.exit_code) == (CheckStatus.FAILURE, 2)
     assert missing.fix == "python -m pip install nothing-of-ours==2.0"
 
 
@@ -91,7 +99,7 @@ def test_java_that_is_too_old_fails_and_spark_is_not_started_with_it(
     java.write_text("#!/bin/sh\nprintf 'java.home = /jvm\\njava.specification.version = 11\\n' >&2\n")
     java.chmod(0o755)
     env = {"JAVA_HOME": str(tmp_path / "jvm"), "PATH": str(tmp_path)}
-    (finding,) = machine.java_and_spark(settings_with(tmp_path), env, 60, start=False)
+    (finding,) = machine.check_java_and_spark(settings_with(tmp_path), env, 60, start=False)
     assert (finding.check, finding.exit_code) == ("java", 2)
     assert "is Java 11" in finding.detail
     assert "JAVA_HOME" in finding.fix
@@ -106,8 +114,8 @@ def test_an_application_that_fails_is_told_without_the_secrets_of_its_conf(tmp_p
     fake.chmod(0o755)
     conf = {"SPARK__CONF__spark__hadoop__fs__s3a__secret__key": "HUNTER2", "SPARK__CONF__spark__executor__memory": "2g"}
     env = {**os.environ, "SPARK_HOME": str(tmp_path / "spark")}
-    *_, finding = machine.java_and_spark(settings_with(tmp_path, **conf), env, 120, start=True)
-    assert finding.status is Status.FAILURE
+    *_, finding = machine.check_java_and_spark(settings_with(tmp_path, **conf), env, 120, start=True)
+    assert finding.status is CheckStatus.FAILURE
     assert "spark.executor.memory=2g" in finding.fix
     assert "secret.key=***" in finding.fix
     assert "HUNTER2" not in f"{finding.fix} {finding.detail}"
@@ -119,32 +127,35 @@ def test_another_spark_that_spark_home_leads_to_is_told_from_the_installed_one(t
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "spark-class").write_text("#!/bin/sh\necho 'Welcome to Spark version 3.5.1'\n")
     (home / "bin" / "spark-class").chmod(0o755)
-    (found, finding) = machine.java_and_spark(
+    (found, finding) = machine.check_java_and_spark(
         settings_with(tmp_path), {**os.environ, "SPARK_HOME": str(home)}, 120, start=False
     )
     assert found.check == "java"
-    assert (finding.status, finding.exit_code, finding.fix) == (Status.FAILURE, 2, "unset SPARK_HOME")
+    assert (finding.status, finding.exit_code, finding.fix) == (CheckStatus.FAILURE, 2, "unset SPARK_HOME")
     assert "starts Spark 3.5.1" in finding.detail
 
 
 def test_disk_that_runs_full_is_said_before_it_is(tmp_path: Path) -> None:
     """A folder in whose place a file stands cannot be written to at all."""
-    assert machine.folder("spill-folder", str(tmp_path), "WINNOW_X")[0].status is Status.OK
-    (low,) = machine.folder("spill-folder", str(tmp_path), "WINNOW_X", low_bytes=1 << 60)
-    assert low.status is Status.WARNING
+    assert machine.check_folder("spill-folder", str(tmp_path), "WINNOW_X")[0].status is CheckStatus.OK
+    (low,) = machine.check_folder("spill-folder", str(tmp_path), "WINNOW_X", low_bytes=1 << 60)
+    assert low.status is CheckStatus.WARNING
     assert "winnow sweep" in low.fix
     blocked = tmp_path / "file"
     blocked.write_text("")
-    (none,) = machine.folder("spill-folder", str(blocked / "spill"), "WINNOW_X")
-    assert (none.status, none.exit_code) == (Status.FAILURE, 2)
+    (none,) = machine.check_folder("spill-folder", str(blocked / "spill"), "WINNOW_X")
+    assert (none.status, none.exit_code) == (CheckStatus.FAILURE, 2)
     assert f"ls -ld {tmp_path}" in none.fix
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_room_below_what_a_run_needs_is_a_failure() -> None:
     """200 MiB hold no plan and no spill."""
-    assert machine.room("warehouse", "/lake", "", "WINNOW_WAREHOUSE", 1 << 20, 1 << 30).exit_code == 2
-    assert machine.room("warehouse", "s3://lake", "", "WINNOW_WAREHOUSE", None, 1 << 30).status is Status.OK
+    assert machine.check_free_space("warehouse", "/lake", "", "WINNOW_WAREHOUSE", 1 << 20, 1 << 30).exit_code == 2
+    assert (
+        machine.check_free_space("warehouse", "s3://lake", "", "WINNOW_WAREHOUSE", None, 1 << 30).status
+        is CheckStatus.OK
+    )
 
 
 # Services
@@ -152,8 +163,8 @@ def test_room_below_what_a_run_needs_is_a_failure() -> None:
 
 def test_catalog_that_is_out_of_reach_fails_with_six(tmp_path: Path) -> None:
     """Neither its URL nor its password is in the sentence."""
-    (finding,) = services.catalog(settings_with(tmp_path, CATALOG__URI=NOBODY))
-    assert (finding.check, finding.status, finding.exit_code) == ("catalog", Status.FAILURE, 6)
+    (finding,) = services.check_catalog(settings_with(tmp_path, CATALOG__URI=NOBODY))
+    assert (finding.check, finding.status, finding.exit_code) == ("catalog", CheckStatus.FAILURE, 6)
     assert "WINNOW_CATALOG__*" in finding.fix
     assert "hunter2" not in f"{finding.detail}{finding.fix}"
 
@@ -169,8 +180,8 @@ def test_table_that_somebody_else_committed_to_is_named(tmp_path: Path, monkeypa
     logs = TopicLogs(settings.catalog, settings.warehouse)
     logs.catalog.load_table(("winnow", "orders")).append(pa.table({"partition": pa.array([0], pa.int32())}))
     logs.catalog.create_table(("winnow", "stranger"), pa.schema([("a", pa.int64())]))
-    finding = the(services.catalog(settings), "catalog")
-    assert finding.status is Status.WARNING
+    finding = the(services.check_catalog(settings), "catalog")
+    assert finding.status is CheckStatus.WARNING
     assert "3 topics" in finding.detail
     assert "Left alone: orders, stranger." in finding.detail
     assert "committed by somebody else" in finding.detail
@@ -181,20 +192,20 @@ def test_warehouse_in_whose_place_a_file_stands_fails_and_its_variable_is_named(
     """Both what commits and what writes segments would be refused."""
     (tmp_path / "lake").write_text("")
     settings = settings_with(tmp_path, WAREHOUSE=str(tmp_path / "lake"))
-    (finding,) = services.place("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", wall_clock_ms)
-    assert (finding.status, finding.exit_code) == (Status.FAILURE, 2)
+    (finding,) = services.check_storage("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", read_wall_clock_ms)
+    assert (finding.status, finding.exit_code) == (CheckStatus.FAILURE, 2)
     assert "point WINNOW_WAREHOUSE elsewhere" in finding.fix
-    assert the(services.catalog(settings), "catalog-files").status is Status.FAILURE
+    assert the(services.check_catalog(settings), "catalog-files").status is CheckStatus.FAILURE
 
 
 def test_place_that_is_well_keeps_nothing_of_what_was_tried(tmp_path: Path) -> None:
     """The small file is gone again."""
     settings = settings_with(tmp_path)
     findings = [
-        *services.place("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", wall_clock_ms),
-        *services.catalog(settings),
+        *services.check_storage("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", read_wall_clock_ms),
+        *services.check_catalog(settings),
     ]
-    assert {finding.status for finding in findings} == {Status.OK}
+    assert {finding.status for finding in findings} == {CheckStatus.OK}
     assert list((tmp_path / "home" / "warehouse").rglob("*")) == []
 
 
@@ -202,30 +213,30 @@ def test_bucket_is_tried_with_both_ways_to_it_and_its_clock_is_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing bucket fails with 6; of one that is there nothing is left behind, and its dates are this clock's."""
-    with running_store() as server:
+    with start_object_store() as server:
         for name, value in server.variables.items():
             monkeypatch.setenv(name, value)
         settings = settings_with(tmp_path, WAREHOUSE="s3://lake/warehouse")
 
-        def look(now_ms: Callable[[], int] = wall_clock_ms) -> dict[str, Finding]:
-            found = [*services.place("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", now_ms)]
-            return {finding.check: finding for finding in [*found, *services.catalog(settings)]}
+        def look(now_ms: Callable[[], int] = read_wall_clock_ms) -> dict[str, CheckResult]:
+            found = [*services.check_storage("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", now_ms)]
+            return {finding.check: finding for finding in [*found, *services.check_catalog(settings)]}
 
         missing = look()
         assert {missing[name].exit_code for name in ("warehouse", "catalog-files")} == {6}
         assert "bucket, endpoint, credentials" in missing["warehouse"].fix
         server.create_bucket("lake")
         assert {name: finding.status for name, finding in look().items()} == dict.fromkeys(
-            ["warehouse", "clock-warehouse", "catalog"], Status.OK
+            ["warehouse", "clock-warehouse", "catalog"], CheckStatus.OK
         )
         assert server.keys("lake") == {}
-        assert look(lambda: wall_clock_ms() - HOUR_MS)["clock-warehouse"].status is Status.FAILURE
+        assert look(lambda: read_wall_clock_ms() - HOUR_MS)["clock-warehouse"].status is CheckStatus.FAILURE
 
 
 def test_store_that_is_out_of_reach_fails_with_six(tmp_path: Path) -> None:
     """The password of its URL is not in the sentence."""
-    (finding,) = services.store(settings_with(tmp_path, STORE_URL=NOBODY), wall_clock_ms)
-    assert (finding.status, finding.exit_code) == (Status.FAILURE, 6)
+    (finding,) = services.check_store(settings_with(tmp_path, STORE_URL=NOBODY), read_wall_clock_ms)
+    assert (finding.status, finding.exit_code) == (CheckStatus.FAILURE, 6)
     assert "WINNOW_STORE_URL" in finding.fix
     assert "hunter2" not in f"{finding.detail}{finding.fix}"
 
@@ -244,14 +255,14 @@ def store_at(tmp_path: Path, revision: str) -> Settings:
 
 @pytest.mark.parametrize(
     ("revision", "status", "fix"),
-    [("0001", Status.WARNING, "back the database up"), ("9999", Status.FAILURE, "winnow store rebuild")],
+    [("0001", CheckStatus.WARNING, "back the database up"), ("9999", CheckStatus.FAILURE, "winnow store rebuild")],
 )
 def test_store_of_another_schema_is_told_from_the_newest(
-    tmp_path: Path, revision: str, status: Status, fix: str
+    tmp_path: Path, revision: str, status: CheckStatus, fix: str
 ) -> None:
     """An older one is upgraded by the next command; a newer one needs the newer Winnow. Looking changes neither."""
     settings = store_at(tmp_path, revision)
-    (finding,) = services.store(settings, wall_clock_ms)
+    (finding,) = services.check_store(settings, read_wall_clock_ms)
     assert finding.status is status
     assert f"schema {revision}" in finding.detail
     assert fix in finding.fix
@@ -273,26 +284,26 @@ def test_store_that_may_only_be_read_fails(tmp_path: Path, postgresql_server: st
     url += "&options=-csearch_path%3Dwinnow_doctor"
     Store.open(url).close()
     settings = settings_with(tmp_path, STORE_URL=url)
-    assert [finding.check for finding in services.store(settings, wall_clock_ms)] == ["store", "clock-store"]
-    assert {finding.status for finding in services.store(settings, wall_clock_ms)} == {Status.OK}
+    assert [finding.check for finding in services.check_store(settings, read_wall_clock_ms)] == ["store", "clock-store"]
+    assert {finding.status for finding in services.check_store(settings, read_wall_clock_ms)} == {CheckStatus.OK}
     with psycopg.connect(postgresql_server, autocommit=True) as admin:
         admin.execute("CREATE ROLE winnow_reader")
         admin.execute("GRANT USAGE ON SCHEMA winnow_doctor TO winnow_reader")
         admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA winnow_doctor TO winnow_reader")
     settings = settings_with(tmp_path, STORE_URL=f"{url}%20-crole%3Dwinnow_reader")
-    (finding,) = services.store(settings, wall_clock_ms)
-    assert finding.status is Status.FAILURE
+    (finding,) = services.check_store(settings, read_wall_clock_ms)
+    assert finding.status is CheckStatus.FAILURE
     assert "refused a statement" in finding.detail
 
 
 def test_store_that_is_not_there_yet_is_not_made_by_looking(tmp_path: Path) -> None:
     """Its folder is one that could hold it; one that could not is a failure."""
-    (finding,) = services.store(settings_with(tmp_path), wall_clock_ms)
-    assert finding.status is Status.OK
+    (finding,) = services.check_store(settings_with(tmp_path), read_wall_clock_ms)
+    assert finding.status is CheckStatus.OK
     assert not (tmp_path / "home" / "store.db").exists()
     (tmp_path / "file").write_text("")
     blocked = settings_with(tmp_path, STORE_URL=f"sqlite:///{tmp_path}/file/store.db")
-    assert services.store(blocked, wall_clock_ms)[0].status is Status.FAILURE
+    assert services.check_store(blocked, read_wall_clock_ms)[0].status is CheckStatus.FAILURE
 
 
 @pytest.mark.parametrize("shift_ms", [-2 * HOUR_MS, 61_500])
@@ -300,25 +311,31 @@ def test_clock_that_is_more_than_a_minute_off_fails(tmp_path: Path, shift_ms: in
     """Of this machine against the database and against the disk; below a minute nothing is said of one's own clock."""
     settings = store_at(tmp_path, "0003")
     findings = [
-        the(services.store(settings, lambda: wall_clock_ms() + shift_ms), "clock-store"),
-        the(services.place("staging", settings.staging, "X", lambda: wall_clock_ms() + shift_ms), "clock-staging"),
+        the(services.check_store(settings, lambda: read_wall_clock_ms() + shift_ms), "clock-store"),
+        the(
+            services.check_storage("staging", settings.staging, "X", lambda: read_wall_clock_ms() + shift_ms),
+            "clock-staging",
+        ),
     ]
     for finding in findings:
-        assert (finding.status, finding.exit_code) == (Status.FAILURE, 2)
+        assert (finding.status, finding.exit_code) == (CheckStatus.FAILURE, 2)
         assert ("behind" if shift_ms > 0 else "ahead of") in finding.detail
         assert "timedatectl" in finding.fix
-    calm = [*services.store(settings, wall_clock_ms), *services.place("staging", settings.staging, "X", wall_clock_ms)]
+    calm = [
+        *services.check_store(settings, read_wall_clock_ms),
+        *services.check_storage("staging", settings.staging, "X", read_wall_clock_ms),
+    ]
     assert [finding.check for finding in calm] == ["store", "staging"]
 
 
 def test_spark_master_that_nobody_listens_for_fails_with_six(tmp_path: Path, silent_port: int) -> None:
     """Of several masters one is enough; a local one is not asked."""
-    (finding,) = services.spark_master(settings_with(tmp_path, SPARK__MASTER="spark://127.0.0.1:1"))
-    assert (finding.status, finding.exit_code) == (Status.FAILURE, 6)
+    (finding,) = services.check_spark_master(settings_with(tmp_path, SPARK__MASTER="spark://127.0.0.1:1"))
+    assert (finding.status, finding.exit_code) == (CheckStatus.FAILURE, 6)
     assert "WINNOW_SPARK__MASTER" in finding.fix
     pair = settings_with(tmp_path, SPARK__MASTER=f"spark://127.0.0.1:1,127.0.0.1:{silent_port}")
-    assert services.spark_master(pair)[0].status is Status.OK
-    assert services.spark_master(settings_with(tmp_path)) == []
+    assert services.check_spark_master(pair)[0].status is CheckStatus.OK
+    assert services.check_spark_master(settings_with(tmp_path)) == []
 
 
 @pytest.fixture
@@ -352,9 +369,9 @@ def test_webhook_gets_a_message_only_when_it_is_asked_for(
     """A message disturbs people; that the host answers can be seen without one."""
     address, taken = receiver
     settings = settings_with(tmp_path, ALERT__WEBHOOK=f"{address}/take")
-    assert webhook(settings, wall_clock_ms, send=False)[0].status is Status.OK
+    assert check_webhook(settings, read_wall_clock_ms, send=False)[0].status is CheckStatus.OK
     assert taken == []
-    assert webhook(settings, wall_clock_ms, send=True)[0].status is Status.OK
+    assert check_webhook(settings, read_wall_clock_ms, send=True)[0].status is CheckStatus.OK
     assert [(document["kind"], document["topic"]) for document in taken] == [("recovered", "winnow-doctor")]
 
 
@@ -366,19 +383,19 @@ def test_webhook_that_refuses_or_is_away_fails_with_six_and_keeps_its_address_se
     refusing = settings_with(tmp_path, ALERT__WEBHOOK=f"{address}/secret-token")
     away = settings_with(tmp_path, ALERT__WEBHOOK="http://127.0.0.1:1/secret-token")
     findings = [
-        *webhook(refusing, wall_clock_ms, send=True),
-        *webhook(away, wall_clock_ms, send=False),
-        *webhook(away, wall_clock_ms, send=True),
+        *check_webhook(refusing, read_wall_clock_ms, send=True),
+        *check_webhook(away, read_wall_clock_ms, send=False),
+        *check_webhook(away, read_wall_clock_ms, send=True),
     ]
     assert [finding.exit_code for finding in findings] == [6, 6, 6]
     assert [finding for finding in findings if "secret-token" in f"{finding.detail}{finding.fix}"] == []
-    assert webhook(settings_with(tmp_path), wall_clock_ms, send=False)[0].status is Status.WARNING
+    assert check_webhook(settings_with(tmp_path), read_wall_clock_ms, send=False)[0].status is CheckStatus.WARNING
 
 
 # The rounds
 
 
-def finds(*findings: Finding) -> Callable[[], list[Finding]]:
+def finds(*findings: CheckResult) -> Callable[[], list[CheckResult]]:
     """A check that finds these."""
     return lambda: list(findings)
 
@@ -387,16 +404,16 @@ def test_checks_run_side_by_side_and_are_told_in_their_order() -> None:
     """The first waits for the last; what is still open is told on the way."""
     met = threading.Event()
 
-    def waits() -> list[Finding]:
+    def waits() -> list[CheckResult]:
         assert met.wait(30)
-        return [ok("first", "done")]
+        return [build_ok("first", "done")]
 
-    def lets_go() -> list[Finding]:
+    def lets_go() -> list[CheckResult]:
         met.set()
-        return [warning("second", "odd", "look"), ok("third", "done")]
+        return [build_warning("second", "odd", "look"), build_ok("third", "done")]
 
     heard: list[list[str]] = []
-    done = examine(
+    done = run_checks(
         [Check("first", waits, "", 60), Check("second", lets_go, "", 60)], lambda names: heard.append(list(names))
     )
     assert [finding.check for finding in done.findings] == ["first", "second", "third"]
@@ -408,31 +425,31 @@ def test_check_that_hangs_is_given_up_and_the_others_are_told() -> None:
     """As a service that is out of reach."""
     never = threading.Event()
 
-    def hangs() -> list[Finding]:
+    def hangs() -> list[CheckResult]:
         never.wait()
         return []
 
-    done = examine(
-        [Check("slow", hangs, "mend it", 0.2), Check("quick", finds(ok("quick", "")), "", 60)], lambda _: None
+    done = run_checks(
+        [Check("slow", hangs, "mend it", 0.2), Check("quick", finds(build_ok("quick", "")), "", 60)], lambda _: None
     )
     never.set()
     assert done.is_hanging
-    assert the(done.findings, "quick").status is Status.OK
+    assert the(done.findings, "quick").status is CheckStatus.OK
     late = the(done.findings, "slow")
-    assert (late.status, late.exit_code, late.fix) == (Status.FAILURE, 6, "mend it")
+    assert (late.status, late.exit_code, late.fix) == (CheckStatus.FAILURE, 6, "mend it")
     assert "No answer within 0.2 s" in late.detail
 
 
 def test_check_that_breaks_is_a_finding_without_what_it_may_quote() -> None:
     """A library's words may hold a password; Winnow's own sentences are told."""
 
-    def breaks() -> list[Finding]:
+    def breaks() -> list[CheckResult]:
         raise ValueError("postgresql://winnow:hunter2@db")
 
-    def refuses() -> list[Finding]:
+    def refuses() -> list[CheckResult]:
         raise ServiceError("The store is away.")
 
-    done = examine([Check("odd", breaks, "x", 60), Check("away", refuses, "y", 60)], lambda _: None)
+    done = run_checks([Check("odd", breaks, "x", 60), Check("away", refuses, "y", 60)], lambda _: None)
     odd, away = done.findings
     assert (odd.detail, odd.exit_code) == ("Unexpected ValueError.", 1)
     assert (away.detail, away.exit_code) == ("The store is away.", 6)
@@ -440,12 +457,12 @@ def test_check_that_breaks_is_a_finding_without_what_it_may_quote() -> None:
 
 def test_notice_and_staging_area_that_executors_cannot_reach_are_told(tmp_path: Path) -> None:
     """A misspelt variable is a warning; plans in a folder of this machine fail on a cluster."""
-    from winnow.pipeline.doctor.rounds import look_at_settings
+    from winnow.pipeline.doctor.rounds import check_settings
 
-    (odd,) = look_at_settings(settings_with(tmp_path, SPARK_MASTER="yarn"))
-    assert (odd.status, odd.fix) == (Status.WARNING, "unset WINNOW_SPARK_MASTER")
-    (bad,) = look_at_settings(settings_with(tmp_path, WAREHOUSE="s3://lake/w", SPARK__MASTER="yarn"))
-    assert (bad.status, bad.fix) == (Status.FAILURE, "export WINNOW_STAGING=s3://lake/w/_staging")
+    (odd,) = check_settings(settings_with(tmp_path, SPARK_MASTER="yarn"))
+    assert (odd.status, odd.fix) == (CheckStatus.WARNING, "unset WINNOW_SPARK_MASTER")
+    (bad,) = check_settings(settings_with(tmp_path, WAREHOUSE="s3://lake/w", SPARK__MASTER="yarn"))
+    assert (bad.status, bad.fix) == (CheckStatus.FAILURE, "export WINNOW_STAGING=s3://lake/w/_staging")
 
 
 # The command
@@ -523,12 +540,12 @@ def test_findings_for_people_end_with_what_to_mend(tmp_path: Path, monkeypatch: 
     from winnow.cli import doctor
 
     findings = [
-        ok("store", "fine"), warning("webhook", "none", "set one"), failure("pools", "gone", "make it"),
-        failure("catalog", "away", "start it", 6),
+        build_ok("store", "fine"), build_warning("webhook", "none", "set one"), build_failure("pools", "gone", "make it"),
+        build_failure("catalog", "away", "start it", 6),
     ]  # fmt: skip
 
     def examined(*_: object) -> object:
-        return examine([Check("all", finds(*findings), "", 60)], lambda _: None)
+        return run_checks([Check("all", finds(*findings), "", 60)], lambda _: None)
 
     monkeypatch.setattr(doctor, "_examine", examined)
     answer = winnow("doctor", code=6)
@@ -539,6 +556,6 @@ def test_findings_for_people_end_with_what_to_mend(tmp_path: Path, monkeypatch: 
 
 def test_rounds_know_every_check_once(tmp_path: Path) -> None:
     """The names that scripts read; a time limit for each."""
-    done = rounds(settings_with(tmp_path), env={"PATH": ""}, now_ms=wall_clock_ms, timeout_s=0.001)
+    done = run_all_checks(settings_with(tmp_path), env={"PATH": ""}, now_ms=read_wall_clock_ms, timeout_s=0.001)
     names = [finding.check for finding in done.findings]
     assert len(set(names)) == len(names)

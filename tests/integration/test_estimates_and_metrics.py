@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, open_world, record, versions
+from tests.integration.world import TOPIC, World, build_versions, open_world, record
 from winnow.errors import UnknownTopicError
 from winnow.estimates import Basis, Memory
 from winnow.files import storage
 from winnow.log.topic_log import Change
 from winnow.model import Reason, Uncleanable
-from winnow.pipeline.explain import Explanation, PartitionExplanation, explain
-from winnow.pipeline.metrics import deadlines_of, forecast_of, measure_topic
+from winnow.pipeline.explain import Explanation, PartitionExplanation, explain_compaction
+from winnow.pipeline.metrics import compute_forecast, load_deadlines, measure_topic
 from winnow.pipeline.topics import alter_topic
 from winnow.report.forecast import Outlook
-from winnow.report.metrics import values
-from winnow.report.receipts import paragraph
+from winnow.report.metrics import list_metric_values
+from winnow.report.receipts import format_receipt
 
 HOUR_MS = 3_600_000
 
@@ -33,13 +33,13 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def explained(world: World) -> PartitionExplanation:
-    found: Explanation = explain(world.ctx, TOPIC, as_of_ms=world.clock())
+    found: Explanation = explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock())
     return found.partitions[0]
 
 
 def test_third_run_is_estimated_from_the_second_and_lies_between_its_bounds(world: World) -> None:
     """10 keys, then 10 records of 5 old and 5 new keys, twice: half of what is dirty brings a key of its own."""
-    world.ingest(versions(0, 20, keys=10))
+    world.ingest(build_versions(0, 20, keys=10))
     assert (explained(world).expected_records_kept, explained(world).basis) == (None, Basis.UNKNOWN)
     world.compact()
     world.ingest([record(n, f"key-{n - 15}".encode(), b"v") for n in range(20, 30)])
@@ -58,12 +58,12 @@ def test_third_run_is_estimated_from_the_second_and_lies_between_its_bounds(worl
         20,
         found.expected_bytes_out,
     )
-    assert "The plan expected 20 records to be kept (it was +0.0 %)" in paragraph(receipt)
+    assert "The plan expected 20 records to be kept (it was +0.0 %)" in format_receipt(receipt)
 
 
 def test_tombstones_past_their_horizon_are_expected_to_go(world: World) -> None:
     """A quiet partition that only loses its tombstones: the manifests say exactly what stays."""
-    world.ingest([*versions(0, 9), record(9, b"gone", None)])
+    world.ingest([*build_versions(0, 9), record(9, b"gone", None)])
     world.compact()
     world.clock.now_ms += 2 * 24 * HOUR_MS
     found = explained(world)
@@ -76,7 +76,7 @@ def test_tombstones_past_their_horizon_are_expected_to_go(world: World) -> None:
 
 def test_changed_strategy_is_told_with_the_one_before(world: World) -> None:
     """And what is clean stays at one record per key under the new order, too."""
-    world.ingest(versions(0, 9))
+    world.ingest(build_versions(0, 9))
     world.compact()
     alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp"}, [])
     found = explained(world)
@@ -106,13 +106,13 @@ def test_keyless_records_of_a_former_delete_policy_are_told(world: World) -> Non
 
 def test_metrics_need_no_data_file_and_change_nothing(world: World) -> None:
     """From manifests, state and store alone; no assessment is recorded either."""
-    world.ingest(versions(0, 9))
+    world.ingest(build_versions(0, 9))
     world.compact()
-    world.ingest(versions(9, 3))
+    world.ingest(build_versions(9, 3))
     for segment in world.segments():
-        storage.local_path(segment.path).unlink()
+        storage.parse_local_path(segment.path).unlink()
     before, recorded = world.listing(), world.ctx.store.assessments.list_latest([TOPIC])
-    told = values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
+    told = list_metric_values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
     assert (world.listing(), world.ctx.store.assessments.list_latest([TOPIC])) == (before, recorded)
     receipt = world.ctx.store.projection.list_receipts(TOPIC)[0].partitions[0]
     assert told["cleaner-recopy-percent"] == round(100 * receipt.bytes_out / receipt.bytes_in, 3)
@@ -128,7 +128,7 @@ def test_delay_follows_the_clock_and_ends_with_the_compaction(world: World) -> N
     born_ms = world.clock()
 
     def told() -> tuple[object, object, object]:
-        found = values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
+        found = list_metric_values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
         return found["max-compaction-delay-secs"], found["overdue-partitions-count"], found["next-deadline-secs"]
 
     world.clock.now_ms = born_ms + HOUR_MS
@@ -139,7 +139,7 @@ def test_delay_follows_the_clock_and_ends_with_the_compaction(world: World) -> N
     assert told()[0] == (80 * 365 * 24 - 1) * 3600
     world.compact()
     assert told() == (0, 0, None)
-    found = values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
+    found = list_metric_values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
     assert found["num-logs-compacted-by-max-compaction-lag"] == 1
     assert found["time-since-last-run-ms"] == 0
 
@@ -148,7 +148,7 @@ def test_time_since_the_last_run_counts_from_a_selection_that_found_nothing_too(
     """Who looks and finds nothing due is alive; who measures has not looked."""
 
     def told() -> object:
-        return values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))["time-since-last-run-ms"]
+        return list_metric_values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))["time-since-last-run-ms"]
 
     assert told() is None
     assert world.plan(world.clock()) is None
@@ -163,7 +163,9 @@ def test_forecast_counts_every_byte_of_a_partition_at_the_pace_of_its_runs(world
     world.ingest([record(n, b"k", b"v", timestamp_ms=world.clock()) for n in range(3)])
 
     def prospects() -> list[tuple[Outlook, int, int]]:
-        found = forecast_of(world.ctx, [deadlines_of(world.ctx, TOPIC, as_of_ms=world.clock())], as_of_ms=world.clock())
+        found = compute_forecast(
+            world.ctx, [load_deadlines(world.ctx, TOPIC, as_of_ms=world.clock())], as_of_ms=world.clock()
+        )
         return [(p.outlook, p.deadline_ms, p.size_bytes) for p in found.prospects]
 
     (before,) = prospects()
@@ -193,12 +195,12 @@ def _mark_uncleanable(world: World) -> None:
 
 def test_topic_without_a_deadline_brings_nothing_into_the_forecast(world: World) -> None:
     """max.compaction.lag.ms is as long as time itself, by default."""
-    world.ingest(versions(0, 9))
-    assert deadlines_of(world.ctx, TOPIC, as_of_ms=world.clock()).work == ()
+    world.ingest(build_versions(0, 9))
+    assert load_deadlines(world.ctx, TOPIC, as_of_ms=world.clock()).work == ()
 
 
 def test_unknown_topic_is_refused(world: World) -> None:
     """By metrics and forecast alike."""
-    for call in (measure_topic, deadlines_of):
+    for call in (measure_topic, load_deadlines):
         with pytest.raises(UnknownTopicError):
             call(world.ctx, "missing", as_of_ms=0)

@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from tests.integration.test_publish_validation import damage, run_state
-from tests.integration.world import World, open_world, versions
+from tests.integration.world import World, build_versions, open_world
 from winnow.config.settings import FactsSettings
 from winnow.engine import staging
-from winnow.engine.facts_document import facts_uri, read_facts, write_facts
-from winnow.engine.facts_spark import finish, run_unit, units_of
+from winnow.engine.facts_document import build_facts_uri, read_facts, write_facts
+from winnow.engine.facts_spark import build_units, recompute_unit, write_plan_facts
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import StagingManifest
 from winnow.pipeline import facts as pipeline_facts
 from winnow.pipeline.context import Context
-from winnow.pipeline.facts import Attempt, Facts
+from winnow.pipeline.facts import FactRecomputer, StagedAttempt
 from winnow.pipeline.spark_process import JobResult, run_job
-from winnow.pipeline.validate import validate
+from winnow.pipeline.validate import validate_attempt
 from winnow.planning import PlanReference
-from winnow.quality.facts import fact_table, pairs_of
-from winnow.quality.remote import figures_of
+from winnow.quality.facts import compute_fact_table, pair_partitions
+from winnow.quality.remote import compute_figures
 from winnow.store import RunState
 
 TOPICS = ("orders", "users")
@@ -37,7 +37,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         for topic in TOPICS:
             opened.create(2, topic, min_cleanable_dirty_ratio="0")
-            opened.ingest([*versions(0, 12), *versions(0, 12, partition=1)], topic=topic)
+            opened.ingest([*build_versions(0, 12), *build_versions(0, 12, partition=1)], topic=topic)
         yield opened
 
 
@@ -47,16 +47,16 @@ def everything_is_large(ctx: Context) -> Context:
     return replace(ctx, settings=ctx.settings.model_copy(update={"facts": facts}))
 
 
-def staged(world: World, topic: str) -> tuple[PlanReference, Attempt]:
+def staged(world: World, topic: str) -> tuple[PlanReference, StagedAttempt]:
     plan = world.plan(world.clock(), topic=topic)
     assert plan is not None
     manifest = world.stage(plan)
-    return plan, Attempt(plan.uri, staging.read_plan(plan.uri), manifest)
+    return plan, StagedAttempt(plan.uri, staging.read_plan(plan.uri), manifest)
 
 
-def in_process(world: World, attempt: Attempt) -> list[dict[str, int | str]]:
+def in_process(world: World, attempt: StagedAttempt) -> list[dict[str, int | str]]:
     budget = world.ctx.budget
-    return fact_table(
+    return compute_fact_table(
         attempt.plan,
         attempt.manifest,
         memory_limit_bytes=budget.memory_limit_bytes,
@@ -79,23 +79,23 @@ def test_one_spark_application_gives_every_topic_the_facts_of_this_process_and_a
         return run_job(*arguments, **named)
 
     monkeypatch.setattr(pipeline_facts, "run_job", counted)
-    with Facts(ctx) as facts:
+    with FactRecomputer(ctx) as facts:
         facts.begin([sound, broken], "a1")
         assert facts.rows(first) == in_process(world, first)
         assert facts.rows(second) == in_process(world, second)
-        assert validate(ctx, sound.plan_id, "a1", facts=facts).passed
+        assert validate_attempt(ctx, sound.plan_id, "a1", facts=facts).passed
         with pytest.raises(ValidationFailedError, match="orders-0: files_readable"):
-            validate(ctx, broken.plan_id, "a1", facts=facts)
+            validate_attempt(ctx, broken.plan_id, "a1", facts=facts)
     assert started == ["winnow facts a1"]
     assert world.state(0).uncleanable is not None
     assert world.state(1).uncleanable is None
 
 
-def write_facts_here(world: World, attempt: Attempt) -> str:
+def write_facts_here(world: World, attempt: StagedAttempt) -> str:
     """What the Spark application leaves, without Spark; the digest that it would tell."""
     figures = {
-        partition.partition: figures_of(attempt.plan, partition, part, attempt.manifest.attempt, world.ctx.budget)
-        for partition, part in pairs_of(attempt.plan, attempt.manifest)
+        partition.partition: compute_figures(attempt.plan, partition, part, attempt.manifest.attempt, world.ctx.budget)
+        for partition, part in pair_partitions(attempt.plan, attempt.manifest)
     }
     return write_facts(attempt.uri, attempt.manifest, figures)[1]
 
@@ -116,7 +116,7 @@ def test_facts_that_no_application_of_this_run_told_of_are_not_believed(
 
     monkeypatch.setattr(pipeline_facts, "run_job", honest)
     with pytest.raises(ValidationFailedError, match="orders-0: files_readable"):
-        validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+        validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
     assert asked == ["winnow facts a1"]
 
 
@@ -136,13 +136,13 @@ def test_facts_of_another_version_break_the_check_and_mark_nothing(
     """A figure that this version knows is missing: nothing is known about the data."""
     plan, attempt = staged(world, "orders")
     write_facts_here(world, attempt)
-    uri = facts_uri(attempt.uri, "a1")
+    uri = build_facts_uri(attempt.uri, "a1")
     data = storage.read_bytes(uri).replace(b"stale_winners", b"other_winners")
     storage.write_bytes(uri, data)
     told = JobResult(0, {}, {plan.plan_id: hashlib.sha256(data).hexdigest()})
     monkeypatch.setattr(pipeline_facts, "run_job", lambda *_, **__: told)
     with pytest.raises(ValidationBrokenError, match="Install one version of Winnow"):
-        validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+        validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
     assert run_state(world, plan) is RunState.BROKEN
     assert world.state(0).uncleanable is None
 
@@ -152,7 +152,7 @@ def test_a_spark_that_cannot_be_started_marks_nothing(world: World, monkeypatch:
     plan, _ = staged(world, "orders")
     monkeypatch.setenv("PATH", str(world.folder))
     with pytest.raises(ServiceError, match="no partition was marked"):
-        validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+        validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
     assert world.state(0).uncleanable is None
 
 
@@ -160,14 +160,14 @@ def test_partition_without_facts_is_a_failure_and_its_plan_has_no_document(world
     """A task that ended without a word: what the others found must not stand for all."""
     _, attempt = staged(world, "orders")
     results = [
-        run_unit(unit, "a1", world.ctx.budget, figures_of)
-        for unit in units_of(attempt.uri, attempt.plan, pairs_of(attempt.plan, attempt.manifest))
+        recompute_unit(unit, "a1", world.ctx.budget, compute_figures)
+        for unit in build_units(attempt.uri, attempt.plan, pair_partitions(attempt.plan, attempt.manifest))
     ]
-    outcome = finish(attempt.uri, attempt.plan, attempt.manifest, results[:1], 2)
+    outcome = write_plan_facts(attempt.uri, attempt.plan, attempt.manifest, results[:1], 2)
     assert outcome.failure is not None
     assert outcome.failure.error == "a task returned no result"
-    assert not storage.exists(facts_uri(attempt.uri, "a1"))
-    outcome = finish(attempt.uri, attempt.plan, attempt.manifest, results, 2)
+    assert not storage.exists(build_facts_uri(attempt.uri, "a1"))
+    outcome = write_plan_facts(attempt.uri, attempt.plan, attempt.manifest, results, 2)
     assert outcome.failure is None
     assert set(read_facts(attempt.uri, attempt.manifest, outcome.sha256 or "") or ()) == {0, 1}
 
@@ -177,8 +177,8 @@ def test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing(
 ) -> None:
     """It is as good as none: Spark is asked once more, and what it leaves is looked at in the same way."""
     plan, attempt = staged(world, "orders")
-    (partition, part), _ = pairs_of(attempt.plan, attempt.manifest)
-    facts = {0: figures_of(attempt.plan, partition, part, "a1", world.ctx.budget)}
+    (partition, part), _ = pair_partitions(attempt.plan, attempt.manifest)
+    facts = {0: compute_figures(attempt.plan, partition, part, "a1", world.ctx.budget)}
     asked: list[str] = []
 
     def forgetful(*_: Any, **named: Any) -> JobResult:
@@ -189,7 +189,7 @@ def test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing(
     write_facts(attempt.uri, attempt.manifest, facts)
     monkeypatch.setattr(pipeline_facts, "run_job", forgetful)
     with pytest.raises(ValidationBrokenError, match="not of every partition"):
-        validate(everything_is_large(world.ctx), plan.plan_id, "a1")
+        validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
     assert asked == ["winnow facts a1"]
     assert run_state(world, plan) is RunState.BROKEN
     assert world.state(0).uncleanable is None

@@ -10,25 +10,33 @@ from typing import Any
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, between_head_and_commit, open_world, survivors, versions
+from tests.integration.world import (
+    TOPIC,
+    FakeClock,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    run_between_head_and_commit,
+)
 from tests.rest_catalog import RestCatalogServer, serve_rest_catalog
 from winnow import documents
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.errors import CommitUnknownError, ForeignTableError, FormatVersionError, PlanVoidError
 from winnow.files import storage
 from winnow.log.fence import end_attempts
 from winnow.log.state import StateReference
 from winnow.log.table import FENCE_PROPERTY
 from winnow.model import Receipt
-from winnow.pipeline.leases import holding
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.sweep import sweep_topics
 from winnow.planning import PlanReference
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000
-RECORDS = versions(0, 12)
+RECORDS = build_versions(0, 12)
 
 
 def filled(world: World) -> World:
@@ -39,7 +47,7 @@ def filled(world: World) -> World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(wall_clock_ms())) as opened:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
         yield filled(opened)
 
 
@@ -48,7 +56,7 @@ def rest(tmp_path: Path) -> Iterator[tuple[World, RestCatalogServer]]:
     """The same over a REST catalog."""
     with serve_rest_catalog() as (server, address):
         lake = {"WINNOW_CATALOG__TYPE": "rest", "WINNOW_CATALOG__URI": address}
-        with open_world(tmp_path, FakeClock(wall_clock_ms()), lake) as opened:
+        with open_world(tmp_path, FakeClock(read_wall_clock_ms()), lake) as opened:
             yield filled(opened), server
 
 
@@ -102,12 +110,12 @@ def test_a_rest_catalog_is_asked_for_the_fence_and_the_snapshot_in_one_request(
 def test_a_publisher_that_has_read_the_head_before_the_fence_meets_it(rest: tuple[World, RestCatalogServer]) -> None:
     world, _ = rest
     plan = accepted(world)
-    with between_head_and_commit(lambda: raise_fence(world)), pytest.raises(PlanVoidError, match="fence"):
-        publish(world.ctx, plan.plan_id, "a1")
+    with run_between_head_and_commit(lambda: raise_fence(world)), pytest.raises(PlanVoidError, match="fence"):
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.read() == RECORDS
     world.clock.now_ms += 1
     assert world.compact() is not None
-    assert world.read() == survivors(RECORDS)
+    assert world.read() == compute_survivors(RECORDS)
 
 
 # -------------------------------------------------------------------------------------------------------- it grows
@@ -122,8 +130,8 @@ def test_a_rollback_of_the_table_does_not_rewind_the_fence(world: World) -> None
     manage.set_current_snapshot(snapshot_id=old).commit()
     assert (world.head().snapshot_id, world.head().fence) == (old, 1)
     with pytest.raises(PlanVoidError, match="fence"):
-        publish(world.ctx, plan.plan_id, "a1")
-    world.ingest(versions(12, 1))
+        publish_attempt(world.ctx, plan.plan_id, "a1")
+    world.ingest(build_versions(12, 1))
     assert world.head().state.fence == 1
     with world.head().table.transaction() as transaction:
         transaction.remove_properties(FENCE_PROPERTY)
@@ -142,10 +150,10 @@ def test_a_fence_that_is_no_number_is_named(world: World) -> None:
 def test_normal_runs_raise_no_fence_and_add_no_commit(world: World) -> None:
     """Nor do runs that ended before their commit was begun, nor a sweep that finds nothing of them."""
     world.compact()
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     world.plan(world.clock(), "a1")
     count = len(world.snapshot_ids())
-    settle(world.ctx, TOPIC)
+    settle_open_runs(world.ctx, TOPIC)
     assert (world.head().fence, len(world.snapshot_ids())) == (0, count)
 
 
@@ -158,7 +166,7 @@ def test_of_threads_that_raise_the_fence_at_once_each_ends_the_attempts_before_i
         thread.join()
     assert world.head().fence >= 1
     with pytest.raises(PlanVoidError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
 
 
 # --------------------------------------------------------------------------------------------------------- settling
@@ -182,12 +190,12 @@ def test_a_fence_whose_commit_is_in_doubt_leaves_the_run_open(world: World, monk
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "commit_table", commit)
         with pytest.raises(CommitUnknownError) as doubt:
-            settle(world.ctx, TOPIC)
+            settle_open_runs(world.ctx, TOPIC)
     assert doubt.value.exit_code == 5
     run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
     assert run.status is RunState.PUBLISHING
-    assert settle(world.ctx, TOPIC) == []
+    assert settle_open_runs(world.ctx, TOPIC) == []
     assert world.head().fence == 1
 
 
@@ -196,12 +204,12 @@ def test_a_run_that_commits_while_it_is_being_voided_is_published(world: World) 
     plan = publishing(world)
 
     def publish_now() -> None:
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
 
-    with between_head_and_commit(publish_now):
-        (receipt,) = settle(world.ctx, TOPIC)
+    with run_between_head_and_commit(publish_now):
+        (receipt,) = settle_open_runs(world.ctx, TOPIC)
     assert (receipt.plan_id, world.head().fence) == (plan.plan_id, 0)
-    assert world.read() == survivors(RECORDS)
+    assert world.read() == compute_survivors(RECORDS)
 
 
 def test_a_run_that_moved_on_while_it_was_being_settled_is_looked_at_again(
@@ -219,7 +227,7 @@ def test_a_run_that_moved_on_while_it_was_being_settled_is_looked_at_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(runs, "list_open", then_publishing)
-        settle(world.ctx, TOPIC)
+        settle_open_runs(world.ctx, TOPIC)
     assert world.head().fence == 1
 
 
@@ -231,7 +239,7 @@ def test_a_replaced_attempt_changes_nothing_of_the_run(world: World) -> None:
         with pytest.raises(PlanVoidError, match="replaced"):
             world.ctx.store.runs.set_state(plan.plan_id, state, world.clock(), attempt="a1")
     with pytest.raises(PlanVoidError, match="replaced"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.ctx.store.runs.find(plan.plan_id) == before
 
 
@@ -239,11 +247,11 @@ def test_a_commit_that_a_proxy_sent_twice_is_one_commit(rest: tuple[World, RestC
     """The answer to the second request is that the head has moved: by the first one."""
     world, server = rest
     server.repeats = True
-    world.ingest(versions(12, 3))
+    world.ingest(build_versions(12, 3))
     server.repeats = False
-    assert world.read() == versions(0, 15)
+    assert world.read() == build_versions(0, 15)
     world.compact()
-    assert world.read() == survivors(versions(0, 15))
+    assert world.read() == compute_survivors(build_versions(0, 15))
 
 
 def test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt(
@@ -255,10 +263,10 @@ def test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt(
     files = {path for path in world.listing(below="winnow/orders/data") if path.startswith(plan.plan_id)}
     world.clock.now_ms += 2 * GRACE_MS
     with monkeypatch.context() as patch:
-        patch.setattr("winnow.pipeline.sweep._condemn", lambda *_: False)
-        sweep(world.ctx, [TOPIC])
+        patch.setattr("winnow.pipeline.sweep._commit_removals", lambda *_: False)
+        sweep_topics(world.ctx, [TOPIC])
     assert files <= world.listing(below="winnow/orders/data").keys()
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     assert not files & world.listing(below="winnow/orders/data").keys()
     assert world.head().fence == 1
 
@@ -272,14 +280,14 @@ def test_a_staged_file_that_is_not_there_with_its_length_is_not_published(world:
     assert plan is not None
     manifest = world.stage(plan)
     world.accept(plan)
-    path = storage.local_path(manifest.partitions[0].rewrites[0].outputs[0].path)
+    path = storage.parse_local_path(manifest.partitions[0].rewrites[0].outputs[0].path)
     path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(PlanVoidError, match="gone or have another length"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.read() == RECORDS
     world.clock.now_ms += 1
     world.compact()
-    assert world.read() == survivors(RECORDS)
+    assert world.read() == compute_survivors(RECORDS)
 
 
 # ---------------------------------------------------------------------------------------------------------- versions
@@ -289,12 +297,12 @@ def test_a_winnow_that_knows_no_fence_refuses_the_table(world: World, monkeypatc
     """It reads documents up to format 3."""
     monkeypatch.setattr(documents, "FORMAT_VERSION", 3)
     with pytest.raises(FormatVersionError, match="format 4"):
-        world.ingest(versions(12, 1))
+        world.ingest(build_versions(12, 1))
 
 
 def test_a_lake_of_the_version_before_is_upgraded_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its state has format 2 and names no fence; a run was open, staged below a folder of the former name."""
-    with open_world(tmp_path, FakeClock(wall_clock_ms())) as world:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as world:
         with monkeypatch.context() as patch:
             patch.setattr("winnow.log.state.documents", _FormerDocuments)
             filled(world)
@@ -305,16 +313,16 @@ def test_a_lake_of_the_version_before_is_upgraded_in_place(tmp_path: Path, monke
         reference = StateReference.from_summary(TOPIC, snapshot.summary.additional_properties)
         state = json.loads(storage.read_bytes(reference.path))
         assert (state["format_version"], "fence" in state) == (2, False)
-        with holding(world.ctx, TOPIC):
-            assert settle(world.ctx, TOPIC) == []
+        with hold_lease(world.ctx, TOPIC):
+            assert settle_open_runs(world.ctx, TOPIC) == []
         assert world.head().fence == 1
         with pytest.raises(PlanVoidError):
-            publish(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.ctx, plan.plan_id, "a1")
         world.clock.now_ms += 1
         world.compact()
         world.clock.now_ms += 2 * GRACE_MS
-        sweep(world.ctx, [TOPIC])
-        assert world.read() == survivors(RECORDS)
+        sweep_topics(world.ctx, [TOPIC])
+        assert world.read() == compute_survivors(RECORDS)
         assert world.head().state.format_version == 4
 
 

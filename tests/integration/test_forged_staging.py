@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from tests.integration.spark_in_process import submit
-from tests.integration.world import TOPIC, World, open_world, record, survivors, versions
+from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow import documents
 from winnow.engine import staging
 from winnow.errors import PlanVoidError, ValidationFailedError
@@ -23,18 +23,18 @@ from winnow.files import storage
 from winnow.model import PartitionPlan, Plan, Status
 from winnow.pipeline import plan as planning_step
 from winnow.pipeline import run
-from winnow.pipeline.compact import spark_arguments
-from winnow.pipeline.publish import publish
+from winnow.pipeline.compact import build_job_arguments
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.run import CompactionOutcome, compact_topics
 from winnow.pipeline.run_plan import read_run_plan
-from winnow.pipeline.uncleanable import BACK_OFF_FIRST_MS
-from winnow.pipeline.validate import judged_rows, validate
+from winnow.pipeline.uncleanable import MINIMUM_BACK_OFF_MS
+from winnow.pipeline.validate import add_plan_limits, validate_attempt
 from winnow.planning import PlanReference, TopicFacts, make_plan, plan_partition
 from winnow.store import RunState
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-ALL = [*versions(0, 12), *versions(0, 12, partition=1)]
+ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 Document = dict[str, Any]
 Forgery = Callable[[World, Document], None]
 """Changes a document in place."""
@@ -46,7 +46,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(2, min_cleanable_dirty_ratio="0")
         for first in (0, 4, 8):
-            opened.ingest([*versions(first, 4), *versions(first, 4, partition=1)])
+            opened.ingest([*build_versions(first, 4), *build_versions(first, 4, partition=1)])
         yield opened
 
 
@@ -67,13 +67,13 @@ def plan_file(world: World) -> str:
 
 
 def manifest_file(world: World) -> str:
-    return staging.manifest_uri(plan_file(world), run_of(world).attempt)
+    return staging.build_manifest_uri(plan_file(world), run_of(world).attempt)
 
 
 def compact(world: World, monkeypatch: pytest.MonkeyPatch, *, before: str = "", action: object = None) -> Any:
     """A whole run; ``action`` takes place once, just before the step ``before`` of :mod:`winnow.pipeline.run`."""
     with monkeypatch.context() as patch:
-        patch.setattr(run, "submit", submit)
+        patch.setattr(run, "submit_plans", submit)
         if before:
             genuine, left = getattr(run, before), [action]
 
@@ -104,10 +104,10 @@ def refused(world: World, outcome: CompactionOutcome, before: list[str], exit_co
 
 def next_run_is_sound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same instant again: the same plan id, whose document lies there changed."""
-    world.clock.now_ms += BACK_OFF_FIRST_MS
+    world.clock.now_ms += MINIMUM_BACK_OFF_MS
     outcome = compact(world, monkeypatch)
     assert outcome.exit_code == 0
-    assert world.read() == survivors(ALL)
+    assert world.read() == compute_survivors(ALL)
 
 
 def retire_everything(_: World, plan: Document) -> None:
@@ -184,18 +184,18 @@ def test_the_digest_of_a_plan_is_compared_beside_its_id(world: World) -> None:
 def test_the_job_refuses_a_plan_with_another_digest_and_carries_out_the_others(world: World) -> None:
     """Plans of many topics share a job; each outcome names its topic and plan."""
     world.create(1, "users", min_cleanable_dirty_ratio="0")
-    world.ingest(versions(0, 12), topic="users")
+    world.ingest(build_versions(0, 12), topic="users")
     changed, sound = world.plan(world.clock()), world.plan(world.clock(), topic="users")
     assert changed is not None
     assert sound is not None
     storage.write_bytes(changed.uri, storage.read_bytes(changed.uri) + b" ")
-    arguments = spark_arguments(world.ctx.settings, [changed, sound], "a1")[-2:]
-    plans, outcomes = staging.usable_plans(arguments)
+    arguments = build_job_arguments(world.ctx.settings, [changed, sound], "a1")[-2:]
+    plans, outcomes = staging.read_usable_plans(arguments)
     assert list(plans) == [sound.uri]
     (outcome,) = outcomes
     assert (outcome.topic, outcome.plan_id, outcome.exit_code) == (TOPIC, changed.plan_id, 5)
     # Who starts the job by hand may leave the digests out.
-    assert len(staging.usable_plans([changed.uri, sound.uri])[0]) == 2
+    assert len(staging.read_usable_plans([changed.uri, sound.uri])[0]) == 2
 
 
 def test_a_verdict_publishes_only_the_plan_that_it_judged(world: World) -> None:
@@ -205,7 +205,7 @@ def test_a_verdict_publishes_only_the_plan_that_it_judged(world: World) -> None:
     world.stage(plan)
     world.accept(replace(plan, sha256="0" * 64))
     with pytest.raises(PlanVoidError, match="is not the one of which attempt a1 passed validation"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.read() == ALL
 
 
@@ -220,10 +220,10 @@ def moved_to(place: Callable[[World, Path], str]) -> Forgery:
 
     def change(world: World, manifest: Document) -> None:
         output = first_output(manifest)
-        source = storage.local_path(output["path"])
+        source = storage.parse_local_path(output["path"])
         target = place(world, source)
         output["path"] = target
-        path = storage.local_path(target)
+        path = storage.parse_local_path(target)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(source.read_bytes())
 
@@ -292,10 +292,10 @@ def test_files_that_are_not_the_attempts_are_not_published_whatever_the_verdict_
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
-    rewrite(staging.manifest_uri(plan.uri, "a1"), world, forgery)
+    rewrite(staging.build_manifest_uri(plan.uri, "a1"), world, forgery)
     world.accept(plan)
     with pytest.raises(PlanVoidError, match=f"{TOPIC}-0: [01] foreign and [01] unfit new files"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.read() == ALL
     assert run_of(world).status is RunState.REFUSED
 
@@ -335,7 +335,7 @@ def planned(world: World, monkeypatch: pytest.MonkeyPatch, change: Forgery) -> P
     """A plan as a planner with a mistake would write it: digest, id and run row are right, the decision is not."""
 
     def wrong(*arguments: Any, **named: Any) -> PartitionPlan:
-        part = documents.jsonable(plan_partition(*arguments, **named))
+        part = documents.convert_to_json_types(plan_partition(*arguments, **named))
         change(world, {"partitions": [part]})
         return documents.load_json(PartitionPlan, json.dumps(part).encode())
 
@@ -388,15 +388,15 @@ def test_a_plan_that_goes_beyond_state_and_configuration_neither_passes_nor_is_p
     world.stage(plan)
     world.accept(plan)
     with pytest.raises(PlanVoidError, match=f"{TOPIC}-0: .*{words}"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert run_of(world).status is RunState.REFUSED
     again = planned(world, monkeypatch, mistake)
     manifest = world.stage(again)
-    rows = judged_rows(world.ctx, run_of(world), staging.read_plan(again.uri), manifest, [{"partition": 0}])
+    rows = add_plan_limits(world.ctx, run_of(world), staging.read_plan(again.uri), manifest, [{"partition": 0}])
     assert rows[0][column] == 1
     if mistake is retire_the_first_segment:
         with pytest.raises(ValidationFailedError, match="retention_due"):
-            validate(world.ctx, again.plan_id, "a1")
+            validate_attempt(world.ctx, again.plan_id, "a1")
     assert (world.read(), live(world)) == (ALL, segments)
 
 
@@ -423,7 +423,7 @@ def test_a_plan_that_ends_where_records_may_not_be_cleaned_yet_is_refused(
         world.stage(plan)
         world.accept(plan)
         with pytest.raises(PlanVoidError, match="records cleaned that may not be cleaned yet"):
-            publish(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.ctx, plan.plan_id, "a1")
         assert world.read() == [*old, *young]
 
 
@@ -446,15 +446,15 @@ def test_a_run_from_before_digests_goes_on_and_a_changed_plan_is_known_by_its_id
     world.stage(plan)
     rewrite(plan.uri, world, retire_everything)
     with pytest.raises(PlanVoidError, match="its content has another id than it bears"):
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     again = world.plan(world.clock())
     assert again is not None
     assert storage.read_bytes(plan.uri) == sound
     world.stage(again)
     forget_digests(world)
-    assert validate(world.ctx, plan.plan_id, "a1").passed
-    assert publish(world.ctx, plan.plan_id, "a1").plan_id == plan.plan_id
-    assert world.read() == survivors(ALL)
+    assert validate_attempt(world.ctx, plan.plan_id, "a1").passed
+    assert publish_attempt(world.ctx, plan.plan_id, "a1").plan_id == plan.plan_id
+    assert world.read() == compute_survivors(ALL)
 
 
 def test_a_verdict_that_does_not_say_what_it_is_about_is_not_enough_to_publish(world: World) -> None:
@@ -462,15 +462,15 @@ def test_a_verdict_that_does_not_say_what_it_is_about_is_not_enough_to_publish(w
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
-    verdict = validate(world.ctx, plan.plan_id, "a1")
+    verdict = validate_attempt(world.ctx, plan.plan_id, "a1")
     assert verdict.plan_sha256 == plan.sha256
     world.ctx.store.verdicts.record(replace(verdict, plan_sha256=None))
     with pytest.raises(PlanVoidError, match="does not name the plan"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert run_of(world).status is RunState.VOID
     assert world.read() == ALL
     assert world.compact() is not None
-    assert world.read() == survivors(ALL)
+    assert world.read() == compute_survivors(ALL)
 
 
 def test_a_document_that_lies_where_a_plan_belongs_is_replaced(world: World) -> None:

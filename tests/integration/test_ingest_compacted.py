@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, open_world, survivors, versions, write_jsonl
+from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, write_jsonl
 from winnow.errors import BadInputError
 from winnow.model import Record
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.ingest_report import IngestReport
 
-OLD = versions(0, 12)
+OLD = build_versions(0, 12)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         opened.create(1, min_cleanable_dirty_ratio="0")
         ingest(opened, tmp_path / "old.jsonl", OLD)
         opened.compact()
-        assert opened.read() == survivors(OLD) == OLD[-3:]
+        assert opened.read() == compute_survivors(OLD) == OLD[-3:]
         yield opened
 
 
@@ -42,7 +42,7 @@ def test_the_same_file_changes_nothing_although_most_of_its_records_are_gone(wor
 def test_the_same_file_is_still_known_years_and_compactions_later(world: World, tmp_path: Path) -> None:
     for round_number in range(1, 4):
         world.clock.now_ms += 400 * 86_400_000
-        world.ingest(versions(12 * round_number, 12))
+        world.ingest(build_versions(12 * round_number, 12))
         world.compact()
     read = world.read()
     assert ingest(world, tmp_path / "old.jsonl", OLD).records_skipped == 12
@@ -61,17 +61,17 @@ def test_another_file_with_absent_offsets_is_refused_with_its_first_absent_recor
 
 
 def test_another_file_with_absent_offsets_is_skipped_when_the_caller_trusts_it(world: World, tmp_path: Path) -> None:
-    report = ingest(world, tmp_path / "other.jsonl", [*OLD[3:], *versions(12, 2)], trust=True)
+    report = ingest(world, tmp_path / "other.jsonl", [*OLD[3:], *build_versions(12, 2)], trust=True)
     assert (report.records_appended, report.records_skipped) == (2, 9)
-    assert world.read() == [*OLD[-3:], *versions(12, 2)]
+    assert world.read() == [*OLD[-3:], *build_versions(12, 2)]
 
 
 def test_trust_does_not_reach_beyond_the_first_dirty_offset(world: World, tmp_path: Path) -> None:
     """A hole in what was never compacted cannot have been compacted away."""
-    world.ingest(versions(20, 2))
+    world.ingest(build_versions(20, 2))
     before = world.listing()
     with pytest.raises(BadInputError, match=r"row 1 \(partition 0, offset 14\)"):
-        ingest(world, tmp_path / "hole.jsonl", versions(14, 2), trust=True)
+        ingest(world, tmp_path / "hole.jsonl", build_versions(14, 2), trust=True)
     assert world.listing() == before
 
 
@@ -125,7 +125,7 @@ def test_the_digest_of_a_file_that_added_nothing_is_no_append(world: World, tmp_
 def test_the_same_content_for_another_partition_is_not_known_there(world: World, tmp_path: Path) -> None:
     """Two partitions may hold equal keys and values; having seen them in one says nothing of the other."""
     world.create(2, topic="twin", min_cleanable_dirty_ratio="0")
-    other = [replace(each, value=b"other") for each in versions(0, 12, partition=1)]
+    other = [replace(each, value=b"other") for each in build_versions(0, 12, partition=1)]
     for name, records in (("a", OLD[:9]), ("b", OLD[9:]), ("c", other)):
         ingest_files(world.ctx, "twin", [write_jsonl(tmp_path / name / "f.jsonl", records)], as_of_ms=world.clock())
     world.compact(topic="twin")
@@ -138,11 +138,11 @@ def test_a_file_known_only_for_another_partition_is_refused(world: World, tmp_pa
     """Identity goes by the slice of the partition."""
     world.create(2, topic="wide", min_cleanable_dirty_ratio="0")
     zero = write_jsonl(tmp_path / "zero.jsonl", OLD)
-    one = write_jsonl(tmp_path / "one.jsonl", versions(0, 12, partition=1))
+    one = write_jsonl(tmp_path / "one.jsonl", build_versions(0, 12, partition=1))
     ingest_files(world.ctx, "wide", [zero, one], as_of_ms=world.clock())
     world.compact(topic="wide")
-    mixed = write_jsonl(tmp_path / "mixed.jsonl", [*OLD, *versions(0, 6, partition=1)])
+    mixed = write_jsonl(tmp_path / "mixed.jsonl", [*OLD, *build_versions(0, 6, partition=1)])
     with pytest.raises(BadInputError, match=r"mixed\.jsonl, row 13 \(partition 1, offset 0\)"):
         ingest_files(world.ctx, "wide", [mixed], as_of_ms=world.clock())
-    both = write_jsonl(tmp_path / "both.jsonl", [*OLD, *versions(0, 12, partition=1)])
+    both = write_jsonl(tmp_path / "both.jsonl", [*OLD, *build_versions(0, 12, partition=1)])
     assert ingest_files(world.ctx, "wide", [both], as_of_ms=world.clock()).records_skipped == 24

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.world import TOPIC, World, json_line, open_world, record, versions, write_jsonl
+from tests.integration.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import Record
 from winnow.pipeline.ingest import ingest_files
@@ -130,16 +130,16 @@ def test_the_same_file_twice_in_one_call_counts_once(world: World, tmp_path: Pat
 
 def test_a_file_that_overlaps_the_log_adds_only_what_is_new(world: World) -> None:
     world.create(1)
-    world.ingest(versions(0, 6))
-    report = world.ingest(versions(3, 6))
+    world.ingest(build_versions(0, 6))
+    report = world.ingest(build_versions(3, 6))
     assert (report.records_appended, report.records_skipped) == (3, 3)
-    assert world.read() == versions(0, 9)
+    assert world.read() == build_versions(0, 9)
 
 
 def test_one_call_is_one_snapshot_whatever_it_holds(world: World, tmp_path: Path) -> None:
     world.create(2)
     paths = [
-        write_jsonl(tmp_path / f"{partition}-{n}.jsonl", versions(n * 5, 5, partition=partition))
+        write_jsonl(tmp_path / f"{partition}-{n}.jsonl", build_versions(n * 5, 5, partition=partition))
         for n in range(3)
         for partition in range(2)
     ]
@@ -163,8 +163,8 @@ def test_interleaved_partitions_are_told_apart_and_keep_their_order(world: World
 
 def test_the_log_starts_at_the_first_offset_of_the_first_append(world: World) -> None:
     world.create(2)
-    world.ingest(versions(70, 3))
-    world.ingest(versions(90, 2))
+    world.ingest(build_versions(70, 3))
+    world.ingest(build_versions(90, 2))
     assert (world.state(0).log_start_offset, world.state(0).log_end_offset) == (70, 92)
     assert (world.state(1).log_start_offset, world.state(1).log_end_offset) == (0, 0)
     assert [each.offset for each in world.read(from_offset=73)] == [90, 91]
@@ -186,7 +186,7 @@ def test_segment_bytes_rolls_several_segments_in_one_call(world: World) -> None:
 def test_what_was_read_makes_the_same_log_elsewhere_and_changes_nothing_here(world: World, tmp_path: Path) -> None:
     world.create(1, min_cleanable_dirty_ratio="0")
     world.ingest(RECORDS)
-    world.ingest(versions(10, 9))
+    world.ingest(build_versions(10, 9))
     world.compact()
     exported = tmp_path / "export.jsonl"
     exported.write_text("".join(json_line(each) + "\n" for each in world.read()))

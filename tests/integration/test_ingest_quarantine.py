@@ -11,13 +11,13 @@ import pytest
 from tests.integration.world import (
     TOPIC,
     World,
-    between_head_and_commit,
+    build_versions,
+    compute_survivors,
     json_line,
+    list_visible_rows,
     open_world,
     record,
-    survivors,
-    versions,
-    visible_rows,
+    run_between_head_and_commit,
     write_jsonl,
 )
 from winnow.errors import BadInputError
@@ -26,7 +26,7 @@ from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.ingest_report import IngestReport
 
 KEYLESS = [record(2, None, b"lost-1", timestamp_ms=None), record(5, None, b"lost-2", headers=(("h", None),))]
-MIXED = [*versions(0, 2), KEYLESS[0], *versions(3, 2), KEYLESS[1]]
+MIXED = [*build_versions(0, 2), KEYLESS[0], *build_versions(3, 2), KEYLESS[1]]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def ingest(world: World, path: Path, records: list[Record], *, with_offset: bool
 
 
 def quarantined(world: World) -> Counter[tuple[int | None, int | None, bytes]]:
-    rows = visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()
+    rows = list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()
     return Counter((row["partition"], row["offset"], row["value"]) for row in rows)
 
 
@@ -50,7 +50,7 @@ def quarantined(world: World) -> Counter[tuple[int | None, int | None, bytes]]:
 def test_keyless_records_go_aside_and_the_others_land(world: World, tmp_path: Path) -> None:
     report = ingest(world, tmp_path / "a.jsonl", MIXED)
     assert (report.records_appended, report.records_quarantined, report.records_skipped) == (4, 2, 0)
-    assert world.read() == [*versions(0, 2), *versions(3, 2)]
+    assert world.read() == [*build_versions(0, 2), *build_versions(3, 2)]
     assert quarantined(world) == Counter({(0, 2, b"lost-1"): 1, (0, 5, b"lost-2"): 1})
     assert world.state().log_end_offset == 6
 
@@ -75,18 +75,18 @@ def test_missing_and_empty_headers_of_quarantined_records_are_told_apart(world: 
     """Records aside stay what they were, or their file would be refused when it comes again."""
     found = [record(0, None, b"a"), record(1, None, b"b", headers=()), record(2, None, None, headers=(("", b""),))]
     ingest(world, tmp_path / "a.jsonl", found)
-    rows = visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
+    rows = list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
     assert [row["headers"] for row in rows] == [None, [], [{"key": "", "value": b""}]]
     assert ingest(world, tmp_path / "a.jsonl", found).records_skipped == 3
 
 
 def test_quarantined_records_are_known_after_a_compaction_too(world: World, tmp_path: Path) -> None:
     """What is gone from the log and what never was in it are both accounted for."""
-    records = [*versions(0, 9), record(9, None, b"lost"), *versions(10, 2)]
+    records = [*build_versions(0, 9), record(9, None, b"lost"), *build_versions(10, 2)]
     ingest(world, tmp_path / "a.jsonl", records)
     world.compact()
     keyed = [each for each in records if each.key is not None]
-    assert world.read() == survivors(keyed)
+    assert world.read() == compute_survivors(keyed)
     again = ingest(world, tmp_path / "a.jsonl", records)
     assert (again.records_skipped, again.snapshot_id) == (12, None)
 
@@ -97,7 +97,7 @@ def test_a_file_of_keyless_records_alone_is_one_commit_that_takes_their_offsets(
     assert (world.state().log_start_offset, world.state().log_end_offset, world.read()) == (2, 6, [])
     assert ingest(world, tmp_path / "a.jsonl", KEYLESS).snapshot_id is None
     with pytest.raises(BadInputError, match=r"\(partition 0, offset 3\)"):
-        ingest(world, tmp_path / "late.jsonl", versions(3, 1))
+        ingest(world, tmp_path / "late.jsonl", build_versions(3, 1))
 
 
 def test_a_keyless_record_that_names_no_partition_goes_aside_without_one(world: World, tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ def test_a_keyless_record_that_names_no_partition_goes_aside_without_one(world: 
 @pytest.mark.parametrize(
     "records",
     [
-        [*versions(0, 1), record(3, None, b"x"), record(2, None, b"y")],
+        [*build_versions(0, 1), record(3, None, b"x"), record(2, None, b"y")],
         [record(1, None, b"x"), record(1, None, b"y")],
-        [*versions(0, 3), record(2, None, b"x")],
-        [record(2, None, b"x"), *versions(2, 1)],
-        [*versions(4, 1), record(3, None, b"x")],
+        [*build_versions(0, 3), record(2, None, b"x")],
+        [record(2, None, b"x"), *build_versions(2, 1)],
+        [*build_versions(4, 1), record(3, None, b"x")],
     ],
     ids=[
         "keyless after keyless",
@@ -140,7 +140,7 @@ def test_rows_of_a_call_that_died_before_its_commit_are_seen_by_nobody(world: Wo
     def die() -> None:
         raise KeyboardInterrupt
 
-    with between_head_and_commit(die), pytest.raises(KeyboardInterrupt):
+    with run_between_head_and_commit(die), pytest.raises(KeyboardInterrupt):
         ingest(world, tmp_path / "a.jsonl", MIXED)
     assert quarantined(world) == Counter()
     assert world.read() == []

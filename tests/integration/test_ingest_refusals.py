@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, json_line, open_world, record, versions, write_jsonl
+from tests.integration.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
 from winnow.errors import BadInputError
 from winnow.files.segments import SegmentWriter
 from winnow.pipeline.ingest import ingest_files
@@ -21,7 +21,7 @@ SECRET = b"do-not-show-this-value"
 def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(2, segment_bytes="20000")
-        opened.ingest([*versions(0, 4), *versions(7, 3)])
+        opened.ingest([*build_versions(0, 4), *build_versions(7, 3)])
         yield opened
 
 
@@ -31,51 +31,54 @@ def lines(path: Path, text: Sequence[str]) -> str:
 
 
 def other_bytes(folder: Path) -> list[str]:
-    return [write_jsonl(folder / "f.jsonl", [replace(versions(2, 1)[0], value=SECRET), *versions(10, 2)])]
+    return [write_jsonl(folder / "f.jsonl", [replace(build_versions(2, 1)[0], value=SECRET), *build_versions(10, 2)])]
 
 
 def other_timestamp(folder: Path) -> list[str]:
-    return [write_jsonl(folder / "f.jsonl", [replace(versions(2, 1)[0], timestamp_ms=5)])]
+    return [write_jsonl(folder / "f.jsonl", [replace(build_versions(2, 1)[0], timestamp_ms=5)])]
 
 
 def null_header_instead_of_empty(folder: Path) -> list[str]:
-    return [write_jsonl(folder / "f.jsonl", [replace(versions(2, 1)[0], headers=())])]
+    return [write_jsonl(folder / "f.jsonl", [replace(build_versions(2, 1)[0], headers=())])]
 
 
 def filled_hole(folder: Path) -> list[str]:
-    return [write_jsonl(folder / "f.jsonl", versions(5, 1))]
+    return [write_jsonl(folder / "f.jsonl", build_versions(5, 1))]
 
 
 def wrong_order_of_files(folder: Path) -> list[str]:
-    return [write_jsonl(folder / "late.jsonl", versions(20, 3)), write_jsonl(folder / "f.jsonl", versions(12, 3))]
+    return [
+        write_jsonl(folder / "late.jsonl", build_versions(20, 3)),
+        write_jsonl(folder / "f.jsonl", build_versions(12, 3)),
+    ]
 
 
 def wrong_order_within_a_file(folder: Path) -> list[str]:
-    return [write_jsonl(folder / "f.jsonl", [*versions(12, 3), *versions(11, 1)])]
+    return [write_jsonl(folder / "f.jsonl", [*build_versions(12, 3), *build_versions(11, 1)])]
 
 
 def repeated_offset(folder: Path) -> list[str]:
-    return [write_jsonl(folder / "f.jsonl", [*versions(12, 2), *versions(13, 1)])]
+    return [write_jsonl(folder / "f.jsonl", [*build_versions(12, 2), *build_versions(13, 1)])]
 
 
 def wrong_order_after_many_good_records(folder: Path) -> list[str]:
     """Long after the first files of both partitions were begun."""
-    good = [*versions(10, 20_000), *versions(0, 20_000, partition=1)]
-    return [write_jsonl(folder / "f.jsonl", [*good, *versions(5, 1, partition=1)])]
+    good = [*build_versions(10, 20_000), *build_versions(0, 20_000, partition=1)]
+    return [write_jsonl(folder / "f.jsonl", [*good, *build_versions(5, 1, partition=1)])]
 
 
 def with_and_without_offsets(folder: Path) -> list[str]:
-    without = json_line(versions(0, 1)[0], with_offset=False)
-    return [lines(folder / "f.jsonl", [json_line(versions(12, 1)[0]), without])]
+    without = json_line(build_versions(0, 1)[0], with_offset=False)
+    return [lines(folder / "f.jsonl", [json_line(build_versions(12, 1)[0]), without])]
 
 
 def keyless_record(folder: Path) -> list[str]:
     keyless = record(13, None, SECRET)
-    return [write_jsonl(folder / "f.jsonl", [*versions(12, 1), keyless, *versions(14, 1)])]
+    return [write_jsonl(folder / "f.jsonl", [*build_versions(12, 1), keyless, *build_versions(14, 1)])]
 
 
 def broken_line_at_the_end(folder: Path) -> list[str]:
-    return [lines(folder / "f.jsonl", [json_line(versions(12, 1)[0]), json.dumps({"key": "%%", "partition": 0})])]
+    return [lines(folder / "f.jsonl", [json_line(build_versions(12, 1)[0]), json.dumps({"key": "%%", "partition": 0})])]
 
 
 @pytest.mark.parametrize(
@@ -120,11 +123,11 @@ def test_files_in_the_right_order_are_taken_where_the_wrong_one_was_refused(worl
     late, early = wrong_order_of_files(tmp_path)
     report = ingest_files(world.ctx, TOPIC, [early, late], as_of_ms=world.clock())
     assert report.records_appended == 6
-    assert world.read(0)[-6:] == [*versions(12, 3), *versions(20, 3)]
+    assert world.read(0)[-6:] == [*build_versions(12, 3), *build_versions(20, 3)]
 
 
 def test_an_ingest_into_an_unknown_topic_is_bad_input(world: World, tmp_path: Path) -> None:
-    path = write_jsonl(tmp_path / "a.jsonl", versions(0, 1))
+    path = write_jsonl(tmp_path / "a.jsonl", build_versions(0, 1))
     with pytest.raises(BadInputError, match=r"There is no topic nowhere.*Nothing of this call landed") as refused:
         ingest_files(world.ctx, "nowhere", [path], as_of_ms=world.clock())
     assert refused.value.exit_code == 3
@@ -132,7 +135,7 @@ def test_an_ingest_into_an_unknown_topic_is_bad_input(world: World, tmp_path: Pa
 
 def test_an_unforeseen_error_while_segments_are_written_leaves_no_segment(world: World, tmp_path: Path) -> None:
     """A full disk, say: the exception goes through and what was begun is removed."""
-    path = write_jsonl(tmp_path / "a.jsonl", [*versions(10, 3), *versions(0, 3, partition=1)])
+    path = write_jsonl(tmp_path / "a.jsonl", [*build_versions(10, 3), *build_versions(0, 3, partition=1)])
     before = world.listing()
     genuine = SegmentWriter.finish
 

@@ -101,13 +101,13 @@ def test_writer_that_is_slower_than_the_reader_loses_nothing(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files are closed when everything that was read is written, not when everything is read."""
-    genuine = straight.StraightThrough._write
+    genuine = straight.StreamingAppender._write
 
-    def slow(self: straight.StraightThrough, batch: pa.RecordBatch) -> None:
+    def slow(self: straight.StreamingAppender, batch: pa.RecordBatch) -> None:
         time.sleep(0.05)
         genuine(self, batch)
 
-    monkeypatch.setattr(straight.StraightThrough, "_write", slow)
+    monkeypatch.setattr(straight.StreamingAppender, "_write", slow)
     world.create(4)
     assert take(world, write(tmp_path / "1.parquet", interleaved(4, 10_000))).records_appended == 40_000
     assert contents(world) == expected(interleaved(4, 10_000))
@@ -147,8 +147,8 @@ def test_more_partitions_than_may_be_open_stay_straight_only_one_after_another(
     way: list[str],
 ) -> None:
     """A partition that comes back after it was closed is one for the spool; the log is the same."""
-    monkeypatch.setattr(straight, "MOST_OPEN", 2)
-    monkeypatch.setattr("winnow.sources.arriving.MAX_BATCH_ROWS", 40)
+    monkeypatch.setattr(straight, "MAXIMUM_OPEN_PARTITIONS", 2)
+    monkeypatch.setattr("winnow.sources.arriving.MAXIMUM_BATCH_ROWS", 40)
     monkeypatch.setattr("winnow.sources.parquet.MAX_BATCH_ROWS", 40)
     world.create(5)
     assert take(world, write(tmp_path / "1.parquet", rows)).records_appended == 250
@@ -175,13 +175,15 @@ def test_what_is_held_back_for_all_partitions_together_is_bounded(
     monkeypatch.setattr(PartitionAppender, "add", noted)
     monkeypatch.setattr(type(world.ctx.settings.engine), "memory_bytes", 1 << 20, raising=False)
     world.create(4)
-    through = straight.StraightThrough
-    monkeypatch.setattr(ingest, "StraightThrough", lambda *a, **named: through(*a, **{**named, "held_bytes": 1 << 20}))
+    through = straight.StreamingAppender
+    monkeypatch.setattr(
+        ingest, "StreamingAppender", lambda *a, **named: through(*a, **{**named, "held_bytes": 1 << 20})
+    )
     rows = interleaved(4, 20_000)
     take(world, write(tmp_path / "1.parquet", rows))
     batch_bytes = 20_000 * 150
     assert 0 < most <= (1 << 20) + batch_bytes
-    groups = [pq.ParquetFile(storage.local_path(world.segments(p)[0].path)).num_row_groups for p in range(4)]
+    groups = [pq.ParquetFile(storage.parse_local_path(world.segments(p)[0].path)).num_row_groups for p in range(4)]
     assert sum(groups) > 4
     assert [len(world.segments(p)) for p in range(4)] == [1] * 4
     assert contents(world) == expected(rows)

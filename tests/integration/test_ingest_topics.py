@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.cli_runner import b64, winnow
-from tests.integration.world import TOPIC, World, json_line, open_world, record, survivors, versions
+from tests.integration.world import TOPIC, World, build_versions, compute_survivors, json_line, open_world, record
 from winnow.errors import BadInputError, UsageError
 from winnow.model import Record
 from winnow.pipeline import ingest
@@ -131,8 +131,8 @@ def test_two_topics_in_one_folder_are_refused_with_topics_and_files_named(
     """One's offsets come after the other's: taken together, compaction would remove the first topic's records."""
     folder = tmp_path / "dump"
     folder.mkdir()
-    mine = write(folder / "a", named(versions(0, 9), TOPIC))
-    others = write(folder / "b", named(versions(100, 9), "payments"))
+    mine = write(folder / "a", named(build_versions(0, 9), TOPIC))
+    others = write(folder / "b", named(build_versions(100, 9), "payments"))
     message = refusal(world, str(folder))
     assert message.startswith(f"{others}, ")
     assert "1 (partition 0, offset 100): this record names topic payments, not orders." in message
@@ -144,7 +144,7 @@ def test_two_topics_in_one_folder_are_refused_with_topics_and_files_named(
 def test_one_record_of_another_topic_in_the_middle_of_a_file_is_enough(
     world: World, tmp_path: Path, write: Write
 ) -> None:
-    records = named(versions(0, 20), TOPIC)
+    records = named(build_versions(0, 20), TOPIC)
     records[13] = (records[13][0], "payments")
     assert "14 (partition 0, offset 13): this record names topic payments" in refusal(
         world, write(tmp_path / "in", records)
@@ -157,7 +157,7 @@ def test_it_is_refused_on_the_way_over_the_spool_too(
 ) -> None:
     """A record without a key comes first, which the one pass leaves to the spool."""
     keyless = write(tmp_path / "a", named([record(0, None, b"v")], TOPIC))
-    other = write(tmp_path / "b", named(versions(1, 1), "payments"))
+    other = write(tmp_path / "b", named(build_versions(1, 1), "payments"))
     assert "offset 1): this record names topic payments" in refusal(world, keyless, other)
     assert spooled == [TOPIC]
 
@@ -165,7 +165,7 @@ def test_it_is_refused_on_the_way_over_the_spool_too(
 @pytest.mark.parametrize("write", FORMATS)
 def test_a_renamed_topic_is_refused_until_its_old_name_is_given(world: World, tmp_path: Path, write: Write) -> None:
     """All records name one other topic: a folder that was mistaken looks the same."""
-    records = versions(0, 9)
+    records = build_versions(0, 9)
     path = write(tmp_path / "in", named(records, "orders-v1"))
     assert "names topic orders-v1, not orders" in refusal(world, path)
     report = take(world, path, source_topic="orders-v1")
@@ -177,7 +177,7 @@ def test_a_renamed_topic_is_refused_until_its_old_name_is_given(world: World, tm
 def test_records_of_the_topic_itself_and_those_that_name_none_are_taken_as_ever(
     world: World, tmp_path: Path, spooled: list[str], write: Write
 ) -> None:
-    records = versions(0, 10)
+    records = build_versions(0, 10)
     names = [TOPIC, None] * 5
     report = take(world, write(tmp_path / "in", list(zip(records, names, strict=True))))
     assert (report.records_appended, report.records_left_out, spooled) == (10, 0, [])
@@ -187,7 +187,7 @@ def test_records_of_the_topic_itself_and_those_that_name_none_are_taken_as_ever(
 @pytest.mark.parametrize("write", FORMATS)
 def test_what_is_no_topic_name_is_never_shown(world: World, tmp_path: Path, write: Write) -> None:
     """The field may hold anything, also a user's bytes."""
-    path = write(tmp_path / "in", named(versions(0, 3), ODD))
+    path = write(tmp_path / "in", named(build_versions(0, 3), ODD))
     message = refusal(world, path)
     assert "this record names an invalid topic name, not orders" in message
     assert "4711" not in message
@@ -199,7 +199,7 @@ def test_of_many_topics_and_files_a_refusal_names_some(world: World, tmp_path: P
     folder = tmp_path / "dump"
     folder.mkdir()
     for number in range(40):
-        as_lines(folder / f"f{number:02d}", named(versions(0, 1), f"topic-{number % 20:02d}" + "x" * 200))
+        as_lines(folder / f"f{number:02d}", named(build_versions(0, 1), f"topic-{number % 20:02d}" + "x" * 200))
     message = refusal(world, str(folder))
     assert "and 10 more. Nothing of this call landed." in message
     assert len(message) < 10 * (249 + 2 * len(str(folder)) + 100)
@@ -207,7 +207,7 @@ def test_of_many_topics_and_files_a_refusal_names_some(world: World, tmp_path: P
 
 def test_a_column_of_topics_that_are_no_strings_is_refused(world: World, tmp_path: Path) -> None:
     """Numbers cannot be compared with a name, so nobody knows whose records these are."""
-    table = table_of(named(versions(0, 3), None)).set_column(0, "topic", pa.array([1, 2, 3]))
+    table = table_of(named(build_versions(0, 3), None)).set_column(0, "topic", pa.array([1, 2, 3]))
     pq.write_table(table, tmp_path / "in.parquet")
     assert "column topic is of type int64; it must be a string" in refusal(world, str(tmp_path / "in.parquet"))
 
@@ -220,9 +220,11 @@ def test_of_a_chosen_source_topic_all_records_are_taken_and_others_are_left_out_
     world: World, tmp_path: Path, spooled: list[str], write: Write
 ) -> None:
     """In one pass, at the same offsets, with other topics' partitions beyond those of this one."""
-    mine = versions(0, 9)
-    payments = [replace(each, partition=77) for each in versions(1_000, 9)]
-    path = write(tmp_path / "in", in_turns(named(payments, "payments"), named(mine, TOPIC), named(versions(0, 9), ODD)))
+    mine = build_versions(0, 9)
+    payments = [replace(each, partition=77) for each in build_versions(1_000, 9)]
+    path = write(
+        tmp_path / "in", in_turns(named(payments, "payments"), named(mine, TOPIC), named(build_versions(0, 9), ODD))
+    )
     assert "names topic payments, not orders" in refusal(world, path)
     report = take(world, path, source_topic=TOPIC)
     assert (report.records_appended, report.records_left_out, report.source_topic) == (9, 18, TOPIC)
@@ -238,9 +240,9 @@ def test_of_a_chosen_source_topic_all_records_are_taken_and_others_are_left_out_
 def test_a_chosen_source_topic_is_heeded_on_the_way_over_the_spool(
     world: World, tmp_path: Path, spooled: list[str], write: Write
 ) -> None:
-    mine = versions(0, 9)
+    mine = build_versions(0, 9)
     world.ingest(mine[:4])
-    path = write(tmp_path / "in", in_turns(named(mine, TOPIC), named(versions(0, 9), "payments")))
+    path = write(tmp_path / "in", in_turns(named(mine, TOPIC), named(build_versions(0, 9), "payments")))
     report = take(world, path, source_topic=TOPIC)
     assert (report.records_appended, report.records_skipped, report.records_left_out) == (5, 4, 9)
     assert spooled == [TOPIC]
@@ -253,7 +255,7 @@ def test_one_file_serves_two_topics_and_twice_changes_nothing(
 ) -> None:
     """Each log knows the slice that it took, also when a compaction has removed records of it."""
     world.create(1, topic="payments", min_cleanable_dirty_ratio="0.01", segment_bytes="2000")
-    slices = {TOPIC: versions(0, 30), "payments": versions(500, 30, keys=4)}
+    slices = {TOPIC: build_versions(0, 30), "payments": build_versions(500, 30, keys=4)}
     path = write(tmp_path / "in", in_turns(*(named(records, topic) for topic, records in slices.items())))
     for topic in slices:
         assert take(world, path, source_topic=topic, topic=topic).records_appended == 30
@@ -269,8 +271,10 @@ def test_one_file_serves_two_topics_and_twice_changes_nothing(
 
 def test_a_slice_of_a_mixed_file_is_known_as_the_same_records_alone(world: World, tmp_path: Path) -> None:
     """The digest is of what was taken, so the topic's own dump is recognised after a compaction."""
-    mine = versions(0, 30)
-    mixed = as_parquet(tmp_path / "mixed", in_turns(named(versions(0, 30, keys=9), "payments"), named(mine, TOPIC)))
+    mine = build_versions(0, 30)
+    mixed = as_parquet(
+        tmp_path / "mixed", in_turns(named(build_versions(0, 30, keys=9), "payments"), named(mine, TOPIC))
+    )
     take(world, mixed, source_topic=TOPIC)
     world.compact(world.clock() + 10**10)
     assert len(world.read()) < 30
@@ -283,7 +287,7 @@ def test_a_record_that_names_no_topic_is_refused_where_a_source_topic_is_chosen(
     world: World, tmp_path: Path, write: Write
 ) -> None:
     """Taken it may be another topic's, left out it may be lost: nobody can say whose it is."""
-    records = named(versions(0, 10), TOPIC)
+    records = named(build_versions(0, 10), TOPIC)
     records[7] = (records[7][0], None)
     message = refusal(world, write(tmp_path / "in", records), source_topic=TOPIC)
     assert "8 (partition 0, offset 7): this record names no topic" in message
@@ -291,21 +295,21 @@ def test_a_record_that_names_no_topic_is_refused_where_a_source_topic_is_chosen(
 
 def test_a_file_without_any_topics_is_refused_where_a_source_topic_is_chosen(world: World, tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
-    pq.write_table(table_of(named(versions(0, 3), None)).drop_columns(["topic"]), path)
+    pq.write_table(table_of(named(build_versions(0, 3), None)).drop_columns(["topic"]), path)
     assert "row 1 (partition 0, offset 0): this record names no topic" in refusal(world, str(path), source_topic=TOPIC)
 
 
 @pytest.mark.parametrize("write", FORMATS)
 def test_a_source_topic_that_no_record_names_is_refused(world: World, tmp_path: Path, write: Write) -> None:
     """A typing error must not look like a finished ingest."""
-    path = write(tmp_path / "in", named(versions(0, 3), "payments"))
+    path = write(tmp_path / "in", named(build_versions(0, 3), "payments"))
     assert "No record of topic paymentz is in the input: its 3 records are of other topics: payments (3)" in refusal(
         world, path, source_topic="paymentz"
     )
 
 
 def test_a_source_topic_that_can_be_none_is_wrong_usage(world: World, tmp_path: Path) -> None:
-    path = as_lines(tmp_path / "in", named(versions(0, 3), TOPIC))
+    path = as_lines(tmp_path / "in", named(build_versions(0, 3), TOPIC))
     with pytest.raises(UsageError, match="--source-topic"):
         take(world, path, source_topic="no/name")
 
@@ -329,23 +333,27 @@ def test_files_without_offsets_are_known_by_what_was_taken_of_them(world: World,
 def test_a_damaged_record_of_another_topic_is_refused_all_the_same(world: World, tmp_path: Path) -> None:
     """What is no record cannot be trusted in the topic that it names either."""
     path = tmp_path / "in.jsonl"
-    path.write_text(json_line(versions(0, 1)[0])[:-1] + ',"topic":"orders"}\n{"key":"%%","value":null,"topic":"x"}\n')
+    path.write_text(
+        json_line(build_versions(0, 1)[0])[:-1] + ',"topic":"orders"}\n{"key":"%%","value":null,"topic":"x"}\n'
+    )
     assert "line 2: key is not base64" in refusal(world, str(path), source_topic=TOPIC)
 
 
 def test_keyless_records_of_other_topics_do_not_matter(world: World, tmp_path: Path) -> None:
     """The log is compacted, the other topic is not."""
-    mine = versions(0, 4)
+    mine = build_versions(0, 4)
     others = [record(n, None, b"v") for n in range(4)]
     path = as_parquet(tmp_path / "in", in_turns(named(mine, TOPIC), named(others, "clicks")))
     assert take(world, path, source_topic=TOPIC).records_appended == 4
-    assert world.read() == mine == survivors(mine, 0)
+    assert world.read() == mine == compute_survivors(mine, 0)
 
 
 def test_the_command_line_counts_what_was_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "home"))
     winnow("topics", "create", TOPIC, "--partitions", 1)
-    path = as_lines(tmp_path / "in", in_turns(named(versions(0, 3), TOPIC), named(versions(0, 3), "payments")))
+    path = as_lines(
+        tmp_path / "in", in_turns(named(build_versions(0, 3), TOPIC), named(build_versions(0, 3), "payments"))
+    )
     refused = winnow("ingest", "files", TOPIC, path, code=3)
     assert refused.stderr.startswith(f"error: {path}, line 2")
     assert refused.stderr.count("\n") == 1

@@ -12,11 +12,11 @@ import pytest
 from tests.integration.world import (
     TOPIC,
     World,
-    between_head_and_commit,
+    build_versions,
+    list_visible_rows,
     open_world,
     record,
-    versions,
-    visible_rows,
+    run_between_head_and_commit,
     write_jsonl,
 )
 from winnow.engine import rewrite, staging
@@ -25,14 +25,14 @@ from winnow.files import storage
 from winnow.model import Plan, Record, StagingManifest, Verdict
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.ingest_report import IngestReport
-from winnow.pipeline.keyless_move import move_keyless
-from winnow.pipeline.plan import reference_to
-from winnow.pipeline.publish import publish
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.keyless_move import adopt_keyless_files
+from winnow.pipeline.plan import build_reference
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.sweep import sweep_topics
 from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.validate import judged_rows
-from winnow.quality.facts import fact_table
-from winnow.quality.judge import judge
+from winnow.pipeline.validate import add_plan_limits
+from winnow.quality.facts import compute_fact_table
+from winnow.quality.judge import validate_fact_table
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -42,7 +42,7 @@ KEYLESS = [
     record(5, None, b"free-2", headers=(("h", None), ("h", b""))),
     record(6, None, None),
 ]
-MIXED = [*versions(0, 2), KEYLESS[0], *versions(3, 2), *KEYLESS[1:], *versions(7, 5)]
+MIXED = [*build_versions(0, 2), KEYLESS[0], *build_versions(3, 2), *KEYLESS[1:], *build_versions(7, 5)]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def staged(world: World, attempt: str = "a1") -> tuple[Plan, StagingManifest]:
 
 def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
     budget = world.ctx.budget
-    rows = fact_table(
+    rows = compute_fact_table(
         plan,
         manifest,
         memory_limit_bytes=budget.memory_limit_bytes,
@@ -76,8 +76,8 @@ def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
     )
     run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
-    return judge(
-        judged_rows(world.ctx, run, plan, manifest, rows),
+    return validate_fact_table(
+        add_plan_limits(world.ctx, run, plan, manifest, rows),
         plan_id=plan.plan_id,
         topic=TOPIC,
         attempt=manifest.attempt,
@@ -90,9 +90,9 @@ def published(world: World, plan: Plan, manifest: StagingManifest) -> None:
     assert judged(world, plan, manifest).passed
     run = world.ctx.store.runs.find(plan.plan_id)
     assert run is not None
-    reference = reference_to(plan, run.plan_uri, run.plan_sha256 or "")
+    reference = build_reference(plan, run.plan_uri, run.plan_sha256 or "")
     world.accept(reference, manifest.attempt)
-    publish(world.ctx, plan.plan_id, manifest.attempt)
+    publish_attempt(world.ctx, plan.plan_id, manifest.attempt)
 
 
 def compacted(world: World, attempt: str = "a1") -> tuple[Plan, StagingManifest]:
@@ -103,7 +103,7 @@ def compacted(world: World, attempt: str = "a1") -> tuple[Plan, StagingManifest]
 
 def aside(world: World) -> list[Record]:
     """What the log's state shows of the quarantine, in offset order."""
-    rows = visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
+    rows = list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
     return [
         Record(
             offset=row["offset"],
@@ -138,7 +138,7 @@ def test_until_the_commit_keyless_records_are_in_the_log_alone(world: World) -> 
     """Adopted rows count when the state names them, so a crash in between shows nobody a record twice."""
     plan, manifest = staged(world)
     seen: list[tuple[list[Record], list[Record]]] = []
-    with between_head_and_commit(lambda: seen.append((world.read(), aside(world)))):
+    with run_between_head_and_commit(lambda: seen.append((world.read(), aside(world)))):
         published(world, plan, manifest)
     assert seen == [(MIXED, [])]
     assert aside(world) == KEYLESS
@@ -146,7 +146,7 @@ def test_until_the_commit_keyless_records_are_in_the_log_alone(world: World) -> 
 
 def test_moving_again_adds_no_file_twice(world: World) -> None:
     plan, manifest = staged(world)
-    ids = {move_keyless(world.ctx, plan, manifest) for _ in range(3)}
+    ids = {adopt_keyless_files(world.ctx, plan, manifest) for _ in range(3)}
     assert ids == {f"{plan.plan_id}-a1"}
     assert adopted(world) == list(manifest.partitions[0].keyless_files)
     published(world, plan, manifest)
@@ -160,7 +160,7 @@ def test_two_that_move_the_same_attempt_at_once_add_its_files_once(world: World)
 
     def move() -> None:
         ready.wait()
-        move_keyless(world.ctx, plan, manifest)
+        adopt_keyless_files(world.ctx, plan, manifest)
 
     threads = [threading.Thread(target=move) for _ in range(4)]
     for thread in threads:
@@ -173,23 +173,23 @@ def test_two_that_move_the_same_attempt_at_once_add_its_files_once(world: World)
 def test_an_attempt_that_was_adopted_and_not_published_is_seen_by_nobody(world: World) -> None:
     """The next attempt brings the same records under its own id."""
     plan, manifest = staged(world, "a1")
-    move_keyless(world.ctx, plan, manifest)
+    adopt_keyless_files(world.ctx, plan, manifest)
     compacted(world, "a2")
     assert aside(world) == KEYLESS
 
 
 def test_a_compaction_without_keyless_records_moves_nothing(world: World) -> None:
     compacted(world)
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     plan, manifest = staged(world, "a2")
     assert manifest.partitions[0].keyless_files == ()
-    assert move_keyless(world.ctx, plan, manifest) is None
+    assert adopt_keyless_files(world.ctx, plan, manifest) is None
 
 
 def test_an_engine_that_drops_keyless_records_silently_does_not_pass(world: World) -> None:
     """The real engine without its copying."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rewrite, "copy_keyless", lambda *_, **__: ())
+        patch.setattr(rewrite, "copy_keyless_records", lambda *_, **__: ())
         plan, manifest = staged(world)
     verdict = judged(world, plan, manifest)
     assert {f.expectation for f in verdict.failures if f.severity == "fail"} == {"keyless_records_aside"}
@@ -205,10 +205,10 @@ def test_a_sweep_leaves_moved_records_and_removes_unadopted_files_of_closed_runs
     assert left not in manifest.partitions[0].keyless_files
     written = {entry.uri for entry in world.ctx.log.quarantine(TOPIC).files_of_plan(plan.plan_id, [])}
     assert written == {left, *manifest.partitions[0].keyless_files}
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     assert storage.exists(left)
     world.clock.now_ms += 30 * 86_400_000
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     assert not storage.exists(left)
     assert aside(world) == KEYLESS
 
@@ -260,7 +260,7 @@ def test_a_new_keyless_record_is_refused_beside_known_ones_and_counted_alone(
     if moved:
         compacted(world)
     before = world.listing()
-    new = [record(12, None, b"a-secret"), *versions(13, 1), record(14, None, b"a-secret")]
+    new = [record(12, None, b"a-secret"), *build_versions(13, 1), record(14, None, b"a-secret")]
     with pytest.raises(BadInputError) as refused:
         ingest(world, tmp_path / "more.jsonl", [*KEYLESS, *new])
     assert "row 4 (partition 0, offset 12): a record without a key; 2 in this call" in str(refused.value)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.integration.world import World, open_world
 from winnow.model import Record, Strategy
 from winnow.pipeline.topics import alter_topic
-from winnow.semantics import version
+from winnow.semantics import compute_version
 
 HOUR_MS = 3_600_000
 LATE_MS = 6 * HOUR_MS
@@ -94,7 +94,7 @@ class _Witness:
                 )
 
     def _rank(self, record: Record) -> tuple[int, ...]:
-        return version(record, self.strategy, HEADER)
+        return compute_version(record, self.strategy, HEADER)
 
 
 def _topic(world: World, strategy: str, *, min_lag_hours: int = 0, delete_retention_hours: int = 0) -> None:

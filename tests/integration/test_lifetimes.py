@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.world import TOPIC, World, open_world, record
 from winnow.pipeline.topics import alter_topic
-from winnow.report.receipts import paragraph
+from winnow.report.receipts import format_receipt
 
 HOUR_MS = 3_600_000
 
@@ -63,13 +63,13 @@ def test_a_simulated_run_names_what_it_removed_before_its_time(world: World) -> 
     world.ingest([record(0, b"a", None, old_ms), record(1, b"b", None, old_ms)])
     first = world.compact()
     assert first is not None
-    assert "Simulated" not in first.message + paragraph(first)
+    assert "Simulated" not in first.message + format_receipt(first)
     world.ingest([record(2, b"c", b"1", world.clock()), record(3, b"c", b"2", world.clock())])
     receipt = world.compact(world.clock() + 3 * HOUR_MS)
     assert receipt is not None
     (part,) = receipt.partitions
     assert (part.tombstones_expired, part.tombstones_expired_early, part.offsets_cleaned_early) == (2, 2, 2)
-    for told in (receipt.message, paragraph(receipt)):
+    for told in (receipt.message, format_receipt(receipt)):
         assert "Simulated: the as-of " in told
         assert "lies 3 h ahead of the present." in told
         assert "Up to 2 tombstones expired before their delete horizon by the wall clock" in told

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from tests.integration.cli_runner import record, write_lines
-from winnow.files.environment import service_error, words
+from winnow.files.environment import describe_machine_fault, make_service_error
 
 DISK_BYTES = 3 << 20
 _PROGRAM = """
@@ -157,7 +157,7 @@ def test_what_the_machine_lacks_is_told_in_its_own_words(problem: Exception, sai
     wrapped = RuntimeError("a library's own words, b'secret'")
     wrapped.__cause__ = problem
     for each in (problem, wrapped):
-        found = service_error(each)
+        found = make_service_error(each)
         assert found is not None
         assert (found.exit_code, said.lower() in str(found).lower(), "secret" in str(found)) == (6, True, False), found
 
@@ -165,4 +165,4 @@ def test_what_the_machine_lacks_is_told_in_its_own_words(problem: Exception, sai
 @pytest.mark.parametrize("problem", [ValueError("no"), KeyError(28), OSError(2, "No such file"), pa.ArrowInvalid("x")])
 def test_what_is_not_of_the_machine_stays_what_it_is(problem: Exception) -> None:
     """A bug is not excused as a full disk."""
-    assert words(problem) is None
+    assert describe_machine_fault(problem) is None

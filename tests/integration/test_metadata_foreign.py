@@ -8,23 +8,30 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
+from tests.integration.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    run_between_head_and_commit,
+)
 from winnow import documents
 from winnow.errors import ForeignTableError, FormatVersionError, WinnowError
 from winnow.files import storage
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.log.state import StateReference
 from winnow.model import TopicState
-from winnow.pipeline.assess import assess
-from winnow.pipeline.explain import explain
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.explain import explain_compaction
+from winnow.pipeline.sweep import sweep_topics
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(1, min_cleanable_dirty_ratio="0")
-        opened.ingest(versions(0, 9))
+        opened.ingest(build_versions(0, 9))
         yield opened
 
 
@@ -36,12 +43,12 @@ def append_by_hand(world: World) -> None:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda world: world.ingest(versions(9, 1)),
+        lambda world: world.ingest(build_versions(9, 1)),
         lambda world: world.compact(),
         lambda world: world.read(),
-        lambda world: assess(world.ctx, [TOPIC], as_of_ms=world.clock()),
-        lambda world: explain(world.ctx, TOPIC, as_of_ms=world.clock()),
-        lambda world: sweep(world.ctx, [TOPIC]),
+        lambda world: assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock()),
+        lambda world: explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()),
+        lambda world: sweep_topics(world.ctx, [TOPIC]),
     ],
     ids=["ingest", "compact", "read", "assess", "explain", "sweep"],
 )
@@ -63,14 +70,14 @@ def test_a_topic_that_was_rolled_back_as_the_message_says_works_on(world: World)
     good = world.snapshot_ids()[-1]
     append_by_hand(world)
     world.ctx.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(good).commit()
-    assert world.read() == versions(0, 9)
-    world.ingest(versions(9, 3))
+    assert world.read() == build_versions(0, 9)
+    world.ingest(build_versions(9, 3))
     world.compact()
-    assert world.read() == survivors(versions(0, 12))
+    assert world.read() == compute_survivors(build_versions(0, 12))
 
 
 def test_a_foreign_commit_in_the_middle_of_a_run_stops_its_publish(world: World) -> None:
-    with between_head_and_commit(lambda: append_by_hand(world)), pytest.raises(ForeignTableError):
+    with run_between_head_and_commit(lambda: append_by_hand(world)), pytest.raises(ForeignTableError):
         world.compact()
     assert len(world.ctx.store.projection.list_receipts(TOPIC)) == 0
 
@@ -78,14 +85,14 @@ def test_a_foreign_commit_in_the_middle_of_a_run_stops_its_publish(world: World)
 @pytest.mark.kafka("5")
 def test_a_state_file_that_is_gone_is_named_and_nothing_is_guessed(world: World) -> None:
     path = _state_path(world)
-    storage.local_path(path).unlink()
+    storage.parse_local_path(path).unlink()
     with pytest.raises(WinnowError, match="state file of topic orders is gone") as refused:
-        world.ingest(versions(9, 1))
+        world.ingest(build_versions(9, 1))
     assert path in str(refused.value)
 
 
 def test_a_state_file_that_was_changed_is_not_believed(world: World) -> None:
-    path = storage.local_path(_state_path(world))
+    path = storage.parse_local_path(_state_path(world))
     path.write_bytes(path.read_bytes().replace(b'"log_end_offset":9', b'"log_end_offset":8'))
     with pytest.raises(WinnowError, match="is not the one that was committed"):
         world.compact()

@@ -14,10 +14,10 @@ from pyiceberg.manifest import read_manifest_list
 from tests.integration.world import TOPIC, World, open_world, record, write_jsonl
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.log.table import log_properties
+from winnow.log.table import make_log_properties
 from winnow.model import Record
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.validate import validate
+from winnow.pipeline.validate import validate_attempt
 
 MARKERS = (b"KeyMarkerXYZZY", b"ValueMarkerXYZZY", b"HeaderMarkerXYZZY")
 KEY, VALUE, HEADER = MARKERS
@@ -46,15 +46,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             manifest = opened.stage(plan, attempt)
             if attempt == "a1":
                 # What was staged is damaged, so that failures are described too.
-                path = storage.local_path(manifest.partitions[0].rewrites[0].outputs[0].path)
+                path = storage.parse_local_path(manifest.partitions[0].rewrites[0].outputs[0].path)
                 content = bytearray(path.read_bytes())
                 content[40] ^= 0xFF
                 path.write_bytes(bytes(content))
                 with pytest.raises(Exception, match="failed"):
-                    validate(opened.ctx, plan.plan_id, attempt)
+                    validate_attempt(opened.ctx, plan.plan_id, attempt)
                 opened.clock.now_ms += 3_600_000
             else:
-                validate(opened.ctx, plan.plan_id, attempt)
+                validate_attempt(opened.ctx, plan.plan_id, attempt)
         refused = write_jsonl(folder / "refused.jsonl", [record(1, KEY, VALUE + b"other")])
         with pytest.raises(BadInputError):
             ingest_files(opened.ctx, TOPIC, [refused], as_of_ms=opened.clock())
@@ -145,7 +145,7 @@ def test_the_table_is_made_as_designed(world: World) -> None:
     assert properties["write.delete.isolation-level"] == "snapshot"
     assert properties["commit.retry.num-retries"] == "0"
     assert table.name_mapping() is not None
-    assert properties["schema.name-mapping.default"] == log_properties(2, {})["schema.name-mapping.default"]
+    assert properties["schema.name-mapping.default"] == make_log_properties(2, {})["schema.name-mapping.default"]
 
 
 def plain(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:

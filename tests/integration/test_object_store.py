@@ -12,15 +12,23 @@ import pytest
 
 from tests.integration import spark_in_process
 from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.world import TOPIC, json_line, open_world, record, survivors, versions, visible_rows
-from tests.object_store import ObjectStore, free_port, running_store
+from tests.integration.world import (
+    TOPIC,
+    build_versions,
+    compute_survivors,
+    json_line,
+    list_visible_rows,
+    open_world,
+    record,
+)
+from tests.object_store import ObjectStore, find_free_port, start_object_store
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import duck, object_store, storage
-from winnow.log.references import references
+from winnow.log.references import collect_references
 from winnow.pipeline import run
 from winnow.pipeline.context import open_context
-from winnow.pipeline.validate import validate
+from winnow.pipeline.validate import validate_attempt
 
 BUCKET = "lake"
 LAKE = {"WINNOW_WAREHOUSE": f"s3://{BUCKET}/warehouse", "WINNOW_STAGING": f"s3://{BUCKET}/staging"}
@@ -30,7 +38,7 @@ OTHER_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS
 @pytest.fixture(scope="module")
 def server() -> Iterator[ObjectStore]:
     """One S3 server for the tests of this file."""
-    with running_store() as store:
+    with start_object_store() as store:
         yield store
 
 
@@ -50,14 +58,14 @@ def bucket(server: ObjectStore, monkeypatch: pytest.MonkeyPatch, winnow_home: Pa
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """``winnow compact`` starts no JVM; all its other steps are the real ones."""
-    monkeypatch.setattr(run, "submit", spark_in_process.submit)
+    monkeypatch.setattr(run, "submit_plans", spark_in_process.submit)
 
 
 def live_files() -> set[str]:
     """Every file that topic and quarantine refer to, as they spell it."""
     with open_context() as ctx:
         table = ctx.log.open(TOPIC).head().table
-        found = references(table)
+        found = collect_references(table)
         named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
         return named | found.data | found.manifests | found.manifest_lists | found.states
 
@@ -66,7 +74,7 @@ def test_a_topic_on_s3_is_ingested_from_s3_compacted_judged_read_and_swept(
     bucket: ObjectStore, without_spark: None
 ) -> None:
     """Record for record what the oracle keeps, and after the sweep no data file but those that the table names."""
-    records = versions(0, 40) + versions(0, 40, partition=1)
+    records = build_versions(0, 40) + build_versions(0, 40, partition=1)
     storage.write_bytes(
         f"s3://{BUCKET}/incoming/day 1 [a]%.jsonl".replace("%", "%25"),
         "".join(f"{json_line(each)}\n" for each in records).encode(),
@@ -82,7 +90,7 @@ def test_a_topic_on_s3_is_ingested_from_s3_compacted_judged_read_and_swept(
     read = [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
 
     assert receipt["status"] == "published"
-    kept = survivors(records)
+    kept = compute_survivors(records)
     assert [(each["partition"], each["offset"]) for each in read] == [(each.partition, each.offset) for each in kept]
     assert read == [json.loads(json_line(each)) for each in kept]
     swept = winnow("sweep", TOPIC, "--json").document[0]
@@ -121,7 +129,7 @@ def test_keyless_records_move_to_the_quarantine_on_s3(bucket: ObjectStore, tmp_p
 
         assert receipt is not None
         log = world.ctx.log
-        rows = visible_rows(log.quarantine(TOPIC), world.head().state)
+        rows = list_visible_rows(log.quarantine(TOPIC), world.head().state)
         assert [each.offset for each in world.read()] == [2]
     assert rows.column("value").to_pylist() == [b"keyless"]
     assert [key for key in bucket.keys(BUCKET) if key.startswith("warehouse/winnow_quarantine/orders/data/")]
@@ -131,14 +139,14 @@ def test_validation_on_s3_finds_a_staged_file_that_lost_a_byte(bucket: ObjectSto
     """The second computation reads the objects, not what the engine remembers of them."""
     with open_world(tmp_path, lake=LAKE) as world:
         world.create(1, min_cleanable_dirty_ratio="0")
-        world.ingest(versions(0, 12))
+        world.ingest(build_versions(0, 12))
         plan = world.plan(world.clock())
         assert plan is not None
         (staged,) = world.stage(plan).partitions[0].rewrites[0].outputs
         storage.write_bytes(staged.path, storage.read_bytes(staged.path)[:-1])
 
         with pytest.raises(ValidationFailedError) as caught:
-            validate(world.ctx, plan.plan_id, "a1")
+            validate_attempt(world.ctx, plan.plan_id, "a1")
 
     assert not isinstance(caught.value, ValidationBrokenError)
     assert f"{TOPIC}-0" in str(caught.value)
@@ -182,7 +190,7 @@ def test_an_object_store_that_is_away_is_a_sentence_and_exit_six(
 ) -> None:
     """Whatever the command wanted of it."""
     path = make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000"])
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{find_free_port()}")
     for command in (("assess", TOPIC), ("ingest", "files", TOPIC, path), ("read", TOPIC)):
         answer = winnow(*command, code=6)
         assert "object store does not serve" in answer.stderr, command
@@ -220,8 +228,8 @@ def test_files_are_spelled_as_they_were_written_whatever_the_name(bucket: Object
     connection = duck.connect(memory_limit_bytes=64 << 20, spill_folder="/nowhere-yet", uris=[folder])
     try:
         for number, name in enumerate(names):
-            files = duck.file_list([storage.join(folder, name)])
-            assert duck.one_row(connection, f"SELECT n FROM read_csv({files})") == (number,)
+            files = duck.quote_file_list([storage.join(folder, name)])
+            assert duck.fetch_one_row(connection, f"SELECT n FROM read_csv({files})") == (number,)
         loaded = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
         assert "httpfs" not in {name for (name,) in connection.execute(loaded).fetchall()}
     finally:
@@ -234,7 +242,11 @@ def test_deleting_is_done_once_and_a_missing_file_is_fine(bucket: ObjectStore) -
     storage.write_bytes(uri, b"x")
     storage.delete(uri)
     storage.delete(uri)
-    assert (storage.exists(uri), storage.size_bytes(uri), storage.list_files(f"s3://{BUCKET}/a")) == (False, None, [])
+    assert (storage.exists(uri), storage.read_size_bytes(uri), storage.list_files(f"s3://{BUCKET}/a")) == (
+        False,
+        None,
+        [],
+    )
     with pytest.raises(FileNotFoundError):
         storage.read_bytes(uri)
 
@@ -271,7 +283,7 @@ def test_the_catalog_is_told_endpoint_and_region_and_nothing_secret(
 ) -> None:
     """The catalog's own properties win; credentials are for Arrow's client to find."""
     secret = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
-    assert object_store.catalog_properties(catalog, env | secret) == expected
+    assert object_store.add_store_properties(catalog, env | secret) == expected
 
 
 @pytest.mark.parametrize("location", ["s3://lake/a%20b", "s3://lake/a?b", "s3://lake/#1", "file:///srv/50%"])

@@ -11,19 +11,26 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
+from tests.integration.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    run_between_head_and_commit,
+)
 from winnow.errors import PlanVoidError, UsageError
 from winnow.model import PartitionState, Reason, TopicPartition
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.context import open_context
-from winnow.pipeline.leases import holding
-from winnow.pipeline.partitions import list_partitions, pause, resume, who
-from winnow.pipeline.publish import publish
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.partitions import get_user_name, list_partitions, pause_partitions, resume_partitions
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.rebuild import rebuild_store
 from winnow.pipeline.uncleanable import mark_uncleanable
 from winnow.store import RunState
 
-ALL = [*versions(0, 12), *versions(0, 12, partition=1)]
+ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 ROW_KEYS = [
     "topic", "partition", "state", "reason", "since_ms", "attempts", "next_attempt_ms", "paused_by",
     "paused_since_ms", "changed",
@@ -39,7 +46,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def reasons(world: World) -> list[Reason]:
-    return [a.reason for a in assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)]
+    return [a.reason for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)]
 
 
 def states(world: World) -> list[str]:
@@ -49,44 +56,44 @@ def states(world: World) -> list[str]:
 @pytest.mark.kafka("94")
 def test_paused_partition_is_left_alone_until_the_last_name_has_resumed_it(world: World) -> None:
     started_ms = world.clock()
-    assert [row.changed for row in pause(world.ctx, TOPIC, [0], by="restore")] == [True]
+    assert [row.changed for row in pause_partitions(world.ctx, TOPIC, [0], by="restore")] == [True]
     world.clock.now_ms += 1
-    pause(world.ctx, TOPIC, [0], by="audit")
+    pause_partitions(world.ctx, TOPIC, [0], by="audit")
     assert reasons(world) == [Reason.PAUSED, Reason.DIRTY_RATIO]
     assert (world.state().paused_by, world.state().paused_since_ms) == (("restore", "audit"), started_ms)
     receipt = world.compact()
     assert receipt is not None
     assert [part.partition for part in receipt.partitions] == [1]
 
-    resume(world.ctx, TOPIC, [0], by="restore")
+    resume_partitions(world.ctx, TOPIC, [0], by="restore")
     assert reasons(world) == [Reason.PAUSED, Reason.CLEAN]
     assert (world.state().paused_by, world.state().paused_since_ms) == (("audit",), started_ms)
-    resume(world.ctx, TOPIC, [0], by="audit")
+    resume_partitions(world.ctx, TOPIC, [0], by="audit")
     assert world.state().paused_since_ms is None
     assert reasons(world) == [Reason.DIRTY_RATIO, Reason.CLEAN]
     world.compact()
-    assert world.read() == survivors(ALL)
+    assert world.read() == compute_survivors(ALL)
 
 
 def test_pausing_twice_under_one_name_makes_no_second_snapshot(world: World) -> None:
-    pause(world.ctx, TOPIC, by="audit")
+    pause_partitions(world.ctx, TOPIC, by="audit")
     before = (world.snapshot_ids(), world.head().state)
     world.clock.now_ms += 1
-    assert [row.changed for row in pause(world.ctx, TOPIC, by="audit")] == [False, False]
+    assert [row.changed for row in pause_partitions(world.ctx, TOPIC, by="audit")] == [False, False]
     assert (world.snapshot_ids(), world.head().state) == before
 
 
 def test_resuming_what_that_name_did_not_pause_makes_no_snapshot(world: World) -> None:
-    pause(world.ctx, TOPIC, [0], by="audit")
+    pause_partitions(world.ctx, TOPIC, [0], by="audit")
     before = (world.snapshot_ids(), world.head().state)
-    assert [row.changed for row in resume(world.ctx, TOPIC, by="restore")] == [False, False]
+    assert [row.changed for row in resume_partitions(world.ctx, TOPIC, by="restore")] == [False, False]
     assert (world.snapshot_ids(), world.head().state) == before
 
 
 def test_resume_of_everybody_takes_all_names_back(world: World) -> None:
     for name in ("audit", "restore"):
-        pause(world.ctx, TOPIC, by=name)
-    assert [row.changed for row in resume(world.ctx, TOPIC, by="ops", everybody=True)] == [True, True]
+        pause_partitions(world.ctx, TOPIC, by=name)
+    assert [row.changed for row in resume_partitions(world.ctx, TOPIC, by="ops", everybody=True)] == [True, True]
     assert states(world) == ["none", "none"]
 
 
@@ -101,13 +108,13 @@ def test_pause_without_a_name_is_taken_back_by_anyone(world: World) -> None:
     world.ctx.log.open(TOPIC).commit(change)
     (row,) = list_partitions(world.ctx, TOPIC, [0])
     assert (row.state, row.reason) == ("paused", "paused by somebody")
-    resume(world.ctx, TOPIC, [0], by="ops")
+    resume_partitions(world.ctx, TOPIC, [0], by="ops")
     assert states(world) == ["none", "none"]
 
 
 def test_pauses_survive_the_loss_of_the_store(world: World) -> None:
-    pause(world.ctx, TOPIC, [1], by="audit")
-    pause(world.ctx, TOPIC, [1], by="restore")
+    pause_partitions(world.ctx, TOPIC, [1], by="audit")
+    pause_partitions(world.ctx, TOPIC, [1], by="restore")
     world.ctx.store.projection.forget_topic(TOPIC)
     assert world.ctx.store.projection.list_paused() == {}
     rebuild_store(world.ctx, [TOPIC])
@@ -116,20 +123,20 @@ def test_pauses_survive_the_loss_of_the_store(world: World) -> None:
 
 
 def test_append_beside_a_pause_loses_neither(world: World) -> None:
-    with between_head_and_commit(lambda: world.ingest(versions(12, 2))):
-        pause(world.ctx, TOPIC, [0], by="audit")
+    with run_between_head_and_commit(lambda: world.ingest(build_versions(12, 2))):
+        pause_partitions(world.ctx, TOPIC, [0], by="audit")
     assert (world.state().paused_by, world.state().log_end_offset) == (("audit",), 14)
 
 
 def test_partition_that_is_not_there_and_an_empty_name_are_refused(world: World) -> None:
     before = world.snapshot_ids()
     with pytest.raises(UsageError, match="partitions 0 to 1, not 5"):
-        pause(world.ctx, TOPIC, [0, 5], by="audit")
+        pause_partitions(world.ctx, TOPIC, [0, 5], by="audit")
     for name in ("", "  ", "a\nb", "x" * 101):
         with pytest.raises(UsageError, match="Nothing was changed"):
-            pause(world.ctx, TOPIC, by=name)
+            pause_partitions(world.ctx, TOPIC, by=name)
     assert world.snapshot_ids() == before
-    assert who()
+    assert get_user_name()
 
 
 @pytest.mark.parametrize("when", ["before the publish", "between its look at the head and its commit"])
@@ -141,12 +148,12 @@ def test_run_whose_partition_was_paused_meanwhile_publishes_nothing(world: World
     world.accept(plan)
     snapshots = len(world.snapshot_ids())
     if when == "before the publish":
-        pause(world.ctx, TOPIC, [0], by="audit")
+        pause_partitions(world.ctx, TOPIC, [0], by="audit")
         meanwhile: AbstractContextManager[object] = nullcontext()
     else:
-        meanwhile = between_head_and_commit(lambda: pause(world.ctx, TOPIC, [0], by="audit"))
+        meanwhile = run_between_head_and_commit(lambda: pause_partitions(world.ctx, TOPIC, [0], by="audit"))
     with meanwhile, pytest.raises(PlanVoidError, match="orders-0 was paused"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.read() == ALL
     assert len(world.snapshot_ids()) == snapshots + 1
     assert [world.state(number).first_dirty_offset for number in (0, 1)] == [None, None]
@@ -163,10 +170,10 @@ def test_pause_that_was_taken_back_in_time_lets_the_run_publish(world: World) ->
     assert plan is not None
     world.stage(plan)
     world.accept(plan)
-    pause(world.ctx, TOPIC, [0], by="audit")
-    resume(world.ctx, TOPIC, [0], by="audit")
-    publish(world.ctx, plan.plan_id, "a1")
-    assert world.read() == survivors(ALL)
+    pause_partitions(world.ctx, TOPIC, [0], by="audit")
+    resume_partitions(world.ctx, TOPIC, [0], by="audit")
+    publish_attempt(world.ctx, plan.plan_id, "a1")
+    assert world.read() == compute_survivors(ALL)
 
 
 @pytest.mark.kafka("94", "95")
@@ -174,22 +181,22 @@ def test_list_follows_a_partition_through_its_states(world: World) -> None:
     """None, in progress while another run holds the topic, aborted when it is paused then, paused, none."""
     with open_context(world.ctx.settings, now_ms=world.clock, holder="backfill") as other:
         assert states(world) == ["none", "none"]
-        with holding(other, TOPIC):
+        with hold_lease(other, TOPIC):
             assert states(world) == ["in_progress", "in_progress"]
-            pause(world.ctx, TOPIC, [0], by="audit")
+            pause_partitions(world.ctx, TOPIC, [0], by="audit")
             assert states(world) == ["aborted", "in_progress"]
             (row, _) = list_partitions(world.ctx, TOPIC)
             assert (row.reason or "").startswith("held by backfill until ")
             assert (row.paused_by, row.since_ms) == (("audit",), world.clock())
         assert states(world) == ["paused", "none"]
-    resume(world.ctx, TOPIC, [0], by="audit")
+    resume_partitions(world.ctx, TOPIC, [0], by="audit")
     assert states(world) == ["none", "none"]
 
 
 def test_uncleanable_partition_is_listed_with_reason_and_next_attempt(world: World) -> None:
     """Also when it is paused besides."""
     mark_uncleanable(world.ctx, TOPIC, "plan-1", {0: "the segment is gone"})
-    pause(world.ctx, TOPIC, [0], by="audit")
+    pause_partitions(world.ctx, TOPIC, [0], by="audit")
     (row, other) = list_partitions(world.ctx, TOPIC)
     assert (row.state, row.reason, row.attempts) == ("uncleanable", "the segment is gone", 1)
     assert row.next_attempt_ms == world.clock() + 15 * 60_000
@@ -233,7 +240,7 @@ def test_commands_pause_list_resume_and_release(tmp_path: Path) -> None:
 def test_the_user_of_the_system_pauses_when_no_name_is_given(tmp_path: Path) -> None:
     make_topic("orders", tmp_path / "orders.jsonl")
     (row,) = json.loads(winnow("partitions", "pause", "orders", "--json").stdout)
-    assert row["paused_by"] == [who()]
+    assert row["paused_by"] == [get_user_name()]
     winnow("partitions", "resume", "orders")
     assert winnow("partitions", "list", "orders", "--json").document[0]["paused_by"] == []
 

@@ -11,13 +11,13 @@ import pytest
 import time_machine
 
 from tests.integration.cli_runner import winnow
-from tests.integration.world import TOPIC, FakeClock, World, open_world, record, versions, visible_rows
-from winnow.clock import wall_clock_ms
+from tests.integration.world import TOPIC, FakeClock, World, build_versions, list_visible_rows, open_world, record
+from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
 from winnow.model import Receipt, RetiredFile
-from winnow.pipeline.publish import publish
-from winnow.pipeline.sweep import SweepReport, sweep
-from winnow.pipeline.validate import validate
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.sweep import SweepReport, sweep_topics
+from winnow.pipeline.validate import validate_attempt
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecate
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     lake = {"WINNOW_HISTORY__RETENTION_MS": str(RETENTION_MS)}
-    with open_world(tmp_path, FakeClock(wall_clock_ms()), lake) as opened:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), lake) as opened:
         opened.create(
             1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS), winnow_keyless="quarantine"
         )
-        opened.ingest(versions(0, 12))
+        opened.ingest(build_versions(0, 12))
         yield opened
 
 
@@ -42,7 +42,7 @@ def after(world: World, ms: int) -> SweepReport:
     """Sweep when ``ms`` have passed, for the catalog too."""
     world.clock.now_ms += ms
     with time_machine.travel(world.clock() / 1_000):
-        (report,) = sweep(world.ctx, [TOPIC])
+        (report,) = sweep_topics(world.ctx, [TOPIC])
     return report
 
 
@@ -74,7 +74,7 @@ def test_the_run_of_an_old_publication_goes_and_its_receipt_answers(
     monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
     assert [found["plan_id"] for found in winnow("receipts", TOPIC, "--json").document] == [receipt.plan_id]
     assert winnow("why", TOPIC, "--partition", "0", "--offset", "0").stdout != ""
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     assert compacted(world).plan_id != receipt.plan_id
 
 
@@ -102,12 +102,12 @@ def test_data_docs_of_old_verdicts_go_with_them_and_the_index_names_the_others(w
     """Great Expectations judges both; the pages are its own."""
     pages, removed = [], 0
     for first, sweeps in ((12, 3), (18, 1)):
-        world.ingest(versions(first, 6))
+        world.ingest(build_versions(first, 6))
         plan = world.plan(world.clock())
         assert plan is not None
         world.stage(plan)
-        pages.append(validate(world.ctx, plan.plan_id, "a1").data_docs or "")
-        publish(world.ctx, plan.plan_id, "a1")
+        pages.append(validate_attempt(world.ctx, plan.plan_id, "a1").data_docs or "")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
         for _ in range(sweeps):
             removed += after(world, 4 * GRACE_MS).pages_removed
     assert removed == 1
@@ -121,7 +121,7 @@ def test_data_docs_of_old_verdicts_go_with_them_and_the_index_names_the_others(w
 def test_old_snapshots_of_the_quarantine_go_with_their_lists_and_every_row_stays(world: World) -> None:
     for first in (12, 16, 20):
         keyless = replace(record(first + 3, None, b"lost-%d" % first), timestamp_ms=None)
-        world.ingest([*versions(first, 3), keyless])
+        world.ingest([*build_versions(first, 3), keyless])
     quarantine = world.ctx.log.quarantine(TOPIC)
     table = quarantine.table()
     assert table is not None
@@ -134,10 +134,10 @@ def test_old_snapshots_of_the_quarantine_go_with_their_lists_and_every_row_stays
     assert table is not None
     assert [snapshot.manifest_list for snapshot in table.metadata.snapshots] == lists[2:]
     assert [storage.exists(path) for path in lists] == [False, False, True]
-    rows = visible_rows(quarantine, world.head().state).to_pylist()
+    rows = list_visible_rows(quarantine, world.head().state).to_pylist()
     assert sorted(row["value"] for row in rows) == [b"lost-12", b"lost-16", b"lost-20"]
     world.ingest([record(24, None, b"lost-24")])
-    assert len(visible_rows(quarantine, world.head().state)) == 4
+    assert len(list_visible_rows(quarantine, world.head().state)) == 4
 
 
 def test_a_sweep_that_dies_after_expiring_the_quarantine_leaves_its_lists_to_the_next(
@@ -145,7 +145,7 @@ def test_a_sweep_that_dies_after_expiring_the_quarantine_leaves_its_lists_to_the
 ) -> None:
     """They were written down before."""
     for first in (12, 14):
-        world.ingest([*versions(first, 1), record(first + 1, None, b"lost")])
+        world.ingest([*build_versions(first, 1), record(first + 1, None, b"lost")])
     table = world.ctx.log.quarantine(TOPIC).table()
     assert table is not None
     old = table.metadata.snapshots[0].manifest_list
@@ -177,11 +177,11 @@ def test_a_list_of_the_quarantine_that_a_snapshot_still_names_stays_though_it_wa
 
 def test_folders_of_which_every_file_was_swept_go_too(world: World) -> None:
     compacted(world)
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     compacted(world)
     after(world, 2 * GRACE_MS)
     after(world, 2 * GRACE_MS)
-    data = storage.local_path(storage.join(world.head().location, "data"))
-    live = {storage.local_path(segment.path).parent for segment in world.segments()}
+    data = storage.parse_local_path(storage.join(world.head().location, "data"))
+    live = {storage.parse_local_path(segment.path).parent for segment in world.segments()}
     assert {folder for folder in data.rglob("*") if folder.is_dir() and not any(folder.iterdir())} == set()
     assert all(folder.is_dir() for folder in live)

@@ -14,11 +14,11 @@ import pytest
 from tests.integration.world import (
     TOPIC,
     World,
-    between_head_and_commit,
+    build_versions,
+    compute_survivors,
     open_world,
     record,
-    survivors,
-    versions,
+    run_between_head_and_commit,
     write_jsonl,
 )
 from winnow.engine import staging
@@ -35,9 +35,9 @@ from winnow.log.topic_log import Change, Head
 from winnow.model import Receipt, Status
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.leases import holding
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs
 from winnow.planning import PlanReference
 from winnow.store import RunState
 
@@ -46,7 +46,7 @@ from winnow.store import RunState
 def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(2, min_cleanable_dirty_ratio="0")
-        opened.ingest([*versions(0, 12), *versions(0, 6, partition=1)])
+        opened.ingest([*build_versions(0, 12), *build_versions(0, 6, partition=1)])
         yield opened
 
 
@@ -74,7 +74,7 @@ def snapshots_of(world: World, plan: PlanReference) -> list[int]:
     ]
 
 
-ALL = [*versions(0, 12), *versions(0, 6, partition=1)]
+ALL = [*build_versions(0, 12), *build_versions(0, 6, partition=1)]
 
 
 def test_a_publish_is_one_snapshot_that_swaps_exactly_the_planned_files(world: World) -> None:
@@ -82,9 +82,9 @@ def test_a_publish_is_one_snapshot_that_swaps_exactly_the_planned_files(world: W
     old = {segment.path for partition in range(2) for segment in world.segments(partition)}
     plan = prepared(world)
     assert world.read() == ALL
-    receipt = publish(world.ctx, plan.plan_id, "a1")
+    receipt = publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.snapshot_ids() == [*before, receipt.snapshot_id]
-    assert world.read() == survivors(ALL)
+    assert world.read() == compute_survivors(ALL)
     assert {file.path for file in world.head().state.retired} == old
     assert all(storage.exists(path) for path in old)
     assert (receipt.status, status(world, plan)) == (Status.PUBLISHED, RunState.PUBLISHED)
@@ -95,7 +95,7 @@ def test_the_receipt_adds_up_and_says_what_the_oracle_says(world: World) -> None
     assert receipt is not None
     for part in receipt.partitions:
         mine = [each for each in ALL if each.partition == part.partition]
-        kept = survivors(mine)
+        kept = compute_survivors(mine)
         assert (part.records_in, part.records_kept, part.records_superseded) == (
             len(mine),
             len(kept),
@@ -110,10 +110,10 @@ def test_the_receipt_adds_up_and_says_what_the_oracle_says(world: World) -> None
 @pytest.mark.kafka("92")
 def test_publishing_twice_gives_the_same_receipt_and_one_snapshot(world: World) -> None:
     plan = prepared(world)
-    first = publish(world.ctx, plan.plan_id, "a1")
+    first = publish_attempt(world.ctx, plan.plan_id, "a1")
     state, files = world.head().state, world.listing()
     world.clock.now_ms += 1_000
-    assert publish(world.ctx, plan.plan_id, "a1") == first
+    assert publish_attempt(world.ctx, plan.plan_id, "a1") == first
     assert snapshots_of(world, plan) == [first.snapshot_id]
     assert (world.head().state, world.listing()) == (state, files)
     assert world.ctx.store.projection.list_receipts(TOPIC) == [first]
@@ -125,8 +125,8 @@ def test_another_attempt_at_a_published_plan_gives_the_first_receipt(world: Worl
     world.stage(plan, "a2")
     world.stage(plan, "a1")
     world.accept(plan, "a1")
-    first = publish(world.ctx, plan.plan_id, "a1")
-    assert publish(world.ctx, plan.plan_id, "a2") == first
+    first = publish_attempt(world.ctx, plan.plan_id, "a1")
+    assert publish_attempt(world.ctx, plan.plan_id, "a2") == first
     assert not [s for p in range(2) for s in world.segments(p) if "/a2/" in s.path]
 
 
@@ -137,14 +137,14 @@ def test_two_publishes_of_one_plan_at_once_make_one_snapshot(world: World) -> No
 
     def zombie() -> None:
         with open_context(world.ctx.settings, now_ms=world.clock) as ctx:
-            found.append(publish(ctx, plan.plan_id, "a1"))
+            found.append(publish_attempt(ctx, plan.plan_id, "a1"))
 
-    with between_head_and_commit(zombie):
-        mine = publish(world.ctx, plan.plan_id, "a1")
+    with run_between_head_and_commit(zombie):
+        mine = publish_attempt(world.ctx, plan.plan_id, "a1")
     assert found == [mine]
     assert snapshots_of(world, plan) == [mine.snapshot_id]
     assert [reference.plan_id for reference in world.head().state.receipts] == [plan.plan_id]
-    assert world.read() == survivors(ALL)
+    assert world.read() == compute_survivors(ALL)
 
 
 @pytest.mark.kafka("92")
@@ -154,7 +154,7 @@ def test_what_has_not_passed_validation_is_not_published(world: World) -> None:
     world.stage(plan)
     before = world.snapshot_ids()
     with pytest.raises(ValidationFailedError, match="has not passed validation; nothing was published"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.snapshot_ids() == before
 
 
@@ -163,10 +163,10 @@ def test_a_plan_is_void_when_another_compaction_published_first(world: World) ->
     first = prepared(world)
     second = prepared(world, world.clock() + 1)
     assert first.plan_id != second.plan_id
-    publish(world.ctx, first.plan_id, "a1")
+    publish_attempt(world.ctx, first.plan_id, "a1")
     before, state, read = world.snapshot_ids(), world.head().state, world.read()
     with pytest.raises(PlanVoidError, match="the plan is void and nothing was published") as refused:
-        publish(world.ctx, second.plan_id, "a1")
+        publish_attempt(world.ctx, second.plan_id, "a1")
     assert refused.value.exit_code == 5
     assert status(world, second) is RunState.REFUSED
     assert (world.snapshot_ids(), world.head().state, world.read()) == (before, state, read)
@@ -176,11 +176,11 @@ def test_a_plan_is_void_when_the_other_compaction_comes_between_look_and_commit(
     first, second = prepared(world), prepared(world, world.clock() + 1)
 
     def other() -> None:
-        publish(world.ctx, first.plan_id, "a1")
+        publish_attempt(world.ctx, first.plan_id, "a1")
 
-    with between_head_and_commit(other), pytest.raises(PlanVoidError):
-        publish(world.ctx, second.plan_id, "a1")
-    assert world.read() == survivors(ALL)
+    with run_between_head_and_commit(other), pytest.raises(PlanVoidError):
+        publish_attempt(world.ctx, second.plan_id, "a1")
+    assert world.read() == compute_survivors(ALL)
     assert snapshots_of(world, second) == []
 
 
@@ -194,8 +194,8 @@ def test_a_plan_is_void_when_a_planned_file_was_kept_by_reference_and_is_gone(wo
     manifest = staging.read_manifest(plan.uri, "a1")
     assert manifest is not None
     assert not any(part.rewrites for part in manifest.partitions)
-    with between_head_and_commit(lambda: remove_by_commit(world, kept)), pytest.raises(PlanVoidError):
-        publish(world.ctx, plan.plan_id, "a1")
+    with run_between_head_and_commit(lambda: remove_by_commit(world, kept)), pytest.raises(PlanVoidError):
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert snapshots_of(world, plan) == []
 
 
@@ -213,7 +213,7 @@ def test_a_plan_is_void_when_the_log_start_moved(world: World) -> None:
     plan = prepared(world)
     world.ctx.log.open(TOPIC).commit(advance)
     with pytest.raises(PlanVoidError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.state().log_start_offset == 5
 
 
@@ -222,18 +222,18 @@ def test_a_plan_is_void_when_the_topic_was_dropped_and_created_again(world: Worl
     world.ctx.log.catalog.drop_table(("winnow", TOPIC))
     world.create(2)
     with pytest.raises(PlanVoidError, match="dropped and created again"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.read() == []
 
 
 def test_after_a_refusal_the_next_run_compacts_the_log_as_it_is(world: World) -> None:
     first, second = prepared(world), prepared(world, world.clock() + 1)
-    publish(world.ctx, first.plan_id, "a1")
-    world.ingest(versions(12, 6))
+    publish_attempt(world.ctx, first.plan_id, "a1")
+    world.ingest(build_versions(12, 6))
     with pytest.raises(PlanVoidError):
-        publish(world.ctx, second.plan_id, "a1")
+        publish_attempt(world.ctx, second.plan_id, "a1")
     world.compact()
-    assert world.read() == survivors([*versions(0, 18), *versions(0, 6, partition=1)])
+    assert world.read() == compute_survivors([*build_versions(0, 18), *build_versions(0, 6, partition=1)])
 
 
 # ------------------------------------------------------------------------------------------------- unknown outcomes
@@ -266,10 +266,10 @@ def lose(monkeypatch: pytest.MonkeyPatch, world: World) -> Callable[..., None]:
 def test_a_lost_answer_to_a_commit_that_landed_is_a_publish(world: World, lose: Callable[..., None]) -> None:
     plan = prepared(world)
     lose(landed=True, unreachable=False)
-    receipt = publish(world.ctx, plan.plan_id, "a1")
+    receipt = publish_attempt(world.ctx, plan.plan_id, "a1")
     assert snapshots_of(world, plan) == [receipt.snapshot_id]
     assert status(world, plan) is RunState.PUBLISHED
-    assert publish(world.ctx, plan.plan_id, "a1") == receipt
+    assert publish_attempt(world.ctx, plan.plan_id, "a1") == receipt
 
 
 def test_a_commit_whose_outcome_is_unknown_cleans_nothing_up(world: World, lose: Callable[..., None]) -> None:
@@ -277,7 +277,7 @@ def test_a_commit_whose_outcome_is_unknown_cleans_nothing_up(world: World, lose:
     before = world.listing()
     lose(landed=False, unreachable=False)
     with pytest.raises(CommitUnknownError, match="Nothing was cleaned up") as unknown:
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert unknown.value.exit_code == 5
     assert status(world, plan) is RunState.UNKNOWN
     after = world.listing()
@@ -293,13 +293,13 @@ def test_the_run_after_an_unknown_outcome_that_did_not_land_voids_it_and_compact
     plan = prepared(world)
     lose(landed=False, unreachable=True)
     with pytest.raises(CommitUnknownError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     world.clock.now_ms += 1_000
     receipt = world.compact()
     assert receipt is not None
     assert receipt.plan_id != plan.plan_id
     assert status(world, plan) is RunState.VOID
-    assert (snapshots_of(world, plan), world.read()) == ([], survivors(ALL))
+    assert (snapshots_of(world, plan), world.read()) == ([], compute_survivors(ALL))
 
 
 def test_the_run_after_an_unknown_outcome_that_landed_finds_its_receipt(
@@ -309,16 +309,16 @@ def test_the_run_after_an_unknown_outcome_that_landed_finds_its_receipt(
     plan = prepared(world)
     lose(landed=True, unreachable=True)
     with pytest.raises(CommitUnknownError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     (landed,) = snapshots_of(world, plan)
     assert world.ctx.store.projection.list_checkpoints([TOPIC]) == []
-    world.ingest(versions(12, 1))
-    with holding(world.ctx, TOPIC):
-        (receipt,) = settle(world.ctx, TOPIC)
+    world.ingest(build_versions(12, 1))
+    with hold_lease(world.ctx, TOPIC):
+        (receipt,) = settle_open_runs(world.ctx, TOPIC)
     assert (receipt.plan_id, receipt.snapshot_id) == (plan.plan_id, landed)
     assert status(world, plan) is RunState.PUBLISHED
     assert [row.first_dirty_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])] == [12, 6]
-    assert publish(world.ctx, plan.plan_id, "a1") == receipt
+    assert publish_attempt(world.ctx, plan.plan_id, "a1") == receipt
     assert snapshots_of(world, plan) == [landed]
 
 
@@ -327,7 +327,7 @@ def test_a_run_of_unknown_outcome_is_not_planned_over(world: World, lose: Callab
     plan = prepared(world)
     lose(landed=False, unreachable=True)
     with pytest.raises(CommitUnknownError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     with pytest.raises(RunAgainError, match="Settle the topic first"):
         world.plan(world.clock(), attempt="a2")
 
@@ -338,7 +338,9 @@ def test_an_ingest_whose_outcome_is_unknown_is_told_apart_when_it_comes_again(
     """Landed: everything is skipped. Not landed: it lands now. Either way the records are there once."""
     for number, landed in enumerate((True, False)):
         before = world.read(1)
-        path = write_jsonl(tmp_path / f"{number}.jsonl", versions(50 + 10 * number, 3, partition=1), with_offset=False)
+        path = write_jsonl(
+            tmp_path / f"{number}.jsonl", build_versions(50 + 10 * number, 3, partition=1), with_offset=False
+        )
         lose(landed=landed, unreachable=True)
         with pytest.raises(CommitUnknownError):
             ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
@@ -351,7 +353,7 @@ def test_an_ingest_whose_outcome_is_unknown_is_told_apart_when_it_comes_again(
 
 
 def test_a_topic_held_by_a_living_run_is_busy_and_by_a_dead_one_is_taken_over(world: World) -> None:
-    with open_context(world.ctx.settings, now_ms=world.clock) as other, holding(other, TOPIC):
+    with open_context(world.ctx.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
         with pytest.raises(TopicBusyError, match="is held by") as busy:
             world.compact()
         assert busy.value.exit_code == 5

@@ -13,23 +13,30 @@ from typing import Any
 
 import pytest
 
-from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
+from tests.integration.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    run_between_head_and_commit,
+)
 from winnow.engine import staging
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import Reason, Receipt, StagingManifest, TopicPartition
 from winnow.pipeline import validate as validation
-from winnow.pipeline.assess import assess
-from winnow.pipeline.facts import Facts
-from winnow.pipeline.leases import holding
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
-from winnow.pipeline.uncleanable import BACK_OFF_FIRST_MS
-from winnow.pipeline.validate import fact_table, validate
+from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.facts import FactRecomputer
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.uncleanable import MINIMUM_BACK_OFF_MS
+from winnow.pipeline.validate import compute_fact_table, validate_attempt
 from winnow.planning import PlanReference
 from winnow.store import RunState
 
-ALL = [*versions(0, 12), *versions(0, 12, partition=1)]
+ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 
 
 @pytest.fixture
@@ -49,14 +56,14 @@ def staged(world: World, attempt: str = "a1") -> tuple[PlanReference, StagingMan
 def damage(manifest: StagingManifest, partition: int) -> None:
     """Flip one byte of a page of the new file of ``partition``."""
     (part,) = [part for part in manifest.partitions if part.partition == partition]
-    path = storage.local_path(part.rewrites[0].outputs[0].path)
+    path = storage.parse_local_path(part.rewrites[0].outputs[0].path)
     content = bytearray(path.read_bytes())
     content[len(content) // 4] ^= 0xFF
     path.write_bytes(bytes(content))
 
 
 def reasons(world: World) -> dict[int, Reason]:
-    return {a.partition: a.reason for a in assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
+    return {a.partition: a.reason for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
 
 
 def run_state(world: World, plan: PlanReference) -> RunState:
@@ -67,11 +74,11 @@ def run_state(world: World, plan: PlanReference) -> RunState:
 
 def compact(world: World) -> Receipt:
     """A whole run with real validation."""
-    with holding(world.ctx, TOPIC):
-        settle(world.ctx, TOPIC)
+    with hold_lease(world.ctx, TOPIC):
+        settle_open_runs(world.ctx, TOPIC)
         plan, _ = staged(world)
-        validate(world.ctx, plan.plan_id, "a1")
-        return publish(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
+        return publish_attempt(world.ctx, plan.plan_id, "a1")
 
 
 def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
@@ -82,7 +89,7 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
     plan, manifest = staged(world)
     damage(manifest, 0)
     with caplog.at_level(logging.WARNING, "winnow.alerts"), pytest.raises(ValidationFailedError) as failed:
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     assert failed.value.exit_code == 4
     assert "Nothing was published" in str(failed.value)
     assert "orders-0: " in str(failed.value)
@@ -93,12 +100,12 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
     assert world.read() == ALL
     assert [run.plan_id for run in world.ctx.store.runs.list_open(TOPIC)] == []
     with pytest.raises(ValidationFailedError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
 
     mark = world.state(0).uncleanable
     assert mark is not None
     assert (mark.plan_id, mark.attempts, mark.since_ms) == (plan.plan_id, 1, started_ms)
-    assert mark.next_attempt_ms == started_ms + BACK_OFF_FIRST_MS
+    assert mark.next_attempt_ms == started_ms + MINIMUM_BACK_OFF_MS
     assert world.state(1).uncleanable is None
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
     assert reasons(world) == {0: Reason.UNCLEANABLE, 1: Reason.DIRTY_RATIO}
@@ -106,29 +113,29 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
     # The next run takes the others; the mark outlives it.
     receipt = compact(world)
     assert [part.partition for part in receipt.partitions] == [1]
-    assert world.read() == [*versions(0, 12), *survivors(versions(0, 12, partition=1))]
+    assert world.read() == [*build_versions(0, 12), *compute_survivors(build_versions(0, 12, partition=1))]
     assert world.state(0).uncleanable == mark
 
     # A second failure doubles the wait and keeps the beginning.
-    world.clock.now_ms += BACK_OFF_FIRST_MS - 1
+    world.clock.now_ms += MINIMUM_BACK_OFF_MS - 1
     assert reasons(world)[0] is Reason.UNCLEANABLE
     world.clock.now_ms += 1
     assert reasons(world)[0] is Reason.DIRTY_RATIO
     again, manifest = staged(world)
     damage(manifest, 0)
     with pytest.raises(ValidationFailedError):
-        validate(world.ctx, again.plan_id, "a1")
+        validate_attempt(world.ctx, again.plan_id, "a1")
     second = world.state(0).uncleanable
     assert second is not None
     assert (second.attempts, second.since_ms) == (2, started_ms)
-    assert second.next_attempt_ms == world.clock() + 2 * BACK_OFF_FIRST_MS
+    assert second.next_attempt_ms == world.clock() + 2 * MINIMUM_BACK_OFF_MS
 
     # A good result clears the mark everywhere, and whoever was alerted is told.
-    world.clock.now_ms += 2 * BACK_OFF_FIRST_MS
+    world.clock.now_ms += 2 * MINIMUM_BACK_OFF_MS
     caplog.clear()
     with caplog.at_level(logging.WARNING, "winnow.alerts"):
         compact(world)
-    assert world.read() == survivors(ALL)
+    assert world.read() == compute_survivors(ALL)
     assert world.state(0).uncleanable is None
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
     assert [message for message in caplog.messages if message.startswith("Recovered: orders")] != []
@@ -137,18 +144,21 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
 def test_an_attempt_that_was_staged_again_after_it_passed_is_not_published(world: World) -> None:
     """A program that was thought dead goes on and writes another manifest under the name that was judged."""
     plan, manifest = staged(world)
-    assert validate(world.ctx, plan.plan_id, "a1").passed
+    assert validate_attempt(world.ctx, plan.plan_id, "a1").passed
     first, *others = manifest.partitions
     emptied = replace(first, rewrites=tuple(replace(rewrite, outputs=()) for rewrite in first.rewrites))
     before = world.head().snapshot_id
     staging.write_manifest(plan.uri, replace(manifest, partitions=(emptied, *others)))
     with pytest.raises(ValidationFailedError, match="is not the one that passed validation"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.head().snapshot_id == before
     assert world.read() == ALL
     staging.write_manifest(plan.uri, manifest)
-    assert publish(world.ctx, plan.plan_id, "a1").plan_id == plan.plan_id
-    assert world.read() == [*survivors(versions(0, 12)), *survivors(versions(0, 12, partition=1))]
+    assert publish_attempt(world.ctx, plan.plan_id, "a1").plan_id == plan.plan_id
+    assert world.read() == [
+        *compute_survivors(build_versions(0, 12)),
+        *compute_survivors(build_versions(0, 12, partition=1)),
+    ]
 
 
 def test_facts_that_were_begun_before_the_attempt_was_staged_again_are_not_its_own(world: World) -> None:
@@ -156,18 +166,18 @@ def test_facts_that_were_begun_before_the_attempt_was_staged_again_are_not_its_o
     plan, manifest = staged(world)
     first, *others = manifest.partitions
     emptied = replace(first, rewrites=tuple(replace(rewrite, outputs=()) for rewrite in first.rewrites))
-    with Facts(world.ctx) as facts:
+    with FactRecomputer(world.ctx) as facts:
         facts.begin([plan], "a1")
         staging.write_manifest(plan.uri, replace(manifest, partitions=(emptied, *others)))
         with pytest.raises(ValidationFailedError, match="orders-0: "):
-            validate(world.ctx, plan.plan_id, "a1", facts=facts)
+            validate_attempt(world.ctx, plan.plan_id, "a1", facts=facts)
 
 
 def test_a_missing_staged_file_fails_its_partition_as_a_damaged_one_does(world: World) -> None:
     plan, manifest = staged(world)
     storage.delete(manifest.partitions[1].rewrites[0].outputs[0].path)
     with pytest.raises(ValidationFailedError, match="orders-1: "):
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     assert (world.state(0).uncleanable, world.state(1).uncleanable is None) == (None, False)
     assert world.read() == ALL
 
@@ -177,7 +187,7 @@ def test_judging_the_same_failure_again_does_not_count_twice(world: World) -> No
     damage(manifest, 0)
     for _ in range(2):
         with pytest.raises(ValidationFailedError):
-            validate(world.ctx, plan.plan_id, "a1")
+            validate_attempt(world.ctx, plan.plan_id, "a1")
     mark = world.state(0).uncleanable
     assert mark is not None
     assert mark.attempts == 1
@@ -191,11 +201,11 @@ def test_a_backfill_that_fails_again_at_the_same_as_of_waits_longer(world: World
         assert plan is not None
         damage(world.stage(plan, f"a{attempt}"), 0)
         with pytest.raises(ValidationFailedError):
-            validate(world.ctx, plan.plan_id, f"a{attempt}")
+            validate_attempt(world.ctx, plan.plan_id, f"a{attempt}")
         mark = world.state(0).uncleanable
         assert mark is not None
-        assert mark.next_attempt_ms == world.clock() + BACK_OFF_FIRST_MS * 2 ** (attempt - 1)
-        world.clock.now_ms += BACK_OFF_FIRST_MS * 2 ** (attempt - 1)
+        assert mark.next_attempt_ms == world.clock() + MINIMUM_BACK_OFF_MS * 2 ** (attempt - 1)
+        world.clock.now_ms += MINIMUM_BACK_OFF_MS * 2 ** (attempt - 1)
 
 
 def test_an_append_beside_the_mark_loses_neither(world: World) -> None:
@@ -203,10 +213,10 @@ def test_an_append_beside_the_mark_loses_neither(world: World) -> None:
     plan, manifest = staged(world)
     damage(manifest, 0)
     with (
-        between_head_and_commit(lambda: world.ingest(versions(12, 2))),
+        run_between_head_and_commit(lambda: world.ingest(build_versions(12, 2))),
         pytest.raises(ValidationFailedError),
     ):
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     assert world.state(0).uncleanable is not None
     assert world.state(0).log_end_offset == 14
     assert len(world.read(0)) == 14
@@ -218,22 +228,22 @@ def test_a_check_that_raises_marks_nothing(world: World, monkeypatch: pytest.Mon
     snapshots = world.snapshot_ids()
 
     def rows_with_a_gap(*arguments: Any, **named: Any) -> list[dict[str, int | str]]:
-        rows = [dict(row) for row in fact_table(*arguments, **named)]
+        rows = [dict(row) for row in compute_fact_table(*arguments, **named)]
         rows[0].popitem()
         return rows
 
     with monkeypatch.context() as patch:
-        patch.setattr(validation, "fact_table", rows_with_a_gap)
+        patch.setattr(validation, "compute_fact_table", rows_with_a_gap)
         with pytest.raises(ValidationBrokenError, match="raised instead of judging"):
-            validate(world.ctx, plan.plan_id, "a1")
+            validate_attempt(world.ctx, plan.plan_id, "a1")
     assert run_state(world, plan) is RunState.BROKEN
     assert world.snapshot_ids() == snapshots
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
     with pytest.raises(ValidationFailedError):
-        publish(world.ctx, plan.plan_id, "a1")
-    assert validate(world.ctx, plan.plan_id, "a1").passed
-    publish(world.ctx, plan.plan_id, "a1")
-    assert world.read() == survivors(ALL)
+        publish_attempt(world.ctx, plan.plan_id, "a1")
+    assert validate_attempt(world.ctx, plan.plan_id, "a1").passed
+    publish_attempt(world.ctx, plan.plan_id, "a1")
+    assert world.read() == compute_survivors(ALL)
 
 
 def test_a_recomputation_that_breaks_down_is_recorded_and_alerted_as_a_broken_check(
@@ -245,9 +255,9 @@ def test_a_recomputation_that_breaks_down_is_recorded_and_alerted_as_a_broken_ch
     def out_of_space(*_: object, **__: object) -> object:
         raise ValidationBrokenError("The facts of orders-0 could not be recomputed (OutOfMemoryException).")
 
-    monkeypatch.setattr(validation, "fact_table", out_of_space)
+    monkeypatch.setattr(validation, "compute_fact_table", out_of_space)
     with caplog.at_level(logging.ERROR, "winnow.alerts"), pytest.raises(ValidationBrokenError) as broken:
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     assert caplog.messages == [str(broken.value)]
     assert run_state(world, plan) is RunState.BROKEN
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
@@ -259,8 +269,8 @@ def test_a_store_of_objects_that_does_not_answer_marks_nothing(world: World, mon
     def gone(*_: object, **__: object) -> object:
         raise ServiceError("The object store does not give the file. Nothing was judged or published.")
 
-    monkeypatch.setattr(validation, "fact_table", gone)
+    monkeypatch.setattr(validation, "compute_fact_table", gone)
     with pytest.raises(ServiceError):
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
     assert world.read() == ALL

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.world import TOPIC, World, open_world, versions
+from tests.integration.world import TOPIC, World, build_versions, open_world
 from winnow.errors import DamagedSegmentError
 from winnow.files import rolling, storage
 from winnow.files.checked_reading import BATCH_BYTES
@@ -43,13 +43,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(rolling, "ROW_GROUP_BYTES", 1 << 18)
     with open_world(tmp_path) as opened:
         opened.create(1)
-        opened.ingest(versions(0, 30_000))
+        opened.ingest(build_versions(0, 30_000))
         yield opened
 
 
 def damage(world: World, group: int) -> None:
     """Overwrite the records of one row group; the footer stays as it is."""
-    path = storage.local_path(world.segments()[0].path)
+    path = storage.parse_local_path(world.segments()[0].path)
     found = pq.ParquetFile(path).metadata.row_group(group)
     chunks = [found.column(index) for index in range(found.num_columns)]
     start = min(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks)

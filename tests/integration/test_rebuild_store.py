@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, record, survivors, versions
+from tests.integration.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
 from winnow.model import TopicPartition
 from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.sweep import sweep_topics
 from winnow.pipeline.uncleanable import mark_uncleanable
 from winnow.planning import PlanReference
 from winnow.store import CheckpointRow, Store
 
-RECORDS = [*versions(0, 12), record(12, b"gone", None), *versions(0, 6, partition=1)]
+RECORDS = [*build_versions(0, 12), record(12, b"gone", None), *build_versions(0, 6, partition=1)]
 
 
 def planned(world: World) -> PlanReference:
@@ -34,9 +34,9 @@ def lost(tmp_path: Path) -> Iterator[tuple[World, World]]:
         before.ingest(RECORDS)
         before.compact()
         clock.now_ms += 60_000
-        before.ingest(versions(13, 5))
+        before.ingest(build_versions(13, 5))
         before.compact()
-        before.ingest(versions(6, 3, partition=1))
+        before.ingest(build_versions(6, 3, partition=1))
         mark_uncleanable(before.ctx, TOPIC, planned(before).plan_id, {1: "the check said so"})
         path = Path(before.ctx.settings.store_url.removeprefix("sqlite:///"))
         copy = path.with_name("before.db")
@@ -100,8 +100,8 @@ def test_without_a_rebuild_the_log_goes_on_and_nothing_is_cleaned_twice(lost: tu
     """The store is a projection: what decides rests in the table's state."""
     _, after = lost
     read = after.read()
-    cleaned = survivors([*RECORDS[:13], *versions(13, 5), *versions(0, 6, partition=1)])
-    assert read == [*cleaned, *versions(6, 3, partition=1)]
+    cleaned = compute_survivors([*RECORDS[:13], *build_versions(13, 5), *build_versions(0, 6, partition=1)])
+    assert read == [*cleaned, *build_versions(6, 3, partition=1)]
     assert after.compact() is None
     after.clock.now_ms += 20 * 60_000
     receipt = after.compact()
@@ -118,7 +118,7 @@ def test_retired_files_still_go_after_their_grace(lost: tuple[World, World]) -> 
     rebuild_store(after.ctx)
     after.clock.now_ms += 2 * 86_400_000
     read = after.read()
-    (report,) = sweep(after.ctx, [TOPIC])
+    (report,) = sweep_topics(after.ctx, [TOPIC])
     # Snapshots of today still refer to some, as the catalog dates them; what went was recorded.
     assert report.files_deleted + report.files_waiting >= len(waiting)
     assert after.read() == read

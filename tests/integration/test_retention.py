@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import NOW_MS, TOPIC, World, between_head_and_commit, open_world, record
-from winnow.clock import wall_clock_ms
+from tests.integration.world import NOW_MS, TOPIC, World, open_world, record, run_between_head_and_commit
+from winnow.clock import read_wall_clock_ms
 from winnow.engine.staging import read_plan
 from winnow.errors import PlanVoidError, UsageError
 from winnow.model import Reason, Record
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.delete_records import LOG_END, delete_records
-from winnow.pipeline.publish import publish
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.sweep import sweep_topics
 from winnow.pipeline.topics import alter_topic
 from winnow.pipeline.uncleanable import mark_uncleanable
 
@@ -43,7 +43,7 @@ def _offsets(world: World) -> list[int]:
 
 
 def _reason(world: World, as_of_ms: int | None = None) -> Reason:
-    (found,) = assess(world.ctx, [TOPIC], as_of_ms=world.clock() if as_of_ms is None else as_of_ms, record=False)
+    (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock() if as_of_ms is None else as_of_ms, record=False)
     return found.reason
 
 
@@ -216,15 +216,15 @@ def test_under_timestamp_and_header_retention_takes_no_dirty_segment_and_no_livi
 def test_retired_segments_leave_the_disk_after_their_grace(world: World) -> None:
     """Not before: a reader of the old snapshot may be at work."""
     world.create(cleanup_policy="delete", retention_ms=str(2 * DAY_MS), winnow_retired_grace_ms=str(DAY_MS))
-    world.clock.now_ms = wall_clock_ms()  # snapshots carry the real time
+    world.clock.now_ms = read_wall_clock_ms()  # snapshots carry the real time
     _days(world, 5)
     (segment,) = world.segments()
     path = Path(segment.path.removeprefix("file://"))
     world.compact()
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     assert path.exists()
     world.clock.now_ms += DAY_MS + 60_000
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     assert not path.exists()
 
 
@@ -298,7 +298,7 @@ def test_a_plan_made_before_records_were_deleted_is_void(world: World) -> None:
     world.accept(plan)
     delete_records(world.ctx, TOPIC, {0: 3})
     with pytest.raises(PlanVoidError):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert _offsets(world) == [3]
 
 
@@ -359,7 +359,7 @@ def test_a_plan_is_void_when_the_configuration_changed_after_it_was_made(
     world.accept(plan)
     alter_topic(world.ctx, TOPIC, after, [])
     with pytest.raises(PlanVoidError, match="configuration of topic orders changed"):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert _offsets(world) == [0, 1, 2, 3]
 
 
@@ -372,10 +372,10 @@ def test_a_configuration_that_changes_while_a_publish_commits_voids_the_plan(wor
     world.stage(plan)
     world.accept(plan)
     with (
-        between_head_and_commit(lambda: alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp"}, [])),
+        run_between_head_and_commit(lambda: alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp"}, [])),
         pytest.raises(PlanVoidError),
     ):
-        publish(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.ctx, plan.plan_id, "a1")
     assert _offsets(world) == [0, 1, 2, 3]
 
 

@@ -11,16 +11,16 @@ import pytest
 
 from tests.integration.cli_runner import make_topic, winnow
 from tests.integration.cli_runner import record as json_record
-from tests.integration.world import NOW_MS, TOPIC, World, open_world, record, versions
+from tests.integration.world import NOW_MS, TOPIC, World, build_versions, open_world, record
 from winnow.errors import DamagedSegmentError, UnknownTopicError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import Segment
 from winnow.pipeline import scrub as module
-from winnow.pipeline.scrub import DAY_MS, bytes_left_today, scrub
+from winnow.pipeline.scrub import DAY_MS, compute_bytes_left_today, open_scrub
 from winnow.pipeline.topics import describe_topic
-from winnow.report.alerts import Kind
+from winnow.report.alerts import AlertKind
 
 HOUR_MS = 3_600_000
 
@@ -31,13 +31,13 @@ def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(2, min_cleanable_dirty_ratio="0", segment_ms="1")
         for first in (0, 40, 80):
-            opened.ingest([*versions(first, 40), *versions(first, 40, partition=1)])
+            opened.ingest([*build_versions(first, 40), *build_versions(first, 40, partition=1)])
         yield opened
 
 
 def flip(path: str, at: int) -> bytes:
     """Change one byte of a file; the bytes it had."""
-    file = storage.local_path(path)
+    file = storage.parse_local_path(path)
     data = file.read_bytes()
     file.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
     return data
@@ -45,7 +45,7 @@ def flip(path: str, at: int) -> bytes:
 
 def flip_in(path: str, column: str) -> bytes:
     """Change a byte in the last page of a column; the bytes that the file had."""
-    metadata = pq.read_metadata(storage.local_path(path))
+    metadata = pq.read_metadata(storage.parse_local_path(path))
     chunks = [metadata.row_group(0).column(number) for number in range(metadata.num_columns)]
     (chunk, *_) = [each for each in chunks if each.path_in_schema.split(".")[0] == column]
     start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
@@ -54,16 +54,16 @@ def flip_in(path: str, column: str) -> bytes:
 
 def restore(path: str, data: bytes) -> None:
     """What a backup does."""
-    storage.local_path(path).write_bytes(data)
+    storage.parse_local_path(path).write_bytes(data)
 
 
 def open_partitions(world: World) -> list[int | None]:
     """The partitions about which damage is alerted and has not recovered."""
-    return [row.partition for row in world.ctx.store.alerts.list_open({Kind.SEGMENT_DAMAGED}, TOPIC)]
+    return [row.partition for row in world.ctx.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED}, TOPIC)]
 
 
 def test_sound_topic_is_read_in_full_and_nothing_is_found(world: World) -> None:
-    (report,) = scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.ctx, [TOPIC])
     live = [*world.segments(0), *world.segments(1)]
     assert (report.segments, report.segments_checked) == (6, 6)
     assert report.bytes_checked == sum(segment.size_bytes for segment in live)
@@ -76,13 +76,13 @@ def test_bit_that_flips_in_any_column_is_found_and_told_once_until_it_is_mended(
     for column in ARROW_SCHEMA.names:
         sound = flip_in(segment.path, column)
         for _ in range(2):
-            (report,) = scrub(world.ctx, [TOPIC])
+            (report,) = open_scrub(world.ctx, [TOPIC])
             (finding,) = report.findings
             assert (finding.partition, finding.path, finding.kind) == (1, segment.path, "damaged"), column
             assert report.segments_checked == 6
             assert open_partitions(world) == [1]
         restore(segment.path, sound)
-        (report,) = scrub(world.ctx, [TOPIC])
+        (report,) = open_scrub(world.ctx, [TOPIC])
         assert report.findings == ()
         assert open_partitions(world) == []
 
@@ -90,22 +90,22 @@ def test_bit_that_flips_in_any_column_is_found_and_told_once_until_it_is_mended(
 def test_missing_segment_is_found(world: World) -> None:
     (segment, *_) = world.segments(0)
     storage.delete(segment.path)
-    (report,) = scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.ctx, [TOPIC])
     assert [(each.path, each.kind) for each in report.findings] == [(segment.path, "missing")]
 
 
 def test_sound_file_that_is_another_than_its_manifest_entry_is_found(world: World) -> None:
     """A backup that gave back the wrong file: every page is sound, and the records are those of another segment."""
     (first, second, _) = world.segments(0)
-    restore(first.path, storage.local_path(second.path).read_bytes())
-    (report,) = scrub(world.ctx, [TOPIC])
+    restore(first.path, storage.parse_local_path(second.path).read_bytes())
+    (report,) = open_scrub(world.ctx, [TOPIC])
     assert [each.path for each in report.findings] == [first.path]
 
 
 def test_page_without_checksum_that_cannot_be_decoded_is_found(world: World) -> None:
     """Other writers leave no checksums; such a page is decoded, and its damage shows there."""
     (segment, *_) = world.segments(0)
-    file = storage.local_path(segment.path)
+    file = storage.parse_local_path(segment.path)
     table = pq.read_table(file, schema=ARROW_SCHEMA)
     pq.write_table(table, file, compression="zstd", store_schema=False, use_dictionary=False)
     entry = replace(segment, size_bytes=file.stat().st_size)
@@ -121,13 +121,13 @@ def test_budget_takes_the_files_that_were_checked_longest_ago_and_goes_on_where_
     seen: list[set[str]] = []
     for _ in range(4):
         world.clock.now_ms += HOUR_MS
-        (report,) = scrub(world.ctx, [TOPIC], max_bytes=2 * largest)
+        (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=2 * largest)
         rows = world.ctx.store.segment_checks.list_checks(TOPIC).values()
         seen.append({row.path for row in rows if row.kind == "segment" and row.checked_at_ms == world.clock()})
         assert report.segments_checked == 2
     assert len(seen[0] | seen[1] | seen[2]) == 6
     assert seen[3] == seen[0]
-    (described,) = scrub(world.ctx, [TOPIC], max_bytes=1)
+    (described,) = open_scrub(world.ctx, [TOPIC], max_bytes=1)
     assert described.oldest_checked_ms == world.clock() - 2 * HOUR_MS
 
 
@@ -143,10 +143,10 @@ def test_scrub_that_dies_goes_on_with_what_it_had_not_checked(world: World, monk
     with monkeypatch.context() as patch:
         patch.setattr(module, "_read_segment", dies_at_the_fourth)
         with pytest.raises(KeyboardInterrupt):
-            scrub(world.ctx, [TOPIC])
+            open_scrub(world.ctx, [TOPIC])
     world.clock.now_ms += 1
     largest = max(segment.size_bytes for number in (0, 1) for segment in world.segments(number))
-    scrub(world.ctx, [TOPIC], max_bytes=3 * largest)
+    open_scrub(world.ctx, [TOPIC], max_bytes=3 * largest)
     rows = world.ctx.store.segment_checks.list_checks(TOPIC).values()
     again = {row.path for row in rows if row.kind == "segment" and row.checked_at_ms == world.clock()}
     assert again.isdisjoint(read)
@@ -155,32 +155,32 @@ def test_scrub_that_dies_goes_on_with_what_it_had_not_checked(world: World, monk
 
 def test_file_larger_than_the_budget_is_read_all_the_same(world: World) -> None:
     """Or it would never be checked."""
-    (report,) = scrub(world.ctx, [TOPIC], max_bytes=1)
+    (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=1)
     assert report.segments_checked == 1
 
 
 def test_budget_of_a_day_counts_what_earlier_scrubs_read_and_comes_back_a_day_later(tmp_path: Path) -> None:
     with open_world(tmp_path, lake={"WINNOW_SCRUB__BYTES_PER_DAY": "1MB"}) as world:
         world.create(1)
-        world.ingest(versions(0, 40))
+        world.ingest(build_versions(0, 40))
         size_bytes = world.segments()[0].size_bytes
-        assert bytes_left_today(world.ctx) == 1_000_000
-        scrub(world.ctx, [TOPIC])
-        assert bytes_left_today(world.ctx) == 1_000_000 - size_bytes
+        assert compute_bytes_left_today(world.ctx) == 1_000_000
+        open_scrub(world.ctx, [TOPIC])
+        assert compute_bytes_left_today(world.ctx) == 1_000_000 - size_bytes
         world.clock.now_ms += DAY_MS
-        assert bytes_left_today(world.ctx) == 1_000_000
+        assert compute_bytes_left_today(world.ctx) == 1_000_000
 
 
 def test_segments_that_left_the_log_are_forgotten_and_their_alert_is_closed(world: World) -> None:
     (segment, *_) = world.segments(0)
     sound = flip_in(segment.path, "value")
-    scrub(world.ctx, [TOPIC])
+    open_scrub(world.ctx, [TOPIC])
     assert open_partitions(world) == [0]
     restore(segment.path, sound)
     world.clock.now_ms += HOUR_MS
     world.compact()
     assert segment not in world.segments(0)
-    (report,) = scrub(world.ctx, [TOPIC], max_bytes=1)
+    (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=1)
     assert report.findings == ()
     assert open_partitions(world) == []
     assert segment.path not in world.ctx.store.segment_checks.list_checks(TOPIC)
@@ -200,24 +200,24 @@ def test_segment_that_is_compacted_away_while_it_is_read_is_no_finding(
 
     monkeypatch.setattr(module, "_read_segment", swept_meanwhile)
     world.clock.now_ms += HOUR_MS
-    (report,) = scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.ctx, [TOPIC])
     assert gone.path not in {finding.path for finding in report.findings}
 
 
 def test_damaged_receipts_ledgers_and_quarantined_records_are_found(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         world.create(1, winnow_keyless="quarantine", min_cleanable_dirty_ratio="0", segment_ms="1")
-        world.ingest([*versions(0, 40), record(40, None, b"without a key")])
+        world.ingest([*build_versions(0, 40), record(40, None, b"without a key")])
         world.clock.now_ms += HOUR_MS
         world.compact()
         state = world.head().state
         (quarantined,) = world.ctx.log.quarantine(TOPIC).files()
         damaged = {state.receipts[0].path, state.ingests[0].path, quarantined.path}
-        assert scrub(world.ctx, [TOPIC])[0].findings == ()
+        assert open_scrub(world.ctx, [TOPIC])[0].findings == ()
         flip_in(quarantined.path, "value")
         for path in damaged - {quarantined.path}:
             flip(path, len(storage.read_bytes(path)) // 3)
-        (report,) = scrub(world.ctx, [TOPIC])
+        (report,) = open_scrub(world.ctx, [TOPIC])
         assert {finding.path for finding in report.findings} == damaged
         assert open_partitions(world) == [None]
 
@@ -225,9 +225,9 @@ def test_damaged_receipts_ledgers_and_quarantined_records_are_found(tmp_path: Pa
 def test_topic_description_tells_when_segments_were_checked(world: World) -> None:
     assert describe_topic(world.ctx, TOPIC).segments_unchecked == 6
     assert describe_topic(world.ctx, TOPIC).last_checked_ms is None
-    scrub(world.ctx, [TOPIC])
+    open_scrub(world.ctx, [TOPIC])
     world.clock.now_ms += HOUR_MS
-    world.ingest(versions(120, 40))
+    world.ingest(build_versions(120, 40))
     found = describe_topic(world.ctx, TOPIC)
     assert (found.last_checked_ms, found.oldest_checked_ms) == (NOW_MS, NOW_MS)
     assert (found.segments_unchecked, found.scrub_findings) == (1, 0)
@@ -235,7 +235,7 @@ def test_topic_description_tells_when_segments_were_checked(world: World) -> Non
 
 def test_unknown_topic_is_refused(world: World) -> None:
     with pytest.raises(UnknownTopicError):
-        scrub(world.ctx, ["nobody"])
+        open_scrub(world.ctx, ["nobody"])
 
 
 def test_command_tells_findings_and_ends_with_code_4(tmp_path: Path, winnow_home: Path) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, versions
-from winnow.clock import wall_clock_ms
+from tests.integration.world import TOPIC, FakeClock, World, build_versions, open_world
+from winnow.clock import read_wall_clock_ms
 from winnow.log.topic_log import Change
 from winnow.pipeline.delete_records import delete_records
-from winnow.pipeline.leases import release
-from winnow.pipeline.partitions import pause
-from winnow.pipeline.standing import Cause, left_to, standing
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.leases import release_lease
+from winnow.pipeline.partitions import pause_partitions
+from winnow.pipeline.standing import VoidCause, check_plan_validity, explain_void
+from winnow.pipeline.sweep import sweep_topics
 from winnow.pipeline.topics import alter_topic, create_topic
 from winnow.store import Run
 
@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         mine = World(replace(opened.ctx, holder=MINE), opened.clock, tmp_path)
         mine.create(min_cleanable_dirty_ratio="0", cleanup_policy="compact,delete", winnow_retired_grace_ms="0")
-        mine.ingest(versions(0, 30))
+        mine.ingest(build_versions(0, 30))
         assert mine.plan(mine.clock()) is not None
         yield mine
 
@@ -42,35 +42,35 @@ def the_run(world: World) -> Run:
 
 def compact_at_night(world: World, clock: FakeClock) -> None:
     """Another run compacts the topic; its worker has a clock of its own."""
-    release(world.ctx, TOPIC)
+    release_lease(world.ctx, TOPIC)
     other = World(replace(world.ctx, holder=NIGHT, now_ms=clock), clock, world.folder)
     assert other.compact(world.clock() + 1) is not None
 
 
 def test_a_plan_stands_while_the_log_only_grows(world: World) -> None:
     """Appends lie above everything that is planned."""
-    world.ingest(versions(30, 10))
-    assert standing(world.ctx, the_run(world)) is None
-    assert left_to(world.ctx, the_run(world).plan_id) is None
+    world.ingest(build_versions(30, 10))
+    assert check_plan_validity(world.ctx, the_run(world)) is None
+    assert explain_void(world.ctx, the_run(world).plan_id) is None
 
 
 def test_a_plan_of_which_segments_were_taken_names_who_took_them_whatever_the_clocks_say(world: World) -> None:
     """The other worker's clock is two hours slow: the files it retired still say whose they are."""
     compact_at_night(world, FakeClock(world.clock() - 2 * HOUR_MS))
-    found = standing(world.ctx, the_run(world))
+    found = check_plan_validity(world.ctx, the_run(world))
     assert found is not None
-    assert found.cause is Cause.TAKEN
-    assert f"the log moved on, run {NIGHT} took it" in (left_to(world.ctx, the_run(world).plan_id) or "")
+    assert found.cause is VoidCause.TAKEN
+    assert f"the log moved on, run {NIGHT} took it" in (explain_void(world.ctx, the_run(world).plan_id) or "")
 
 
 def test_a_plan_that_was_overtaken_long_ago_is_explained_by_the_newest_receipt(world: World) -> None:
     """A task that is cleared days later: the retired files are swept and forgotten by then."""
     compact_at_night(world, world.clock)
     # Snapshots have Iceberg's time, which is the machine's.
-    world.clock.now_ms = wall_clock_ms() + 48 * HOUR_MS
-    sweep(world.ctx, [TOPIC])
+    world.clock.now_ms = read_wall_clock_ms() + 48 * HOUR_MS
+    sweep_topics(world.ctx, [TOPIC])
     assert world.head().state.retired == ()
-    assert f"run {NIGHT} took it" in (left_to(world.ctx, the_run(world).plan_id) or "")
+    assert f"run {NIGHT} took it" in (explain_void(world.ctx, the_run(world).plan_id) or "")
 
 
 def recreate(world: World) -> None:
@@ -82,34 +82,34 @@ def recreate(world: World) -> None:
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (recreate, Cause.RECREATED),
-        (lambda w: alter_topic(w.ctx, TOPIC, {"segment.bytes": "2000000"}, []), Cause.RECONFIGURED),
-        (lambda w: pause(w.ctx, TOPIC, by="maria"), Cause.PAUSED),
-        (lambda w: delete_records(w.ctx, TOPIC, {0: 12}), Cause.DELETED),
+        (recreate, VoidCause.RECREATED),
+        (lambda w: alter_topic(w.ctx, TOPIC, {"segment.bytes": "2000000"}, []), VoidCause.RECONFIGURED),
+        (lambda w: pause_partitions(w.ctx, TOPIC, by="maria"), VoidCause.PAUSED),
+        (lambda w: delete_records(w.ctx, TOPIC, {0: 12}), VoidCause.DELETED),
     ],
-    ids=lambda each: each.value if isinstance(each, Cause) else "",
+    ids=lambda each: each.value if isinstance(each, VoidCause) else "",
 )
 def test_what_people_did_to_a_topic_explains_a_void_plan(
-    world: World, change: Callable[[World], object], cause: Cause
+    world: World, change: Callable[[World], object], cause: VoidCause
 ) -> None:
     """On purpose, through Winnow: the next run goes on from there."""
     change(world)
-    found = standing(world.ctx, the_run(world))
+    found = check_plan_validity(world.ctx, the_run(world))
     assert found is not None
     assert found.cause is cause
-    assert (left_to(world.ctx, the_run(world).plan_id) or "").endswith("(the next run takes the topic).")
+    assert (explain_void(world.ctx, the_run(world).plan_id) or "").endswith("(the next run takes the topic).")
 
 
 def test_a_segment_that_nobody_took_is_for_a_person(world: World) -> None:
     """The table lost a file and no run, delete or change says why: not explained away."""
     path = world.segments()[0].path
     world.ctx.log.open(TOPIC).commit(lambda head: Change(state=head.state, remove=[path], summary={}))
-    found = standing(world.ctx, the_run(world))
+    found = check_plan_validity(world.ctx, the_run(world))
     assert found is not None
-    assert found.cause is Cause.UNEXPLAINED
-    assert left_to(world.ctx, the_run(world).plan_id) is None
+    assert found.cause is VoidCause.UNEXPLAINED
+    assert explain_void(world.ctx, the_run(world).plan_id) is None
 
 
 def test_a_plan_that_nobody_knows_explains_nothing(world: World) -> None:
     """Its row is gone or never was."""
-    assert left_to(world.ctx, "nobody's plan") is None
+    assert explain_void(world.ctx, "nobody's plan") is None

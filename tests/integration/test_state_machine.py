@@ -23,19 +23,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, visible_rows, write_jsonl
+from tests.integration.world import TOPIC, FakeClock, World, list_visible_rows, open_world, write_jsonl
 from winnow import semantics
 from winnow.log.topic_log import Head
 from winnow.model import Cleaning, Record, Strategy
-from winnow.pipeline.assess import assess_view, view_topic
+from winnow.pipeline.assess import assess_view, load_topic_view
 from winnow.pipeline.checkpoints import import_checkpoints
 from winnow.pipeline.delete_records import delete_records
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.leases import holding
-from winnow.pipeline.partitions import pause, resume
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.partitions import pause_partitions, resume_partitions
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.sweep import sweep_topics
 from winnow.pipeline.topics import alter_topic
 from winnow.pipeline.uncleanable import mark_uncleanable
 from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
@@ -230,8 +230,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule(hours=st.integers(-2, 30), partition=_partition)
     def fail_validation(self, hours: int, partition: int) -> None:
         """What was staged is judged bad: nothing is published, one partition is marked."""
-        with holding(self.world.ctx, TOPIC):
-            settle(self.world.ctx, TOPIC)
+        with hold_lease(self.world.ctx, TOPIC):
+            settle_open_runs(self.world.ctx, TOPIC)
             plan = self.world.plan(self.clock() + hours * HOUR_MS)
             if plan is None:
                 return
@@ -244,8 +244,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule(hours=st.integers(-2, 30), staged=st.booleans())
     def crash_before_publishing(self, hours: int, staged: bool) -> None:
         """The process dies with a plan, or with staged files; nobody sees anything of it."""
-        with holding(self.world.ctx, TOPIC):
-            settle(self.world.ctx, TOPIC)
+        with hold_lease(self.world.ctx, TOPIC):
+            settle_open_runs(self.world.ctx, TOPIC)
             plan = self.world.plan(self.clock() + hours * HOUR_MS)
             if plan is not None and staged:
                 self.world.stage(plan)
@@ -259,8 +259,8 @@ class LogMachine(RuleBasedStateMachine):
             def die(*_: object, **__: object) -> None:
                 raise CrashError
 
-            with holding(self.world.ctx, TOPIC):
-                settle(self.world.ctx, TOPIC)
+            with hold_lease(self.world.ctx, TOPIC):
+                settle_open_runs(self.world.ctx, TOPIC)
                 plan = self.world.plan(as_of_ms)
                 outcomes = self._expect(as_of_ms)
                 assert (plan is None) == (not outcomes)
@@ -270,7 +270,7 @@ class LogMachine(RuleBasedStateMachine):
                 self.world.accept(plan)
                 patch.setattr(Projection, "record_publication", die)
                 with pytest.raises(CrashError):
-                    publish(self.world.ctx, plan.plan_id, "a1")
+                    publish_attempt(self.world.ctx, plan.plan_id, "a1")
 
     @rule(partition=_partition, offset=st.integers(0, 20))
     def import_a_checkpoint(self, partition: int, offset: int) -> None:
@@ -288,20 +288,20 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(partition=_partition)
     def pause(self, partition: int) -> None:
-        pause(self.world.ctx, TOPIC, [partition], by="ann")
+        pause_partitions(self.world.ctx, TOPIC, [partition], by="ann")
         self.models[partition].paused = True
 
     @rule()
     def resume(self) -> None:
-        resume(self.world.ctx, TOPIC, by="ann")
+        resume_partitions(self.world.ctx, TOPIC, by="ann")
         for model in self.models:
             model.paused = False
 
     @rule()
     def sweep(self) -> None:
-        sweep(self.world.ctx, [TOPIC])
+        sweep_topics(self.world.ctx, [TOPIC])
 
-    def _expect(self, as_of_ms: int) -> dict[int, semantics.Outcome]:
+    def _expect(self, as_of_ms: int) -> dict[int, semantics.CleaningOutcome]:
         """Let the oracle run, and give its files the shape of the real ones: byte sums stay comparable."""
         self._mark_models()
         found = {}
@@ -337,7 +337,7 @@ class LogMachine(RuleBasedStateMachine):
         for file in model.files:
             for each in file.records:
                 if each.value is None:
-                    mine, theirs = (semantics.entry_of(each.offset, one) for one in (model.history, history))
+                    mine, theirs = (semantics.find_history_entry(each.offset, one) for one in (model.history, history))
                     assert (mine and replace(mine, end_offset=0)) == (theirs and replace(theirs, end_offset=0))
         model.history = history
 
@@ -368,7 +368,7 @@ class LogMachine(RuleBasedStateMachine):
         self._mark_models()
         ctx = self.world.ctx
         config = model_config(self.config)
-        for found in assess_view(ctx, view_topic(ctx, TOPIC), as_of_ms=self.clock()):
+        for found in assess_view(ctx, load_topic_view(ctx, TOPIC), as_of_ms=self.clock()):
             expected = self.models[found.partition].assess(config, self.clock(), self.clock())
             assert (
                 found.reason,
@@ -411,7 +411,7 @@ class LogMachine(RuleBasedStateMachine):
         if not any(self.aside):
             return
         ctx = self.world.ctx
-        rows = visible_rows(ctx.log.quarantine(TOPIC), self.world.head().state)
+        rows = list_visible_rows(ctx.log.quarantine(TOPIC), self.world.head().state)
         found = sorted(zip(rows.column("partition").to_pylist(), rows.column("offset").to_pylist(), strict=True))
         assert found == sorted((number, offset) for number, offsets in enumerate(self.aside) for offset in offsets)
 

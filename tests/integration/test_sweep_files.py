@@ -9,31 +9,39 @@ import pytest
 import time_machine
 from pyiceberg.table import Table
 
-from tests.integration.world import TOPIC, FakeClock, World, between_head_and_commit, open_world, survivors, versions
-from winnow.clock import wall_clock_ms
+from tests.integration.world import (
+    TOPIC,
+    FakeClock,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    run_between_head_and_commit,
+)
+from winnow.clock import read_wall_clock_ms
 from winnow.errors import CommitConflictError, CommitUnknownError, PlanVoidError
 from winnow.files import storage
-from winnow.log.references import References
-from winnow.log.references import references as references_of
+from winnow.log.references import FileReferences
+from winnow.log.references import collect_references as references_of
 from winnow.log.state import STATE_PROPERTY, StateReference
 from winnow.model import RetiredFile
 from winnow.pipeline import sweep as sweeping
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle
-from winnow.pipeline.sweep import SweepReport, sweep
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.sweep import SweepReport, sweep_topics
 from winnow.planning import PlanReference
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000
 DAY_MS = 86_400_000
-FIRST = versions(0, 12)
+FIRST = build_versions(0, 12)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """A compacted log. Snapshots carry the catalog's own time, so the clock begins at the present."""
-    with open_world(tmp_path, FakeClock(wall_clock_ms())) as opened:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
         opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
         opened.ingest(FIRST)
         opened.compact()
@@ -41,7 +49,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def swept(world: World) -> SweepReport:
-    (report,) = sweep(world.ctx, [TOPIC])
+    (report,) = sweep_topics(world.ctx, [TOPIC])
     return report
 
 
@@ -73,7 +81,7 @@ def test_nothing_goes_before_the_grace_and_all_that_was_retired_goes_after_it(wo
     assert (late.files_waiting, late.bytes_waiting) == (0, 0)
     assert world.head().state.retired == ()
     assert world.ctx.store.retired_files.list_retired(TOPIC) == []
-    assert world.read() == read == survivors(FIRST)
+    assert world.read() == read == compute_survivors(FIRST)
 
 
 def test_the_grace_holds_although_somebody_else_expired_the_snapshots(world: World) -> None:
@@ -89,7 +97,7 @@ def test_the_grace_holds_although_somebody_else_expired_the_snapshots(world: Wor
 
 def test_files_that_were_never_recorded_stay(world: World) -> None:
     """Somebody's own file in the table's folder is not found by listing."""
-    location = storage.local_path(world.head().location)
+    location = storage.parse_local_path(world.head().location)
     stray = location / "data" / "notes.txt"
     stray.write_text("mine")
     other = location / "metadata" / "backup.avro"
@@ -115,7 +123,7 @@ def test_a_sweep_that_died_while_it_remembered_a_swept_folder_is_no_trouble(worl
     folder = storage.join(world.head().location, "data", world.ctx.store.runs.list_runs(TOPIC)[0].plan_id)
     world.ctx.store.retired_files.record(TOPIC, [RetiredFile(folder, 0, world.clock(), "plan")], "attempts")
     after(world, 2 * GRACE_MS)
-    assert world.read() == survivors(FIRST)
+    assert world.read() == compute_survivors(FIRST)
     assert data_files(world) == live_files(world)
 
 
@@ -124,14 +132,14 @@ def test_a_sweep_every_day_leaves_exactly_what_the_log_needs(world: World) -> No
     records = list(FIRST)
     for _ in range(4):
         world.clock.now_ms += DAY_MS
-        more = versions(len(records), 6)
+        more = build_versions(len(records), 6)
         records += more
         world.ingest(more)
         world.compact()
         after(world, 2 * GRACE_MS)
     after(world, 2 * GRACE_MS)
     assert data_files(world) == live_files(world)
-    assert world.read() == survivors(records)
+    assert world.read() == compute_survivors(records)
     assert len(world.listing(below="winnow/orders/winnow/state")) <= len(world.snapshot_ids()) + 1
 
 
@@ -198,7 +206,7 @@ def test_a_file_named_in_the_ledger_that_a_snapshot_still_refers_to_stays(world:
         world.ctx.store.retired_files.record(TOPIC, [RetiredFile(path, 1, world.clock(), "wrong")], kind)
     after(world, 2 * GRACE_MS)
     assert all(storage.exists(path) for path in wrong.values())
-    assert world.read() == survivors(FIRST)
+    assert world.read() == compute_survivors(FIRST)
 
 
 def staged(world: World, as_of_ms: int, attempt: str = "a1") -> PlanReference:
@@ -214,10 +222,10 @@ def attempt_files(world: World, plan: PlanReference) -> set[str]:
 
 @pytest.mark.kafka("83")
 def test_files_of_a_void_run_go_after_the_grace_since_it_was_closed(world: World) -> None:
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     plan = staged(world, world.clock())
     assert attempt_files(world, plan)
-    settle(world.ctx, TOPIC)
+    settle_open_runs(world.ctx, TOPIC)
     after(world, GRACE_MS - 1)
     assert attempt_files(world, plan)
     read = world.read()
@@ -227,28 +235,28 @@ def test_files_of_a_void_run_go_after_the_grace_since_it_was_closed(world: World
 
 
 def test_files_of_an_attempt_that_was_not_the_published_one_go_and_the_published_ones_stay(world: World) -> None:
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     plan = staged(world, world.clock(), "a1")
     world.stage(plan, "a2")
     world.accept(plan, "a2")
-    publish(world.ctx, plan.plan_id, "a2")
+    publish_attempt(world.ctx, plan.plan_id, "a2")
     assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a1", "a2"}
     after(world, 2 * GRACE_MS)
     assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a2"}
-    assert world.read() == survivors(versions(0, 18))
+    assert world.read() == compute_survivors(build_versions(0, 18))
 
 
 def test_files_of_a_refused_run_go_too(world: World) -> None:
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     first, second = staged(world, world.clock()), staged(world, world.clock() + 1)
     for plan in (first, second):
         world.accept(plan)
-    publish(world.ctx, first.plan_id, "a1")
+    publish_attempt(world.ctx, first.plan_id, "a1")
     with pytest.raises(PlanVoidError):
-        publish(world.ctx, second.plan_id, "a1")
+        publish_attempt(world.ctx, second.plan_id, "a1")
     after(world, 2 * GRACE_MS)
     assert attempt_files(world, second) == set()
-    assert world.read() == survivors(versions(0, 18))
+    assert world.read() == compute_survivors(build_versions(0, 18))
 
 
 @pytest.mark.parametrize("status", [RunState.UNKNOWN, RunState.PUBLISHING, RunState.STAGED])
@@ -256,7 +264,7 @@ def test_files_of_a_run_that_is_not_closed_are_never_listed(
     world: World, monkeypatch: pytest.MonkeyPatch, status: RunState
 ) -> None:
     """Whatever it wrote may yet become visible. Settling is what closes it, so here it cannot settle."""
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     plan = staged(world, world.clock())
     if status is not RunState.STAGED:
         world.accept(plan)
@@ -272,7 +280,7 @@ def test_an_unknown_run_is_settled_before_its_files_are_looked_at(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit had landed: the sweep finds it in the history and keeps every file."""
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     plan = staged(world, world.clock())
     world.accept(plan)
     catalog = world.ctx.log.catalog
@@ -289,25 +297,25 @@ def test_an_unknown_run_is_settled_before_its_files_are_looked_at(
     with monkeypatch.context():
         monkeypatch.setattr(catalog, "commit_table", commit)
         with pytest.raises(CommitUnknownError):
-            publish(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.ctx, plan.plan_id, "a1")
     monkeypatch.setattr(catalog, "commit_table", genuine[0])
     monkeypatch.setattr(catalog, "load_table", genuine[1])
     after(world, 30 * DAY_MS)
-    assert world.read() == survivors(versions(0, 18))
+    assert world.read() == compute_survivors(build_versions(0, 18))
     assert live_files(world) == data_files(world)
 
 
 def test_a_plan_that_is_tried_again_after_its_folder_was_swept_is_swept_again(world: World) -> None:
     """The same decision has the same plan id, and every attempt at it may leave files."""
-    world.ingest(versions(12, 6))
+    world.ingest(build_versions(12, 6))
     as_of_ms = world.clock()
     plan = staged(world, as_of_ms, "a1")
-    settle(world.ctx, TOPIC)
+    settle_open_runs(world.ctx, TOPIC)
     after(world, 2 * GRACE_MS)
     assert attempt_files(world, plan) == set()
     again = staged(world, as_of_ms, "a2")
     assert again.plan_id == plan.plan_id
-    settle(world.ctx, TOPIC)
+    settle_open_runs(world.ctx, TOPIC)
     after(world, 2 * GRACE_MS)
     assert attempt_files(world, plan) == set()
 
@@ -315,9 +323,9 @@ def test_a_plan_that_is_tried_again_after_its_folder_was_swept_is_swept_again(wo
 def test_an_append_during_the_sweep_survives(world: World, tmp_path: Path) -> None:
     """Between expiring, deleting and forgetting: the sweep's own commit begins again from the append."""
     world.clock.now_ms += 2 * GRACE_MS
-    with between_head_and_commit(lambda: world.ingest(versions(12, 3))):
+    with run_between_head_and_commit(lambda: world.ingest(build_versions(12, 3))):
         swept(world)
-    assert world.read() == [*survivors(FIRST), *versions(12, 3)]
+    assert world.read() == [*compute_survivors(FIRST), *build_versions(12, 3)]
     assert world.head().state.retired == ()
     assert data_files(world) == live_files(world)
     path = tmp_path / "in-2.jsonl"
@@ -340,7 +348,7 @@ def test_a_sweep_that_read_metadata_which_another_one_removed_says_run_it_again(
     genuine = references_of
     swept_meanwhile = [False]
 
-    def look(table: Table) -> References:
+    def look(table: Table) -> FileReferences:
         if not swept_meanwhile[0]:
             swept_meanwhile[0] = True
             for snapshot in table.metadata.snapshots[:1]:
@@ -348,8 +356,8 @@ def test_a_sweep_that_read_metadata_which_another_one_removed_says_run_it_again(
             world.head().table.maintenance.expire_snapshots().by_ids([table.metadata.snapshots[0].snapshot_id]).commit()
         return genuine(table)
 
-    monkeypatch.setattr(sweeping, "references", look)
+    monkeypatch.setattr(sweeping, "collect_references", look)
     with pytest.raises(CommitConflictError, match="Run it again"):
         after(world, GRACE_MS - 1)
     assert after(world, 2 * GRACE_MS).files_deleted > 0
-    assert world.read() == survivors(FIRST)
+    assert world.read() == compute_survivors(FIRST)

@@ -12,14 +12,14 @@ import pytest
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from tests.integration.world import TOPIC, World, open_world, record, versions, write_jsonl
+from tests.integration.world import TOPIC, World, build_versions, open_world, record, write_jsonl
 from winnow.engine import spark, staging
 from winnow.files import storage
 from winnow.log.file_io import SyncedFileIO
 from winnow.log.topics import SYNCED_FILE_IO, TopicLogs
 from winnow.pipeline.ingest import ingest_files
 
-RECORDS = versions(0, 12)
+RECORDS = build_versions(0, 12)
 
 
 @pytest.fixture
@@ -111,8 +111,8 @@ def test_a_task_whose_segments_the_disk_refuses_leaves_no_staging_manifest(
     assert plan is not None
     document = staging.read_plan(plan.uri)
     refuse(monkeypatch, f"/data/{plan.plan_id}/")
-    results = list(spark._run_task([spark.units_of(plan.uri, document)], "a1", world.ctx.budget, lambda _: None))
-    outcome = spark.finish(plan.uri, document, "a1", results)
+    results = list(spark._run_task([spark.build_units(plan.uri, document)], "a1", world.ctx.budget, lambda _: None))
+    outcome = spark.write_plan_manifest(plan.uri, document, "a1", results)
     assert outcome.manifest_uri is None
     assert outcome.failure is not None
     assert outcome.failure.error.startswith(f"{TOPIC}-0: the disk answered with an input/output error")
@@ -124,7 +124,7 @@ def test_an_ingest_that_the_disk_refuses_lands_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
     """Segment, state or Iceberg's own metadata: the commit does not come; the same call lands once the disk is well."""
-    more = versions(13, 3)
+    more = build_versions(13, 3)
     path = world.path()
     write_jsonl(path, more)
     with monkeypatch.context() as broken:

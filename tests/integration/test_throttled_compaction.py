@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import World, open_world, record, versions
+from tests.integration.world import World, build_versions, open_world, record
 from winnow.config.settings import load_settings
 from winnow.engine import staging
-from winnow.engine.rewrite import BATCH_ROWS, compact_partition
+from winnow.engine.rewrite import MAXIMUM_BATCH_ROWS, compact_partition
 from winnow.engine.throttle import Throttle
 from winnow.model import StagedPartition
-from winnow.pipeline.compact import spark_arguments
+from winnow.pipeline.compact import build_job_arguments
 
 RATE = 1000.0
 
@@ -40,8 +40,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     """A topic with two segments; both lose something and both keep something."""
     with open_world(tmp_path) as found:
         found.create(min_cleanable_dirty_ratio="0", segment_ms="1")
-        found.ingest(versions(0, 500, keys=7))
-        found.ingest(versions(500, 500, keys=5))
+        found.ingest(build_versions(0, 500, keys=7))
+        found.ingest(build_versions(500, 500, keys=5))
         yield found
 
 
@@ -87,7 +87,7 @@ def test_waits_are_spread_over_the_records_that_are_copied(world: World) -> None
     world.ingest([record(n, b"%d" % n, b"") for n in range(1000, 21_000)] + [record(21_000, b"1000", b"")])
     clock = Clock()
     compacted(world, "slow", Throttle(RATE, clock, clock.sleep))
-    assert clock.waits >= 1 + 20_000 // BATCH_ROWS + 1
+    assert clock.waits >= 1 + 20_000 // MAXIMUM_BATCH_ROWS + 1
 
 
 def test_throttled_result_is_the_unthrottled_one(world: World) -> None:
@@ -102,9 +102,9 @@ def test_rate_is_off_by_default_and_reaches_the_job_when_set(tmp_path: Path) -> 
     """The arguments of the Spark job and the budget of a task say the same."""
     plain = load_settings(cwd=tmp_path, env={})
     assert plain.engine.bytes_per_second is None
-    assert not {"--bytes-per-second", "--tasks"} & set(spark_arguments(plain, [], "a1"))
+    assert not {"--bytes-per-second", "--tasks"} & set(build_job_arguments(plain, [], "a1"))
     env = {"WINNOW_KAFKA__LOG_CLEANER_IO_MAX_BYTES_PER_SECOND": "5e6", "WINNOW_KAFKA__LOG_CLEANER_THREADS": "3"}
-    said = spark_arguments(load_settings(cwd=tmp_path, env=env), [], "a1")
+    said = build_job_arguments(load_settings(cwd=tmp_path, env=env), [], "a1")
     assert said[said.index("--bytes-per-second") + 1] == "5000000.0"
     assert said[said.index("--tasks") + 1] == "3"
 

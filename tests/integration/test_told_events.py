@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.integration import spark_in_process
-from tests.integration.world import TOPIC, World, open_world, versions
+from tests.integration.world import TOPIC, World, build_versions, open_world
 from winnow.engine import spark, staging
 from winnow.files import storage
-from winnow.pipeline.partitions import pause
-from winnow.pipeline.publish import publish
+from winnow.pipeline.partitions import pause_partitions
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.run import compact_topics
-from winnow.pipeline.sweep import sweep
-from winnow.report.events import Told, told_of
+from winnow.pipeline.sweep import sweep_topics
+from winnow.report.events import LoggedEvent, read_event
 
 without_spark = spark_in_process.without_spark
 
@@ -28,13 +28,13 @@ def world(tmp_path: Path, without_spark: None) -> Iterator[World]:
     """A topic of two partitions, both due."""
     with open_world(tmp_path) as opened:
         opened.create(2, min_cleanable_dirty_ratio="0")
-        opened.ingest([*versions(0, 12), *versions(0, 12, partition=1)])
+        opened.ingest([*build_versions(0, 12), *build_versions(0, 12, partition=1)])
         yield opened
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[Told]:
+def told(caplog: pytest.LogCaptureFixture) -> list[LoggedEvent]:
     """The events since the last time this was asked."""
-    found = [event for record in caplog.records if (event := told_of(record)) is not None]
+    found = [event for record in caplog.records if (event := read_event(record)) is not None]
     caplog.clear()
     return found
 
@@ -55,7 +55,7 @@ def test_run_tells_each_step_once_and_publishing_again_tells_nothing(
     parts = receipt.partitions
     assert fields["records_in"] == sum(part.records_in for part in parts) == 24
     assert fields["records_kept"] == sum(part.records_kept for part in parts)
-    assert publish(world.ctx, receipt.plan_id, receipt.attempt) == receipt
+    assert publish_attempt(world.ctx, receipt.plan_id, receipt.attempt) == receipt
     compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     assert told(caplog) == []
 
@@ -64,7 +64,7 @@ def test_partition_that_cannot_be_read_is_told_as_marked_alerted_and_invalid(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In this order, so that people hear of the mark whatever becomes of the run, and only the partition at fault."""
-    path = storage.local_path(world.segments(1)[-1].path)
+    path = storage.parse_local_path(world.segments(1)[-1].path)
     path.write_bytes(path.read_bytes()[:40])
     caplog.set_level(logging.INFO, "winnow.events")
     told(caplog)
@@ -83,7 +83,7 @@ def test_plan_that_the_next_run_finds_unfinished_is_told_as_voided_and_a_paused_
     first = world.plan(world.clock())
     assert first is not None
     assert [event.name for event in told(caplog)] == ["planned"]
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     events = told(caplog)
     assert [event.name for event in events] == ["voided", "swept"]
     assert events[0].fields["plan_id"] == first.plan_id
@@ -91,10 +91,10 @@ def test_plan_that_the_next_run_finds_unfinished_is_told_as_voided_and_a_paused_
     assert second is not None
     world.stage(second)
     world.accept(second)
-    pause(world.ctx, TOPIC, [0], by="somebody")
+    pause_partitions(world.ctx, TOPIC, [0], by="somebody")
     assert [event.name for event in told(caplog)] == ["planned", "state_changed"]
     with pytest.raises(Exception, match="was paused while plan"):
-        publish(world.ctx, second.plan_id, "a1")
+        publish_attempt(world.ctx, second.plan_id, "a1")
     assert [event.name for event in told(caplog)] == ["refused"]
 
 
@@ -104,9 +104,9 @@ def test_spark_task_writes_a_json_line_before_and_after_each_partition(
     """On standard error, with topic, partition, plan and attempt, and no byte of a record."""
     plan = world.plan(world.clock())
     assert plan is not None
-    path = storage.local_path(world.segments(1)[-1].path)
+    path = storage.parse_local_path(world.segments(1)[-1].path)
     path.write_bytes(path.read_bytes()[:40])
-    units = spark.units_of(plan.uri, staging.read_plan(plan.uri))
+    units = spark.build_units(plan.uri, staging.read_plan(plan.uri))
     heard: list[dict[str, Any]] = []
     list(spark._run_task([units], "a1", world.ctx.budget, heard.append))
     written = capsys.readouterr().err

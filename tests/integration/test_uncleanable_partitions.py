@@ -13,9 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration import spark_in_process
-from tests.integration.world import TOPIC, World, between_head_and_commit, open_world, survivors, versions
+from tests.integration.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    run_between_head_and_commit,
+)
 from winnow.engine import spark, staging
-from winnow.engine.damage import MiscountError, explained
+from winnow.engine.damage import CopyCountError, explain_failure
 from winnow.engine.events import PartitionFailure, PlanFailure
 from winnow.engine.rewrite import compact_partition
 from winnow.errors import (
@@ -31,12 +38,12 @@ from winnow.errors import (
 from winnow.files import storage
 from winnow.model import PartitionPlan, Reason, Receipt, Status, TopicPartition
 from winnow.pipeline import run
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.run import CompactionOutcome, compact_topics
-from winnow.pipeline.uncleanable import BACK_OFF_FIRST_MS, back_off_ms, condemn, release_marks
+from winnow.pipeline.uncleanable import MINIMUM_BACK_OFF_MS, compute_back_off_ms, mark_failed_partitions, release_marks
 from winnow.store import RunState
 
-ALL = [*versions(0, 12), *versions(0, 12, partition=1)]
+ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 MINUTE_MS = 60_000
 
 without_spark = spark_in_process.without_spark
@@ -61,18 +68,18 @@ def the_receipt(outcome: CompactionOutcome) -> Receipt:
 
 def truncate(world: World, partition: int) -> bytes:
     """Cut the newest segment of ``partition`` short; its bytes as they were."""
-    path = storage.local_path(world.segments(partition)[-1].path)
+    path = storage.parse_local_path(world.segments(partition)[-1].path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     return whole
 
 
 def restore(world: World, partition: int, whole: bytes) -> None:
-    storage.local_path(world.segments(partition)[-1].path).write_bytes(whole)
+    storage.parse_local_path(world.segments(partition)[-1].path).write_bytes(whole)
 
 
 def reasons(world: World) -> dict[int, Reason]:
-    return {a.partition: a.reason for a in assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
+    return {a.partition: a.reason for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
 
 
 @pytest.mark.kafka("82", "114")
@@ -104,13 +111,13 @@ def test_truncated_segment_marks_its_partition_and_the_next_run_takes_the_other(
     mark = world.state(0).uncleanable
     assert mark is not None
     assert (mark.plan_id, mark.attempts, mark.since_ms) == (receipt.plan_id, 1, started_ms)
-    assert mark.next_attempt_ms == started_ms + BACK_OFF_FIRST_MS
+    assert mark.next_attempt_ms == started_ms + MINIMUM_BACK_OFF_MS
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
     assert reasons(world) == {0: Reason.UNCLEANABLE, 1: Reason.DIRTY_RATIO}
 
     second = the_receipt(compact(world))
     assert (second.status, [part.partition for part in second.partitions]) == (Status.PUBLISHED, [1])
-    assert world.read(1) == survivors(versions(0, 12, partition=1))
+    assert world.read(1) == compute_survivors(build_versions(0, 12, partition=1))
     assert world.state(0).uncleanable == mark
 
     restore(world, 0, whole)
@@ -119,7 +126,7 @@ def test_truncated_segment_marks_its_partition_and_the_next_run_takes_the_other(
     assert world.state(0).uncleanable is None
     third = the_receipt(compact(world))
     assert (third.status, [part.partition for part in third.partitions]) == (Status.PUBLISHED, [0])
-    assert world.read() == survivors(ALL)
+    assert world.read() == compute_survivors(ALL)
 
 
 def test_every_further_failure_doubles_the_wait_and_success_ends_it(
@@ -132,10 +139,10 @@ def test_every_further_failure_doubles_the_wait_and_success_ends_it(
         mark = world.state(0).uncleanable
         assert mark is not None
         assert (mark.attempts, mark.since_ms) == (attempts, since_ms)
-        assert mark.next_attempt_ms == world.clock() + BACK_OFF_FIRST_MS * 2 ** (attempts - 1)
+        assert mark.next_attempt_ms == world.clock() + MINIMUM_BACK_OFF_MS * 2 ** (attempts - 1)
         compact(world)  # the other partition, or nothing
         assert world.state(0).uncleanable == mark
-        world.clock.now_ms += BACK_OFF_FIRST_MS * 2 ** (attempts - 1)
+        world.clock.now_ms += MINIMUM_BACK_OFF_MS * 2 ** (attempts - 1)
     restore(world, 0, whole)
     with caplog.at_level(logging.WARNING, "winnow.alerts"):
         assert the_receipt(compact(world)).status is Status.PUBLISHED
@@ -145,7 +152,7 @@ def test_every_further_failure_doubles_the_wait_and_success_ends_it(
 
 
 def test_back_off_grows_from_a_quarter_of_an_hour_to_a_day() -> None:
-    minutes = [back_off_ms(attempts) // MINUTE_MS for attempts in (1, 2, 3, 7, 8, 9, 10_000)]
+    minutes = [compute_back_off_ms(attempts) // MINUTE_MS for attempts in (1, 2, 3, 7, 8, 9, 10_000)]
     assert minutes == [15, 30, 60, 960, 1440, 1440, 1440]
 
 
@@ -160,7 +167,7 @@ def test_missing_segment_is_named(world: World) -> None:
 def test_segment_whose_pages_are_damaged_is_named_though_its_size_is_right(world: World) -> None:
     """The middle of a page is overwritten: only reading it whole with its checksums tells."""
     segment = world.segments(0)[0]
-    path = storage.local_path(segment.path)
+    path = storage.parse_local_path(segment.path)
     content = bytearray(path.read_bytes())
     content[4:600] = b"\xff" * 596
     path.write_bytes(bytes(content))
@@ -171,7 +178,7 @@ def test_segment_whose_pages_are_damaged_is_named_though_its_size_is_right(world
 def test_bit_that_flips_in_a_value_is_not_copied_under_a_new_checksum(world: World) -> None:
     """The file can be read, and every key and offset is right: only the page's checksum tells."""
     segment = world.segments(0)[0]
-    path = storage.local_path(segment.path)
+    path = storage.parse_local_path(segment.path)
     damaged = bytearray(path.read_bytes())
     group = pq.read_metadata(path).row_group(0)
     (value,) = [group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == "value"]
@@ -196,7 +203,7 @@ def test_segment_with_a_wrong_offset_is_named_when_its_records_are_not_found_aga
 ) -> None:
     """A readable file that holds other offsets than were written: no retry can help."""
     segment = world.segments(0)[0]
-    path = storage.local_path(segment.path)
+    path = storage.parse_local_path(segment.path)
     rows = pq.read_table(path)
     offsets = rows.column("offset").to_pylist()
     offsets[place] = offset
@@ -207,7 +214,7 @@ def test_segment_with_a_wrong_offset_is_named_when_its_records_are_not_found_aga
     partition = staging.read_plan(reference.uri).partitions[0]
     assert partition.segments[0] == segment
     same_size = replace(partition, segments=(replace(segment, size_bytes=path.stat().st_size), *partition.segments[1:]))
-    found = explained(MiscountError("of offsets 0 to 9 3 records survive, but 1 were copied"), TOPIC, same_size)
+    found = explain_failure(CopyCountError("of offsets 0 to 9 3 records survive, but 1 were copied"), TOPIC, same_size)
     assert isinstance(found, DamagedSegmentError)
     assert f"segment {segment.path} holds offsets" in str(found)
     assert wrong in str(found)
@@ -259,7 +266,7 @@ def test_services_settings_and_a_log_that_moved_mark_nothing(
 
 def test_append_beside_the_mark_loses_neither(world: World) -> None:
     truncate(world, 0)
-    with between_head_and_commit(lambda: world.ingest(versions(12, 2, partition=1))):
+    with run_between_head_and_commit(lambda: world.ingest(build_versions(12, 2, partition=1))):
         compact(world)
     assert world.state(0).uncleanable is not None
     assert world.state(1).log_end_offset == 14
@@ -282,7 +289,7 @@ def test_every_topic_asked_for_has_one_entry_also_those_that_were_never_planned(
     """Foreign table, unknown topic, idle topic and a damaged one; the exit code is the highest."""
     for topic in ("idle", "foreign"):
         world.create(1, topic=topic)
-    world.ingest(versions(0, 3), topic="foreign")
+    world.ingest(build_versions(0, 3), topic="foreign")
     table = world.head("foreign").table
     table.append(table.scan().to_arrow().slice(0, 0))
     truncate(world, 0)
@@ -311,7 +318,7 @@ def test_publish_that_broke_after_its_commit_is_unknown_and_settled_by_the_next_
         patch.setattr(type(world.ctx.store.projection), "record_publication", away)
         outcome = compact(world)
     assert (outcome.exit_code, the_receipt(outcome).status) == (6, Status.UNKNOWN)
-    assert world.read() == survivors(ALL)
+    assert world.read() == compute_survivors(ALL)
     again = the_receipt(compact(world))
     assert (again.status, again.plan_id) == (Status.PUBLISHED, the_receipt(outcome).plan_id)
 
@@ -320,7 +327,7 @@ def test_what_keeps_spark_from_starting_is_told_of_every_topic(world: World, mon
     def broken(*_: object, **__: object) -> object:
         raise OSError("cannot fork")
 
-    monkeypatch.setattr(run, "submit", broken)
+    monkeypatch.setattr(run, "submit_plans", broken)
     outcome = compact(world)
     assert (outcome.exit_code, the_receipt(outcome).status) == (1, Status.REFUSED)
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
@@ -348,9 +355,9 @@ def test_partition_that_fails_again_after_a_release_is_alerted_again(
 def test_failure_that_names_no_partition_marks_none(world: World) -> None:
     plan = world.plan(world.clock())
     assert plan is not None
-    assert condemn(world.ctx, plan, PlanFailure("two Sparks are mixed", 2), "a1") is None
+    assert mark_failed_partitions(world.ctx, plan, PlanFailure("two Sparks are mixed", 2), "a1") is None
     away = PlanFailure("away", 6, (PartitionFailure(0, "away", 6),))
-    assert condemn(world.ctx, plan, away, "a1") is None
+    assert mark_failed_partitions(world.ctx, plan, away, "a1") is None
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
 
 
@@ -372,12 +379,12 @@ class TestExplained:
             (duckdb.InvalidInputException("b'secret'"), 1),
             (BadInputError("The records are odd."), 3),
             (ServiceError("The store is away."), 6),
-            (MiscountError("3 records survive, but 1 were copied"), 1),
+            (CopyCountError("3 records survive, but 1 were copied"), 1),
         ],
         ids=lambda value: type(value).__name__,
     )
     def test_intact_segments_are_not_blamed(self, plan: PartitionPlan, problem: Exception, code: int) -> None:
-        found = explained(problem, TOPIC, plan)
+        found = explain_failure(problem, TOPIC, plan)
         assert found.exit_code == code
         assert not isinstance(found, DamagedSegmentError)
         assert "secret" not in str(found)
@@ -397,12 +404,12 @@ class TestExplained:
     def test_damaged_segment_is_blamed_and_named(
         self, plan: PartitionPlan, problem: Exception, damage: Callable[[Path], object]
     ) -> None:
-        damage(storage.local_path(plan.segments[0].path))
-        found = explained(problem, TOPIC, plan)
+        damage(storage.parse_local_path(plan.segments[0].path))
+        found = explain_failure(problem, TOPIC, plan)
         assert isinstance(found, DamagedSegmentError)
         assert plan.segments[0].path in str(found)
 
     def test_engine_out_of_memory_is_no_reason_to_read_everything_again(self, plan: PartitionPlan) -> None:
         """Nor to blame a segment for it."""
         storage.delete(plan.segments[0].path)
-        assert not isinstance(explained(MemoryError(), TOPIC, plan), DamagedSegmentError)
+        assert not isinstance(explain_failure(MemoryError(), TOPIC, plan), DamagedSegmentError)

@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from tests.integration.world import TOPIC, World, open_world, versions
+from tests.integration.world import TOPIC, World, build_versions, open_world
 from winnow.errors import ValidationFailedError
 from winnow.model import Verdict
-from winnow.pipeline.validate import validate
+from winnow.pipeline.validate import validate_attempt
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -38,13 +38,13 @@ def world(tmp_path: Path) -> Iterator[World]:
 def judged(world: World, suite: str, value: str) -> Verdict:
     """The recorded verdict on a topic with that content suite whose newest record has ``value``."""
     world.create(1, min_cleanable_dirty_ratio="0", winnow_expectations=suite)
-    records = [replace(each, value=b'{"n": 1}') for each in versions(0, 12)]
+    records = [replace(each, value=b'{"n": 1}') for each in build_versions(0, 12)]
     world.ingest([*records[:-1], replace(records[-1], value=value.encode())])
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
     with contextlib.suppress(ValidationFailedError):
-        validate(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.ctx, plan.plan_id, "a1")
     verdict = world.ctx.store.verdicts.find(plan.plan_id, "a1")
     assert verdict is not None
     return verdict

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, open_world, record, versions
+from tests.integration.world import TOPIC, World, build_versions, open_world, record
 from winnow.model import Record
 from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.watermark import Watermark, watermark
+from winnow.pipeline.watermark import Watermark, compute_watermark
 
 HOUR_MS = 3_600_000
 
@@ -23,7 +23,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def look(world: World) -> Watermark:
     """The watermark of the topic now."""
-    return watermark(world.ctx.log.open(TOPIC), now_ms=world.clock())
+    return compute_watermark(world.ctx.log.open(TOPIC), now_ms=world.clock())
 
 
 def holds(world: World, mark: Watermark, records: list[Record]) -> bool:
@@ -107,7 +107,7 @@ def test_a_dirty_record_from_the_future_says_nothing_of_the_time_until_then(worl
 def test_another_strategy_makes_everything_dirty_again(world: World) -> None:
     """What was chosen by the old order is not compacted by the new one."""
     world.create(1, min_cleanable_dirty_ratio="0")
-    world.ingest(versions(0, 30))
+    world.ingest(build_versions(0, 30))
     assert world.compact() is not None
     assert look(world).compacted_through_ms == world.clock()
     alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp"}, [])

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.integration.world import NOW_MS, TOPIC, World, open_world, record, versions, write_jsonl
+from tests.integration.world import NOW_MS, TOPIC, World, build_versions, open_world, record, write_jsonl
 from winnow import semantics
 from winnow.errors import DamagedSegmentError, UnknownTopicError, UsageError
 from winnow.files import storage
 from winnow.model import Record, Strategy
-from winnow.partitioner import partition_for_key
+from winnow.partitioner import choose_partition
 from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.why import why_key, why_offset
-from winnow.pipeline.why_answer import Answer
+from winnow.pipeline.why import explain_key, explain_offset
+from winnow.pipeline.why_answer import WhyAnswer
 
 DAY_MS = 86_400_000
 LATE_MS = NOW_MS - 30 * DAY_MS
@@ -31,13 +31,13 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
-def by_key(world: World, key: bytes, **options: object) -> Answer:
+def by_key(world: World, key: bytes, **options: object) -> WhyAnswer:
     defaults: dict[str, object] = {"partition": None, "as_of_ms": world.clock()}
-    return why_key(world.ctx, TOPIC, key, **(defaults | options))  # type: ignore[arg-type]
+    return explain_key(world.ctx, TOPIC, key, **(defaults | options))  # type: ignore[arg-type]
 
 
-def by_offset(world: World, offset: int, partition: int = 0) -> Answer:
-    return why_offset(world.ctx, TOPIC, partition, offset, as_of_ms=world.clock())
+def by_offset(world: World, offset: int, partition: int = 0) -> WhyAnswer:
+    return explain_offset(world.ctx, TOPIC, partition, offset, as_of_ms=world.clock())
 
 
 # By key
@@ -132,9 +132,9 @@ def test_key_is_first_looked_for_where_kafka_puts_it_and_then_elsewhere(world: W
     """Found in its default partition the others are left alone; a custom partitioner's key is found all the same."""
     world.create(8, segment_ms="1")
     key = b"a"
-    default = partition_for_key(key, 8)
+    default = choose_partition(key, 8)
     other = (default + 3) % 8
-    world.ingest([record(0, b"stray", b"x", partition=(partition_for_key(b"stray", 8) + 1) % 8)])
+    world.ingest([record(0, b"stray", b"x", partition=(choose_partition(b"stray", 8) + 1) % 8)])
     world.ingest([record(0, key, b"x", partition=default), record(1, key, b"x", partition=other)])
 
     at_home = by_key(world, key)
@@ -209,7 +209,7 @@ def test_absent_key_is_told_with_the_runs_in_which_tombstones_expired(world: Wor
 def test_hot_key_is_counted_whole_and_listed_from_its_end(world: World) -> None:
     """A hundred records are listed, all are counted."""
     world.create(1, segment_ms="1")
-    world.ingest(versions(0, 150, keys=1))
+    world.ingest(build_versions(0, 150, keys=1))
 
     answer = by_key(world, b"key-0")
 
@@ -262,7 +262,7 @@ def test_record_that_is_there_is_told_with_what_becomes_of_it(world: World) -> N
 def test_superseded_offset_is_told_with_the_run_and_what_a_reader_gets_instead(world: World) -> None:
     """One run covered it and superseded records only: no doubt is left."""
     world.create(1, segment_ms="1")
-    world.ingest(versions(0, 6))
+    world.ingest(build_versions(0, 6))
     receipt = world.compact()
     assert receipt is not None
 
@@ -363,7 +363,7 @@ def test_keyless_offset_is_found_in_the_quarantine(world: World) -> None:
 def test_offset_below_the_log_start_is_not_asked_of_files_that_still_hold_it(world: World) -> None:
     """The log start may lie inside a segment; what is below it cannot be read any more."""
     world.create(1, segment_ms="1")
-    world.ingest(versions(0, 6))
+    world.ingest(build_versions(0, 6))
     log = world.ctx.log.open(TOPIC)
 
     def raised(head):  # type: ignore[no-untyped-def]
@@ -399,7 +399,7 @@ def test_unknown_topics_and_partitions_are_refused(world: World) -> None:
     """With what there is."""
     world.create(2)
     with pytest.raises(UnknownTopicError):
-        why_offset(world.ctx, "missing", 0, 0, as_of_ms=0)
+        explain_offset(world.ctx, "missing", 0, 0, as_of_ms=0)
     with pytest.raises(UsageError, match="partitions 0 to 1; there is no partition 2"):
         by_offset(world, 0, partition=2)
     with pytest.raises(UsageError, match="there is no partition 2"):
@@ -409,7 +409,7 @@ def test_unknown_topics_and_partitions_are_refused(world: World) -> None:
 def test_answers_outlive_the_metadata_store(world: World) -> None:
     """Receipts rest beside the table, too."""
     world.create(1, segment_ms="1")
-    world.ingest(versions(0, 6))
+    world.ingest(build_versions(0, 6))
     world.compact()
     told = by_offset(world, 1)
     world.ctx.store.projection.forget_topic(TOPIC)
@@ -464,7 +464,7 @@ def test_every_offset_of_a_random_log_is_explained_as_it_happened(
 
 def _expired(before: Sequence[Record], gone: set[int], strategy: Strategy) -> set[int]:
     """Of what a run removed, the tombstones that had won."""
-    outcome = semantics.survivors(
+    outcome = semantics.compute_survivors(
         before, next_first_dirty_offset=before[-1].offset + 1, strategy=strategy, header=None, expired=lambda _: True
     )
     return gone & set(outcome.tombstones_expired)
@@ -497,14 +497,14 @@ def _check_keys(world: World, strategy: Strategy) -> None:
             (answer.winner, [each for each in mine if each.offset < first_dirty]),
             (answer.next_winner, mine),
         ):
-            best = max(candidates, key=lambda r: semantics.version(r, strategy, None), default=None)
+            best = max(candidates, key=lambda r: semantics.compute_version(r, strategy, None), default=None)
             assert (told.offset if told is not None else None) == (best.offset if best is not None else None)
 
 
 def test_same_file_again_changes_no_answer(world: World, tmp_path: Path) -> None:
     """A skipped ingest leaves no slice that could mislead."""
     world.create(1, segment_ms="1")
-    path = write_jsonl(tmp_path / "again.jsonl", versions(0, 6))
+    path = write_jsonl(tmp_path / "again.jsonl", build_versions(0, 6))
     ingest_files(world.ctx, TOPIC, [path], as_of_ms=NOW_MS)
     world.compact()
     told = by_offset(world, 1)

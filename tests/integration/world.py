@@ -15,7 +15,7 @@ import pytest
 from winnow import __version__, documents, semantics
 from winnow.config.settings import load_settings
 from winnow.engine import staging
-from winnow.engine.rewrite import ENGINE, compact_partition
+from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.files.quarantine import QUARANTINE_SCHEMA
 from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import Change, Committed, Head, TopicLog
@@ -23,11 +23,11 @@ from winnow.model import PartitionState, Receipt, Record, Segment, StagingManife
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest import ingest_files
 from winnow.pipeline.ingest_report import IngestReport
-from winnow.pipeline.leases import holding
+from winnow.pipeline.leases import hold_lease
 from winnow.pipeline.plan import plan_topic
-from winnow.pipeline.publish import publish
+from winnow.pipeline.publish import publish_attempt
 from winnow.pipeline.read import read_batches
-from winnow.pipeline.settle import settle
+from winnow.pipeline.settle import settle_open_runs
 from winnow.pipeline.topics import create_topic
 from winnow.planning import PlanReference
 from winnow.store import RunState
@@ -133,7 +133,7 @@ class World:
             compact_partition(document, partition, attempt=attempt, budget=self.ctx.budget, folder=f"{attempt}/t0")
             for partition in sorted(document.partitions, key=lambda p: p.partition)
         )
-        manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)
+        manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE_NAME, __version__)
         staging.write_manifest(plan.uri, manifest)
         self.ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, self.clock(), attempt=attempt)
         return manifest
@@ -149,7 +149,7 @@ class World:
             False,
             (),
             self.clock(),
-            manifest_digest=None if manifest is None else documents.digest(manifest),
+            manifest_digest=None if manifest is None else documents.compute_digest(manifest),
             plan_sha256=plan.sha256,
         )
         self.ctx.store.verdicts.record(verdict)
@@ -158,14 +158,14 @@ class World:
     def compact(self, as_of_ms: int | None = None, topic: str = TOPIC, attempt: str = "a1") -> Receipt | None:
         """Settle, plan, stage, accept and publish; None when nothing is eligible."""
         as_of_ms = self.clock() if as_of_ms is None else as_of_ms
-        with holding(self.ctx, topic):
-            settle(self.ctx, topic)
+        with hold_lease(self.ctx, topic):
+            settle_open_runs(self.ctx, topic)
             plan = self.plan(as_of_ms, attempt, topic)
             if plan is None:
                 return None
             self.stage(plan, attempt)
             self.accept(plan, attempt)
-            return publish(self.ctx, plan.plan_id, attempt)
+            return publish_attempt(self.ctx, plan.plan_id, attempt)
 
     def read(self, partition: int | None = None, from_offset: int | None = None, topic: str = TOPIC) -> list[Record]:
         """Every record a reader sees."""
@@ -184,12 +184,12 @@ class World:
         ]
 
 
-def survivors(records: Sequence[Record], end_offset: int | None = None) -> list[Record]:
+def compute_survivors(records: Sequence[Record], end_offset: int | None = None) -> list[Record]:
     """What the oracle keeps of one or more partitions' records when everything below ``end_offset`` is cleaned once."""
     kept: list[Record] = []
     for partition in sorted({each.partition for each in records}):
         mine = [each for each in records if each.partition == partition]
-        kept += semantics.survivors(
+        kept += semantics.compute_survivors(
             mine,
             next_first_dirty_offset=mine[-1].offset + 1 if end_offset is None else end_offset,
             strategy=Strategy.OFFSET,
@@ -199,7 +199,7 @@ def survivors(records: Sequence[Record], end_offset: int | None = None) -> list[
     return kept
 
 
-def versions(first_offset: int, count: int, keys: int = 3, partition: int = 0) -> list[Record]:
+def build_versions(first_offset: int, count: int, keys: int = 3, partition: int = 0) -> list[Record]:
     """``count`` records from ``first_offset`` on that take turns on ``keys`` keys; every value is its own."""
     return [
         record(n, f"key-{n % keys}".encode(), f"value-{partition}-{n}".encode(), partition=partition)
@@ -207,14 +207,14 @@ def versions(first_offset: int, count: int, keys: int = 3, partition: int = 0) -
     ]
 
 
-def visible_rows(quarantine: Quarantine, state: TopicState) -> pa.Table:
+def list_visible_rows(quarantine: Quarantine, state: TopicState) -> pa.Table:
     """The quarantined rows that the log's state names."""
     batches = [batch.cast(QUARANTINE_SCHEMA) for batch in quarantine.read(state.quarantine_ingests) if batch.num_rows]
     return pa.Table.from_batches(batches, QUARANTINE_SCHEMA)
 
 
 @contextmanager
-def between_head_and_commit(action: Callable[[], object], times: int = 1) -> Iterator[None]:
+def run_between_head_and_commit(action: Callable[[], object], times: int = 1) -> Iterator[None]:
     """Run ``action`` when the next committer has looked at the head and has not committed yet; the first ``times``."""
     genuine = TopicLog._try
     left = [action] * times

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from tests.airflow_process import SETTINGS
 from tests.contract.store_fixtures import new_store_url, postgresql_server, store, store_url
-from winnow.airflow_env import password_file
+from winnow.airflow_env import locate_password_file
 from winnow.airflow_home import migrate
 from winnow.config.settings import load_settings
 from winnow.store import Store
@@ -80,7 +80,7 @@ def airflow_client() -> Iterator[TestClient]:
 
 
 def _log_in(client: TestClient, name: str) -> Visitor:
-    passwords = json.loads(password_file(SETTINGS).read_text())
+    passwords = json.loads(locate_password_file(SETTINGS).read_text())
     answer = client.post("/auth/token", json={"username": name, "password": passwords[name]})
     assert answer.status_code == 201, answer.text
     return Visitor(client, answer.json()["access_token"])
@@ -105,12 +105,12 @@ ReadFrom = Callable[[Store], None]
 def read_from(airflow_client: TestClient, tmp_path: Path) -> Iterator[ReadFrom]:
     """Makes the page read from a store of the test's; its Data Docs rest in the test's home."""
     from winnow_airflow.page.app import app
-    from winnow_airflow.page.lake import Lake, opened_lake
+    from winnow_airflow.page.lake import Lake, open_lake
 
     settings = load_settings(env={"WINNOW_HOME": str(tmp_path / "winnow-home"), "PATH": os.environ["PATH"]})
 
     def read(opened: Store) -> None:
-        app.dependency_overrides[opened_lake] = lambda: Lake(settings, opened)
+        app.dependency_overrides[open_lake] = lambda: Lake(settings, opened)
 
     yield read
     app.dependency_overrides.clear()

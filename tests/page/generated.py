@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from winnow.clock import wall_clock_ms
-from winnow.config.topic import TopicConfig, entries
+from winnow.clock import read_wall_clock_ms
+from winnow.config.topic import TopicConfig, list_entries
 from winnow.documents import dump_json
 from winnow.model import Failure, PartitionReceipt, Reason, Receipt, Severity, Status, Verdict
 from winnow.store import bulk, tables
@@ -164,7 +164,7 @@ def _picture(rows: Rows, topic: Topic) -> None:
     deadlines = [int(str(part["deadline_ms"])) for part in parts if part["deadline_ms"] is not None]
     reclaimable = [part["reclaimable_bytes"] for part in parts]
     rows.add(
-        tables.TopicOverview,
+        tables.TopicOverviewTable,
         topic=topic.name,
         as_of_ms=topic.now_ms - 4 * MINUTE_MS,
         recorded_at_ms=topic.now_ms - 4 * MINUTE_MS + topic.rng.randint(0, MINUTE_MS),
@@ -179,7 +179,7 @@ def _picture(rows: Rows, topic: Topic) -> None:
         size_bytes=sum(int(str(part["size_bytes"])) for part in parts),
         reclaimable_bytes=None if None in reclaimable else sum(int(str(each)) for each in reclaimable),
         retired_bytes=topic.rng.choice((0, 0, topic.partition_bytes)),
-        configuration=json.dumps([_entry(topic.config, asdict(each)) for each in entries(topic.config)]),
+        configuration=json.dumps([_entry(topic.config, asdict(each)) for each in list_entries(topic.config)]),
         table_name=f"winnow.{topic.name}",
         location=f"s3://lake/warehouse/winnow/{topic.name}",
     )
@@ -236,7 +236,7 @@ def _partition(rows: Rows, topic: Topic, number: int) -> dict[str, object]:
         "deadline_ms": deadline_ms,
         "reclaimable_bytes": int(cleanable_bytes * rng.uniform(0.3, 0.95)) if rng.random() < 0.995 else None,
     }
-    rows.add(tables.PartitionOverview, **part)
+    rows.add(tables.PartitionOverviewTable, **part)
     return part
 
 
@@ -258,7 +258,7 @@ def _checkpoint(rows: Rows, topic: Topic, number: int, log: tuple[int, int, int]
         attempts = rng.randint(1, 9)
         reason = rng.choice(_FAILURES)
         rows.add(
-            tables.Uncleanable,
+            tables.UncleanableTable,
             **of,
             reason=reason,
             since_ms=since_ms,
@@ -267,7 +267,7 @@ def _checkpoint(rows: Rows, topic: Topic, number: int, log: tuple[int, int, int]
             next_attempt_ms=now_ms + rng.randint(MINUTE_MS, DAY_MS),
         )
         rows.add(
-            tables.Alert,
+            tables.AlertTable,
             key=f"uncleanable_partition:{topic.name}-{number}",
             sent_at_ms=since_ms,
             kind="uncleanable_partition",
@@ -281,7 +281,7 @@ def _checkpoint(rows: Rows, topic: Topic, number: int, log: tuple[int, int, int]
             rows.add(tables.PausedBy, **of, number=place, name=name)
     elif state == "overdue" and number == 0:
         rows.add(
-            tables.Alert,
+            tables.AlertTable,
             key=f"deadline_missed:{topic.name}",
             sent_at_ms=now_ms - rng.randint(MINUTE_MS, DAY_MS),
             kind="deadline_missed",
@@ -323,7 +323,7 @@ def _run(rows: Rows, topic: Topic, status: str, at_ms: int, first: int) -> int:
         data_docs=f"file:///srv/winnow/data_docs/site/validations/winnow_structural/{plan_id}/page.html",
     )
     rows.add(
-        tables.Run,
+        tables.RunTable,
         plan_id=plan_id,
         topic=topic.name,
         attempt=attempt,
@@ -338,7 +338,7 @@ def _run(rows: Rows, topic: Topic, status: str, at_ms: int, first: int) -> int:
     )
     if status == "published":
         rows.add(
-            tables.Receipt,
+            tables.ReceiptTable,
             plan_id=plan_id,
             topic=topic.name,
             status=status,
@@ -407,7 +407,7 @@ def _verdict(rows: Rows, receipt: Receipt, status: str, rng: random.Random) -> N
         expectations=len(_EXPECTATIONS),
     )
     rows.add(
-        tables.Verdict,
+        tables.VerdictTable,
         plan_id=verdict.plan_id,
         attempt=verdict.attempt,
         topic=verdict.topic,
@@ -434,7 +434,7 @@ def main() -> None:
     parser.add_argument("store_url")
     parser.add_argument("--topics", type=int, default=1_000)
     given = parser.parse_args()
-    names = fill(given.store_url, now_ms=wall_clock_ms(), topics=given.topics)
+    names = fill(given.store_url, now_ms=read_wall_clock_ms(), topics=given.topics)
     print(f"{len(names)} topics, {names[0]} to {names[-1]}.")
 
 

@@ -17,7 +17,7 @@ from winnow.model import (
     Verdict,
 )
 from winnow.store import RunState, Store
-from winnow.store.overview_values import PartitionPicture, TopicPicture
+from winnow.store.overview_values import PartitionOverview, TopicOverview
 
 NOW_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000
@@ -36,9 +36,9 @@ CONFIGURATION = [
 ]
 
 
-def topic_picture(topic: str = "orders", **changed: Any) -> TopicPicture:
+def topic_picture(topic: str = "orders", **changed: Any) -> TopicOverview:
     """A topic of one partition, healthy."""
-    return TopicPicture(
+    return TopicOverview(
         **{
             "topic": topic,
             "as_of_ms": NOW_MS - 2,
@@ -62,9 +62,9 @@ def topic_picture(topic: str = "orders", **changed: Any) -> TopicPicture:
     )
 
 
-def partition_picture(topic: str = "orders", partition: int = 0, **changed: Any) -> PartitionPicture:
+def partition_picture(topic: str = "orders", partition: int = 0, **changed: Any) -> PartitionOverview:
     """A healthy partition whose offsets need 64 bits."""
-    return PartitionPicture(
+    return PartitionOverview(
         **{
             "topic": topic,
             "partition": partition,

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from tests.page.conftest import ReadFrom, Visitor
 from tests.page.samples import BIG, DAY_MS, HOUR_MS, NOW_MS, put, put_marks, put_run, put_verdict
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.model import Severity
 from winnow.store import RunState, Store
 from winnow.store.checks import FileCheck
@@ -78,7 +78,7 @@ def present(airflow_client: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's present stands still."""
     from winnow_airflow.page.app import app
 
-    monkeypatch.setitem(app.dependency_overrides, wall_clock_ms, lambda: NOW_MS)
+    monkeypatch.setitem(app.dependency_overrides, read_wall_clock_ms, lambda: NOW_MS)
 
 
 def test_topics_are_rows_with_counts_and_a_page(viewer: Visitor, home_store: Store) -> None:
@@ -417,7 +417,7 @@ def test_store_that_cannot_be_opened_is_tried_again_by_the_next_request(
     from winnow_airflow.page import lake
     from winnow_airflow.page.app import app
 
-    monkeypatch.delitem(app.dependency_overrides, lake.opened_lake)
+    monkeypatch.delitem(app.dependency_overrides, lake.open_lake)
     monkeypatch.setattr(lake, "_opened", [])
     monkeypatch.setenv("WINNOW_STORE_URL", "postgresql://winnow:hunter2@127.0.0.1:1/winnow?connect_timeout=1")
     answer = viewer.get("api/topics")
@@ -426,8 +426,8 @@ def test_store_that_cannot_be_opened_is_tried_again_by_the_next_request(
     assert "hunter2" not in answer.text
     monkeypatch.setenv("WINNOW_STORE_URL", f"sqlite:///{tmp_path / 'there.db'}")
     assert viewer.json("api/topics")["total"] == 0
-    first = lake.opened_lake()
-    assert lake.opened_lake() is first
+    first = lake.open_lake()
+    assert lake.open_lake() is first
     first.store.close()
 
 
@@ -436,7 +436,7 @@ def test_settings_that_are_not_valid_are_told_in_a_sentence(viewer: Visitor, mon
     from winnow_airflow.page import lake
     from winnow_airflow.page.app import app
 
-    monkeypatch.delitem(app.dependency_overrides, lake.opened_lake)
+    monkeypatch.delitem(app.dependency_overrides, lake.open_lake)
     monkeypatch.setattr(lake, "_opened", [])
     monkeypatch.setenv("WINNOW_STORE_URL", "mysql://hunter2@127.0.0.1/winnow")
     answer = viewer.get("api/topics")

@@ -8,13 +8,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.integration.world import FakeClock, open_world, versions
+from tests.integration.world import FakeClock, build_versions, open_world
 from tests.page.conftest import Visitor
 from tests.page.samples import put_run, put_verdict
-from winnow.clock import wall_clock_ms
-from winnow.pipeline.validate import validate
+from winnow.clock import read_wall_clock_ms
+from winnow.pipeline.validate import validate_attempt
 from winnow.store import Store
-from winnow_airflow.page.gx_page import standing_alone
+from winnow_airflow.page.gx_page import make_self_contained
 
 
 @pytest.fixture
@@ -64,21 +64,21 @@ def test_pages_run_no_script_and_load_nothing_from_elsewhere(viewer: Visitor, si
 
 def test_page_that_great_expectations_wrote_stands_alone(viewer: Visitor, tmp_path: Path) -> None:
     """A real verdict's page: its results are there, scripts and other hosts are not, and its links stay within."""
-    from winnow_airflow.page.data_docs import file_of, page_of
+    from winnow_airflow.page.data_docs import find_file, find_page
 
-    with open_world(tmp_path, FakeClock(wall_clock_ms())) as world:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as world:
         world.create(1, min_cleanable_dirty_ratio="0")
-        world.ingest(versions(0, 12))
+        world.ingest(build_versions(0, 12))
         plan = world.plan(world.clock())
         assert plan is not None
         world.stage(plan)
-        verdict = validate(world.ctx, plan.plan_id, "a1")
-        path = page_of(world.ctx.settings, verdict.data_docs)
+        verdict = validate_attempt(world.ctx, plan.plan_id, "a1")
+        path = find_page(world.ctx.settings, verdict.data_docs)
         assert path is not None
-        found = file_of(world.ctx.settings.data_docs / "site", unquote(path))
+        found = find_file(world.ctx.settings.data_docs / "site", unquote(path))
         assert found is not None
     assert "https://" in found.read_text()
-    text = standing_alone(found.read_text(), "/winnow/static/data-docs.css")
+    text = make_self_contained(found.read_text(), "/winnow/static/data-docs.css")
     assert "Both computations see the same number of records survive." in text
     assert '<link rel="stylesheet" href="/winnow/static/data-docs.css">' in text
     assert "<script" not in text
@@ -115,14 +115,14 @@ def test_page_that_great_expectations_wrote_stands_alone(viewer: Visitor, tmp_pa
 )
 def test_no_path_leads_out_of_the_folder(viewer: Visitor, site: Path, path: str) -> None:
     """Encoded once or twice, absolute, hidden, through a link: not found, or Airflow's own business."""
-    from winnow_airflow.page.data_docs import file_of
+    from winnow_airflow.page.data_docs import find_file
 
     answer = viewer.get(f"data-docs/{path}")
     assert "secret" not in answer.text
     assert "root:" not in answer.text
     if "/winnow/" in str(answer.request.url):
         assert answer.status_code == 404
-    assert file_of(site, path) is None
+    assert find_file(site, path) is None
 
 
 def test_page_of_a_verdict_is_found_by_the_path_that_the_api_names(

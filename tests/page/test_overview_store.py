@@ -21,7 +21,7 @@ from tests.page.samples import (
 )
 from winnow.model import Severity
 from winnow.store import RunState, Store
-from winnow.store.overview_values import PictureState, TopicSort, Window
+from winnow.store.overview_values import OverviewState, TopicSort, Window
 
 OVERDUE: dict[str, Any] = {"deadline_ms": NOW_MS - 1, "eligible": True}
 DUE: dict[str, Any] = {"eligible": True, "deadline_ms": NOW_MS + HOUR_MS}
@@ -79,15 +79,15 @@ def test_a_forgotten_topic_has_no_picture(store: Store) -> None:
 @pytest.mark.parametrize(
     ("parts", "uncleanable", "paused", "state"),
     [
-        ([{}, {}], (), (), PictureState.HEALTHY),
-        ([{}, DUE], (), (), PictureState.DUE),
-        ([DUE, OVERDUE], (), (), PictureState.OVERDUE),
-        ([OVERDUE, {}], (1,), (), PictureState.UNCLEANABLE),
-        ([{}, {}], (), (1,), PictureState.PAUSED),
-        ([DUE, {}], (), (1,), PictureState.DUE),
-        ([OVERDUE, {}], (), (0,), PictureState.PAUSED),
-        ([{"deadline_ms": NOW_MS}, {}], (), (), PictureState.HEALTHY),
-        ([OVERDUE, {}], (0,), (0,), PictureState.UNCLEANABLE),
+        ([{}, {}], (), (), OverviewState.HEALTHY),
+        ([{}, DUE], (), (), OverviewState.DUE),
+        ([DUE, OVERDUE], (), (), OverviewState.OVERDUE),
+        ([OVERDUE, {}], (1,), (), OverviewState.UNCLEANABLE),
+        ([{}, {}], (), (1,), OverviewState.PAUSED),
+        ([DUE, {}], (), (1,), OverviewState.DUE),
+        ([OVERDUE, {}], (), (0,), OverviewState.PAUSED),
+        ([{"deadline_ms": NOW_MS}, {}], (), (), OverviewState.HEALTHY),
+        ([OVERDUE, {}], (0,), (0,), OverviewState.UNCLEANABLE),
     ],
 )
 def test_state_of_a_topic_is_that_of_its_worst_partition(
@@ -95,7 +95,7 @@ def test_state_of_a_topic_is_that_of_its_worst_partition(
     parts: list[dict[str, Any]],
     uncleanable: tuple[int, ...],
     paused: tuple[int, ...],
-    state: PictureState,
+    state: OverviewState,
 ) -> None:
     """Uncleanable before overdue before due before paused; who is paused misses no deadline."""
     put(store, parts=parts)
@@ -179,7 +179,7 @@ def test_search_takes_every_character_as_it_is(store: Store, search: str, found:
         put(store, name)
     seen = store.overview.list_topics(NOW_MS, Window(), search=search, sort=TopicSort.TOPIC)
     assert sorted(each.picture.topic for each in seen.listed.rows) == found
-    assert (seen.listed.total, seen.counts[PictureState.HEALTHY]) == (len(found), len(found))
+    assert (seen.listed.total, seen.counts[OverviewState.HEALTHY]) == (len(found), len(found))
 
 
 def test_counts_follow_the_search_and_not_the_filter(store: Store) -> None:
@@ -187,7 +187,7 @@ def test_counts_follow_the_search_and_not_the_filter(store: Store) -> None:
     put(store, "orders", [DUE])
     put(store, "orders-2")
     put(store, "payments", [OVERDUE])
-    seen = store.overview.list_topics(NOW_MS, Window(), search="orders", state=PictureState.DUE)
+    seen = store.overview.list_topics(NOW_MS, Window(), search="orders", state=OverviewState.DUE)
     assert [each.picture.topic for each in seen.listed.rows] == ["orders"]
     assert seen.listed.total == 1
     assert {state.value: number for state, number in seen.counts.items() if number} == {"due": 1, "healthy": 1}
@@ -224,7 +224,7 @@ def test_partitions_carry_their_marks_and_the_names_that_paused_them(store: Stor
     assert (second.paused, second.uncleanable) == (None, None)
     assert third.uncleanable is not None
     assert (third.uncleanable.reason, third.uncleanable.attempts) == ("keys twice", 3)
-    only = store.overview.list_partitions("orders", NOW_MS, Window(1, 1), state=PictureState.OVERDUE)
+    only = store.overview.list_partitions("orders", NOW_MS, Window(1, 1), state=OverviewState.OVERDUE)
     assert (only.total, [each.picture.partition for each in only.rows]) == (1, [1])
 
 

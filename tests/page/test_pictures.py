@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, record, versions
-from winnow.clock import wall_clock_ms
+from tests.integration.world import TOPIC, FakeClock, World, build_versions, open_world, record
+from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
 from winnow.model import Reason, Receipt, Record
-from winnow.pipeline.assess import assess
+from winnow.pipeline.assess import assess_topics
 from winnow.pipeline.delete_records import delete_records
-from winnow.pipeline.explain import explain
-from winnow.pipeline.overview import refresh_picture
-from winnow.pipeline.partitions import pause, resume
+from winnow.pipeline.explain import explain_compaction
+from winnow.pipeline.overview import refresh_overview
+from winnow.pipeline.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.sweep import sweep
+from winnow.pipeline.sweep import sweep_topics
 from winnow.pipeline.topics import alter_topic, describe_topic
 from winnow.pipeline.uncleanable import mark_uncleanable, release_marks
 from winnow.store.overview import Overview
-from winnow.store.overview_values import PartitionPicture, PictureState, TopicPicture, TopicSeen, Window
+from winnow.store.overview_values import OverviewState, PartitionOverview, TopicOverview, TopicSummary, Window
 from winnow.store.projection import Projection
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -34,7 +34,7 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 def world(tmp_path: Path) -> Iterator[World]:
     """A topic of two partitions, the first with records on three keys, whose clock closes segments after an hour."""
     # Snapshots carry the catalog's own time, by which the sweep goes.
-    with open_world(tmp_path, FakeClock(wall_clock_ms())) as opened:
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
         opened.create(2, min_cleanable_dirty_ratio="0.3", segment_ms=str(HOUR_MS), max_compaction_lag_ms=str(DAY_MS))
         opened.ingest(fresh(opened, 0, 30))
         yield opened
@@ -42,22 +42,25 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def fresh(world: World, first_offset: int, count: int, *, age_ms: int = 2 * HOUR_MS) -> list[Record]:
     """Records written ``age_ms`` ago."""
-    return [record(each.offset, each.key, each.value, world.clock() - age_ms) for each in versions(first_offset, count)]
+    return [
+        record(each.offset, each.key, each.value, world.clock() - age_ms)
+        for each in build_versions(first_offset, count)
+    ]
 
 
-def topic(world: World) -> TopicSeen:
+def topic(world: World) -> TopicSummary:
     """The topic as the page shows it at the world's present."""
     found = world.ctx.store.overview.find_topic(TOPIC, world.clock())
     assert found is not None
     return found
 
 
-def picture(world: World) -> TopicPicture:
+def picture(world: World) -> TopicOverview:
     """Its picture."""
     return topic(world).picture
 
 
-def partition(world: World, number: int = 0) -> PartitionPicture:
+def partition(world: World, number: int = 0) -> PartitionOverview:
     """The picture of one partition."""
     return world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[number].picture
 
@@ -65,13 +68,13 @@ def partition(world: World, number: int = 0) -> PartitionPicture:
 def test_a_new_topic_is_on_the_page_at_once(world: World) -> None:
     """Empty and healthy, before anybody assessed it."""
     seen = topic(world)
-    assert (seen.state, seen.picture.partitions, seen.picture.size_bytes) == (PictureState.HEALTHY, 2, 0)
+    assert (seen.state, seen.picture.partitions, seen.picture.size_bytes) == (OverviewState.HEALTHY, 2, 0)
     assert [partition(world, number).reason for number in range(2)] == [Reason.EMPTY.value] * 2
 
 
 def test_assessing_records_the_picture_of_what_it_looked_at(world: World) -> None:
     """Bytes, offsets, ratio, deadline and configuration are those of the table."""
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     described, (segment,) = describe_topic(world.ctx, TOPIC), world.segments()
     found = picture(world)
     assert (found.as_of_ms, found.recorded_at_ms) == (world.clock(), world.clock())
@@ -79,7 +82,7 @@ def test_assessing_records_the_picture_of_what_it_looked_at(world: World) -> Non
     assert (found.policy, found.strategy, found.compacts, found.threshold) == ("compact", "offset", True, 0.3)
     assert (found.eligible, found.dirty_ratio, found.size_bytes) == (1, 1.0, segment.size_bytes)
     assert found.deadline_ms == world.clock() - 2 * HOUR_MS + DAY_MS
-    assert topic(world).state is PictureState.DUE
+    assert topic(world).state is OverviewState.DUE
     rows = json.loads(found.configuration)
     assert [row["name"] for row in rows] == [entry.name for entry in described.config]
     assert all(row["sentence"] for row in rows)
@@ -97,7 +100,7 @@ def test_active_segment_and_lag_are_drawn_where_they_begin(world: World) -> None
     alter_topic(world.ctx, TOPIC, {"min.compaction.lag.ms": str(4 * HOUR_MS)}, [])
     for first, age_ms in ((30, 5 * HOUR_MS), (33, 3 * HOUR_MS), (36, 0)):
         world.ingest(fresh(world, first, 3, age_ms=age_ms))
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     found = partition(world)
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (30, 33)
     assert (found.active_offset, found.log_end_offset) == (36, 39)
@@ -106,21 +109,21 @@ def test_active_segment_and_lag_are_drawn_where_they_begin(world: World) -> None
 def test_planning_records_the_picture_also_of_an_idle_topic(world: World) -> None:
     """And a plan that is due is seen as due while it is carried out."""
     assert world.plan(world.clock()) is not None
-    assert topic(world).state is PictureState.DUE
+    assert topic(world).state is OverviewState.DUE
     world.compact()
     world.clock.now_ms += HOUR_MS
     assert world.plan(world.clock()) is None
-    assert (topic(world).state, picture(world).recorded_at_ms) == (PictureState.HEALTHY, world.clock())
+    assert (topic(world).state, picture(world).recorded_at_ms) == (OverviewState.HEALTHY, world.clock())
 
 
 def test_a_compacted_topic_is_healthy_at_once_and_not_at_the_next_check(world: World) -> None:
     """It was overdue before; publishing looks again."""
     world.clock.now_ms += 2 * DAY_MS
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock())
-    assert topic(world).state is PictureState.OVERDUE
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assert topic(world).state is OverviewState.OVERDUE
     world.compact()
     seen = topic(world)
-    assert (seen.state, seen.deadline_ms, seen.picture.dirty_ratio) == (PictureState.HEALTHY, None, 0.0)
+    assert (seen.state, seen.deadline_ms, seen.picture.dirty_ratio) == (OverviewState.HEALTHY, None, 0.0)
     assert (partition(world).first_dirty_offset, partition(world).reason) == (30, Reason.CLEAN.value)
     (retired,) = world.head().state.retired
     assert seen.picture.retired_bytes == retired.size_bytes > 0
@@ -131,13 +134,13 @@ def test_swept_bytes_are_not_shown_as_waiting(world: World) -> None:
     world.compact()
     world.clock.now_ms += 2 * DAY_MS
     assert picture(world).retired_bytes > 0
-    sweep(world.ctx, [TOPIC])
+    sweep_topics(world.ctx, [TOPIC])
     assert picture(world).retired_bytes == 0
 
 
 def test_reclaimable_bytes_are_unknown_before_the_first_run_and_estimated_after_it(world: World) -> None:
     """Also where nothing is due yet; nothing to clean is nothing to gain."""
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     assert (partition(world).reclaimable_bytes, picture(world).reclaimable_bytes) == (None, None)
     assert partition(world, 1).reclaimable_bytes == 0
     receipt = world.compact()
@@ -145,7 +148,7 @@ def test_reclaimable_bytes_are_unknown_before_the_first_run_and_estimated_after_
     assert picture(world).reclaimable_bytes == 0
     alter_topic(world.ctx, TOPIC, {"min.cleanable.dirty.ratio": "1"}, [])
     world.ingest(fresh(world, 30, 30))
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     found = partition(world)
     size_bytes = sum(segment.size_bytes for segment in world.segments())
     assert not found.eligible
@@ -170,7 +173,7 @@ def test_earlier_runs_are_read_once_for_a_decision_and_never_for_an_idle_topic(
     assert asked == [TOPIC]
     world.compact()
     asked.clear()
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     assert asked == []
 
 
@@ -179,8 +182,8 @@ def test_picture_is_of_the_present_whatever_as_of_is_asked_about(world: World, s
     """A backfill over last month and a simulated next one are not what is due today."""
     world.compact()
     world.ingest(fresh(world, 30, 30, age_ms=0))
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock() + shift_ms)
-    assert (picture(world).as_of_ms, topic(world).state) == (world.clock(), PictureState.HEALTHY)
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock() + shift_ms)
+    assert (picture(world).as_of_ms, topic(world).state) == (world.clock(), OverviewState.HEALTHY)
     assert partition(world).active_offset == 30
 
 
@@ -188,8 +191,8 @@ def test_looking_without_recording_leaves_the_picture_alone(world: World) -> Non
     """Explaining, and assessing for a forecast."""
     world.clock.now_ms += HOUR_MS
     before = picture(world)
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
-    explain(world.ctx, TOPIC, as_of_ms=world.clock())
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock())
     assert picture(world) == before
 
 
@@ -201,9 +204,9 @@ def test_pause_resume_mark_and_release_are_seen_at_once(world: World) -> None:
         row = world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[0]
         seen.append((row.state.value, row.picture.reason, row.picture.eligible))
 
-    pause(world.ctx, TOPIC, [0], by="maria")
+    pause_partitions(world.ctx, TOPIC, [0], by="maria")
     look()
-    resume(world.ctx, TOPIC, [0], by="maria")
+    resume_partitions(world.ctx, TOPIC, [0], by="maria")
     look()
     mark_uncleanable(world.ctx, TOPIC, "plan-1", {0: "It is damaged."})
     look()
@@ -228,9 +231,9 @@ def test_topic_that_does_not_compact_misses_no_deadline(world: World) -> None:
     """Its maximum lag means nothing, so it is neither dirty nor late."""
     alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
     world.clock.now_ms += 9 * DAY_MS
-    assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     seen = topic(world)
-    assert (seen.state, seen.deadline_ms, seen.picture.dirty_ratio) == (PictureState.HEALTHY, None, 0.0)
+    assert (seen.state, seen.deadline_ms, seen.picture.dirty_ratio) == (OverviewState.HEALTHY, None, 0.0)
     assert partition(world).reason == Reason.POLICY_DELETE_ONLY.value
 
 
@@ -247,9 +250,9 @@ def test_rebuilt_store_has_its_pictures_again(world: World) -> None:
 def test_picture_needs_no_data_file(world: World) -> None:
     """Manifests and state say it all."""
     for segment in world.segments():
-        storage.local_path(segment.path).unlink()
-    assert refresh_picture(world.ctx, TOPIC)
-    assert topic(world).state is PictureState.DUE
+        storage.parse_local_path(segment.path).unlink()
+    assert refresh_overview(world.ctx, TOPIC)
+    assert topic(world).state is OverviewState.DUE
 
 
 def test_a_picture_that_cannot_be_taken_fails_no_publish(
@@ -261,12 +264,12 @@ def test_a_picture_that_cannot_be_taken_fails_no_publish(
     monkeypatch.setattr(Overview, "record", lambda *_: 1 / 0)
     world.stage(plan)
     world.accept(plan)
-    from winnow.pipeline.publish import publish
+    from winnow.pipeline.publish import publish_attempt
 
     with caplog.at_level(logging.WARNING, "winnow"):
-        receipt = publish(world.ctx, plan.plan_id, "a1")
+        receipt = publish_attempt(world.ctx, plan.plan_id, "a1")
     assert receipt.snapshot_id is not None
-    assert topic(world).state is PictureState.DUE
+    assert topic(world).state is OverviewState.DUE
     assert f"The page shows topic {TOPIC} as it was before" in caplog.text
     assert "Unexpected ZeroDivisionError" in caplog.text
 
@@ -278,7 +281,7 @@ def test_a_picture_that_cannot_be_taken_stops_no_decision_and_no_plan(
     with sqlite3.connect(world.folder / "home" / "store.db") as database:
         database.execute("DROP TABLE winnow_partition_overview")
     with caplog.at_level(logging.WARNING, "winnow"):
-        found = assess(world.ctx, [TOPIC], as_of_ms=world.clock())
+        found = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
         assert [each.eligible for each in found] == [True, False]
         assert world.ctx.store.assessments.last_assessed_ms(TOPIC) is not None
         assert world.compact(world.clock()) is not None

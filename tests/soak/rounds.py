@@ -18,14 +18,14 @@ import pytest
 import time_machine
 from sqlalchemy import func, select
 
-from tests.integration.world import TOPIC, FakeClock, World, between_head_and_commit, open_world, record
-from winnow.clock import wall_clock_ms
+from tests.integration.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
+from winnow.clock import read_wall_clock_ms
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.model import Record, Verdict
-from winnow.pipeline.leases import holding
-from winnow.pipeline.settle import settle
-from winnow.pipeline.sweep import sweep
-from winnow.pipeline.validate import validate
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.settle import settle_open_runs
+from winnow.pipeline.sweep import sweep_topics
+from winnow.pipeline.validate import validate_attempt
 from winnow.store import RunState, tables
 
 PERIOD: Final = 6
@@ -73,7 +73,7 @@ class _MovedClock(FakeClock):
     """The wall clock, which the rounds move."""
 
     def __call__(self) -> int:
-        return wall_clock_ms()
+        return read_wall_clock_ms()
 
 
 class Soak:
@@ -105,7 +105,7 @@ class Soak:
             self._commit_that_dies()
         else:
             self._compact(judged=self._judged and phase == 5)
-        sweep(self._world.ctx, [TOPIC])
+        sweep_topics(self._world.ctx, [TOPIC])
         self.round += 1
 
     def look(self) -> Counter[str]:
@@ -130,7 +130,7 @@ class Soak:
     def _ingest(self, phase: int) -> None:
         records = self._records(phase)
         if phase == 3:
-            with between_head_and_commit(_die), pytest.raises(Killed):
+            with run_between_head_and_commit(_die), pytest.raises(Killed):
                 self._world.ingest(records)
         self._world.ingest(records)
 
@@ -149,16 +149,16 @@ class Soak:
         if not judged:
             assert world.compact(attempt=f"a{self.round}") is not None
             return
-        from winnow.pipeline.publish import publish
+        from winnow.pipeline.publish import publish_attempt
 
         plan_id, attempt = self._stage()
-        validate(world.ctx, plan_id, attempt)
-        publish(world.ctx, plan_id, attempt)
+        validate_attempt(world.ctx, plan_id, attempt)
+        publish_attempt(world.ctx, plan_id, attempt)
 
     def _stage(self) -> tuple[str, str]:
         world, attempt = self._world, f"a{self.round}"
-        with holding(world.ctx, TOPIC):
-            settle(world.ctx, TOPIC)
+        with hold_lease(world.ctx, TOPIC):
+            settle_open_runs(world.ctx, TOPIC)
             plan = world.plan(world.clock(), attempt)
             assert plan is not None
             world.stage(plan, attempt)

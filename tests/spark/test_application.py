@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from winnow.java import find_java, spark_environment
+from winnow.java import find_java, make_spark_environment
 
 PROGRAM = """
 import json, sys
@@ -36,7 +36,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     folder = tmp_path_factory.mktemp("application")
     program = folder / "program.py"
     program.write_text(PROGRAM)
-    environment = spark_environment(os.environ, find_java(os.environ, folder / "java"))
+    environment = make_spark_environment(os.environ, find_java(os.environ, folder / "java"))
     command = ["spark-submit", "--master", "local[2]", "--conf", "spark.ui.enabled=false", str(program)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     found: list[dict[str, object]] = json.loads(ended.stdout.splitlines()[-1])

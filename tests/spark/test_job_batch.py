@@ -15,16 +15,16 @@ from typing import Any, cast
 
 import pytest
 
-from tests.integration.world import FakeClock, World, json_line, open_world, record, survivors, versions
-from winnow.clock import wall_clock_ms
+from tests.integration.world import FakeClock, World, build_versions, compute_survivors, json_line, open_world, record
+from winnow.clock import read_wall_clock_ms
 from winnow.errors import ConfigurationError
 from winnow.files import storage
 from winnow.model import Record
 from winnow.store import RunState
 
-ORDERS = [*versions(0, 500, keys=20), *versions(7, 300, keys=300, partition=2)]
-USERS = [*versions(0, 50), record(50, b"gone", b"x"), record(51, b"gone", None)]
-BROKEN = versions(0, 9)
+ORDERS = [*build_versions(0, 500, keys=20), *build_versions(7, 300, keys=300, partition=2)]
+USERS = [*build_versions(0, 50), record(50, b"gone", b"x"), record(51, b"gone", None)]
+BROKEN = build_versions(0, 9)
 # Two thousand records of 8 kB that nothing compresses; every other one is superseded, so all segments lose some.
 NOISE = random.Random(6)
 GIANT = [record(n, f"key-{n // 2}".encode(), NOISE.randbytes(8_000)) for n in range(2_000)]
@@ -49,7 +49,7 @@ class Batch:
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     """Two good topics, a giant, one whose planned file is gone, and one that is idle; one Spark application."""
     folder = tmp_path_factory.mktemp("batch")
-    with open_world(folder, FakeClock(wall_clock_ms())) as world:
+    with open_world(folder, FakeClock(read_wall_clock_ms())) as world:
         for topic, partitions, records in (
             ("broken", 1, BROKEN),
             ("orders", 3, ORDERS),
@@ -90,7 +90,7 @@ def test_every_partition_of_a_receipt_adds_up_and_says_what_the_oracle_says(batc
         for part in parts:
             mine = [each for each in records if each.partition == part["partition"]]
             assert part["records_in"] == len(mine)
-            assert part["records_kept"] == len(survivors(mine))
+            assert part["records_kept"] == len(compute_survivors(mine))
             gone = part["records_superseded"] + part["tombstones_expired"] + part["records_keyless"]
             assert part["records_in"] == part["records_kept"] + gone
 
@@ -101,7 +101,7 @@ def test_read_gives_the_oracles_records_byte_for_byte(batch: Batch, topic: str, 
     read = winnow(batch.world, "read", topic)
     assert read.returncode == 0
     fields = [json.loads(line) for line in read.stdout.splitlines()]
-    assert fields == [json.loads(json_line(each)) for each in survivors(records)]
+    assert fields == [json.loads(json_line(each)) for each in compute_survivors(records)]
 
 
 def test_progress_names_every_partition_on_standard_error_and_no_user_byte(batch: Batch) -> None:
@@ -161,7 +161,7 @@ def test_compacting_again_finds_nothing_to_do_and_starts_no_spark(batch: Batch) 
 
 def test_two_sparks_mixed_in_one_installation_are_refused_by_name() -> None:
     """A driver whose JVM is of another version than its Python dies in ways that name neither."""
-    from winnow.engine.application import check_versions
+    from winnow.engine.application import check_spark_versions
 
     with pytest.raises(ConfigurationError, match=r"but its JVM is Spark 3\.5\.0.*Nothing was compacted"):
-        check_versions(cast(Any, SimpleNamespace(version="3.5.0")))
+        check_spark_versions(cast(Any, SimpleNamespace(version="3.5.0")))

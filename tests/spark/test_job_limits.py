@@ -12,11 +12,11 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tests.integration.world import FakeClock, World, open_world, survivors, versions
-from winnow.clock import wall_clock_ms
+from tests.integration.world import FakeClock, World, build_versions, compute_survivors, open_world
+from winnow.clock import read_wall_clock_ms
 
 PARTITIONS = 3
-RECORDS = [each for partition in range(PARTITIONS) for each in versions(0, 300, keys=20, partition=partition)]
+RECORDS = [each for partition in range(PARTITIONS) for each in build_versions(0, 300, keys=20, partition=partition)]
 RATE = 20_000
 
 
@@ -31,7 +31,7 @@ class Limited:
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
     """Three partitions, two cores, one cleaner thread."""
-    with open_world(tmp_path_factory.mktemp("limited"), FakeClock(wall_clock_ms())) as world:
+    with open_world(tmp_path_factory.mktemp("limited"), FakeClock(read_wall_clock_ms())) as world:
         world.create(PARTITIONS, min_cleanable_dirty_ratio="0")
         world.ingest(RECORDS)
         read_bytes = sum(segment.size_bytes for number in range(PARTITIONS) for segment in world.segments(number))
@@ -71,4 +71,4 @@ def test_rate_reaches_the_task_and_holds_it_back(limited: Limited) -> None:
 
 def test_limits_change_nothing_about_what_is_kept(limited: Limited) -> None:
     """The oracle's records, byte for byte."""
-    assert limited.world.read() == survivors(RECORDS)
+    assert limited.world.read() == compute_survivors(RECORDS)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.files.fingerprint import CONTENT_FINGERPRINT, WINNERS_FINGERPRINT
-from winnow.files.quarantine import QUARANTINE_SCHEMA, moved_file, moved_id
+from winnow.files.quarantine import QUARANTINE_SCHEMA, locate_keyless_move_file, make_keyless_move_id
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import (
     Failure,
@@ -32,16 +32,16 @@ from winnow.model import (
     Strategy,
     Verdict,
 )
-from winnow.pipeline.plan_limits import Excess
-from winnow.quality.facts import FactRow, fact_table
-from winnow.quality.judge import judge
+from winnow.pipeline.plan_limits import PlanExcess
+from winnow.quality.facts import FactRow, compute_fact_table
+from winnow.quality.judge import validate_fact_table
 
 SECRET_KEY = "secret-key-of-a-customer"
 SECRET_VALUE = "secret-value-of-a-customer"
 MEMORY_LIMIT_BYTES = 64 << 20
 PLAN_ID = "5f0c0ffee0ddba11"
 ATTEMPT = "1"
-WITHIN_LIMITS: FactRow = {**asdict(Excess()), "foreign_files": 0, "misfit_files": 0}
+WITHIN_LIMITS: FactRow = {**asdict(PlanExcess()), "foreign_files": 0, "misfit_files": 0}
 """What the pipeline adds to each row of a plan that the topic's state and configuration allow."""
 
 
@@ -94,7 +94,9 @@ def write_segment(path: Path, records: Sequence[Record], partition: int) -> Segm
     )
 
 
-def write_aside(path: Path, records: Sequence[Record], ingest_id: str = moved_id(PLAN_ID, ATTEMPT)) -> str:
+def write_quarantine_file(
+    path: Path, records: Sequence[Record], ingest_id: str = make_keyless_move_id(PLAN_ID, ATTEMPT)
+) -> str:
     """Write records as a file for the quarantine; its path as text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [row | {"ingest_id": ingest_id, "file_digest": None, "row": None} for row in arrow(records).to_pylist()]
@@ -180,7 +182,7 @@ class Scene:
             self.report(partition, content_fingerprint=fingerprint(changed, CONTENT_FINGERPRINT))
 
     def rows(self) -> list[FactRow]:
-        rows = fact_table(
+        rows = compute_fact_table(
             self.plan,
             self.manifest,
             memory_limit_bytes=MEMORY_LIMIT_BYTES,
@@ -190,7 +192,7 @@ class Scene:
         return [row | WITHIN_LIMITS for row in rows]
 
     def verdict(self, data_docs: Path | None = None) -> Verdict:
-        return judge(
+        return validate_fact_table(
             self.rows(),
             plan_id=self.plan.plan_id,
             topic=self.plan.topic,
@@ -264,12 +266,12 @@ def _stage_partition(folder: Path, number: int, case: Case) -> tuple[PartitionPl
     )
     rewrites = (Rewrite(tuple(s.path for s in rewritten), outputs),) if rewritten else ()
     keyless = [r for records in case.inputs for r in records if r.key is None] if case.keyless else []
-    aside = Path(moved_file(str(folder / "quarantine"), PLAN_ID, ATTEMPT, number, 0))
-    keyless_files = (write_aside(aside, keyless),) if keyless else ()
+    aside = Path(locate_keyless_move_file(str(folder / "quarantine"), PLAN_ID, ATTEMPT, number, 0))
+    keyless_files = (write_quarantine_file(aside, keyless),) if keyless else ()
     return plan, StagedPartition(number, facts, rewrites, keyless_files=keyless_files), new
 
 
-def orders(partition: int = 0, base: int = 0) -> Case:
+def build_orders_cases(partition: int = 0, base: int = 0) -> Case:
     """Two segments that lose records and one that loses none; every key survives at its highest offset."""
     first = tuple(record(base + i, f"k{i % 4}", partition=partition) for i in range(10))
     second = tuple(record(base + 10 + i, f"k{i % 6}", partition=partition) for i in range(10))
@@ -282,7 +284,7 @@ def orders(partition: int = 0, base: int = 0) -> Case:
     )
 
 
-def failed(verdict: Verdict, partition: int | None = None, severity: Severity = Severity.FAIL) -> set[str]:
+def list_failed(verdict: Verdict, partition: int | None = None, severity: Severity = Severity.FAIL) -> set[str]:
     """Ids of the expectations of ``severity`` that failed, all of them for ``partition`` when it is given."""
     found: list[Failure] = [f for f in verdict.failures if f.severity is severity]
     if partition is not None:

@@ -9,24 +9,24 @@ import pytest
 from winnow.model import OpenAlert
 from winnow.report import situations
 from winnow.report.alerts import (
-    MOST_CHARACTERS,
+    MAXIMUM_MESSAGE_CHARACTERS,
     SEVERITIES,
+    AlertKind,
     Finding,
-    Kind,
     Situation,
-    alert_of,
-    lasting,
-    link_to,
-    named,
-    recovery_of,
+    format_duration,
+    format_partitions,
+    make_alert,
+    make_link,
+    make_recovery,
 )
 
 AT_MS = 1_760_000_000_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 FINDING = Finding(0, AT_MS - HOUR_MS, "it happened")
 
-SITUATIONS: dict[Kind, Callable[[], Situation]] = {
-    Kind.VALIDATION_FAILED: lambda: situations.validation_failed(
+SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
+    AlertKind.VALIDATION_FAILED: lambda: situations.make_validation_failed(
         "orders",
         "p1",
         [FINDING],
@@ -34,32 +34,34 @@ SITUATIONS: dict[Kind, Callable[[], Situation]] = {
         fate="Once mended: winnow partitions release",
         at_ms=AT_MS,
     ),
-    Kind.VALIDATION_BROKEN: lambda: situations.validation_broken("orders", "p1", "A check raised.", at_ms=AT_MS),
-    Kind.UNCLEANABLE_PARTITION: lambda: situations.uncleanable_partition(
+    AlertKind.VALIDATION_BROKEN: lambda: situations.make_validation_broken(
+        "orders", "p1", "A check raised.", at_ms=AT_MS
+    ),
+    AlertKind.UNCLEANABLE_PARTITION: lambda: situations.make_uncleanable_partition(
         "orders", "p1", [FINDING], fate="Have it tried at once: winnow partitions release orders", at_ms=AT_MS
     ),
-    Kind.DEADLINE_NEAR: lambda: situations.deadline_near(
+    AlertKind.DEADLINE_NEAR: lambda: situations.make_deadline_near(
         "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
     ),
-    Kind.DEADLINE_MISSED: lambda: situations.deadline_missed(
+    AlertKind.DEADLINE_MISSED: lambda: situations.make_deadline_missed(
         "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
     ),
-    Kind.COMMIT_UNKNOWN: lambda: situations.commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
-    Kind.SWEEP_STUCK: lambda: situations.sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
-    Kind.SEGMENT_DAMAGED: lambda: situations.segment_damaged("orders", [FINDING], at_ms=AT_MS),
+    AlertKind.COMMIT_UNKNOWN: lambda: situations.make_commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
+    AlertKind.SWEEP_STUCK: lambda: situations.make_sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
+    AlertKind.SEGMENT_DAMAGED: lambda: situations.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
 }
 
 
 def test_every_kind_but_recovery_has_a_situation_and_every_one_a_severity() -> None:
-    assert SITUATIONS.keys() == set(Kind) - {Kind.RECOVERED}
-    assert SEVERITIES.keys() == set(Kind)
+    assert SITUATIONS.keys() == set(AlertKind) - {AlertKind.RECOVERED}
+    assert SEVERITIES.keys() == set(AlertKind)
 
 
 @pytest.mark.parametrize("kind", SITUATIONS)
-def test_text_of_each_kind_has_its_six_parts(kind: Kind) -> None:
+def test_text_of_each_kind_has_its_six_parts(kind: AlertKind) -> None:
     """What happened to which topic partition, since when, what is safe, what to do next, and where to look."""
     situation = SITUATIONS[kind]()
-    alert = alert_of(situation, situation.open_alerts, "https://airflow.example.org")
+    alert = make_alert(situation, situation.open_alerts, "https://airflow.example.org")
     first, what, since, safe, to_do, link = alert.text.splitlines()
     assert first.startswith(f"{SEVERITIES[kind].upper()}: {kind.value.replace('_', ' ')}: orders")
     assert what == alert.message
@@ -75,9 +77,9 @@ def test_text_of_each_kind_has_its_six_parts(kind: Kind) -> None:
 
 def test_situation_tells_what_is_fresh_of_it_alone() -> None:
     findings = [Finding(number, AT_MS - number, f"reason {number}") for number in range(20)]
-    situation = situations.deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
+    situation = situations.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
     fresh = [each for each in situation.open_alerts if each.partition in {3, 17}]
-    alert = alert_of(situation, fresh, None)
+    alert = make_alert(situation, fresh, None)
     assert alert.partitions == (3, 17)
     assert alert.since_ms == AT_MS - 17
     assert alert.message.endswith(": orders-3: reason 3; orders-17: reason 17.")
@@ -85,15 +87,15 @@ def test_situation_tells_what_is_fresh_of_it_alone() -> None:
 
 def test_long_lists_and_long_reasons_are_cut_in_text_and_whole_in_the_document() -> None:
     findings = [Finding(number, AT_MS, "x" * 5_000) for number in range(2_000)]
-    situation = situations.deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
-    alert = alert_of(situation, situation.open_alerts, None)
+    situation = situations.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
+    alert = make_alert(situation, situation.open_alerts, None)
     assert alert.partitions == tuple(range(2_000))
     assert "; and 1,997 more." in alert.message
     assert alert.text.splitlines()[0].endswith(
         ": orders-0, orders-1, orders-2, orders-3, orders-4, orders-5, orders-6, "
         "orders-7, orders-8, orders-9 and 1,990 more"
     )
-    assert len(alert.text) < 4 * MOST_CHARACTERS
+    assert len(alert.text) < 4 * MAXIMUM_MESSAGE_CHARACTERS
 
 
 def test_recovery_says_what_ended_after_how_long_and_by_whom() -> None:
@@ -102,12 +104,14 @@ def test_recovery_says_what_ended_after_how_long_and_by_whom() -> None:
         OpenAlert("validation_failed", "orders", 0, AT_MS - DAY_MS - HOUR_MS),
         OpenAlert("validation_failed", "orders", 1, AT_MS - HOUR_MS),
     ]
-    alert = recovery_of("orders", ended, "was compacted and published again", at_ms=AT_MS, page_url=None, plan_id="p1")
+    alert = make_recovery(
+        "orders", ended, "was compacted and published again", at_ms=AT_MS, page_url=None, plan_id="p1"
+    )
     assert alert.message == (
         "Recovered: orders-0, orders-1 was compacted and published again. That ends uncleanable_partition after 3 h, "
         "validation_failed after 1 day 1 h. It had been taken in hand: released by anna."
     )
-    assert (alert.about, alert.severity) == ((Kind.UNCLEANABLE_PARTITION, Kind.VALIDATION_FAILED), "info")
+    assert (alert.about, alert.severity) == ((AlertKind.UNCLEANABLE_PARTITION, AlertKind.VALIDATION_FAILED), "info")
     assert alert.since_ms == AT_MS - DAY_MS - HOUR_MS
     assert alert.link is None
     assert alert.text.splitlines()[0] == alert.message
@@ -115,9 +119,9 @@ def test_recovery_says_what_ended_after_how_long_and_by_whom() -> None:
 
 
 def test_links_lead_to_the_run_or_to_the_topic_or_nowhere() -> None:
-    assert link_to("http://a/", "orders", "p1") == "http://a/winnow/page#/runs/p1"
-    assert link_to("http://a/airflow", "orders", None) == "http://a/airflow/winnow/page#/topics/orders"
-    assert link_to(None, "orders", "p1") is None
+    assert make_link("http://a/", "orders", "p1") == "http://a/winnow/page#/runs/p1"
+    assert make_link("http://a/airflow", "orders", None) == "http://a/airflow/winnow/page#/topics/orders"
+    assert make_link(None, "orders", "p1") is None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ def test_links_lead_to_the_run_or_to_the_topic_or_nowhere() -> None:
     ],
 )
 def test_stretches_of_time_have_two_units_at_most(ms: int, words: str) -> None:
-    assert lasting(ms) == words
+    assert format_duration(ms) == words
 
 
 def test_topic_and_partition_are_never_taken_for_another_topic() -> None:
@@ -142,4 +146,4 @@ def test_topic_and_partition_are_never_taken_for_another_topic() -> None:
     about = [("orders", 1), ("orders-1", None), ("orders", None)]
     keys = {OpenAlert("k", topic, partition, 0).key for topic, partition in about}
     assert len(keys) == 3
-    assert named("orders", None) == named("orders", ()) == "orders"
+    assert format_partitions("orders", None) == format_partitions("orders", ()) == "orders"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING, BrokerDefinition
-from winnow.config.broker_defaults import TopicDefault, topic_defaults
+from winnow.config.broker_defaults import TopicDefault, make_topic_defaults
 from winnow.config.definitions import DEFINITIONS, TOPIC_KEY_OF_BROKER_NAME, Definition
 from winnow.config.settings import Settings, load_settings
-from winnow.config.topic import TopicConfig, entries
+from winnow.config.topic import TopicConfig, list_entries
 from winnow.errors import ConfigurationError
 from winnow.model import Strategy
 
@@ -28,7 +28,7 @@ def settings_with(folder: Path, toml: str = "", env: dict[str, str] | None = Non
 def defaults(**given: str) -> dict[str, TopicDefault]:
     """The topic defaults of broker names written with ``__`` for ``.``, all from winnow.toml."""
     names = {name.replace("__", "."): value for name, value in given.items()}
-    return topic_defaults(names, dict.fromkeys(names, "winnow.toml"))
+    return make_topic_defaults(names, dict.fromkeys(names, "winnow.toml"))
 
 
 def refusal(**given: str) -> str:
@@ -41,7 +41,7 @@ def refusal(**given: str) -> str:
 
 def source(config: TopicConfig, name: str) -> tuple[str, str]:
     """Value and source of one key, as ``topics describe`` shows them."""
-    return next((entry.value, entry.source) for entry in entries(config) if entry.name == name)
+    return next((entry.value, entry.source) for entry in list_entries(config) if entry.name == name)
 
 
 # Where defaults come from and which win
@@ -108,7 +108,7 @@ def test_dotted_keys_without_quotes_are_the_same_names(tmp_path: Path) -> None:
 )
 def test_first_broker_name_that_is_set_wins_in_its_own_unit(given: dict[str, str], value_ms: int, winner: str) -> None:
     """Milliseconds before minutes before hours; a negative retention is no limit."""
-    found = topic_defaults(given, dict.fromkeys(given, "winnow.toml"))
+    found = make_topic_defaults(given, dict.fromkeys(given, "winnow.toml"))
     assert found == {"retention.ms": TopicDefault(str(value_ms), f"winnow.toml: {winner}")}
     assert TopicConfig.parse({}, found).retention_ms == value_ms
 
@@ -133,7 +133,7 @@ def test_every_broker_name_and_every_key_of_winnows_own_can_be_a_default(key: De
         factor = next((each.factor for each in key.broker_names if each.name == name), 1)
         assert key.default is not None
         text = key.default if factor == 1 or key.default == "-1" else str(int(key.default) // factor)
-        found = topic_defaults({name: text}, {name: "winnow.toml"})
+        found = make_topic_defaults({name: text}, {name: "winnow.toml"})
         assert found == {key.name: TopicDefault(key.default, f"winnow.toml: {name}")}
         assert TopicConfig.parse({}, found).defaults == found
 

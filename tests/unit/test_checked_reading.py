@@ -14,7 +14,7 @@ import pytest
 
 from winnow.errors import DamagedSegmentError
 from winnow.files.checked_reading import read_segment
-from winnow.files.page_checksums import check_pages, column_chunks
+from winnow.files.page_checksums import check_pages, list_column_chunks
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import SegmentWriter
 from winnow.model import Segment
@@ -61,7 +61,7 @@ def places(segment: Segment) -> tuple[list[int], list[int]]:
     covered: set[int] = set()
     check_pages(segment.path)
     metadata = pq.read_metadata(segment.path)
-    for chunk in column_chunks(metadata):
+    for chunk in list_column_chunks(metadata):
         at = chunk.start
         while at < chunk.end:
             size_bytes, body = page_at(data, at)
@@ -117,7 +117,7 @@ def test_levels_in_another_encoding_are_refused(
 ) -> None:
     """A byte of a page's header makes Arrow take nulls for values and gives no error; the counts do."""
     data = bytearray(Path(written.path).read_bytes())
-    chunk = next(c for c in column_chunks(pq.read_metadata(written.path)) if c.column == column)
+    chunk = next(c for c in list_column_chunks(pq.read_metadata(written.path)) if c.column == column)
     at = data.index(field, chunk.start)
     data[at : at + len(field)] = value
     path = tmp_path / "damaged.parquet"

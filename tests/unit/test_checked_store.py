@@ -14,7 +14,7 @@ import pytest
 from pyarrow import fs
 
 from winnow.files import duck, storage
-from winnow.files.checked_store import CheckedStore
+from winnow.files.checked_store import CheckedFileSystem
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import SegmentWriter
 
@@ -48,12 +48,12 @@ def segment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> str:
     """A scheme that is no local one, behind which files of this machine are."""
-    genuine = storage.filesystem_for
+    genuine = storage.open_filesystem
 
     def filesystem_for(uri: str) -> tuple[fs.FileSystem, str]:
         return (fs.LocalFileSystem(), urlparse(uri).path) if uri.startswith("lake://") else genuine(uri)
 
-    monkeypatch.setattr(storage, "filesystem_for", filesystem_for)
+    monkeypatch.setattr(storage, "open_filesystem", filesystem_for)
     return "lake://"
 
 
@@ -61,9 +61,9 @@ def values_of(uri: str, spill: Path, threads: int) -> tuple[int, int]:
     """How many records a scan passes, and a number that follows from all their bytes."""
     connection = duck.connect(memory_limit_bytes=1 << 29, threads=threads, spill_folder=str(spill), uris=[uri])
     try:
-        row = duck.one_row(
+        row = duck.fetch_one_row(
             connection,
-            f"SELECT count(*), bit_xor(hash(key, value)) FROM read_parquet({duck.file_list([uri])}) "
+            f"SELECT count(*), bit_xor(hash(key, value)) FROM read_parquet({duck.quote_file_list([uri])}) "
             f'WHERE "offset" < {GROUPS * GROUP_RECORDS - 5}',
         )
     finally:
@@ -82,7 +82,7 @@ def test_threads_that_read_ahead_do_not_get_the_bytes_of_one_another(segment: Pa
 def test_each_thread_reads_from_where_it_has_sought(segment: Path) -> None:
     """Another thread seeks between the two calls that a read is made of."""
     content = segment.read_bytes()
-    with closing(CheckedStore(fs.LocalFileSystem()).open(str(segment))) as file:
+    with closing(CheckedFileSystem(fs.LocalFileSystem()).open(str(segment))) as file:
         file.seek(4)
         other = threading.Thread(target=file.seek, args=(1_000,))
         other.start()

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from winnow.clock import MAX_MS, format_ms, parse_as_of, wall_clock_ms
+from winnow.clock import MAXIMUM_TIME_MS, format_ms, parse_as_of, read_wall_clock_ms
 from winnow.errors import UsageError
 
 RIGHT_FORM = "Write 2026-01-31T18:00:00Z, 2026-01-31T19:00:00+01:00, or ms since the epoch (1769882400000)."
@@ -20,8 +20,8 @@ RIGHT_FORM = "Write 2026-01-31T18:00:00Z, 2026-01-31T19:00:00+01:00, or ms since
         (" 1769882400000 ", 1_769_882_400_000),
         ("1970-01-01T00:00:00Z", 0),
         ("0", 0),
-        ("9999-12-31T23:59:59.999Z", MAX_MS),
-        (str(MAX_MS), MAX_MS),
+        ("9999-12-31T23:59:59.999Z", MAXIMUM_TIME_MS),
+        (str(MAXIMUM_TIME_MS), MAXIMUM_TIME_MS),
     ],
 )
 def test_as_of_in_every_right_form_is_read(text: str, expected_ms: int) -> None:
@@ -52,7 +52,7 @@ def test_as_of_that_is_no_time_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["-1", str(MAX_MS + 1), "1969-12-31T23:59:59.999Z", "0001-01-01T00:00:00+05:00", "9" * 30]
+    "text", ["-1", str(MAXIMUM_TIME_MS + 1), "1969-12-31T23:59:59.999Z", "0001-01-01T00:00:00+05:00", "9" * 30]
 )
 def test_as_of_outside_the_years_1970_to_9999_is_refused(text: str) -> None:
     """The first value outside either end, as a date and as a number."""
@@ -75,7 +75,7 @@ def test_time_is_shown_in_utc_with_milliseconds(ms: int, expected: str) -> None:
     assert format_ms(ms) == expected
 
 
-@pytest.mark.parametrize("ms", [0, 1, 1_769_882_400_123, MAX_MS])
+@pytest.mark.parametrize("ms", [0, 1, 1_769_882_400_123, MAXIMUM_TIME_MS])
 def test_shown_time_reads_back_as_itself(ms: int) -> None:
     """What is printed can be typed."""
     assert parse_as_of(format_ms(ms)) == ms
@@ -84,5 +84,5 @@ def test_shown_time_reads_back_as_itself(ms: int) -> None:
 def test_wall_clock_gives_the_present_in_milliseconds() -> None:
     """It lies between two readings of the system's clock."""
     before = int(time.time() * 1000)
-    now_ms = wall_clock_ms()
+    now_ms = read_wall_clock_ms()
     assert before <= now_ms <= int(time.time() * 1000) + 1

@@ -9,19 +9,19 @@ import pytest
 from winnow.config.broker import BROKER_DEFINITIONS
 from winnow.config.definitions import DEFINITIONS, TOPIC_KEY_OF_BROKER_NAME
 from winnow.config.layers import MAPS, NAMES
-from winnow.config.reference import SETTINGS, render
+from winnow.config.reference import SETTINGS, render_reference
 
 
 def row_of(name: str) -> list[str]:
     """The cells of the line that begins with ``name``."""
-    (line,) = [line for line in render().splitlines() if line.startswith(f"| `{name}` |")]
+    (line,) = [line for line in render_reference().splitlines() if line.startswith(f"| `{name}` |")]
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
 def test_page_is_what_the_tables_say(root: Path) -> None:
     """A changed table without a new page fails here; the page itself says the command."""
     written = (root / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert written == render(), "Write it anew: python -m winnow.config.reference > docs/configuration.md"
+    assert written == render_reference(), "Write it anew: python -m winnow.config.reference > docs/configuration.md"
 
 
 @pytest.mark.parametrize("name", [*(d.name for d in DEFINITIONS), *(d.name for d in BROKER_DEFINITIONS), *NAMES])

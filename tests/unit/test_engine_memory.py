@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from winnow.engine import rewrite
-from winnow.engine.connections import connected
-from winnow.engine.grouping import Surviving
-from winnow.engine.rewrite import OVERHEAD_BYTES, Budget, Group, compact_partition
-from winnow.engine.stretches import STRETCH_BYTES, stretches
-from winnow.files.duck import LEAST_MEMORY_BYTES
+from winnow.engine.connections import open_connection
+from winnow.engine.grouping import SegmentSurvivors
+from winnow.engine.rewrite import MAXIMUM_OVERHEAD_BYTES, SegmentGroup, TaskBudget, compact_partition
+from winnow.engine.stretches import MAXIMUM_RANGE_BYTES, split_into_read_ranges
+from winnow.files.duck import MINIMUM_MEMORY_BYTES
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.files.segments import SegmentWriter
 from winnow.model import PartitionPlan, Plan, Reason, Segment, Strategy
@@ -92,12 +92,12 @@ def test_peak_memory_of_a_task_is_its_budget_and_a_constant(
     tmp_path: Path, keys: int, versions: int, value_bytes: int
 ) -> None:
     """In a process of its own; the keys alone need more than the budget, and the spill folder is empty afterwards."""
-    arguments = [str(tmp_path), *map(str, (keys, versions, value_bytes, LEAST_MEMORY_BYTES))]
+    arguments = [str(tmp_path), *map(str, (keys, versions, value_bytes, MINIMUM_MEMORY_BYTES))]
     done = subprocess.run([sys.executable, "-c", _TASK, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["in"], told["kept"]) == (keys * versions, keys + (versions - 1) * (keys // 2))
-    assert told["peak"] / MIB <= (LEAST_MEMORY_BYTES + OVERHEAD_BYTES) / MIB
+    assert told["peak"] / MIB <= (MINIMUM_MEMORY_BYTES + MAXIMUM_OVERHEAD_BYTES) / MIB
     assert list((tmp_path / "spill").glob("*/*")) == []
 
 
@@ -109,16 +109,18 @@ def test_a_failing_task_leaves_nothing_in_its_spill_folder(tmp_path: Path) -> No
     # A file where the folder of new segments should be: copying fails, after the winners were found.
     (tmp_path / "data").write_bytes(b"")
     seen: list[str] = []
-    sound = rewrite.groups_of
+    sound = rewrite.build_segment_groups
 
-    def looking(*arguments: Any) -> list[Group]:
+    def looking(*arguments: Any) -> list[SegmentGroup]:
         seen.extend(entry.name for entry in spill.rglob("winnow-spill-*"))
         return sound(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rewrite, "groups_of", looking)
+        patch.setattr(rewrite, "build_segment_groups", looking)
         with pytest.raises(OSError, match="data"):
-            compact_partition(plan, plan.partitions[0], attempt="a", budget=Budget(LEAST_MEMORY_BYTES, 1, str(spill)))
+            compact_partition(
+                plan, plan.partitions[0], attempt="a", budget=TaskBudget(MINIMUM_MEMORY_BYTES, 1, str(spill))
+            )
     assert seen, "nothing was spilled, so this test shows nothing"
     assert list(spill.glob("*/*")) == []
 
@@ -126,9 +128,9 @@ def test_a_failing_task_leaves_nothing_in_its_spill_folder(tmp_path: Path) -> No
 def test_stretches_hold_every_offset_once_and_few_large_records(tmp_path: Path) -> None:
     """A segment of large records is cut between row groups."""
     (segment,) = written(str(tmp_path), 1_200, 1, 200_000)
-    with connected(Budget(LEAST_MEMORY_BYTES, 1, str(tmp_path / "spill")), [segment]) as connection:
+    with open_connection(TaskBudget(MINIMUM_MEMORY_BYTES, 1, str(tmp_path / "spill")), [segment]) as connection:
         connection.execute('CREATE TEMP TABLE survivors ("offset" BIGINT)')
-        found = list(stretches(connection, [Surviving(segment, 1_200)], 5))
-    assert len(found) >= segment.size_bytes // STRETCH_BYTES
+        found = list(split_into_read_ranges(connection, [SegmentSurvivors(segment, 1_200)], 5))
+    assert len(found) >= segment.size_bytes // MAXIMUM_RANGE_BYTES
     assert (found[0].first_offset, found[-1].last_offset) == (5, segment.last_offset)
     assert [one.last_offset + 1 for one in found[:-1]] == [one.first_offset for one in found[1:]]

@@ -17,22 +17,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.random_logs import HEADER, Row, records_of, segment_of, version_headers
+from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
 from winnow.engine import cutting
 from winnow.engine.ranges import PartUnit, ShareUnit
-from winnow.engine.rewrite import Budget, compact_partition
-from winnow.engine.slices import Unit
-from winnow.engine.spark import finish, run_unit, units_of
-from winnow.engine.waves import Result, in_waves
-from winnow.engine.winners import MALFORMED_SHOWN
-from winnow.log.sweep import attempt_files
+from winnow.engine.rewrite import TaskBudget, compact_partition
+from winnow.engine.slices import WorkUnit
+from winnow.engine.spark import build_units, run_unit, write_plan_manifest
+from winnow.engine.waves import Result, run_in_rounds
+from winnow.engine.winners import MAXIMUM_MALFORMED_OFFSETS
+from winnow.log.sweep import list_attempt_files
 from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment, StagedPartition, Strategy
-from winnow.semantics import survivors
+from winnow.semantics import compute_survivors
 
 URI = "plans/plan.json"
 
 
-def passes(_: Unit) -> bool:
+def passes(_: WorkUnit) -> bool:
     """Every unit is carried out once and its result arrives."""
     return True
 
@@ -41,17 +41,17 @@ def passes(_: Unit) -> bool:
 class Tasks:
     """Stands where Spark is: carries out tasks one after another, each in a folder of its own."""
 
-    arrives: Callable[[Unit], bool] = passes
-    before: Callable[[Unit], object] = passes
+    arrives: Callable[[WorkUnit], bool] = passes
+    before: Callable[[WorkUnit], object] = passes
     twice: bool = False
     """Every unit is carried out by two tasks, of which the later one counts."""
     packed: bool = False
     """All units of a wave are given to one task."""
     number: int = 0
-    waves: list[list[list[Unit]]] = field(default_factory=list)
+    waves: list[list[list[WorkUnit]]] = field(default_factory=list)
     told: list[Result] = field(default_factory=list)
 
-    def __call__(self, tasks: Sequence[list[Unit]], budget: Budget) -> list[Result]:
+    def __call__(self, tasks: Sequence[list[WorkUnit]], budget: TaskBudget) -> list[Result]:
         """What reaches the driver, through pickle as Spark sends it."""
         self.waves.append(list(tasks))
         results = []
@@ -62,12 +62,12 @@ class Tasks:
             results += [result for unit, result in zip(task, made, strict=True) if self.arrives(unit)]
         return results
 
-    def _carry_out(self, task: list[Unit], budget: Budget) -> list[Result]:
+    def _carry_out(self, task: list[WorkUnit], budget: TaskBudget) -> list[Result]:
         self.number += 1
         results: list[Result] = []
         for unit in task:
             self.before(unit)
-            sent: Unit = pickle.loads(pickle.dumps(unit))
+            sent: WorkUnit = pickle.loads(pickle.dumps(unit))
             made = run_unit(sent, "a", budget, folder=f"a-t{self.number}")
             results.append(pickle.loads(pickle.dumps(made)))
         return results
@@ -77,18 +77,18 @@ class Tasks:
     ) -> list[Result]:
         """Compact ``plan`` with every partition cut that has records, its groups into the smallest parts."""
         folder = Path(plan.data_location)
-        budget = Budget(1 << 28, 1, str(folder / "spill"), rate)
+        budget = TaskBudget(1 << 28, 1, str(folder / "spill"), rate)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cutting, "PART_BYTES", part_bytes)
-            return in_waves(
-                units_of(URI, plan), self, cores=cores, budget=budget, most_tasks=None, giant_bytes=giant_bytes,
+            patch.setattr(cutting, "MINIMUM_PART_BYTES", part_bytes)
+            return run_in_rounds(
+                build_units(URI, plan), self, cores=cores, budget=budget, most_tasks=None, giant_bytes=giant_bytes,
                 done=lambda _, result: self.told.append(result),
             )  # fmt: skip
 
 
 def plan_of(folder: str, inputs: Sequence[Sequence[Record]], strategy: Strategy = Strategy.OFFSET, **more: Any) -> Plan:
     """A plan over one partition whose segments hold ``inputs``."""
-    segments = tuple(segment_of(folder, number, records) for number, records in enumerate(inputs) if records)
+    segments = tuple(write_segment_file(folder, number, records) for number, records in enumerate(inputs) if records)
     end = segments[-1].last_offset + 1 if segments else 0
     partition = PartitionPlan(0, Reason.DIRTY_RATIO, 0, 0, end, end, segments)
     header = HEADER if strategy is Strategy.HEADER else None
@@ -105,7 +105,7 @@ def versions(count: int, keys: int = 7) -> list[Record]:
 
 def alone(plan: Plan, number: int = 0) -> StagedPartition:
     """What one task makes of it."""
-    budget = Budget(1 << 28, 1, f"{plan.data_location}/spill")
+    budget = TaskBudget(1 << 28, 1, f"{plan.data_location}/spill")
     return compact_partition(plan, plan.partitions[number], attempt="alone", budget=budget)
 
 
@@ -168,7 +168,7 @@ def test_cut_partition_is_what_the_oracle_and_one_task_alone_make_of_it(
     late: bool,
 ) -> None:
     """Every strategy, expired tombstones, keyless records, malformed headers, a log start inside, keys elsewhere."""
-    records = records_of(rows)
+    records = build_records(rows)
     covered_end = 99 if late and strategy is not Strategy.OFFSET else 0
     edges = [0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]
     with tempfile.TemporaryDirectory() as folder:
@@ -190,7 +190,7 @@ def test_cut_partition_is_what_the_oracle_and_one_task_alone_make_of_it(
         staged: StagedPartition = result["staged"]
         expect_same(staged, alone(plan))
         assert all(isinstance(unit, ShareUnit) for task in tasks.waves[0] for unit in task)
-        expected = survivors(
+        expected = compute_survivors(
             [r for r in records if r.offset >= start],
             next_first_dirty_offset=records[-1].offset + 1,
             strategy=strategy,
@@ -202,7 +202,7 @@ def test_cut_partition_is_what_the_oracle_and_one_task_alone_make_of_it(
         kept = [s.path for s in segments if s.path not in gone] + [s.path for s in outputs_of(staged)]
         found = sorted(row["offset"] for row in records_in(kept) if row["offset"] >= start)
         assert found == [record.offset for record in expected.kept]
-        assert len(staged.facts.malformed_offsets) <= MALFORMED_SHOWN
+        assert len(staged.facts.malformed_offsets) <= MAXIMUM_MALFORMED_OFFSETS
         assert tasks.told == [result]
 
 
@@ -210,7 +210,7 @@ def test_groups_that_are_not_cut_give_the_same_files_as_one_task(tmp_path: Path)
     """Names, sizes, bounds and bytes: only the folder differs, which bears the task's number."""
     records = versions(40)
     plan = plan_of(str(tmp_path), [records[n : n + 10] for n in range(0, 40, 10)], segment_bytes=3_000)
-    (result,) = Tasks().run(plan, part_bytes=cutting.PART_BYTES)
+    (result,) = Tasks().run(plan, part_bytes=cutting.MINIMUM_PART_BYTES)
     mine, other = outputs_of(result["staged"]), outputs_of(alone(plan))
     assert list(map(without_folder, mine)) == list(map(without_folder, other))
     assert [Path(s.path).read_bytes() for s in mine] == [Path(s.path).read_bytes() for s in other]
@@ -238,7 +238,7 @@ def test_malformed_headers_of_all_shares_are_named_by_the_lowest_offsets(tmp_pat
     plan = plan_of(str(tmp_path), [records[:50], records[50:]], Strategy.HEADER)
     (result,) = Tasks().run(plan)
     facts = result["staged"].facts
-    assert (facts.headers_malformed, facts.malformed_offsets) == (90, tuple(range(MALFORMED_SHOWN)))
+    assert (facts.headers_malformed, facts.malformed_offsets) == (90, tuple(range(MAXIMUM_MALFORMED_OFFSETS)))
 
 
 def test_partitions_of_retention_alone_and_small_ones_stay_whole_beside_a_cut_one(tmp_path: Path) -> None:
@@ -256,14 +256,14 @@ def test_partitions_of_retention_alone_and_small_ones_stay_whole_beside_a_cut_on
     by_partition = {result["partition"]: result["staged"] for result in results}
     assert [by_partition[n].facts for n in range(3)] == [alone(plan, n).facts for n in range(3)]
     assert [result["partition"] for result in tasks.told] == [0]
-    outcome = finish(str(tmp_path / "plan.json"), plan, "a", results)
+    outcome = write_plan_manifest(str(tmp_path / "plan.json"), plan, "a", results)
     assert outcome.failure is None
 
 
 def test_scratch_is_gone_when_the_batch_has_ended(tmp_path: Path) -> None:
     plan = plan_of(str(tmp_path), [versions(40)[:20], versions(40)[20:]])
     (result,) = Tasks().run(plan)
-    left = sorted(entry.uri for entry in attempt_files(str(tmp_path), "plan"))
+    left = sorted(entry.uri for entry in list_attempt_files(str(tmp_path), "plan"))
     assert left == sorted(segment.path for segment in outputs_of(result["staged"]))
 
 
@@ -280,7 +280,7 @@ def test_every_task_run_twice_changes_nothing_and_leaves_files_where_the_sweep_l
     plan = plan_of(str(tmp_path), [versions(40)[:20], versions(40)[20:]])
     (result,) = Tasks(twice=True).run(plan)
     expect_same(result["staged"], alone(plan))
-    left = {entry.uri for entry in attempt_files(str(tmp_path), "plan") if "/alone/" not in entry.uri}
+    left = {entry.uri for entry in list_attempt_files(str(tmp_path), "plan") if "/alone/" not in entry.uri}
     counted = {segment.path for segment in outputs_of(result["staged"])}
     assert counted < left
     twins = {uri for uri in left - counted if "survivors" not in uri}
@@ -289,13 +289,13 @@ def test_every_task_run_twice_changes_nothing_and_leaves_files_where_the_sweep_l
 
 
 @pytest.mark.parametrize("wave", [ShareUnit, PartUnit])
-def test_damage_in_a_range_is_named_and_fails_its_partition_alone(tmp_path: Path, wave: type[Unit]) -> None:
+def test_damage_in_a_range_is_named_and_fails_its_partition_alone(tmp_path: Path, wave: type[WorkUnit]) -> None:
     big = plan_of(str(tmp_path / "big"), [versions(2_000)[:1_000], versions(2_000)[1_000:]])
     small = plan_of(str(tmp_path / "small"), [versions(9)]).partitions[0]
     plan = replace(big, partitions=(big.partitions[0], replace(small, partition=1)))
     lost = big.partitions[0].segments[1].path
 
-    def lose(unit: Unit) -> None:
+    def lose(unit: WorkUnit) -> None:
         if isinstance(unit, wave):
             Path(lost).unlink(missing_ok=True)
 
@@ -306,8 +306,8 @@ def test_damage_in_a_range_is_named_and_fails_its_partition_alone(tmp_path: Path
     assert (failed["error"], failed["exit_code"]) == (f"segment {lost} is missing", 4)
     assert staged["staged"].facts == alone(plan, 1).facts
     assert tasks.told == [failed]
-    assert not [entry for entry in attempt_files(str(tmp_path / "big"), "plan") if "survivors" in entry.uri]
-    outcome = finish(str(tmp_path / "plan.json"), plan, "a", [failed, staged])
+    assert not [entry for entry in list_attempt_files(str(tmp_path / "big"), "plan") if "survivors" in entry.uri]
+    outcome = write_plan_manifest(str(tmp_path / "plan.json"), plan, "a", [failed, staged])
     assert outcome.failure is not None
     assert [each.partition for each in outcome.failure.partitions] == [0]
 
@@ -316,7 +316,7 @@ def test_scratch_that_is_not_what_a_share_left_fails_the_partition(tmp_path: Pat
     """Its keys would lose their records otherwise, or get back those that were superseded."""
     plan = plan_of(str(tmp_path), [versions(40)[:20], versions(40)[20:]])
 
-    def confuse(unit: Unit) -> None:
+    def confuse(unit: WorkUnit) -> None:
         if isinstance(unit, PartUnit):
             Path(unit.survivors[0]).write_bytes(Path(unit.survivors[1]).read_bytes())
 
@@ -327,12 +327,12 @@ def test_scratch_that_is_not_what_a_share_left_fails_the_partition(tmp_path: Pat
 
 
 @pytest.mark.parametrize("wave", [ShareUnit, PartUnit])
-def test_range_that_never_came_back_leaves_its_plan_without_a_manifest(tmp_path: Path, wave: type[Unit]) -> None:
+def test_range_that_never_came_back_leaves_its_plan_without_a_manifest(tmp_path: Path, wave: type[WorkUnit]) -> None:
     """Nothing is put together of ranges that are not all there."""
     plan = plan_of(str(tmp_path), [versions(40)[:20], versions(40)[20:]])
-    lost: list[Unit] = []
+    lost: list[WorkUnit] = []
 
-    def arrives(unit: Unit) -> bool:
+    def arrives(unit: WorkUnit) -> bool:
         if isinstance(unit, wave) and not lost:
             lost.append(unit)
             return False
@@ -341,7 +341,7 @@ def test_range_that_never_came_back_leaves_its_plan_without_a_manifest(tmp_path:
     results = Tasks(arrives=arrives).run(plan)
     assert len(lost) == 1
     assert results == []
-    outcome = finish(str(tmp_path / "plan.json"), plan, "a", results)
+    outcome = write_plan_manifest(str(tmp_path / "plan.json"), plan, "a", results)
     assert outcome.failure is not None
     assert outcome.failure.error == "a task returned no result"
 
@@ -351,6 +351,6 @@ def test_under_a_rate_no_partition_is_cut(tmp_path: Path) -> None:
     plan = plan_of(str(tmp_path), [versions(40)])
     tasks = Tasks()
     (result,) = tasks.run(plan, rate=1e12)
-    assert [type(unit) for task in tasks.waves[0] for unit in task] == [Unit]
+    assert [type(unit) for task in tasks.waves[0] for unit in task] == [WorkUnit]
     assert len(tasks.waves) == 1
     assert result["staged"].facts == alone(plan).facts

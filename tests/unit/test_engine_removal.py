@@ -17,17 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.random_logs import HEADER, Row, records_of, segment_of, version_headers
+from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
 from winnow.engine import contested, removal, rewrite, winners
 from winnow.engine import survivors as tables
-from winnow.engine.connections import connected
-from winnow.engine.rewrite import Budget, compact_partition
+from winnow.engine.connections import open_connection
+from winnow.engine.rewrite import TaskBudget, compact_partition
 from winnow.engine.throttle import Throttle
 from winnow.engine.winners import KeyShare
 from winnow.files import duck
 from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, StagedPartition, Strategy
-from winnow.partitioner import partition_for_key
-from winnow.semantics import survivors
+from winnow.partitioner import choose_partition
+from winnow.semantics import compute_survivors
 
 _rows = st.lists(
     st.tuples(
@@ -46,8 +46,8 @@ _rows = st.lists(
 def _removes() -> Iterator[None]:
     """Small logs too, and however many keys are contested."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(removal, "LEAST_RECORDS", 0)
-        patch.setattr(removal, "MOST_CONTESTED", 1e9)
+        patch.setattr(removal, "MINIMUM_RECORDS", 0)
+        patch.setattr(removal, "MAXIMUM_CONTESTED_SHARE", 1e9)
         yield
 
 
@@ -66,7 +66,7 @@ def planned(
     segments = tuple(
         segment
         for number, (low, high) in enumerate(itertools.pairwise(edges))
-        if (segment := segment_of(folder, number, records[low:high])).last_offset >= start
+        if (segment := write_segment_file(folder, number, records[low:high])).last_offset >= start
     )
     end = records[-1].offset + 1
     expired = (OffsetRange(0, expired_below),) if expired_below else ()
@@ -78,8 +78,8 @@ def planned(
     )  # fmt: skip
 
 
-def budget_of(folder: str) -> Budget:
-    return Budget(1 << 28, 1, str(Path(folder) / "spill"))
+def budget_of(folder: str) -> TaskBudget:
+    return TaskBudget(1 << 28, 1, str(Path(folder) / "spill"))
 
 
 def compacted(folder: str, plan: Plan) -> StagedPartition:
@@ -107,11 +107,11 @@ def test_survivors_and_facts_are_the_oracles_and_those_of_a_table_of_all_keys(
     rows: list[Row], cuts: set[int], strategy: Strategy, start: int, expired_below: int, covered_end: int
 ) -> None:
     """Keyless records, a log start inside a segment, expired tombstones, those that wait anew, every strategy."""
-    records = records_of(rows)
+    records = build_records(rows)
     covered_end = max(covered_end, expired_below) if covered_end and strategy is not Strategy.OFFSET else 0
     start = min(start, records[-1].offset)
     readable = [record for record in records if record.offset >= start]
-    expected = survivors(
+    expected = compute_survivors(
         readable,
         next_first_dirty_offset=records[-1].offset + 1,
         strategy=strategy,
@@ -126,7 +126,7 @@ def test_survivors_and_facts_are_the_oracles_and_those_of_a_table_of_all_keys(
         staged = compacted(folder, plan)
         assert kept_offsets(plan.partitions[0], staged) == [record.offset for record in expected.kept]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(removal, "LEAST_RECORDS", 1 << 60)
+            patch.setattr(removal, "MINIMUM_RECORDS", 1 << 60)
             other = compacted(folder, plan)
     assert staged.facts == other.facts
     assert staged.facts.records_keyless == len(expected.keyless)
@@ -148,40 +148,40 @@ def test_shares_of_the_keys_amount_to_the_whole(
     rows: list[Row], cuts: set[int], shares: int, most: float, covered_end: int
 ) -> None:
     """Carried between tasks in files; a share in which too many keys are contested says it in the others' form."""
-    records = records_of(rows)
+    records = build_records(rows)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         strategy = Strategy.TIMESTAMP if covered_end else Strategy.OFFSET
         plan = replace(planned(folder, records, cuts, strategy, covered_end=covered_end), partition_count=5)
         (partition,) = plan.partitions
         whole = compacted(folder, plan)
-        patch.setattr(removal, "suits", lambda *_: True)
-        patch.setattr(removal, "MOST_CONTESTED", most)
+        patch.setattr(removal, "is_applicable", lambda *_: True)
+        patch.setattr(removal, "MAXIMUM_CONTESTED_SHARE", most)
         budget, throttle = budget_of(folder), Throttle(None)
         found, uris = [], [f"{folder}/share-{number}.parquet" for number in range(shares)]
         for number, uri in enumerate(uris):
-            with connected(budget, partition.segments) as connection:
+            with open_connection(budget, partition.segments) as connection:
                 found.append(
-                    rewrite.find_winners(
+                    rewrite.find_partition_winners(
                         connection, plan, partition, attempt="a", folder="f", throttle=throttle,
                         share=KeyShare(number, shares),
                     )
                 )  # fmt: skip
-                assert tables.form(connection) == tables.REMOVED
+                assert tables.find_offset_table(connection) == tables.REMOVED_TABLE
                 tables.write_survivors(connection, uri)
-        merged = rewrite.merged_winners(found)
+        merged = rewrite.merge_winners(found)
         copied = []
-        for group in rewrite.groups_of(partition, merged.counts, plan.segment_bytes):
-            with connected(budget, partition.segments) as connection:
+        for group in rewrite.build_segment_groups(partition, merged.counts, plan.segment_bytes):
+            with open_connection(budget, partition.segments) as connection:
                 tables.load_survivors(connection, uris, first_offset=group.first_offset, last_offset=group.last_offset)
                 copied.append(rewrite.copy_group(connection, plan, partition, group, folder="f", throttle=throttle))
-        assert rewrite.staged_partition(partition, merged, copied, seconds=0.0).facts == whole.facts
+        assert rewrite.build_staged_partition(partition, merged, copied, seconds=0.0).facts == whole.facts
 
 
 def test_keys_elsewhere_are_counted_among_survivors_only(tmp_path: Path) -> None:
     """After partitions were added, once for each key."""
-    records = records_of([(1, b"key-%d" % (number % 40), b"x", None, None) for number in range(60)])
+    records = build_records([(1, b"key-%d" % (number % 40), b"x", None, None) for number in range(60)])
     plan = replace(planned(str(tmp_path), records, {30}), partition_count=5)
-    elsewhere = sum(partition_for_key(b"key-%d" % number, 5) != 0 for number in range(40))
+    elsewhere = sum(choose_partition(b"key-%d" % number, 5) != 0 for number in range(40))
     assert compacted(str(tmp_path), plan).facts.keys_elsewhere == elsewhere
 
 
@@ -189,10 +189,10 @@ def test_keys_elsewhere_are_counted_among_survivors_only(tmp_path: Path) -> None
 def test_contested_keys_are_found_in_as_many_passes_as_memory_asks_for(tmp_path: Path, hashes_at_once: int) -> None:
     """Within one segment and across two; every pass sees its part of the hashes and all together see each once."""
     keys = [b"a", b"b", b"a", None, b"c", b"d", b"b", b"e", b"f", b"f"]
-    records = records_of([(1, key, b"x", None, None) for key in keys])
+    records = build_records([(1, key, b"x", None, None) for key in keys])
     (partition,) = planned(str(tmp_path), records, {4, 8}).partitions
     connection = duck.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
-    found = contested.find_contested(
+    found = contested.find_contested_keys(
         connection, partition.segments, '"offset" >= 0', hashes_at_once=hashes_at_once, most=100
     )
     hashes = connection.execute("SELECT hash(x::BLOB) FROM (VALUES ('a'), ('b'), ('f')) AS t(x)").fetchall()
@@ -207,16 +207,16 @@ def test_a_compacted_log_with_few_new_keys_is_read_only_where_it_must_be(tmp_pat
     """Key and offset of all once; more only of the segments that lose something or hold what replaces it."""
     clean = [(1, b"key-%d" % number, b"x" * 100, None, None) for number in range(400)]
     new = [(1, b"key-%d" % number, b"y", None, None) for number in (110, 120, 130)]
-    plan = replace(planned(str(tmp_path), records_of(clean + new), {100, 200, 300, 400}), segment_bytes=1)
+    plan = replace(planned(str(tmp_path), build_records(clean + new), {100, 200, 300, 400}), segment_bytes=1)
     partition = replace(plan.partitions[0], first_dirty_offset=400)
     queries: list[str] = []
-    with connected(budget_of(str(tmp_path)), partition.segments) as connection:
+    with open_connection(budget_of(str(tmp_path)), partition.segments) as connection:
         watched = cast("duckdb.DuckDBPyConnection", _Watched(connection, queries))
         throttle = Throttle(None)
-        found = rewrite.find_winners(watched, plan, partition, attempt="a", folder="f", throttle=throttle)
+        found = rewrite.find_partition_winners(watched, plan, partition, attempt="a", folder="f", throttle=throttle)
         looked = list(queries)
         queries.clear()
-        groups = rewrite.groups_of(partition, found.counts, plan.segment_bytes)
+        groups = rewrite.build_segment_groups(partition, found.counts, plan.segment_bytes)
         copied = [
             rewrite.copy_group(watched, plan, partition, group, folder="f", throttle=throttle) for group in groups
         ]
@@ -259,21 +259,21 @@ class _Watched:
 @given(rows=_rows, parts=st.sampled_from([1, 4, 16]))
 def test_a_table_of_keys_made_in_parts_is_the_table_of_all(rows: list[Row], parts: int) -> None:
     """Where memory does not do for all keys at once; keyless records are counted once."""
-    records = records_of(rows)
+    records = build_records(rows)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         plan = planned(folder, records, {7})
         by_removal = compacted(folder, plan).facts
-        patch.setattr(removal, "LEAST_RECORDS", 1 << 60)
-        patch.setattr(winners, "PARTS", (parts,))
+        patch.setattr(removal, "MINIMUM_RECORDS", 1 << 60)
+        patch.setattr(winners, "KEY_TABLE_PARTS", (parts,))
         assert compacted(folder, plan).facts == by_removal
 
 
 def test_segments_without_a_contested_key_are_not_read_again(tmp_path: Path) -> None:
     """Only those are named that hold a record which may lose, or win against one."""
-    records = records_of([(1, b"key-%d" % (number % 90), b"x", None, None) for number in range(100)])
+    records = build_records([(1, b"key-%d" % (number % 90), b"x", None, None) for number in range(100)])
     (partition,) = planned(str(tmp_path), records, {10, 40, 95}).partitions
     connection = duck.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
-    found = contested.find_contested(connection, partition.segments, '"offset" >= 0', hashes_at_once=99, most=100)
+    found = contested.find_contested_keys(connection, partition.segments, '"offset" >= 0', hashes_at_once=99, most=100)
     connection.close()
     assert found is not None
     assert [segment.first_offset for segment in found.segments] == [0, 40, 95]
@@ -282,9 +282,9 @@ def test_segments_without_a_contested_key_are_not_read_again(tmp_path: Path) -> 
 def test_hashes_at_both_ends_of_their_range_are_merged() -> None:
     """Runs are merged range by range; the first and the last hash that there is belong to one."""
     least, most = 0, (1 << 64) - 1
-    runs = contested._Runs(4)
+    runs = contested._SortedRuns(4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contested, "_MERGED_AT_ONCE", 2)
+        patch.setattr(contested, "_MAXIMUM_MERGED_HASHES", 2)
         for run in ([least, 5, most], [most, 1 << 63, least, 7], [1 << 63, 6]):
             runs.add(np.array(run, np.uint64))
             runs.end_run()
@@ -296,17 +296,17 @@ def test_a_sample_tells_a_log_of_unique_keys_from_one_of_many_versions(
     tmp_path: Path, keys: int, removes: bool
 ) -> None:
     """Both ways are exact; the sample decides which is taken."""
-    records = records_of([(1, b"key-%d" % (number * 7 % keys), b"x", None, None) for number in range(1_000)])
+    records = build_records([(1, b"key-%d" % (number * 7 % keys), b"x", None, None) for number in range(1_000)])
     (partition,) = planned(str(tmp_path), records, {250, 500, 750}).partitions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(removal, "MOST_CONTESTED", 0.25)
-        patch.setattr(removal, "SAMPLED", 0.5)
+        patch.setattr(removal, "MAXIMUM_CONTESTED_SHARE", 0.25)
+        patch.setattr(removal, "SAMPLED_SHARE", 0.5)
         connection = duck.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
-        assert removal.suits(connection, partition) is removes
+        assert removal.is_applicable(connection, partition) is removes
         # What was cleaned before is taken for unique without a look; too many contested keys are noticed later.
         cleaned = replace(partition, first_dirty_offset=600)
-        assert removal.suits(connection, cleaned)
+        assert removal.is_applicable(connection, cleaned)
         counts = winners.pick_winners(connection, cleaned, Strategy.OFFSET)
-        assert tables.form(connection) == (tables.REMOVED if removes else tables.SURVIVORS)
+        assert tables.find_offset_table(connection) == (tables.REMOVED_TABLE if removes else tables.SURVIVORS_TABLE)
         connection.close()
     assert counts.records_kept == keys

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.random_logs import HEADER, Row, records_of, segment_of, version_headers
-from winnow.engine.orders import greatest_offset
-from winnow.engine.rewrite import Budget, compact_partition
+from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
+from winnow.engine.orders import build_greatest_offset_sql
+from winnow.engine.rewrite import TaskBudget, compact_partition
 from winnow.errors import UsageError
 from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, StagedPartition, Strategy
-from winnow.semantics import survivors
+from winnow.semantics import compute_survivors
 
 _rows = st.lists(
     st.tuples(
@@ -54,10 +54,10 @@ def test_survivors_equal_the_oracle_under_every_strategy(
     """
     # What may go has been covered before.
     covered_end = max(covered_end, expired_below) if covered_end and strategy is not Strategy.OFFSET else 0
-    records = records_of(rows)
+    records = build_records(rows)
     edges = [0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]
     end = records[-1].offset + 1
-    expected = survivors(
+    expected = compute_survivors(
         records,
         next_first_dirty_offset=end,
         strategy=strategy,
@@ -67,7 +67,7 @@ def test_survivors_equal_the_oracle_under_every_strategy(
     )
     with tempfile.TemporaryDirectory() as folder:
         segments = tuple(
-            segment_of(folder, number, records[start:stop])
+            write_segment_file(folder, number, records[start:stop])
             for number, (start, stop) in enumerate(itertools.pairwise(edges))
         )
         partition = PartitionPlan(
@@ -82,7 +82,7 @@ def test_survivors_equal_the_oracle_under_every_strategy(
             covered_end=covered_end,
         )
         plan = Plan("plan", "t", "u", f"{folder}/data", 0, strategy, HEADER, 0, 1 << 30, (partition,), "1")
-        budget = Budget(1 << 28, 1, str(Path(folder) / "spill"))
+        budget = TaskBudget(1 << 28, 1, str(Path(folder) / "spill"))
         staged = compact_partition(plan, partition, attempt="a", budget=budget)
         assert _kept_offsets(partition, staged) == [record.offset for record in expected.kept]
     facts = staged.facts
@@ -99,4 +99,4 @@ def test_survivors_equal_the_oracle_under_every_strategy(
 def test_strategy_header_without_a_name_is_refused() -> None:
     """KIP-280's sentence."""
     with pytest.raises(UsageError, match=r"^compaction\.strategy\.header must be specified\.$"):
-        greatest_offset(Strategy.HEADER, None)
+        build_greatest_offset_sql(Strategy.HEADER, None)

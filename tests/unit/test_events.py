@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from winnow.report.counters import COUNTERS, Sample, counted, timed
-from winnow.report.events import EVENTS, Field, Told, tell, told_of
+from winnow.report.counters import COUNTERS, Sample, count_event, time_event
+from winnow.report.events import EVENTS, Field, LoggedEvent, log_event, read_event
 
 
 def calls_of_tell(root: Path) -> Iterator[tuple[str, ast.Call]]:
@@ -40,10 +40,10 @@ def test_every_event_that_is_told_is_in_the_list_with_its_fields_and_every_one_i
 def test_event_is_one_line_of_text_and_carries_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     """In the order of the list, whatever that of the call; what is not known is left out."""
     with caplog.at_level(logging.INFO, "winnow.events"):
-        tell("invalid", "orders", duration_ms=7, partitions=(0, 2), failed=["a b"], plan_id="p", attempt=None)
+        log_event("invalid", "orders", duration_ms=7, partitions=(0, 2), failed=["a b"], plan_id="p", attempt=None)
     (record,) = caplog.records
     assert record.getMessage() == 'invalid topic=orders plan_id=p partitions=[0,2] failed=["a b"] duration_ms=7'
-    told = told_of(record)
+    told = read_event(record)
     assert told is not None
     assert (told.name, dict(told.fields)) == (
         "invalid",
@@ -54,13 +54,15 @@ def test_event_is_one_line_of_text_and_carries_its_fields(caplog: pytest.LogCapt
 def test_sentence_of_an_event_is_what_people_read_and_one_of_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     """An alert at a shell is its sentence, not name and fields."""
     with caplog.at_level(logging.INFO, "winnow.events"):
-        tell("alerted", "orders", level=logging.ERROR, message="Orders are late.\nSee why.", kind="deadline_missed")
+        log_event(
+            "alerted", "orders", level=logging.ERROR, message="Orders are late.\nSee why.", kind="deadline_missed"
+        )
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.ERROR, "Orders are late.\nSee why.")
-    told = told_of(record)
+    told = read_event(record)
     assert told is not None
     assert str(told) == 'alerted topic=orders kind=deadline_missed message="Orders are late.\\nSee why."'
-    assert told_of(logging.makeLogRecord({"msg": "another line"})) is None
+    assert read_event(logging.makeLogRecord({"msg": "another line"})) is None
 
 
 PUBLISHED: dict[str, Field] = {
@@ -71,20 +73,22 @@ PUBLISHED: dict[str, Field] = {
 
 def test_published_run_counts_once_with_what_it_removed_by_reason() -> None:
     """Reasons that removed nothing are left out."""
-    told = Told("published", PUBLISHED)
-    assert list(counted(told)) == [
+    told = LoggedEvent("published", PUBLISHED)
+    assert list(count_event(told)) == [
         Sample("runs", 1, ("outcome", "published")),
         Sample("records-removed", 60, ("reason", "superseded")),
         Sample("records-removed", 3, ("reason", "tombstone")),
         Sample("records-removed", 5, ("reason", "retention")),
         Sample("bytes-removed", 650),
     ]
-    assert timed(told) == Sample("phase", 12, ("phase", "publish"))
+    assert time_event(told) == Sample("phase", 12, ("phase", "publish"))
 
 
 def test_run_that_made_its_files_a_little_larger_removes_no_negative_bytes() -> None:
     """A counter cannot fall."""
-    assert "bytes-removed" not in {s.name for s in counted(Told("published", {**PUBLISHED, "bytes_out": 9_999}))}
+    assert "bytes-removed" not in {
+        s.name for s in count_event(LoggedEvent("published", {**PUBLISHED, "bytes_out": 9_999}))
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,24 +97,26 @@ def test_run_that_made_its_files_a_little_larger_removes_no_negative_bytes() -> 
 )
 def test_every_way_a_run_ends_counts_as_its_outcome(event: str, outcome: str) -> None:
     """And as nothing else."""
-    assert list(counted(Told(event, {"topic": "orders"}))) == [Sample("runs", 1, ("outcome", outcome))]
+    assert list(count_event(LoggedEvent(event, {"topic": "orders"}))) == [Sample("runs", 1, ("outcome", outcome))]
 
 
 def test_steps_on_the_way_count_nothing_and_are_timed_where_they_say_how_long() -> None:
     """An alert counts by its kind, an ingest call its records."""
-    assert list(counted(Told("assessed", {"topic": "orders", "duration_ms": 4}))) == []
-    assert timed(Told("assessed", {"topic": "orders", "duration_ms": 4})) == Sample("phase", 4, ("phase", "assess"))
-    assert timed(Told("published", {"topic": "orders"})) is None
-    assert timed(Told("compacting", {"topic": "orders", "duration_ms": 4})) is None
-    assert list(counted(Told("alerted", {"kind": "commit_unknown"}))) == [
+    assert list(count_event(LoggedEvent("assessed", {"topic": "orders", "duration_ms": 4}))) == []
+    assert time_event(LoggedEvent("assessed", {"topic": "orders", "duration_ms": 4})) == Sample(
+        "phase", 4, ("phase", "assess")
+    )
+    assert time_event(LoggedEvent("published", {"topic": "orders"})) is None
+    assert time_event(LoggedEvent("compacting", {"topic": "orders", "duration_ms": 4})) is None
+    assert list(count_event(LoggedEvent("alerted", {"kind": "commit_unknown"}))) == [
         Sample("alerts", 1, ("kind", "commit_unknown"))
     ]
-    assert list(counted(Told("ingested", {"records_appended": 9}))) == [Sample("records-ingested", 9)]
+    assert list(count_event(LoggedEvent("ingested", {"records_appended": 9}))) == [Sample("records-ingested", 9)]
 
 
 def test_labels_of_a_counter_are_those_that_its_events_give() -> None:
     """The pages list them."""
-    samples = [s for event in EVENTS for s in counted(Told(event.name, {**PUBLISHED, "records_keyless": 1}))]
+    samples = [s for event in EVENTS for s in count_event(LoggedEvent(event.name, {**PUBLISHED, "records_keyless": 1}))]
     for counter in COUNTERS:
         given = {s.label[1] for s in samples if s.name == counter.name and s.label is not None}
         assert given == set(counter.labels) or counter.name == "alerts"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.random_logs import HEADER, Row, records_of, segment_of, version_headers
+from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
 from tests.unit.quality_staging import MEMORY_LIMIT_BYTES
-from winnow.engine.extended import MOST_RANGES, fewest_ranges
-from winnow.engine.rewrite import Budget, compact_partition
+from winnow.engine.extended import MAXIMUM_EXTENDED_RANGES, join_nearest_ranges
+from winnow.engine.rewrite import TaskBudget, compact_partition
 from winnow.model import (
     Cleaning,
     OffsetRange,
@@ -26,9 +26,9 @@ from winnow.model import (
     Segment,
     Strategy,
 )
-from winnow.pipeline.partition_states import MOST_ENTRIES, after_cleaning
-from winnow.quality.recomputation import IndependentFacts, recompute
-from winnow.semantics import entry_of
+from winnow.pipeline.partition_states import MAXIMUM_HISTORY_ENTRIES, apply_cleaning
+from winnow.quality.recomputation import IndependentFacts, recompute_facts
+from winnow.semantics import find_history_entry
 
 _rows = st.lists(
     st.tuples(
@@ -50,7 +50,7 @@ _rows = st.lists(
 def test_few_ranges_hold_all_that_they_are_made_of_and_join_the_smallest_gaps(starts: set[int], most: int) -> None:
     """None of the gaps that are left is smaller than one that was closed."""
     given_ranges = [OffsetRange(start, start + 1) for start in sorted(starts)]
-    found = fewest_ranges(given_ranges, most)
+    found = join_nearest_ranges(given_ranges, most)
     assert len(found) <= most
     assert all(any(start in each for each in found) for start in starts)
     assert {each.start for each in found} | {each.end - 1 for each in found} <= starts
@@ -65,7 +65,7 @@ def test_few_ranges_hold_all_that_they_are_made_of_and_join_the_smallest_gaps(st
 
 
 def _plan(folder: str, inputs: list[list[Record]], strategy: Strategy, covered_end: int, expired_below: int) -> Plan:
-    segments = tuple(segment_of(folder, number, records) for number, records in enumerate(inputs))
+    segments = tuple(write_segment_file(folder, number, records) for number, records in enumerate(inputs))
     end = segments[-1].last_offset + 1
     expired = (OffsetRange(0, expired_below),) if expired_below else ()
     partition = PartitionPlan(0, Reason.DIRTY_RATIO, 0, 0, end, end, segments, expired, covered_end=covered_end)
@@ -77,14 +77,14 @@ def test_more_of_them_than_the_history_can_name_are_held_by_ranges_with_the_wide
     tmp_path: Path,
 ) -> None:
     """Every second offset, with a hole in the middle: the hole stays open, and nothing is left out."""
-    count = 3 * MOST_RANGES
+    count = 3 * MAXIMUM_EXTENDED_RANGES
     offsets = [2 * number + (1_000 if number >= count // 2 else 0) for number in range(count)]
     clean = [Record(offset, b"%d" % offset, None, 9) for offset in offsets]
     late = [Record(9_000 + number, b"%d" % offset, b"x", 1) for number, offset in enumerate(offsets)]
     plan = _plan(str(tmp_path), [clean, late], Strategy.TIMESTAMP, 9_000, 0)
-    budget = Budget(1 << 28, 1, str(tmp_path / "spill"))
+    budget = TaskBudget(1 << 28, 1, str(tmp_path / "spill"))
     extended = compact_partition(plan, plan.partitions[0], attempt="a", budget=budget).facts.extended
-    assert len(extended) == MOST_RANGES
+    assert len(extended) == MAXIMUM_EXTENDED_RANGES
     assert all(any(offset in each for each in extended) for offset in offsets)
     assert not any(count + 500 in each for each in extended)
 
@@ -102,7 +102,7 @@ def _after(
     partition = PartitionPlan(0, Reason.DIRTY_RATIO, 0, 0, end, end, (TOMBSTONES,), expired)
     plan = Plan("p", "t", "u", "d", now_ms, Strategy.TIMESTAMP, None, 5, 1, (partition,), "1")
     state = PartitionState(log_end_offset=end, first_dirty_offset=0, history=history)
-    return after_cleaning(state, partition, plan, [TOMBSTONES], cleaning_time_ms=now_ms, extended=extended).history
+    return apply_cleaning(state, partition, plan, [TOMBSTONES], cleaning_time_ms=now_ms, extended=extended).history
 
 
 def test_a_range_that_waits_anew_gets_this_runs_time_and_keeps_its_delete_horizon() -> None:
@@ -140,12 +140,12 @@ def test_a_history_that_is_cut_short_never_ends_a_life_earlier(times: list[int],
     ranges = tuple(OffsetRange(offset, offset + 1) for offset in sorted(offsets))
     whole = _after(history, ranges, end=ends[-1] + 1, now_ms=60)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("winnow.pipeline.partition_states.MOST_ENTRIES", most)
+        patch.setattr("winnow.pipeline.partition_states.MAXIMUM_HISTORY_ENTRIES", most)
         short = _after(history, ranges, end=ends[-1] + 1, now_ms=60)
     assert len(short) <= most
     assert short[-1].end_offset == whole[-1].end_offset
     for offset in range(0, ends[-1] + 1, 7):
-        mine, full = entry_of(offset, short), entry_of(offset, whole)
+        mine, full = find_history_entry(offset, short), find_history_entry(offset, whole)
         assert mine is not None
         assert full is not None
         assert (mine.cleaning_time_ms or 0) >= (full.cleaning_time_ms or 0)
@@ -156,16 +156,18 @@ def test_a_history_stays_short_although_other_tombstones_wait_anew_in_every_run(
     """The most a run can name, at other offsets each time, in many runs within one wait."""
     history: tuple[Cleaning, ...] = ()
     for run in range(60):
-        ranges = tuple(OffsetRange(at, at + 1) for at in range(run % 7, 9_000, 9_000 // MOST_RANGES))[:MOST_RANGES]
+        ranges = tuple(OffsetRange(at, at + 1) for at in range(run % 7, 9_000, 9_000 // MAXIMUM_EXTENDED_RANGES))[
+            :MAXIMUM_EXTENDED_RANGES
+        ]
         history = _after(history, ranges if run else (), end=9_000 + run, now_ms=run)
-        assert len(history) <= MOST_ENTRIES
+        assert len(history) <= MAXIMUM_HISTORY_ENTRIES
 
 
 # What validation says
 
 
 def _recompute(plan: Plan, partition: PartitionPlan, staged: object, folder: str, memory: int) -> IndependentFacts:
-    return recompute(
+    return recompute_facts(
         plan,
         partition,
         staged,  # type: ignore[arg-type]
@@ -189,13 +191,13 @@ def test_validation_finds_the_same_tombstones_and_misses_none_that_is_left_out(
     rows: list[Row], cuts: set[int], strategy: Strategy, expired_below: int, covered_end: int, memory: int
 ) -> None:
     """Looked up or grouped; each that the engine named is missed where it does not name it, and so is one too many."""
-    records = records_of(rows)
+    records = build_records(rows)
     edges = [0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]
     with tempfile.TemporaryDirectory() as folder:
         inputs = [records[start:stop] for start, stop in itertools.pairwise(edges)]
         plan = _plan(folder, inputs, strategy, max(covered_end, expired_below), expired_below)
         (partition,) = plan.partitions
-        staged = compact_partition(plan, partition, attempt="a", budget=Budget(1 << 28, 1, f"{folder}/spill"))
+        staged = compact_partition(plan, partition, attempt="a", budget=TaskBudget(1 << 28, 1, f"{folder}/spill"))
         facts = _recompute(plan, partition, staged, folder, memory)
         assert (facts.wrong_extensions, facts.duplicate_keys, facts.stale_winners) == (0, 0, 0)
         assert facts.most_tombstones_expired == staged.facts.tombstones_expired == facts.keys_in - facts.keys_kept
@@ -210,7 +212,7 @@ def test_a_tombstone_that_went_with_the_record_that_it_superseded_fails(tmp_path
     late = [[Record(0, b"k", None, 9), Record(1, b"stays", b"v", 1)], [Record(2, b"k", b"late", 1)]]
     with_rule = _plan(str(tmp_path), late, Strategy.TIMESTAMP, 2, 2)
     without = _plan(str(tmp_path), late, Strategy.TIMESTAMP, 0, 2)
-    budget = Budget(1 << 28, 1, str(tmp_path / "spill"))
+    budget = TaskBudget(1 << 28, 1, str(tmp_path / "spill"))
     staged = compact_partition(without, without.partitions[0], attempt="a", budget=budget)
     assert staged.facts.tombstones_expired == 1
     for memory in (MEMORY_LIMIT_BYTES, 1):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.files.murmur import assign_partitions, murmur2_column
+from winnow.files.murmur import assign_partitions, hash_keys_murmur2
 
 
 def written_out(data: bytes) -> int:
@@ -37,7 +37,7 @@ KAFKAS = {
 @pytest.mark.parametrize("repeated", [1, 20])
 def test_column_of_keys_has_kafkas_own_hashes(repeated: int) -> None:
     """Few keys are hashed one by one and many together; both give what Kafka's UtilsTest expects."""
-    hashes = murmur2_column(pa.array(list(KAFKAS) * repeated, pa.binary()))
+    hashes = hash_keys_murmur2(pa.array(list(KAFKAS) * repeated, pa.binary()))
     assert hashes.view("i4").tolist() == list(KAFKAS.values()) * repeated
 
 
@@ -45,13 +45,13 @@ def test_column_of_keys_has_kafkas_own_hashes(repeated: int) -> None:
 def test_column_of_keys_hashes_as_each_key_by_itself(keys: list[bytes], copies: int, skipped: int) -> None:
     """Any mix of lengths, the empty key among them, and any slice of a longer column."""
     column = pa.array(keys * copies, pa.binary()).slice(skipped)
-    assert murmur2_column(column).tolist() == [written_out(key) for key in column.to_pylist()]
+    assert hash_keys_murmur2(column).tolist() == [written_out(key) for key in column.to_pylist()]
 
 
 def test_few_very_long_keys_among_short_ones_hash_alike() -> None:
     """Keys far longer than the rest go their own way to the same hash."""
     keys = [b"k%d" % number for number in range(50)] + [b"long" * 5000, b"longer" * 5001]
-    assert murmur2_column(pa.array(keys, pa.binary())).tolist() == [written_out(key) for key in keys]
+    assert hash_keys_murmur2(pa.array(keys, pa.binary())).tolist() == [written_out(key) for key in keys]
 
 
 @given(

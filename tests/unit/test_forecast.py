@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from winnow.config.settings import load_settings
 from winnow.model import PartitionReceipt, Receipt, Status
-from winnow.pipeline.metrics import parallelism
-from winnow.report.forecast import Outlook, Work, forecast, pace
+from winnow.pipeline.metrics import estimate_parallelism
+from winnow.report.forecast import Outlook, PendingPartition, forecast_deadlines, measure_pace
 
 NOW_MS = 1_000_000
 
 
-def work(partition: int, in_seconds: float, size_bytes: int, *, blocked: bool = False) -> Work:
-    return Work("orders", partition, NOW_MS + round(1000 * in_seconds), size_bytes, blocked)
+def work(partition: int, in_seconds: float, size_bytes: int, *, blocked: bool = False) -> PendingPartition:
+    return PendingPartition("orders", partition, NOW_MS + round(1000 * in_seconds), size_bytes, blocked)
 
 
 def outlooks(
-    *items: Work, bytes_per_second: float | None = 100.0, tasks: int = 1
+    *items: PendingPartition, bytes_per_second: float | None = 100.0, tasks: int = 1
 ) -> dict[int, tuple[str, float | None]]:
-    found = forecast(items, bytes_per_second=bytes_per_second, parallelism=tasks, as_of_ms=NOW_MS)
+    found = forecast_deadlines(items, bytes_per_second=bytes_per_second, parallelism=tasks, as_of_ms=NOW_MS)
     return {
         p.partition: (p.outlook.value, None if p.done_at_ms is None else (p.done_at_ms - NOW_MS) / 1000) for p in found
     }
@@ -72,9 +72,9 @@ def test_pace_is_bytes_read_per_second_of_task_time_over_all_runs() -> None:
         return Receipt("t", "p", status, 1, made, "", 0, 0)
 
     timed = run(Status.PUBLISHED, (1000, 1.0), (2000, 5.0), (777, 0.0))
-    assert pace([timed, run(Status.INVALID, (9999, 0.1)), run(Status.PUBLISHED, (600, 3.0))]) == 400.0
-    assert pace([run(Status.PUBLISHED, (777, 0.0))]) is None
-    assert pace([]) is None
+    assert measure_pace([timed, run(Status.INVALID, (9999, 0.1)), run(Status.PUBLISHED, (600, 3.0))]) == 400.0
+    assert measure_pace([run(Status.PUBLISHED, (777, 0.0))]) is None
+    assert measure_pace([]) is None
 
 
 @given(
@@ -86,14 +86,14 @@ def test_late_is_done_after_the_deadline_and_more_tasks_finish_no_later(
 ) -> None:
     """Of every partition, and everything is told about once."""
     given_work = [work(n, seconds, size, blocked=blocked) for n, (seconds, size, blocked) in enumerate(items)]
-    found = forecast(given_work, bytes_per_second=100.0, parallelism=tasks, as_of_ms=NOW_MS)
+    found = forecast_deadlines(given_work, bytes_per_second=100.0, parallelism=tasks, as_of_ms=NOW_MS)
     assert sorted(p.partition for p in found) == list(range(len(items)))
     for p in found:
         if p.outlook in (Outlook.LATE, Outlook.IN_TIME):
             assert p.late_by_ms is not None
             assert (p.outlook is Outlook.LATE) == (p.late_by_ms > 0)
     last = max((p.done_at_ms or 0 for p in found), default=0)
-    alone = forecast(given_work, bytes_per_second=100.0, parallelism=1, as_of_ms=NOW_MS)
+    alone = forecast_deadlines(given_work, bytes_per_second=100.0, parallelism=1, as_of_ms=NOW_MS)
     assert last <= max((p.done_at_ms or 0 for p in alone), default=0)
 
 
@@ -109,7 +109,7 @@ def test_late_is_done_after_the_deadline_and_more_tasks_finish_no_later(
 )
 def test_parallelism_is_what_the_settings_say_of_spark(environment: dict[str, str], tasks: int) -> None:
     """Never more than the engine's own limit; one where nothing is said."""
-    assert parallelism(load_settings(env=environment)) == tasks
+    assert estimate_parallelism(load_settings(env=environment)) == tasks
 
 
 def test_parallelism_of_a_cluster_is_its_cores() -> None:
@@ -118,7 +118,7 @@ def test_parallelism_of_a_cluster_is_its_cores() -> None:
 
     def of(**conf: str) -> int:
         named = {name.replace("_", "."): value for name, value in conf.items()}
-        return parallelism(base.model_copy(update={"spark": base.spark.model_copy(update={"conf": named})}))
+        return estimate_parallelism(base.model_copy(update={"spark": base.spark.model_copy(update={"conf": named})}))
 
     assert of(spark_executor_instances="4", spark_executor_cores="2") == 8
     assert of(spark_cores_max="6", spark_executor_instances="4", spark_executor_cores="2") == 6

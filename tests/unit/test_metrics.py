@@ -19,9 +19,16 @@ from winnow.model import (
     TopicState,
     Uncleanable,
 )
-from winnow.report.metrics import METRICS, TOPIC_STATES, Measurement, measure, total, values
-from winnow.report.prometheus import exposition
-from winnow.report.receipts import paragraph, plan_against_actual
+from winnow.report.metrics import (
+    METRICS,
+    TOPIC_STATES,
+    Measurement,
+    compute_measurement,
+    list_metric_values,
+    sum_measurements,
+)
+from winnow.report.prometheus import format_exposition
+from winnow.report.receipts import compare_with_plan, format_receipt
 
 AS_OF_MS = 4_000_000_000_000
 
@@ -49,7 +56,7 @@ def measured(
     *found: Assessment, of: TopicState | None = None, receipts: tuple[Receipt, ...] = (), **more: Any
 ) -> Measurement:
     options: dict[str, Any] = {"compacts": True, "last_run_ms": None, "as_of_ms": AS_OF_MS, **more}
-    return measure(of or state(), found, receipts, **options)
+    return compute_measurement(of or state(), found, receipts, **options)
 
 
 @pytest.mark.kafka("114")
@@ -58,10 +65,10 @@ def test_uncleanable_partitions_are_counted_with_their_cleanable_bytes() -> None
     mark = Uncleanable("corrupt", since_ms=1)
     both = state(p0=PartitionState(uncleanable=mark), p1=PartitionState(uncleanable=mark), p2=PartitionState())
     found = [assessment(n, Reason.UNCLEANABLE, cleanable_bytes=10 ** (n + 1)) for n in range(3)]
-    told = values(measured(*found, of=both))
+    told = list_metric_values(measured(*found, of=both))
     assert (told["uncleanable-partitions-count"], told["uncleanable-bytes"]) == (2, 110)
     released = state(p0=PartitionState(), p1=PartitionState(uncleanable=mark), p2=PartitionState())
-    told = values(measured(*found, of=released))
+    told = list_metric_values(measured(*found, of=released))
     assert (told["uncleanable-partitions-count"], told["uncleanable-bytes"]) == (1, 100)
 
 
@@ -75,7 +82,7 @@ def test_dirtiest_partition_is_one_that_could_be_cleaned(reason: Reason) -> None
         assessment(2, reason, eligible=False, dirty_ratio=0.8),
         of=marked,
     )
-    assert values(found)["max-dirty-percent"] == 30.0
+    assert list_metric_values(found)["max-dirty-percent"] == 30.0
 
 
 @pytest.mark.kafka("G30")
@@ -89,29 +96,29 @@ def test_delay_is_the_most_of_all_partitions_and_does_not_saturate() -> None:
         assessment(2, Reason.PAUSED, eligible=False, max_compaction_delay_ms=7_000),
         of=marked,
     )
-    told = values(found)
+    told = list_metric_values(found)
     assert (told["max-compaction-delay-secs"], told["overdue-partitions-count"]) == (3_000_000_000, 3)
 
 
 def test_delay_is_zero_again_when_nothing_is_late() -> None:
     """Kafka's stays at the last selection that found a log; this one is of now."""
     late = receipt(part(reason=Reason.MAX_COMPACTION_LAG))
-    told = values(measured(assessment(0, Reason.CLEAN, eligible=False), receipts=(late,)))
+    told = list_metric_values(measured(assessment(0, Reason.CLEAN, eligible=False), receipts=(late,)))
     assert told["max-compaction-delay-secs"] == 0
 
 
 def test_next_deadline_is_the_earliest_and_negative_once_it_has_passed() -> None:
     """In seconds from the as-of."""
     found = [assessment(0, deadline_ms=AS_OF_MS + 9_000), assessment(1), assessment(2, deadline_ms=AS_OF_MS - 1_500)]
-    assert values(measured(*found))["next-deadline-secs"] == -1.5
-    assert values(measured(*found[:2]))["next-deadline-secs"] == 9
-    assert values(measured(found[1]))["next-deadline-secs"] is None
+    assert list_metric_values(measured(*found))["next-deadline-secs"] == -1.5
+    assert list_metric_values(measured(*found[:2]))["next-deadline-secs"] == 9
+    assert list_metric_values(measured(found[1]))["next-deadline-secs"] is None
 
 
 def test_topic_without_compaction_has_no_delay_no_deadline_and_no_dirt() -> None:
     """Its cleaner does not exist."""
     found = assessment(0, Reason.POLICY_DELETE_ONLY, max_compaction_delay_ms=5, deadline_ms=AS_OF_MS, dirty_ratio=0.9)
-    told = values(measured(found, compacts=False))
+    told = list_metric_values(measured(found, compacts=False))
     assert (told["max-compaction-delay-secs"], told["max-dirty-percent"], told["next-deadline-secs"]) == (0, 0, None)
 
 
@@ -127,7 +134,7 @@ def test_last_run_is_the_newest_that_compacted_something() -> None:
         ),
         receipt(part(bytes_out=1), at_ms=6),
     )
-    told = values(measured(assessment(0), receipts=runs))
+    told = list_metric_values(measured(assessment(0), receipts=runs))
     assert told["cleaner-recopy-percent"] == 25.0
     assert told["max-clean-time-secs"] == 1.5
     assert told["cleaner-io"] == 2500
@@ -138,7 +145,7 @@ def test_last_run_is_the_newest_that_compacted_something() -> None:
 
 def test_topic_that_was_never_compacted_has_no_figures_of_a_last_run() -> None:
     """Unknown is not zero."""
-    told = values(measured(assessment(0)))
+    told = list_metric_values(measured(assessment(0)))
     assert [name for name, value in told.items() if value is None] == [
         "num-logs-compacted-by-max-compaction-lag", "cleaner-recopy-percent", "max-clean-time-secs", "cleaner-io",
         "time-since-last-run-ms", "no-key-compacted-topic-records", "next-deadline-secs", "header-missing-records",
@@ -148,7 +155,7 @@ def test_topic_that_was_never_compacted_has_no_figures_of_a_last_run() -> None:
 
 def test_run_that_did_not_tell_its_time_has_no_rate() -> None:
     """Receipts of earlier versions know no seconds."""
-    told = values(measured(assessment(0), receipts=(receipt(part(seconds=0.0)),)))
+    told = list_metric_values(measured(assessment(0), receipts=(receipt(part(seconds=0.0)),)))
     assert (told["max-clean-time-secs"], told["cleaner-io"], told["cleaner-recopy-percent"]) == (None, None, 40.0)
 
 
@@ -156,10 +163,10 @@ def test_pauses_retired_bytes_and_the_time_since_the_last_run_come_from_the_stat
     """Two paused, two files waiting, a run one second ago; one that began after the as-of was just now."""
     paused = state(p0=PartitionState(paused_since_ms=1), p1=PartitionState(paused_since_ms=2), p2=PartitionState())
     paused = replace(paused, retired=(RetiredFile("a", 10, 0, "p"), RetiredFile("b", 5, 0, "p")))
-    told = values(measured(of=paused, last_run_ms=AS_OF_MS - 1_000))
+    told = list_metric_values(measured(of=paused, last_run_ms=AS_OF_MS - 1_000))
     assert (told["paused-partitions-count"], told["retired-bytes-waiting"]) == (2, 15)
     assert told["time-since-last-run-ms"] == 1_000
-    assert values(measured(last_run_ms=AS_OF_MS + 1))["time-since-last-run-ms"] == 0
+    assert list_metric_values(measured(last_run_ms=AS_OF_MS + 1))["time-since-last-run-ms"] == 0
 
 
 PAUSED = PartitionState(paused_since_ms=1)
@@ -183,15 +190,19 @@ def test_topic_has_the_state_of_its_worst_partition_and_counts_once(
 ) -> None:
     """One topic says nothing of topics; the total counts each under one word. Who is paused is late for nobody."""
     one = measured(*found, of=TopicState("orders", dict(enumerate(states))))
-    assert not [name for name in values(one) if name.endswith("-topics-count")]
-    counts = {name: value for name, value in values(total([one, one])).items() if name.endswith("-topics-count")}
+    assert not [name for name in list_metric_values(one) if name.endswith("-topics-count")]
+    counts = {
+        name: value
+        for name, value in list_metric_values(sum_measurements([one, one])).items()
+        if name.endswith("-topics-count")
+    }
     assert counts == {f"{each}-topics-count": 2 * (each == word) for each in TOPIC_STATES}
 
 
 def test_runs_are_counted_by_how_they_stand_and_swept_bytes_are_told() -> None:
     """Runs that are still at work count nowhere."""
     tally = {"published": 3, "void": 2, "compacting": 1}
-    told = values(measured(assessment(0), runs_by_state=tally, swept_bytes=512))
+    told = list_metric_values(measured(assessment(0), runs_by_state=tally, swept_bytes=512))
     runs = {name.removesuffix("-runs-count"): value for name, value in told.items() if name.endswith("-runs-count")}
     assert runs == {"published": 3, "invalid": 0, "broken": 0, "refused": 0, "void": 2, "unknown": 0}
     assert told["swept-bytes"] == 512
@@ -204,7 +215,7 @@ def test_total_adds_up_before_it_divides() -> None:
                       bytes_out=10, seconds=1.0, longest_seconds=1.0, max_dirty_ratio=0.2)  # fmt: skip
     two = Measurement("b", max_delay_ms=1_000, next_deadline_ms=3, since_last_run_ms=2, runs=1, bytes_in=3000,
                       bytes_out=990, seconds=3.0, longest_seconds=2.0, max_dirty_ratio=0.4)  # fmt: skip
-    told = values(total([one, two, Measurement("c")]))
+    told = list_metric_values(sum_measurements([one, two, Measurement("c")]))
     assert told["cleaner-recopy-percent"] == 25.0
     assert told["cleaner-io"] == 1250
     assert (told["max-compaction-delay-secs"], told["next-deadline-secs"]) == (5, 0.003)
@@ -214,12 +225,12 @@ def test_total_adds_up_before_it_divides() -> None:
 def test_total_of_one_topic_is_that_topic() -> None:
     """Every field of a measurement takes part in the total."""
     full = Measurement("a", *range(1, len(Measurement.__dataclass_fields__)))
-    assert replace(total([full]), topic="a") == full
+    assert replace(sum_measurements([full]), topic="a") == full
 
 
 def test_total_of_no_topics_is_nothing_late_and_nothing_known() -> None:
     """As Kafka's gauges read 0 without cleaner threads."""
-    assert values(total([])) == values(Measurement(None))
+    assert list_metric_values(sum_measurements([])) == list_metric_values(Measurement(None))
 
 
 # One line of the text format, as its specification has it.
@@ -264,28 +275,31 @@ def test_prometheus_page_holds_every_known_metric_by_topic_and_for_all() -> None
         measured(assessment(0, max_compaction_delay_ms=1_500), receipts=(receipt(part()),)),
         Measurement("returns"),
     ]
-    found = parse_page(exposition(topics))
+    found = parse_page(format_exposition(topics))
     assert found["winnow_max_compaction_delay_secs", "orders"] == 1.5
     assert found["winnow_max_compaction_delay_secs", "returns"] == 0
     assert found["winnow_all_topics_max_compaction_delay_secs", None] == 1.5
     assert found["winnow_cleaner_recopy_percent", "orders"] == 40
     assert ("winnow_cleaner_recopy_percent", "returns") not in found
     expected = {
-        (f"winnow_{name.replace('-', '_')}", m.topic) for m in topics for name, v in values(m).items() if v is not None
+        (f"winnow_{name.replace('-', '_')}", m.topic)
+        for m in topics
+        for name, v in list_metric_values(m).items()
+        if v is not None
     }
     together = {
         (f"winnow_all_topics_{name.replace('-', '_')}", None)
-        for name, v in values(total(topics)).items()
+        for name, v in list_metric_values(sum_measurements(topics)).items()
         if v is not None
     }
     assert set(found) == expected | together
-    assert "time_since" not in exposition(topics)
+    assert "time_since" not in format_exposition(topics)
 
 
 def test_prometheus_labels_are_escaped() -> None:
     """Backslash, quotation mark and line feed; no topic is called so, and no page breaks should one be."""
     odd = 'a"b\\c\nd\\n'
-    assert ("winnow_max_dirty_percent", odd) in parse_page(exposition([Measurement(odd)]))
+    assert ("winnow_max_dirty_percent", odd) in parse_page(format_exposition([Measurement(odd)]))
 
 
 def test_names_of_metrics_are_unique_and_in_kafkas_manner() -> None:
@@ -300,24 +314,24 @@ def test_paragraph_tells_what_the_plan_expected_and_how_far_off_it_was() -> None
     found = receipt(
         part(0, expected_records_kept=50, expected_bytes_out=500), part(1, expected_records_kept=None, records_kept=9)
     )
-    compared = plan_against_actual(found)
+    compared = compare_with_plan(found)
     assert (compared.expected_records_kept, compared.records_kept) == (50, 40)
     assert (compared.records_kept_deviation_percent, compared.bytes_out_deviation_percent) == (-20.0, -20.0)
-    text = paragraph(found)
+    text = format_receipt(found)
     assert "The plan expected 50 records to be kept (it was -20.0 %) and 500 B to remain (it was -20.0 %)." in text
-    assert "expected" not in paragraph(receipt(part()))
+    assert "expected" not in format_receipt(receipt(part()))
 
 
 def test_deviation_from_an_expected_nothing_is_not_a_percentage() -> None:
     """Nothing was expected and something stayed."""
-    compared = plan_against_actual(receipt(part(expected_records_kept=0, expected_bytes_out=0)))
+    compared = compare_with_plan(receipt(part(expected_records_kept=0, expected_bytes_out=0)))
     assert (compared.expected_records_kept, compared.records_kept) == (0, 40)
     assert compared.records_kept_deviation_percent is None
 
 
 def test_paragraph_tells_header_anomalies_by_coordinates() -> None:
     """How many, and where the first ones are; never a byte of them."""
-    text = paragraph(
+    text = format_receipt(
         receipt(part(3, headers_missing=1, headers_malformed=7, malformed_offsets=(5, 1200, 1300, 1301, 1302, 1303)))
     )
     assert "1 record came without the version header" in text
@@ -329,7 +343,7 @@ def test_paragraph_tells_header_anomalies_by_coordinates() -> None:
 
 def test_paragraph_tells_what_else_left_the_log_and_what_may_surprise() -> None:
     """Keyless records, retention, keys that would go elsewhere now, and a strategy that changed."""
-    text = paragraph(
+    text = format_receipt(
         receipt(
             part(
                 records_keyless=4,
@@ -344,14 +358,14 @@ def test_paragraph_tells_what_else_left_the_log_and_what_may_surprise() -> None:
     assert "Retention took 30 records (2.0 KiB) out of the log." in text
     assert "1 key would go to another partition since partitions were added" in text
     assert "records that were removed under the old one cannot return" in text
-    quiet = paragraph(receipt(part()))
+    quiet = format_receipt(receipt(part()))
     assert [word for word in ("quarantine", "Retention", "added", "strategy", "header") if word in quiet] == []
 
 
 def test_paragraph_of_retention_alone_says_that_nothing_was_compacted() -> None:
     """No zeros of a compaction that did not happen."""
     alone = part(reason=Reason.RETENTION, records_in=0, records_kept=0, records_superseded=0, bytes_in=0, bytes_out=0)
-    text = paragraph(receipt(replace(alone, records_retired=8, bytes_retired=10)))
+    text = format_receipt(receipt(replace(alone, records_retired=8, bytes_retired=10)))
     assert text == (
         "orders as of 1970-01-01T00:00:00.000Z: nothing was compacted. Retention took 8 records (10 B) out of the log. "
         "Published as snapshot 7 of plan plan-1."

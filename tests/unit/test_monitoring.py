@@ -14,8 +14,8 @@ import pytest
 
 from winnow.report.counters import COUNTERS, PHASE
 from winnow.report.metrics import METRICS
-from winnow.report.prometheus import every_name, prometheus_name
-from winnow.report.reference import events_table, metrics_table
+from winnow.report.prometheus import format_name, list_names
+from winnow.report.reference import render_events_table, render_metrics_table
 
 NAME = re.compile(r"\bwinnow_[a-z_]+\b")
 
@@ -47,7 +47,7 @@ def test_every_metric_of_the_dashboard_is_one_that_winnow_sends(dashboard: dict[
     queries += [variable["definition"] for variable in dashboard["templating"]["list"] if "definition" in variable]
     named = {query: NAME.findall(query) for query in queries}
     assert [query for query, names in named.items() if not names] == []
-    assert {name for names in named.values() for name in names} - every_name() == set()
+    assert {name for names in named.values() for name in names} - list_names() == set()
 
 
 def test_dashboard_asks_for_its_data_source_and_carries_no_ids_of_another_grafana(dashboard: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ def test_panels_have_ids_of_their_own_and_do_not_lie_over_one_another(dashboard:
 def test_every_metric_of_the_alert_rules_is_one_that_winnow_sends(root: Path) -> None:
     """And each rule says what, how bad, and the next step."""
     rules = msgspec.yaml.decode((root / "monitoring/prometheus/winnow.rules.yml").read_bytes())["groups"][0]["rules"]
-    assert {name for rule in rules for name in NAME.findall(rule["expr"])} - every_name() == set()
+    assert {name for rule in rules for name in NAME.findall(rule["expr"])} - list_names() == set()
     assert all(rule["labels"]["severity"] in {"critical", "warning"} for rule in rules)
     assert all(set(rule["annotations"]) == {"summary", "description"} for rule in rules)
 
@@ -96,11 +96,11 @@ def test_mapping_gives_what_comes_over_statsd_the_names_of_the_page(root: Path) 
             if each["match_metric_type"] == kind and fnmatchcase(f"airflow.winnow.{name}", each["match"])
         )
         rest = f"airflow.winnow.{name}".removeprefix(found["match"].removesuffix("*"))
-        mapped.add(prometheus_name(found["name"].replace("${1}", rest).replace("$1", rest)))
-    assert mapped == {name for name in every_name() if not re.search(r"_seconds_(bucket|sum|count)$", name)}
+        mapped.add(format_name(found["name"].replace("${1}", rest).replace("$1", rest)))
+    assert mapped == {name for name in list_names() if not re.search(r"_seconds_(bucket|sum|count)$", name)}
 
 
 def test_pages_list_everything_that_is_sent_and_told(root: Path) -> None:
     """A metric or an event without its line fails here; the tables come from: python -m winnow.report.reference."""
-    assert metrics_table() in (root / "docs/metrics.md").read_text(encoding="utf-8")
-    assert events_table() in (root / "docs/logs.md").read_text(encoding="utf-8")
+    assert render_metrics_table() in (root / "docs/metrics.md").read_text(encoding="utf-8")
+    assert render_events_table() in (root / "docs/logs.md").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from winnow.config.names import collides, validate_topic_name
+from winnow.config.names import has_collision, validate_topic_name
 from winnow.errors import ConfigurationError
 
 FOREIGN = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
@@ -47,5 +47,5 @@ def test_illegal_name_is_refused_in_kafkas_words(name: str, reason: str) -> None
 )
 def test_names_collide_when_only_dots_and_underscores_differ(a: str, b: str, expected: bool) -> None:
     """Both directions agree."""
-    assert collides(a, b) is expected
-    assert collides(b, a) is expected
+    assert has_collision(a, b) is expected
+    assert has_collision(b, a) is expected

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import winnow
-from winnow.bundle import Kind, bundled
+from winnow.bundle import Kind, find_bundled_folder
 from winnow.errors import ConfigurationError
 
 KINDS: tuple[Kind, ...] = ("jobs", "expectations", "dags", "plugins")
@@ -139,12 +139,12 @@ def test_wheel_carries_the_licence_that_the_project_declares(root: Path, unpacke
 
 def test_bundled_folder_in_a_checkout_lies_beside_the_package(root: Path) -> None:
     """A checkout uses its own jobs folder."""
-    assert bundled("jobs") == root / "jobs"
+    assert find_bundled_folder("jobs") == root / "jobs"
 
 
 def test_bundled_folder_in_a_wheel_lies_inside_the_package(unpacked: Path) -> None:
     """An installed package uses the folder that came with it."""
-    assert bundled("jobs", package=unpacked / "winnow") == unpacked / "winnow" / "_bundled" / "jobs"
+    assert find_bundled_folder("jobs", package=unpacked / "winnow") == unpacked / "winnow" / "_bundled" / "jobs"
 
 
 def test_folder_of_strangers_beside_an_installed_package_is_not_taken(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_folder_of_strangers_beside_an_installed_package_is_not_taken(tmp_path: 
     (tmp_path / "winnow").mkdir()
     (tmp_path / "dags").mkdir()
     with pytest.raises(ConfigurationError, match="incomplete"):
-        bundled("dags", package=tmp_path / "winnow")
+        find_bundled_folder("dags", package=tmp_path / "winnow")
 
 
 def test_version_is_that_of_the_project(project: dict[str, Any]) -> None:

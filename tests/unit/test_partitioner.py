@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.partitioner import murmur2, partition_for_key
+from winnow.partitioner import choose_partition, murmur2
 
 
 @pytest.mark.parametrize(
@@ -41,24 +41,24 @@ def _one_byte(byte: int) -> int:
 
 def test_negative_hash_loses_its_sign_bit_before_the_modulo() -> None:
     """Kafka masks the sign bit instead of taking the absolute value, so -973932308 becomes 1173551340."""
-    assert partition_for_key(b"21", 2**31) == 1173551340
-    assert partition_for_key(b"21", 7) == 1173551340 % 7
-    assert partition_for_key(b"21", 7) != 973932308 % 7
+    assert choose_partition(b"21", 2**31) == 1173551340
+    assert choose_partition(b"21", 7) == 1173551340 % 7
+    assert choose_partition(b"21", 7) != 973932308 % 7
 
 
 def test_positive_hash_is_taken_modulo_the_partitions() -> None:
     """A hash without sign bit goes into the modulo as it is."""
-    assert partition_for_key(b"abc", 10) == 7
+    assert choose_partition(b"abc", 10) == 7
 
 
 def test_empty_key_has_a_partition() -> None:
     """An empty key is a key, unlike no key; its hash is that of zero bytes."""
-    assert partition_for_key(b"", 2**31) == murmur2(b"") & 0x7FFFFFFF
+    assert choose_partition(b"", 2**31) == murmur2(b"") & 0x7FFFFFFF
 
 
 @given(key=st.binary(max_size=40), partitions=st.integers(min_value=1, max_value=1000))
 def test_every_key_has_one_partition_of_those_there_are(key: bytes, partitions: int) -> None:
     """The result is in range, the hash fits 32 bits, and a single partition takes everything."""
     assert -(2**31) <= murmur2(key) < 2**31
-    assert 0 <= partition_for_key(key, partitions) < partitions
-    assert partition_for_key(key, 1) == 0
+    assert 0 <= choose_partition(key, partitions) < partitions
+    assert choose_partition(key, 1) == 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from winnow.eligibility import Rules
-from winnow.engine.slices import Unit, slices
+from winnow.engine.slices import WorkUnit, pack_units
 from winnow.model import PartitionPlan, Reason, Segment, Strategy
-from winnow.planning import PlanReference, TopicFacts, label_for, make_plan, pack
+from winnow.planning import PlanReference, TopicFacts, make_batch_label, make_plan, pack_batches
 
 RULES = Rules(True, Strategy.OFFSET, 0.5, 0, 1_000, 1 << 20, 1_000)
 FACTS = TopicFacts("orders", "uuid", "file:///t/data", 86_400_000, "1.0")
@@ -66,27 +66,27 @@ def _reference(topic: str, size_bytes: int, deadline_ms: int | None = None, part
 
 def test_small_topics_share_a_batch_and_a_large_one_has_its_own() -> None:
     """An application costs seconds to start, so it is shared up to a size."""
-    batches = pack([_reference("a", 10), _reference("b", 500), _reference("c", 10)], batch_bytes=100)
+    batches = pack_batches([_reference("a", 10), _reference("b", 500), _reference("c", 10)], batch_bytes=100)
     assert [[p.topic for p in batch.plans] for batch in batches] == [["a"], ["b"], ["c"]]
-    batches = pack([_reference("a", 10), _reference("c", 10)], batch_bytes=100)
+    batches = pack_batches([_reference("a", 10), _reference("c", 10)], batch_bytes=100)
     assert [batch.label for batch in batches] == ["2 topics"]
 
 
 def test_topics_with_the_nearest_deadline_are_in_the_first_batch() -> None:
     """Deadline first, then by name."""
-    batches = pack([_reference("a", 90), _reference("b", 90, 7), _reference("c", 90, 3)], batch_bytes=100)
+    batches = pack_batches([_reference("a", 90), _reference("b", 90, 7), _reference("c", 90, 3)], batch_bytes=100)
     assert [batch.label for batch in batches] == ["c", "b", "a"]
 
 
 def test_a_batch_is_named_by_its_topic_or_by_their_number() -> None:
     """What a person reads on a mapped task."""
-    assert (label_for(["orders"]), label_for(["a", "b"])) == ("orders", "2 topics")
+    assert (make_batch_label(["orders"]), make_batch_label(["a", "b"])) == ("orders", "2 topics")
 
 
 def test_one_giant_partition_and_many_small_ones_keep_all_cores_busy() -> None:
     """The giant has a task of its own and starts first; every unit is in exactly one task."""
-    units = [Unit("u", "t", 0, 10_000 << 20), *(Unit("u", "t", n, 10 << 20) for n in range(1, 101))]
-    tasks = slices(units, cores=2)
+    units = [WorkUnit("u", "t", 0, 10_000 << 20), *(WorkUnit("u", "t", n, 10 << 20) for n in range(1, 101))]
+    tasks = pack_units(units, cores=2)
     assert tasks[0] == [units[0]]
     assert len(tasks) == 8
     assert sorted(unit.partition for task in tasks for unit in task) == list(range(101))
@@ -94,10 +94,10 @@ def test_one_giant_partition_and_many_small_ones_keep_all_cores_busy() -> None:
 
 def test_few_partitions_have_a_task_each() -> None:
     """One Spark task per topic partition while they are few."""
-    units = [Unit("u", "t", n, 10) for n in range(4)]
-    assert sorted(len(task) for task in slices(units, cores=2)) == [1, 1, 1, 1]
+    units = [WorkUnit("u", "t", n, 10) for n in range(4)]
+    assert sorted(len(task) for task in pack_units(units, cores=2)) == [1, 1, 1, 1]
 
 
 def test_no_partitions_need_no_task() -> None:
     """An empty batch is no task at all."""
-    assert slices([], cores=2) == []
+    assert pack_units([], cores=2) == []

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.quality_staging import SECRET_VALUE, Case, Scene, arrow, record, stage
 from winnow.errors import ConfigurationError
 from winnow.model import Failure, Record, Severity
-from winnow.quality.content import COLUMNS, judge_content, record_frame
+from winnow.quality.content import COLUMNS, make_record_frame, validate_content
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -35,7 +35,7 @@ def topic(folder: Path, bad: dict[int, bytes | None] | None = None) -> Scene:
 def judged(
     scene: Scene, suite: str = "example_json_values", extra: Path | None = None, **options: int
 ) -> list[Failure]:
-    return judge_content(suite, scene.plan, scene.manifest, extra_folder=extra, **options)
+    return validate_content(suite, scene.plan, scene.manifest, extra_folder=extra, **options)
 
 
 def own_suite(folder: Path, kind: str, **kwargs: Any) -> Path:
@@ -127,7 +127,7 @@ def test_a_frame_shows_records_as_the_columns_that_suites_may_name() -> None:
         Record(3, None, b"\xfe\xff", 1_700_000_000_001, (("c", b""),)),
     ]
     (batch,) = arrow(records).to_batches()
-    frame = record_frame(batch)
+    frame = make_record_frame(batch)
     assert tuple(frame.columns) == COLUMNS
     assert frame["key"].tolist() == ["k", None, None]
     assert frame["value"].tolist() == ['{"a": 1}', None, None]
@@ -142,6 +142,6 @@ def test_a_frame_of_a_slice_shows_the_slice() -> None:
     """Batches are often views into larger ones."""
     records = [json_record(i, f"k{i}") for i in range(7)]
     (batch,) = arrow(records).to_batches()
-    frame = record_frame(batch.slice(2, 3))
+    frame = make_record_frame(batch.slice(2, 3))
     assert frame["offset"].tolist() == [2, 3, 4]
     assert frame["header_names"].tolist() == [None, "trace,empty", None]

@@ -16,20 +16,20 @@ from tests.unit.quality_staging import (
     WITHIN_LIMITS,
     Case,
     Scene,
-    failed,
-    orders,
+    build_orders_cases,
+    list_failed,
     record,
     stage,
-    write_aside,
+    write_quarantine_file,
     write_segment,
 )
 from winnow.errors import ServiceError
 from winnow.files import duck
 from winnow.files.fingerprint import WINNERS_FINGERPRINT
 from winnow.model import OffsetRange, Record, Rewrite, Severity, Strategy
-from winnow.quality.census import EXACT, HASHED, Census, KeyCensus
-from winnow.quality.facts import fact_row, fact_table
-from winnow.quality.recomputation import combine, recompute
+from winnow.quality.census import EXACT, HASHED, CensusResult, KeyCensus
+from winnow.quality.facts import compute_fact_table, make_fact_row
+from winnow.quality.recomputation import combine_fingerprints, recompute_facts
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecate
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    return stage(tmp_path, {0: orders(0), 1: orders(1)})
+    return stage(tmp_path, {0: build_orders_cases(0), 1: build_orders_cases(1)})
 
 
 def test_a_sound_result_passes(scene: Scene) -> None:
@@ -76,13 +76,13 @@ def test_a_tombstone_that_expired_outside_every_range_fails(tmp_path: Path) -> N
     """The same result without an expired range breaks the promise of the delete horizon, and nothing else."""
     inputs = ((record(0, "gone"), record(1, "stays"), record(2, "gone", None)), (record(3, "other"),))
     case = Case(inputs, (inputs[0][1], inputs[1][0]), tombstones_expired=1)
-    assert failed(stage(tmp_path, {0: case}).verdict(), 0) == {"tombstones_within_horizon"}
+    assert list_failed(stage(tmp_path, {0: case}).verdict(), 0) == {"tombstones_within_horizon"}
 
 
 def test_a_record_missing_from_a_new_file_fails_everything_that_counts_it(scene: Scene) -> None:
     """The file lost a record after it was described; the other partition is not blamed."""
     scene.rewrite_file(lambda records: records[1:], 1, tell=False)
-    assert failed(scene.verdict(), 1) == {
+    assert list_failed(scene.verdict(), 1) == {
         "files_as_manifest",
         "records_kept_equal",
         "conservation",
@@ -94,16 +94,16 @@ def test_a_record_missing_from_a_new_file_fails_everything_that_counts_it(scene:
 
 def test_a_key_dropped_knowingly_fails_as_a_lost_key_only(tmp_path: Path) -> None:
     """An engine that drops a key and calls it superseded agrees with itself everywhere but in the count of keys."""
-    case = orders()
+    case = build_orders_cases()
     scene = stage(tmp_path, {0: replace(case, survivors=case.survivors[1:])})
-    assert failed(scene.verdict(), 0) == {"no_key_lost"}
+    assert list_failed(scene.verdict(), 0) == {"no_key_lost"}
 
 
 def test_an_older_record_that_survived_instead_fails_as_a_stale_winner_only(tmp_path: Path) -> None:
     """The right number of records per key, but the wrong one."""
     inputs = ((record(0, "a"), record(1, "a")), (record(2, "b"),))
     scene = stage(tmp_path, {0: Case(inputs, (inputs[0][0], inputs[1][0]))})
-    assert failed(scene.verdict(), 0) == {"newest_survives"}
+    assert list_failed(scene.verdict(), 0) == {"newest_survives"}
 
 
 def test_a_key_that_survived_twice_fails_as_not_unique(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_key_that_survived_twice_fails_as_not_unique(tmp_path: Path) -> None:
     scene = stage(tmp_path, {0: Case(inputs, (inputs[0][0], inputs[0][1], inputs[0][3]))})
     (row,) = scene.rows()
     assert row["duplicate_keys"] == 1
-    assert failed(scene.verdict(), 0) == {"unique_keys", "newest_survives"}
+    assert list_failed(scene.verdict(), 0) == {"unique_keys", "newest_survives"}
 
 
 def test_a_key_that_survived_in_a_kept_segment_too_fails_as_not_unique(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_key_that_survived_in_a_kept_segment_too_fails_as_not_unique(tmp_path:
     inputs = ((record(0, "a"), record(1, "x"), record(2, "x")), (record(3, "a"),))
     scene = stage(tmp_path, {0: Case(inputs, (inputs[0][0], inputs[0][2], inputs[1][0]))})
     assert len(scene.manifest.partitions[0].rewrites[0].inputs) == 1
-    assert failed(scene.verdict(), 0) == {"unique_keys", "newest_survives"}
+    assert list_failed(scene.verdict(), 0) == {"unique_keys", "newest_survives"}
 
 
 def test_a_key_in_two_segments_kept_by_reference_fails_as_not_unique(tmp_path: Path) -> None:
@@ -128,28 +128,28 @@ def test_a_key_in_two_segments_kept_by_reference_fails_as_not_unique(tmp_path: P
     inputs = ((record(0, "a"), record(1, "b")), (record(2, "a"),))
     scene = stage(tmp_path, {0: Case(inputs, (*inputs[0], *inputs[1]))})
     assert scene.staged().rewrites == ()
-    assert failed(scene.verdict(), 0) == {"unique_keys", "newest_survives"}
+    assert list_failed(scene.verdict(), 0) == {"unique_keys", "newest_survives"}
 
 
 def test_offsets_out_of_order_fail_alone(scene: Scene) -> None:
     """The same records, the same fingerprints, another order in the file."""
     scene.rewrite_file(lambda records: records[::-1], tell=True)
-    assert failed(scene.verdict(), 0) == {"offsets_increasing"}
+    assert list_failed(scene.verdict(), 0) == {"offsets_increasing"}
 
 
 def test_new_files_that_overlap_fail(tmp_path: Path) -> None:
     """Two outputs whose offsets interleave are each in order, but not together."""
-    scene = stage(tmp_path, {0: orders()})
+    scene = stage(tmp_path, {0: build_orders_cases()})
     records = scene.new_records[0]
     (rewrite,) = scene.staged().rewrites
     halves = tuple(write_segment(scene.output().with_name(f"half-{n}.parquet"), records[n::2], 0) for n in range(2))
     scene.set_staged(replace(scene.staged(), rewrites=(replace(rewrite, outputs=halves),)))
-    assert failed(scene.verdict(), 0) == {"offsets_increasing"}
+    assert list_failed(scene.verdict(), 0) == {"offsets_increasing"}
 
 
 def test_rewrites_listed_in_another_order_pass(tmp_path: Path) -> None:
     """A table is a set of files: the order in which the manifest lists them is not an order of records."""
-    scene = stage(tmp_path, {0: orders()})
+    scene = stage(tmp_path, {0: build_orders_cases()})
     records = scene.new_records[0]
     (rewrite,) = scene.staged().rewrites
     parts = (records[:2], records[2:])
@@ -163,7 +163,7 @@ def test_flipped_bytes_in_a_new_file_fail_as_unreadable(scene: Scene) -> None:
     data = bytearray(scene.output().read_bytes())
     data[len(data) // 4] ^= 0xFF
     scene.output().write_bytes(data)
-    assert "files_readable" in failed(scene.verdict(), 0)
+    assert "files_readable" in list_failed(scene.verdict(), 0)
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 3, 200])
@@ -172,19 +172,19 @@ def test_a_truncated_file_fails_as_unreadable(scene: Scene, kept_bytes: int) -> 
     scene.output().write_bytes(scene.output().read_bytes()[:kept_bytes])
     (row, _) = scene.rows()
     assert row["unreadable_files"] == 1
-    assert "files_readable" in failed(scene.verdict(), 0)
+    assert "files_readable" in list_failed(scene.verdict(), 0)
 
 
 def test_a_missing_file_fails_as_unreadable(scene: Scene) -> None:
     """A file the manifest names and nobody wrote."""
     scene.output().unlink()
-    assert "files_readable" in failed(scene.verdict(), 0)
+    assert "files_readable" in list_failed(scene.verdict(), 0)
 
 
 def test_a_file_of_other_columns_fails_as_unreadable(scene: Scene) -> None:
     """A Parquet file that is no segment."""
     pq.write_table(pa.table({"offset": [1, 2]}), scene.output())
-    assert "files_readable" in failed(scene.verdict(), 0)
+    assert "files_readable" in list_failed(scene.verdict(), 0)
 
 
 def test_one_changed_value_byte_fails_in_the_content_fingerprint_only(scene: Scene) -> None:
@@ -196,7 +196,7 @@ def test_one_changed_value_byte_fails_in_the_content_fingerprint_only(scene: Sce
         return [replace(records[0], value=value[:-1] + b"!"), *records[1:]]
 
     scene.rewrite_file(change, tell=True)
-    assert failed(scene.verdict(), 0) == {"content_equal"}
+    assert list_failed(scene.verdict(), 0) == {"content_equal"}
 
 
 @pytest.mark.parametrize(
@@ -208,19 +208,19 @@ def test_a_changed_header_or_timestamp_type_fails_in_the_content_fingerprint_onl
 ) -> None:
     """The fingerprint covers every field of a record."""
     scene.rewrite_file(lambda rs: [replace(rs[0], **changed), *rs[1:]], tell=True)  # type: ignore[arg-type]
-    assert failed(scene.verdict(), 0) == {"content_equal"}
+    assert list_failed(scene.verdict(), 0) == {"content_equal"}
 
 
 def test_a_record_of_another_partition_fails_as_such_only(scene: Scene) -> None:
     """An engine that mixed up partitions and is proud of it."""
     scene.rewrite_file(lambda rs: [replace(rs[0], partition=7), *rs[1:]], tell=True, content=True)
-    assert failed(scene.verdict(), 0) == {"right_partition"}
+    assert list_failed(scene.verdict(), 0) == {"right_partition"}
 
 
 def test_a_new_record_above_the_end_fails_as_touched(scene: Scene) -> None:
     """Nothing at or above the first uncleanable offset may be written."""
     scene.rewrite_file(lambda records: [*records, record(25, "late")], tell=True, content=True)
-    assert failed(scene.verdict(), 0) == {"nothing_above_end", "offsets_from_input", "offsets_increasing"}
+    assert list_failed(scene.verdict(), 0) == {"nothing_above_end", "offsets_from_input", "offsets_increasing"}
 
 
 def test_a_rewritten_record_above_the_end_fails_as_touched(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_rewritten_record_above_the_end_fails_as_touched(tmp_path: Path) -> No
     (row,) = scene.rows()
     assert row["touched_above_end"] == 2
     assert row["recomputed_records_in"] == 2
-    assert "nothing_above_end" in failed(scene.verdict(), 0)
+    assert "nothing_above_end" in list_failed(scene.verdict(), 0)
 
 
 def test_an_offset_that_no_input_had_fails(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_an_offset_that_no_input_had_fails(tmp_path: Path) -> None:
     scene = stage(tmp_path, {0: Case(inputs, (inputs[0][1], inputs[0][2]))})
     scene.rewrite_file(lambda rs: [rs[0], replace(rs[1], offset=4)], tell=True, content=True)
     scene.report(winners_fingerprint=str(scene.rows()[0]["recomputed_winners_fingerprint"]))
-    assert failed(scene.verdict(), 0) == {"offsets_from_input", "newest_survives"}
+    assert list_failed(scene.verdict(), 0) == {"offsets_from_input", "newest_survives"}
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_miscount_of_the_engine_fails_where_it_is_counted(
     """The files are right; what was said of them is not."""
     assert scene.staged(1).facts.records_superseded == 14
     scene.report(1, **figures)
-    assert failed(scene.verdict(), 1) == expectations
+    assert list_failed(scene.verdict(), 1) == expectations
 
 
 def one_key_gone(folder: Path, wrong: str) -> Scene:
@@ -285,7 +285,7 @@ def test_a_key_that_is_gone_must_have_ended_with_a_tombstone_that_may_go(
 ) -> None:
     """A record that was lost is not made up for by a tombstone that lost, may not go yet, or could have gone."""
     scene = one_key_gone(tmp_path, wrong)
-    facts = recompute(
+    facts = recompute_facts(
         replace(scene.plan, strategy=strategy),
         scene.plan.partitions[0],
         scene.staged(),
@@ -300,7 +300,7 @@ def test_a_key_that_is_gone_must_have_ended_with_a_tombstone_that_may_go(
 def test_a_record_that_was_lost_as_if_it_were_an_expired_tombstone_fails(tmp_path: Path) -> None:
     """Every figure of the engine adds up, and there are tombstones enough in the expired range."""
     assert one_key_gone(tmp_path / "sound", "").verdict().failures == ()
-    assert failed(one_key_gone(tmp_path / "lost", "revived").verdict(), 0) == {"tombstones_within_horizon"}
+    assert list_failed(one_key_gone(tmp_path / "lost", "revived").verdict(), 0) == {"tombstones_within_horizon"}
 
 
 def test_misreported_bytes_are_warned_of_and_pass(scene: Scene) -> None:
@@ -308,7 +308,7 @@ def test_misreported_bytes_are_warned_of_and_pass(scene: Scene) -> None:
     scene.report(bytes_out=1)
     verdict = scene.verdict()
     assert verdict.passed
-    assert failed(verdict, 0, Severity.WARN) == {"bytes_out_equal"}
+    assert list_failed(verdict, 0, Severity.WARN) == {"bytes_out_equal"}
     assert verdict.failing_partitions == ()
 
 
@@ -317,7 +317,7 @@ def test_keyless_records_that_left_are_warned_of(tmp_path: Path) -> None:
     inputs = ((record(0, None), record(1, "a"), record(2, "b")),)
     verdict = stage(tmp_path, {0: Case(inputs, inputs[0][1:], keyless=1)}).verdict()
     assert verdict.passed
-    assert failed(verdict, 0, Severity.WARN) == {"keyless_records_moved"}
+    assert list_failed(verdict, 0, Severity.WARN) == {"keyless_records_moved"}
 
 
 KEYLESS = Case(
@@ -334,7 +334,7 @@ def test_keyless_records_that_were_dropped_silently_fail(tmp_path: Path) -> None
     scene.set_staged(replace(scene.staged(), keyless_files=()))
     (row,) = scene.rows()
     assert row["keyless_not_aside"] == 3
-    assert failed(scene.verdict(), 0) == {"keyless_records_aside"}
+    assert list_failed(scene.verdict(), 0) == {"keyless_records_aside"}
 
 
 @pytest.mark.parametrize(
@@ -354,22 +354,22 @@ def test_keyless_records_that_were_dropped_silently_fail(tmp_path: Path) -> None
 def test_rows_aside_that_are_not_the_keyless_records_fail(tmp_path: Path, aside: list[Record]) -> None:
     """Offset by offset and in every field."""
     scene = stage(tmp_path, {0: KEYLESS})
-    write_aside(scene.aside(), aside)
-    assert failed(scene.verdict(), 0) == {"keyless_records_aside"}
+    write_quarantine_file(scene.aside(), aside)
+    assert list_failed(scene.verdict(), 0) == {"keyless_records_aside"}
 
 
 def test_rows_aside_under_another_ingest_fail(tmp_path: Path) -> None:
     """The log's state will name the attempt's id, so nobody would ever see them."""
     scene = stage(tmp_path, {0: KEYLESS})
-    write_aside(scene.aside(), [record(0, None), record(2, None, None), record(4, None)], ingest_id="another")
-    assert failed(scene.verdict(), 0) == {"keyless_records_aside"}
+    write_quarantine_file(scene.aside(), [record(0, None), record(2, None, None), record(4, None)], ingest_id="another")
+    assert list_failed(scene.verdict(), 0) == {"keyless_records_aside"}
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-40])])
 def test_a_file_aside_that_cannot_be_read_fails(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     scene = stage(tmp_path, {0: KEYLESS})
     damage(scene.aside())
-    assert failed(scene.verdict(), 0) == {"keyless_records_aside"}
+    assert list_failed(scene.verdict(), 0) == {"keyless_records_aside"}
 
 
 def test_keyless_records_below_the_log_start_need_not_be_aside(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_keyless_records_below_the_log_start_need_not_be_aside(tmp_path: Path) -
     scene = stage(tmp_path, {0: replace(KEYLESS, log_start_offset=1)})
     (row,) = scene.rows()
     assert row["keyless_not_aside"] == 1
-    write_aside(scene.aside(), [record(2, None, None), record(4, None)])
+    write_quarantine_file(scene.aside(), [record(2, None, None), record(4, None)])
     (row,) = scene.rows()
     assert row["keyless_not_aside"] == 0
 
@@ -386,25 +386,25 @@ def test_a_keyless_record_that_stayed_fails(tmp_path: Path) -> None:
     """Compaction knows no record without a key."""
     inputs = ((record(0, None), record(1, "a"), record(2, "a")),)
     verdict = stage(tmp_path, {0: Case(inputs, (inputs[0][0], inputs[0][2]))}).verdict()
-    assert failed(verdict, 0) == {"no_keyless_record", "records_keyless_equal", "keyless_records_aside"}
+    assert list_failed(verdict, 0) == {"no_keyless_record", "records_keyless_equal", "keyless_records_aside"}
 
 
 def test_a_planned_partition_without_result_fails(scene: Scene) -> None:
     """A manifest that forgot a partition says nothing about it."""
     scene.manifest = replace(scene.manifest, partitions=scene.manifest.partitions[:1])
-    assert "partition_staged_once" in failed(scene.verdict(), 1)
+    assert "partition_staged_once" in list_failed(scene.verdict(), 1)
 
 
 def test_a_partition_with_two_results_fails(scene: Scene) -> None:
     """Both sets of files would be published."""
     scene.manifest = replace(scene.manifest, partitions=(*scene.manifest.partitions, scene.staged(1)))
-    assert failed(scene.verdict(), 1) == {"partition_staged_once"}
+    assert list_failed(scene.verdict(), 1) == {"partition_staged_once"}
 
 
 def test_one_partition_can_be_recomputed_by_itself(scene: Scene) -> None:
     """The same facts as in the table of the whole topic."""
     partition = scene.plan.partitions[1]
-    independent = recompute(
+    independent = recompute_facts(
         scene.plan,
         partition,
         scene.staged(1),
@@ -413,7 +413,7 @@ def test_one_partition_can_be_recomputed_by_itself(scene: Scene) -> None:
         threads=2,
         spill_folder=str(scene.folder / "spill"),
     )
-    assert fact_row(scene.plan, partition, scene.staged(1), independent) | WITHIN_LIMITS == scene.rows()[1]
+    assert make_fact_row(scene.plan, partition, scene.staged(1), independent) | WITHIN_LIMITS == scene.rows()[1]
 
 
 @pytest.mark.parametrize("identity", [HASHED, EXACT])
@@ -431,7 +431,7 @@ def test_more_keys_than_fit_in_memory_are_counted_all_the_same(tmp_path: Path, i
         with KeyCensus(connection, OffsetRange(0, keys), identity) as census:
             for batch in batches():
                 census.add_survivors(batch, by_reference=False)
-            assert census.count(batches()) == Census(keys, keys, duplicate_keys=0, stale_winners=0)
+            assert census.count(batches()) == CensusResult(keys, keys, duplicate_keys=0, stale_winners=0)
     finally:
         connection.close()
 
@@ -439,7 +439,7 @@ def test_more_keys_than_fit_in_memory_are_counted_all_the_same(tmp_path: Path, i
 def test_partitions_recomputed_side_by_side_give_the_same_table(scene: Scene) -> None:
     """How many workers share the partitions changes nothing, not even the order of rows."""
     tables = [
-        fact_table(
+        compute_fact_table(
             scene.plan,
             scene.manifest,
             memory_limit_bytes=MEMORY_LIMIT_BYTES,
@@ -456,7 +456,7 @@ def test_partitions_recomputed_side_by_side_give_the_same_table(scene: Scene) ->
 def test_a_result_for_a_partition_that_was_not_planned_fails(scene: Scene) -> None:
     """What nobody decided is not published."""
     scene.plan = replace(scene.plan, partitions=scene.plan.partitions[:1])
-    assert {"partition_planned", "inputs_planned", "nothing_above_end"} <= failed(scene.verdict(), 1)
+    assert {"partition_planned", "inputs_planned", "nothing_above_end"} <= list_failed(scene.verdict(), 1)
 
 
 def test_a_rewrite_of_a_file_outside_the_plan_fails(scene: Scene) -> None:
@@ -464,14 +464,14 @@ def test_a_rewrite_of_a_file_outside_the_plan_fails(scene: Scene) -> None:
     staged = scene.staged()
     foreign = Rewrite((*staged.rewrites[0].inputs, "elsewhere.parquet"), staged.rewrites[0].outputs)
     scene.set_staged(replace(staged, rewrites=(foreign,)))
-    assert failed(scene.verdict(), 0) == {"inputs_planned"}
+    assert list_failed(scene.verdict(), 0) == {"inputs_planned"}
 
 
 def test_a_kept_segment_that_cannot_be_read_fails_as_such(scene: Scene) -> None:
     """Keeping by reference is a promise about a file that is there."""
     kept = Path(scene.plan.partitions[0].segments[2].path)
     kept.write_bytes(kept.read_bytes()[:100])
-    assert {"inputs_readable", "records_kept_equal"} <= failed(scene.verdict(), 0)
+    assert {"inputs_readable", "records_kept_equal"} <= list_failed(scene.verdict(), 0)
 
 
 def test_an_input_that_cannot_be_read_is_not_called_a_foreign_offset(scene: Scene) -> None:
@@ -485,7 +485,7 @@ def test_an_input_that_cannot_be_read_is_not_called_a_foreign_offset(scene: Scen
 def test_offsets_beyond_2_to_the_53_are_judged_exactly(tmp_path: Path) -> None:
     """A double cannot tell these offsets from their neighbours."""
     base = 2**60
-    scene = stage(tmp_path, {0: orders(base=base)})
+    scene = stage(tmp_path, {0: build_orders_cases(base=base)})
     assert scene.verdict().passed
     scene.plan = replace(scene.plan, partitions=(replace(scene.plan.partitions[0], next_first_dirty_offset=base + 24),))
     (row,) = scene.rows()
@@ -520,4 +520,6 @@ def test_fingerprints_of_parts_combine_into_that_of_the_whole(scene: Scene) -> N
 
     records = scene.new_records[0]
     parts = [fingerprint(part, WINNERS_FINGERPRINT) for part in (records[:2], records[2:], [])]
-    assert combine(combine(parts[0], parts[1]), parts[2]) == fingerprint(records, WINNERS_FINGERPRINT)
+    assert combine_fingerprints(combine_fingerprints(parts[0], parts[1]), parts[2]) == fingerprint(
+        records, WINNERS_FINGERPRINT
+    )

@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from tests.unit.quality_staging import SECRET_KEY, SECRET_VALUE, Scene, failed, orders, stage
+from tests.unit.quality_staging import SECRET_KEY, SECRET_VALUE, Scene, build_orders_cases, list_failed, stage
 from winnow.errors import ConfigurationError
 from winnow.model import Severity, Verdict
 from winnow.quality.facts import FactRow
-from winnow.quality.judge import build_index, judge
+from winnow.quality.judge import build_site_index, validate_fact_table
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -25,12 +25,12 @@ CHECKED_AT_MS = 1_800_000_000_000
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    return stage(tmp_path, {0: orders(0), 1: orders(1)})
+    return stage(tmp_path, {0: build_orders_cases(0), 1: build_orders_cases(1)})
 
 
 def judged(rows: list[FactRow], data_docs: Path | None = None, **options: object) -> Verdict:
     arguments = {"plan_id": "0123456789abcdef", "topic": "orders", "attempt": "1", "checked_at_ms": CHECKED_AT_MS}
-    return judge(rows, data_docs=data_docs, **(arguments | options))  # type: ignore[arg-type]
+    return validate_fact_table(rows, data_docs=data_docs, **(arguments | options))  # type: ignore[arg-type]
 
 
 def page_of(verdict: Verdict) -> Path:
@@ -72,7 +72,7 @@ def test_a_warning_and_an_info_are_reported_and_pass(scene: Scene) -> None:
     rows[0] |= {"rewrite_bytes_in": 1, "removed_per_million": 999_001}
     verdict = judged(rows)
     assert verdict.passed
-    assert failed(verdict, 0, Severity.WARN) == {"bytes_in_equal", "not_nearly_everything_removed"}
+    assert list_failed(verdict, 0, Severity.WARN) == {"bytes_in_equal", "not_nearly_everything_removed"}
 
 
 @pytest.mark.parametrize("big", [2**53, 2**62, 2**63 - 2, 2**64, 2**80])
@@ -82,7 +82,7 @@ def test_counts_beyond_2_to_the_53_are_compared_exactly(scene: Scene, big: int) 
     rows[0] |= {"rewrite_records_in": big, "recomputed_records_in": big}
     assert judged(rows).passed
     rows[0] |= {"rewrite_records_in": big + 1}
-    assert failed(judged(rows), 0) == {"records_in_equal"}
+    assert list_failed(judged(rows), 0) == {"records_in_equal"}
 
 
 def test_a_check_that_raises_is_broken_not_failed(scene: Scene) -> None:
@@ -94,7 +94,7 @@ def test_a_check_that_raises_is_broken_not_failed(scene: Scene) -> None:
     assert verdict.broken
     assert not verdict.passed
     assert verdict.failing_partitions == ()
-    assert failed(verdict) == {"unique_keys"}
+    assert list_failed(verdict) == {"unique_keys"}
 
 
 def test_a_failure_beside_a_broken_check_is_told_but_marks_no_partition(scene: Scene) -> None:
@@ -105,7 +105,7 @@ def test_a_failure_beside_a_broken_check_is_told_but_marks_no_partition(scene: S
         del row["duplicate_keys"]
     verdict = judged(rows)
     assert verdict.broken
-    assert failed(verdict) == {"unique_keys", "records_in_equal"}
+    assert list_failed(verdict) == {"unique_keys", "records_in_equal"}
     assert verdict.failing_partitions == ()
 
 
@@ -129,7 +129,7 @@ def test_a_fact_that_one_partition_lacks_is_broken(scene: Scene) -> None:
 def test_a_partition_that_is_there_twice_fails(scene: Scene) -> None:
     """Each partition is judged once."""
     rows = scene.rows()
-    assert failed(judged([rows[0], rows[1], rows[1]]), 1) == {"one_row_per_partition"}
+    assert list_failed(judged([rows[0], rows[1], rows[1]]), 1) == {"one_row_per_partition"}
 
 
 def test_an_unknown_suite_is_refused_with_the_known_ones(scene: Scene) -> None:
@@ -199,7 +199,7 @@ def test_one_process_judges_one_topic_after_another_each_by_its_own_facts(scene:
         for n, rows in enumerate([sound, wrong, sound, other, sound])
     ]
     assert [verdict.failing_partitions for verdict in verdicts] == [(), (1,), (), (0,), ()]
-    assert [failed(verdict) for verdict in verdicts] == [set(), {"newest_survives"}, set(), {"no_key_lost"}, set()]
+    assert [list_failed(verdict) for verdict in verdicts] == [set(), {"newest_survives"}, set(), {"no_key_lost"}, set()]
 
 
 def test_a_later_run_leaves_earlier_pages_alone_and_the_index_lists_them_when_it_is_built(
@@ -212,7 +212,7 @@ def test_a_later_run_leaves_earlier_pages_alone_and_the_index_lists_them_when_it
     earlier = first.stat().st_mtime_ns, (site / "site" / "static").stat().st_mtime_ns
     wrong = [rows[0], rows[1] | {"stale_winners": 1}]
     page_of(judged(wrong, site, attempt="1", checked_at_ms=CHECKED_AT_MS + 1, index=False))
-    build_index(site)
+    build_site_index(site)
     assert (first.stat().st_mtime_ns, (site / "site" / "static").stat().st_mtime_ns) == earlier
     index = (site / "site" / "index.html").read_text()
     assert all(f"orders 0123456789ab {n}" in index for n in range(2))
@@ -265,7 +265,7 @@ import sys, time
 import winnow.quality, winnow.quality.judge, winnow.quality.facts, winnow.quality.content, winnow.quality.suites
 assert "great_expectations" not in sys.modules, "GX was imported"
 started = time.monotonic()
-winnow.quality.warm_up()
+winnow.quality.start_import()
 assert time.monotonic() - started < 1
 from winnow.quality.runtime import great_expectations
 assert great_expectations().__version__

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.quality_staging import ATTEMPT, Case, Scene, orders, record, stage
+from tests.unit.quality_staging import ATTEMPT, Case, Scene, build_orders_cases, record, stage
 from winnow.files import duck
 from winnow.model import OffsetRange, Record, Strategy
 from winnow.quality import quick_census
 from winnow.quality.census import EXACT, KeyCensus
 from winnow.quality.key_table import KeyTable
-from winnow.quality.quick_census import Places, QuickCensus
-from winnow.quality.recomputation import IndependentFacts, recompute
+from winnow.quality.quick_census import FastKeyCensus, RecordOrder
+from winnow.quality.recomputation import IndependentFacts, recompute_facts
 
 # The leading part of a hash chooses the slot: these crowd into few of them.
 _hashes = st.sampled_from([0, 1, 2, 3, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1])
@@ -61,12 +61,14 @@ def test_the_quick_census_gives_what_grouping_gives_or_nothing(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Whatever the survivors and the inputs are, records that were there and records that were not."""
-    quick = QuickCensus(100)
+    quick = FastKeyCensus(100)
     quick.add_survivors(*looked_up(survivors, by_version), by_reference=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quick_census, "_REDUCED_FROM", 2)
         for cut in (inputs[:3], inputs[3:]):
-            quick.meet(*looked_up(cut, by_version), np.array([row[1] in tombstones for row in cut], dtype=np.bool_))
+            quick.add_inputs(
+                *looked_up(cut, by_version), np.array([row[1] in tombstones for row in cut], dtype=np.bool_)
+            )
     connection = duck.connect(memory_limit_bytes=32 << 20, spill_folder=str(tmp_path_factory.mktemp("spill")))
     try:
         with KeyCensus(connection, OffsetRange(0, 10), EXACT, by_version=by_version, expiring=True) as census:
@@ -84,12 +86,12 @@ def test_the_quick_census_gives_what_grouping_gives_or_nothing(
         assert not (met and counted.is_clean(gone))
 
 
-def looked_up(rows: list[tuple[int, int, int, bool]], by_version: bool) -> tuple[np.ndarray, Places]:
+def looked_up(rows: list[tuple[int, int, int, bool]], by_version: bool) -> tuple[np.ndarray, RecordOrder]:
     offsets = np.array([row[1] for row in rows], dtype=np.int64)
-    places = Places(offsets)
+    places = RecordOrder(offsets)
     if by_version:
         versions = np.array([row[2] for row in rows], dtype=np.int64)
-        places = Places(offsets, versions, np.array([row[3] for row in rows], dtype=np.bool_))
+        places = RecordOrder(offsets, versions, np.array([row[3] for row in rows], dtype=np.bool_))
     return unsigned([row[0] for row in rows]), places
 
 
@@ -103,7 +105,7 @@ def batch_of(rows: list[tuple[int, int, int, bool]], by_version: bool) -> pa.Rec
 
 
 def facts(scene: Scene, memory_limit_bytes: int) -> IndependentFacts:
-    return recompute(
+    return recompute_facts(
         scene.plan,
         scene.plan.partitions[0],
         scene.staged(),
@@ -125,7 +127,7 @@ def test_survivors_that_do_not_fit_into_memory_give_the_same_facts(
     tmp_path: Path, case: str, strategy: Strategy
 ) -> None:
     """Sound or not: what is looked up and what is grouped and spilled agree in every figure."""
-    whole = orders()
+    whole = build_orders_cases()
     newest = next(each for each in whole.survivors if each.offset == 16)
     older = next(r for records in whole.inputs for r in records if r.key == newest.key)
     others = tuple(each for each in whole.survivors if each is not newest)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.quality_staging import Case, Scene, failed, stage
+from tests.unit.quality_staging import Case, Scene, list_failed, stage
 from tests.unit.test_engine_anomalies import HEADER, compacted, keyed, planned, scene_of
 from winnow.engine import winners
 from winnow.model import Headers, Record, Strategy
-from winnow.semantics import survivors, version
+from winnow.semantics import compute_survivors, compute_version
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -54,7 +54,7 @@ def test_a_lower_version_that_survived_fails_although_its_offset_is_higher(
     right = staged(tmp_path / "right", strategy, inputs, [0, 1])
     assert right.verdict().failures == ()
     wrong = staged(tmp_path / "wrong", strategy, inputs, [1, 3])
-    assert failed(wrong.verdict(), 0) == {"newest_survives"}
+    assert list_failed(wrong.verdict(), 0) == {"newest_survives"}
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
@@ -62,7 +62,7 @@ def test_of_equal_versions_the_lower_offset_that_survived_fails(tmp_path: Path, 
     inputs = [[versioned(0, "a", 5), versioned(1, "b", 5)], [versioned(2, "a", 5)]]
     assert staged(tmp_path / "right", strategy, inputs, [1, 2]).verdict().failures == ()
     wrong = staged(tmp_path / "wrong", strategy, inputs, [0, 1])
-    assert failed(wrong.verdict(), 0) == {"newest_survives"}
+    assert list_failed(wrong.verdict(), 0) == {"newest_survives"}
 
 
 @pytest.mark.parametrize("strategy", BY_VERSION)
@@ -71,7 +71,7 @@ def test_a_loser_in_a_segment_kept_by_reference_fails(tmp_path: Path, strategy: 
     inputs = [[versioned(0, "a", 9), versioned(1, "b", 1)], [versioned(2, "a", 8)]]
     scene = staged(tmp_path, strategy, inputs, [1, 2])
     assert len(scene.manifest.partitions[0].rewrites[0].inputs) == 1
-    assert failed(scene.verdict(), 0) == {"newest_survives"}
+    assert list_failed(scene.verdict(), 0) == {"newest_survives"}
 
 
 def test_a_timestamp_below_minus_one_loses_to_a_missing_one(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_timestamp_below_minus_one_loses_to_a_missing_one(tmp_path: Path) -> N
     inputs = [[versioned(0, "a", None), versioned(1, "b", 1)], [versioned(2, "a", -2)]]
     assert staged(tmp_path / "right", Strategy.TIMESTAMP, inputs, [0, 1]).verdict().passed
     wrong = staged(tmp_path / "wrong", Strategy.TIMESTAMP, inputs, [1, 2])
-    assert failed(wrong.verdict(), 0) == {"newest_survives"}
+    assert list_failed(wrong.verdict(), 0) == {"newest_survives"}
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_header_that_is_no_version_or_a_lower_one_does_not_excuse_a_loser(
     scene = scene_of(tmp_path, plan, result)
     assert scene.verdict().passed
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(winners, "greatest_offset", lambda strategy, header: 'max("offset")')
+        patch.setattr(winners, "build_greatest_offset_sql", lambda strategy, header: 'max("offset")')
         scene = scene_of(tmp_path, plan, compacted(tmp_path, plan))
-    assert failed(scene.verdict(), 0) == {"newest_survives"}
+    assert list_failed(scene.verdict(), 0) == {"newest_survives"}
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_an_engine_that_chooses_by_another_order_fails_by_name_only(
     plan = planned(tmp_path, inputs, strategy=strategy)
     assert scene_of(tmp_path, plan, compacted(tmp_path, plan)).verdict().failures == ()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(winners, "greatest_offset", lambda strategy, header: wrong)
+        patch.setattr(winners, "build_greatest_offset_sql", lambda strategy, header: wrong)
         broken = scene_of(tmp_path, plan, compacted(tmp_path, plan))
-    assert failed(broken.verdict(), 0) == {"newest_survives"}
+    assert list_failed(broken.verdict(), 0) == {"newest_survives"}
 
 
 _longs = st.none() | st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])
@@ -158,7 +158,7 @@ def test_stale_winners_are_found_exactly_where_the_oracle_prefers_another_record
         keyed(n, key, None if long is None else ((HEADER, long.to_bytes(8, "big", signed=True)),), time)
         for n, (key, long, time) in enumerate(rows)
     ]
-    kept = survivors(
+    kept = compute_survivors(
         records, next_first_dirty_offset=len(records), strategy=strategy, header=HEADER, expired=lambda _: False
     ).kept
     intruder = records[swap % len(records)]
@@ -167,6 +167,6 @@ def test_stale_winners_are_found_exactly_where_the_oracle_prefers_another_record
     folder = tmp_path_factory.mktemp("orders")
     scene = staged(folder, strategy, [records[:5], records[5:]] if len(records) > 5 else [records], offsets)
     (row,) = scene.rows()
-    stale = version(intruder, strategy, HEADER) < version(winner, strategy, HEADER)
+    stale = compute_version(intruder, strategy, HEADER) < compute_version(winner, strategy, HEADER)
     assert row["stale_winners"] == int(stale)
     assert (row["duplicate_keys"], row["lost_keys"]) == (0, 0)

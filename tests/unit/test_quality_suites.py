@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from winnow.bundle import bundled
+from winnow.bundle import find_bundled_folder
 from winnow.errors import ConfigurationError
 from winnow.model import Severity
 from winnow.quality.content import load_content_suite
-from winnow.quality.facts import BOTH, FOUND
-from winnow.quality.suites import known_suites, load_suite, to_gx
+from winnow.quality.facts import COMPARED_COLUMNS, FINDING_COLUMNS
+from winnow.quality.suites import convert_to_gx, list_suites, load_suite
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
 
-SUITES = sorted(known_suites())
+SUITES = sorted(list_suites())
 
 
 def expectation(**changes: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def write(folder: Path, file_name: str, *expectations: dict[str, Any], **changes
 def test_a_bundled_suite_loads_and_becomes_a_suite_of_gx(name: str) -> None:
     """Every expectation has an id, a severity and a sentence, and GX takes its type and arguments."""
     suite = load_suite(name)
-    made = to_gx(suite)
+    made = convert_to_gx(suite)
     assert [(e.meta or {})["expectation"] for e in made.expectations] == [e.id for e in suite.expectations]
     assert [str(e.severity.value) for e in made.expectations] == [e.gx_severity for e in suite.expectations]
     assert all(e.sentence.endswith(".") for e in suite.expectations)
@@ -51,7 +51,7 @@ def test_a_bundled_suite_is_one_that_gx_itself_can_load(name: str) -> None:
     """The files keep GX's own form, so its tools can open them."""
     import great_expectations as gx
 
-    document = json.loads((bundled("expectations") / f"{name}.json").read_text())
+    document = json.loads((find_bundled_folder("expectations") / f"{name}.json").read_text())
     suite = gx.ExpectationSuite(**document)
     assert len(suite.expectations) == len(document["expectations"])
 
@@ -65,10 +65,16 @@ def test_severities_map_to_what_they_do() -> None:
 def test_the_structural_suite_asks_for_every_fact() -> None:
     """A fact that is computed and judged by nobody protects nothing."""
     asked = json.dumps([e.kwargs for e in load_suite("compaction").expectations])
-    for name in BOTH:
+    for name in COMPARED_COLUMNS:
         assert f'"rewrite_{name}"' in asked
         assert f'"recomputed_{name}"' in asked
-    for name in (*FOUND, "unaccounted_records", "lost_keys", "tombstones_expired_too_many", "negative_counts"):
+    for name in (
+        *FINDING_COLUMNS,
+        "unaccounted_records",
+        "lost_keys",
+        "tombstones_expired_too_many",
+        "negative_counts",
+    ):
         assert f'"{name}"' in asked
 
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from winnow.model import Cleaning, Headers, Reason, Record, Strategy
 from winnow.semantics import (
+    CleaningOutcome,
     LogModel,
     ModelConfig,
-    Outcome,
     advance_history,
-    extend_lives,
-    header_version,
-    horizon_of,
+    compute_survivors,
+    compute_version,
+    extend_tombstone_lives,
+    find_delete_horizon,
     prune_history,
-    survivors,
-    version,
+    read_header_version,
 )
 
 HOUR_MS = 3_600_000
@@ -70,9 +70,9 @@ def clean(
     strategy: Strategy = Strategy.OFFSET,
     header: str | None = None,
     expired: Callable[[int], bool] = never,
-) -> Outcome:
+) -> CleaningOutcome:
     end = records[-1].offset + 1 if end is None else end
-    return survivors(records, next_first_dirty_offset=end, strategy=strategy, header=header, expired=expired)
+    return compute_survivors(records, next_first_dirty_offset=end, strategy=strategy, header=header, expired=expired)
 
 
 def offsets(records: Sequence[Record]) -> list[int]:
@@ -146,7 +146,7 @@ def test_records_at_or_above_the_end_of_the_cleaning_stay_with_all_their_duplica
 def test_keyless_records_below_the_end_leave_and_are_counted_on_their_own() -> None:
     """A keyless record is not superseded, whatever its value; an empty key is a key."""
     outcome = clean([record(0, None), record(1, None, None), record(2, ""), record(3, "")])
-    assert outcome == Outcome(kept=[record(3, "")], superseded=[2], tombstones_expired=[], keyless=[0, 1])
+    assert outcome == CleaningOutcome(kept=[record(3, "")], superseded=[2], tombstones_expired=[], keyless=[0, 1])
 
 
 def test_empty_value_and_text_null_are_values() -> None:
@@ -238,7 +238,7 @@ def test_header_version_is_the_last_eight_byte_value_of_the_exact_name(
     headers: Headers | None, expected: int | None
 ) -> None:
     """Short, long, empty, null, wrong case and an unusable last occurrence all count as missing."""
-    assert header_version(record(0, "k", headers=headers), "version") == expected
+    assert read_header_version(record(0, "k", headers=headers), "version") == expected
 
 
 def test_negative_version_is_present_and_beats_a_missing_one() -> None:
@@ -260,7 +260,7 @@ def test_header_strategy_without_a_name_is_offset_order(header: str | None) -> N
 def test_offset_belongs_to_the_entry_whose_end_lies_above_it() -> None:
     """Ends are exclusive: an entry covers from the previous end up to its own; above the last nothing is covered."""
     history = (Cleaning(10, 1, 101), Cleaning(20, 2, 52))
-    assert [horizon_of(offset, history) for offset in (0, 9, 10, 19, 20)] == [101, 101, 52, 52, None]
+    assert [find_delete_horizon(offset, history) for offset in (0, 9, 10, 19, 20)] == [101, 101, 52, 52, None]
 
 
 def test_history_grows_only_by_newly_covered_offsets() -> None:
@@ -303,7 +303,7 @@ def test_pruning_changes_no_horizon_of_a_tombstone_that_remains(
 ) -> None:
     """Whatever goes, each remaining tombstone finds the horizon that it had."""
     pruned = prune_history(history, tombstones)
-    assert [horizon_of(t, pruned) for t in tombstones] == [horizon_of(t, history) for t in tombstones]
+    assert [find_delete_horizon(t, pruned) for t in tombstones] == [find_delete_horizon(t, history) for t in tombstones]
 
 
 @given(history=histories, end_offset=st.integers(0, 70))
@@ -313,9 +313,9 @@ def test_advancing_stamps_what_had_no_horizon_below_the_end_and_nothing_else(
     """Known horizons never move, unknown ones below the end start now, and ends keep rising."""
     advanced = advance_history(history, end_offset, 1_000, 500)
     for offset in range(75):
-        before = horizon_of(offset, history)
+        before = find_delete_horizon(offset, history)
         expected = 1_500 if before is None and offset < end_offset else before
-        assert horizon_of(offset, advanced) == expected
+        assert find_delete_horizon(offset, advanced) == expected
     ends = [entry.end_offset for entry in advanced]
     assert ends == sorted(set(ends))
 
@@ -457,7 +457,7 @@ def test_late_lower_version_does_not_resurrect_a_deleted_key() -> None:
 def test_tombstone_that_superseded_a_record_has_an_entry_of_its_own_from_then_on() -> None:
     """Its neighbours keep their times, delete horizons do not move, and a later time stays."""
     history = (Cleaning(4, 10, 15), Cleaning(9, 20, 25), Cleaning(12, None, None))
-    assert extend_lives(history, [2, 4, 10], 30) == (
+    assert extend_tombstone_lives(history, [2, 4, 10], 30) == (
         Cleaning(2, 10, 15),
         Cleaning(3, 30, 15),
         Cleaning(4, 10, 15),
@@ -465,7 +465,7 @@ def test_tombstone_that_superseded_a_record_has_an_entry_of_its_own_from_then_on
         Cleaning(9, 20, 25),
         Cleaning(12, None, None),
     )
-    assert extend_lives(history, [5], 20) == history
+    assert extend_tombstone_lives(history, [5], 20) == history
 
 
 @pytest.mark.parametrize(
@@ -822,7 +822,7 @@ ends = st.integers(0, 40)
 expired_sets = st.frozensets(st.integers(0, 40))
 
 
-def judge(records: list[Record], end: int, strategy: Strategy, gone: frozenset[int]) -> Outcome:
+def judge(records: list[Record], end: int, strategy: Strategy, gone: frozenset[int]) -> CleaningOutcome:
     return clean(records, end, strategy, "version", gone.__contains__)
 
 
@@ -890,7 +890,7 @@ def beats(left: Record, right: Record, strategy: Strategy) -> bool:
             return right.timestamp_ms is None
         return left.timestamp_ms > right.timestamp_ms
     if strategy is Strategy.HEADER:
-        ours, theirs = header_version(left, "version"), header_version(right, "version")
+        ours, theirs = read_header_version(left, "version"), read_header_version(right, "version")
         if ours != theirs:
             if ours is None or theirs is None:
                 return theirs is None
@@ -903,7 +903,7 @@ def test_equal_version_leaves_the_higher_offset(records: list[Record], strategy:
     """G25: two records that differ in nothing but the offset are ordered by it."""
     for each in records:
         later = replace(each, offset=each.offset + 1)
-        assert version(later, strategy, "version") > version(each, strategy, "version")
+        assert compute_version(later, strategy, "version") > compute_version(each, strategy, "version")
 
 
 @given(records=logs(), end=ends, strategy=strategies)
@@ -926,7 +926,7 @@ def test_cleaning_again_changes_nothing(
     """G22: a second cleaning to the same offset finds nothing to remove."""
     once = judge(records, end, strategy, gone)
     twice = judge(once.kept, end, strategy, gone)
-    assert twice == Outcome(kept=once.kept, superseded=[], tombstones_expired=[], keyless=[])
+    assert twice == CleaningOutcome(kept=once.kept, superseded=[], tombstones_expired=[], keyless=[])
 
 
 @given(records=logs(), strategy=strategies, cuts=st.lists(ends, max_size=3))
@@ -954,7 +954,7 @@ def test_log_settles_on_the_winning_values_once_all_horizons_have_passed(
     for each in records:
         if each.key is not None:
             winners[each.key].append(each)
-    expected = [max(group, key=lambda r: version(r, strategy, "version")) for group in winners.values()]
+    expected = [max(group, key=lambda r: compute_version(r, strategy, "version")) for group in winners.values()]
 
     log.compact(config, NOW_MS, NOW_MS)
     assert log.read() == sorted(expected, key=lambda r: r.offset)

@@ -13,7 +13,7 @@ from winnow.config import layers
 from winnow.config.layers import MAPS, NAMES
 from winnow.config.masking import mask
 from winnow.config.settings import Settings, load_settings
-from winnow.engine.cutting import GIANT_BYTES
+from winnow.engine.cutting import DEFAULT_GIANT_BYTES
 from winnow.errors import ConfigurationError
 
 
@@ -62,7 +62,7 @@ def test_engine_spark_and_lease_have_their_defaults(tmp_path: Path) -> None:
     assert settings.engine.memory_bytes == 1_073_741_824
     assert settings.engine.threads == 1
     assert settings.engine.spill_folder == str(tmp_path / ".winnow" / "spill")
-    assert settings.engine.giant_bytes == GIANT_BYTES
+    assert settings.engine.giant_bytes == DEFAULT_GIANT_BYTES
     assert settings.spark.master == "local[*]"
     assert settings.spark.conf == {}
     assert settings.lease_ms == 3_600_000

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.sources.arriving import ARRIVING, HEADERS
+from winnow.sources.arriving import HEADERS, RECORD_SCHEMA
 from winnow.sources.digest import SliceDigests
 from winnow.sources.files import read_file
 
@@ -41,7 +41,7 @@ RECORDS = st.lists(RECORD, max_size=15)
 def as_batch(records: list[Record]) -> pa.RecordBatch:
     """Records as they would arrive, numbered from 1."""
     numbered = [{"row": number, **record} for number, record in enumerate(records, 1)]
-    return pa.RecordBatch.from_pylist(numbered, ARRIVING)
+    return pa.RecordBatch.from_pylist(numbered, RECORD_SCHEMA)
 
 
 def digests_of(*batches: pa.RecordBatch) -> tuple[dict[int | None, str], str]:
@@ -124,7 +124,7 @@ def test_different_records_have_different_digests(one: list[Record], other: list
 @given(
     records=st.lists(RECORD, min_size=1, max_size=8),
     at=st.integers(0, 7),
-    field=st.sampled_from(list(ARRIVING.names[1:])),
+    field=st.sampled_from(list(RECORD_SCHEMA.names[1:])),
     data=st.data(),
 )
 def test_any_change_of_one_field_changes_the_digest_of_the_file(
@@ -176,9 +176,9 @@ def test_bytes_behind_a_null_do_not_count() -> None:
     plain = as_batch([bare | {"key": key} for key in (b"a", None, b"c")])
     buffers = pa.array([b"a", b"junk", b"c"], pa.binary()).buffers()
     valid = pa.array([b"", None, b""], pa.binary()).buffers()[0]
-    position = ARRIVING.get_field_index("key")
+    position = RECORD_SCHEMA.get_field_index("key")
     column = pa.Array.from_buffers(pa.binary(), 3, [valid, *buffers[1:]])
-    other = plain.set_column(position, ARRIVING.field(position), column)
+    other = plain.set_column(position, RECORD_SCHEMA.field(position), column)
     assert other.equals(plain)
     assert digests_of(other) == digests_of(plain)
 

@@ -16,8 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from winnow.errors import BadInputError
-from winnow.partitioner import partition_for_key
-from winnow.sources.arriving import ARRIVING, MAX_BATCH_ROWS, MAX_TIMESTAMP_MS
+from winnow.partitioner import choose_partition
+from winnow.sources.arriving import MAXIMUM_BATCH_ROWS, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
 from winnow.sources.files import read_file
 from winnow.sources.line_faults import find_fault
 from winnow.sources.source_topic import TopicFilter
@@ -28,7 +28,7 @@ GOOD = '{"partition":1,"offset":7,"key":"YQ==","value":"Yg=="}'
 def rows(path: Path, *, partitions: int = 4, batch_bytes: int = 1 << 20) -> list[dict[str, Any]]:
     """All records of a file, with the names and types of the arriving schema."""
     batches = list(read_file(str(path), topic="orders", partitions=partitions, batch_bytes=batch_bytes))
-    found: list[dict[str, Any]] = pa.Table.from_batches(batches, ARRIVING).to_pylist()
+    found: list[dict[str, Any]] = pa.Table.from_batches(batches, RECORD_SCHEMA).to_pylist()
     return found
 
 
@@ -79,7 +79,7 @@ def test_record_with_key_and_value_alone_gets_the_defaults(tmp_path: Path) -> No
     (row,) = rows(path, partitions=1000)
     assert row == {
         "row": 1,
-        "partition": partition_for_key(b"foobar", 1000),
+        "partition": choose_partition(b"foobar", 1000),
         "offset": None,
         "timestamp": None,
         "timestampType": 0,
@@ -100,7 +100,7 @@ def test_empty_key_gets_a_partition_and_no_key_gets_none(tmp_path: Path) -> None
     """Only a keyless record that names no partition stays without."""
     path = tmp_path / "keys.jsonl"
     path.write_text('{"key":"","value":null}\n{"key":null,"value":null}\n')
-    assert [row["partition"] for row in rows(path)] == [partition_for_key(b"", 4), None]
+    assert [row["partition"] for row in rows(path)] == [choose_partition(b"", 4), None]
 
 
 def test_absent_null_and_empty_headers_are_kept_apart(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_null_and_minus_one_mean_no_timestamp(tmp_path: Path, written: int | Non
 
 def test_numbers_at_their_limits_are_taken(tmp_path: Path) -> None:
     """The highest offset is that of a signed 64-bit number, the highest timestamp that of 64-bit microseconds."""
-    row = one(tmp_path, partition=3, offset=2**63 - 1, timestamp=MAX_TIMESTAMP_MS, timestampType=-1)
-    assert (row["offset"], row["timestamp"], row["timestampType"]) == (2**63 - 1, MAX_TIMESTAMP_MS, -1)
+    row = one(tmp_path, partition=3, offset=2**63 - 1, timestamp=MAXIMUM_TIMESTAMP_MS, timestampType=-1)
+    assert (row["offset"], row["timestamp"], row["timestampType"]) == (2**63 - 1, MAXIMUM_TIMESTAMP_MS, -1)
     assert one(tmp_path, offset=0, timestamp=0)["offset"] == 0
 
 
@@ -215,7 +215,7 @@ AT = " (partition 1, offset 7)"
         (GOOD.replace(":1", f":{2**31}"), " (offset 7)", "partition is above what it can be"),
         (GOOD.replace(":1", ":false"), " (offset 7)", "partition is not a whole number but true or false"),
         (GOOD[:-1] + ',"timestamp":-2}', AT, "timestamp is below what it can be"),
-        (GOOD[:-1] + f',"timestamp":{MAX_TIMESTAMP_MS + 1}}}', AT, "timestamp is above what it can be"),
+        (GOOD[:-1] + f',"timestamp":{MAXIMUM_TIMESTAMP_MS + 1}}}', AT, "timestamp is above what it can be"),
         (GOOD[:-1] + ',"timestamp":"2024-01-01"}', AT, "timestamp is not a whole number but a string"),
         (GOOD[:-1] + ',"timestampType":2}', AT, "timestampType is above what it can be; write 0 (create time)"),
         (GOOD[:-1] + ',"timestampType":-2}', AT, "timestampType is below what it can be"),
@@ -388,8 +388,8 @@ def test_many_small_records_keep_batches_within_rows_and_bytes(tmp_path: Path) -
     for batch_bytes in (1 << 16, 16 << 20):
         expected = 1
         for batch in read_file(str(path), topic="orders", partitions=1, batch_bytes=batch_bytes):
-            assert batch.schema == ARRIVING
-            assert batch.num_rows <= MAX_BATCH_ROWS
+            assert batch.schema == RECORD_SCHEMA
+            assert batch.num_rows <= MAXIMUM_BATCH_ROWS
             assert batch.nbytes <= batch_bytes
             assert (batch.column("row").to_numpy() == np.arange(expected, expected + batch.num_rows)).all()
             expected += batch.num_rows
@@ -413,7 +413,7 @@ def test_record_larger_than_a_batch_is_a_batch_by_itself(tmp_path: Path) -> None
             {
                 "partition": st.none() | st.integers(0, 3),
                 "offset": st.none() | st.integers(0, 2**63 - 1),
-                "timestamp": st.none() | st.integers(0, MAX_TIMESTAMP_MS),
+                "timestamp": st.none() | st.integers(0, MAXIMUM_TIMESTAMP_MS),
                 "timestampType": st.integers(-1, 1),
                 "key": st.binary(max_size=9),
                 "value": st.none() | st.binary(max_size=30),
@@ -450,7 +450,7 @@ def test_every_record_comes_back_as_it_was_written(
     path.write_text("".join(json.dumps(written(r), ensure_ascii=ascii_only) + "\n" for r in records), encoding="utf-8")
     expected = [
         {"row": number, **record}
-        | {"partition": partition_for_key(record["key"], 4) if record["partition"] is None else record["partition"]}
+        | {"partition": choose_partition(record["key"], 4) if record["partition"] is None else record["partition"]}
         for number, record in enumerate(records, 1)
     ]
     assert rows(path, batch_bytes=batch_bytes) == expected

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from winnow.errors import BadInputError
-from winnow.partitioner import partition_for_key
-from winnow.sources.arriving import ARRIVING, HEADERS, MAX_BATCH_ROWS, MAX_TIMESTAMP_MS
+from winnow.partitioner import choose_partition
+from winnow.sources.arriving import HEADERS, MAXIMUM_BATCH_ROWS, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
 from winnow.sources.files import read_file
-from winnow.sources.parquet import extra_columns
+from winnow.sources.parquet import list_extra_columns
 
 TWO = {"key": pa.array([b"a", b"b"], pa.binary()), "value": pa.array([b"x", None], pa.binary())}
 
@@ -31,7 +31,7 @@ def write(path: Path, columns: dict[str, Any], **how: Any) -> Path:
 def rows(path: Path, *, partitions: int = 4, batch_bytes: int = 1 << 20) -> list[dict[str, Any]]:
     """All records of a file, with the names and types of the arriving schema."""
     batches = list(read_file(str(path), topic="orders", partitions=partitions, batch_bytes=batch_bytes))
-    found: list[dict[str, Any]] = pa.Table.from_batches(batches, ARRIVING).to_pylist()
+    found: list[dict[str, Any]] = pa.Table.from_batches(batches, RECORD_SCHEMA).to_pylist()
     return found
 
 
@@ -76,7 +76,7 @@ def test_key_and_value_alone_get_the_defaults(tmp_path: Path) -> None:
     """Partition by key, no offset, no timestamp, create time, no headers."""
     _, row = rows(write(tmp_path / "least.parquet", TWO), partitions=1000)
     defaults = {"offset": None, "timestamp": None, "timestampType": 0, "headers": None}
-    assert row == {"row": 2, "partition": partition_for_key(b"b", 1000), "key": b"b", "value": None} | defaults
+    assert row == {"row": 2, "partition": choose_partition(b"b", 1000), "key": b"b", "value": None} | defaults
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_integers_of_any_width_are_taken(tmp_path: Path, kind: pa.DataType) -> N
     columns = {name: pa.array([1, None], kind) for name in ("partition", "offset", "timestampType")}
     first, second = rows(write(tmp_path / "widths.parquet", TWO | columns))
     assert (first["partition"], first["offset"], first["timestampType"]) == (1, 1, 1)
-    assert (second["partition"], second["offset"], second["timestampType"]) == (partition_for_key(b"b", 4), None, 0)
+    assert (second["partition"], second["offset"], second["timestampType"]) == (choose_partition(b"b", 4), None, 0)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_columns_of_nulls_alone_are_taken_as_absent(tmp_path: Path) -> None:
     row, _ = rows(write(tmp_path / "nulls.parquet", TWO | {name: pa.nulls(2) for name in names}))
     assert row == {
         "row": 1,
-        "partition": partition_for_key(b"a", 4),
+        "partition": choose_partition(b"a", 4),
         "offset": None,
         "timestamp": None,
         "timestampType": 0,
@@ -180,7 +180,7 @@ def test_extra_columns_are_passed_over_and_named(tmp_path: Path) -> None:
     """For a notice: the topic is no surprise, anything else is."""
     more = {"topic": ["orders", "orders"], "ingested_by": ["x", "y"], "key.id": [1, 2]}
     path = write(tmp_path / "extra.parquet", TWO | more)
-    assert extra_columns(str(path)) == ["ingested_by", "key.id"]
+    assert list_extra_columns(str(path)) == ["ingested_by", "key.id"]
     assert [row["key"] for row in rows(path)] == [b"a", b"b"]
 
 
@@ -299,9 +299,9 @@ GARBLED = pa.ListArray.from_arrays(
         ),
         ({"timestampType": [0, -2]}, " (partition 1, offset 8)", "timestampType is below what it can be"),
         ({"timestamp": [0, -2]}, " (partition 1, offset 8)", "timestamp is below what it can be"),
-        ({"timestamp": [0, MAX_TIMESTAMP_MS + 1]}, " (partition 1, offset 8)", "timestamp is above what it can be"),
+        ({"timestamp": [0, MAXIMUM_TIMESTAMP_MS + 1]}, " (partition 1, offset 8)", "timestamp is above what it can be"),
         (
-            {"timestamp": pa.array([0, MAX_TIMESTAMP_MS + 1], pa.timestamp("ms"))},
+            {"timestamp": pa.array([0, MAXIMUM_TIMESTAMP_MS + 1], pa.timestamp("ms"))},
             " (partition 1, offset 8)",
             "timestamp is above what it can be",
         ),
@@ -377,7 +377,7 @@ def test_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
     assert refusal(path).startswith(f"{path}: this is not Parquet, or its footer or a page is damaged; copy the file")
     if damage != "page":
         with pytest.raises(BadInputError, match="this is not Parquet"):
-            extra_columns(str(path))
+            list_extra_columns(str(path))
 
 
 def test_file_with_fewer_rows_than_its_footer_says_is_refused(tmp_path: Path) -> None:
@@ -427,8 +427,8 @@ def test_many_small_records_keep_batches_within_rows_and_bytes(tmp_path: Path) -
     for batch_bytes in (1 << 18, 16 << 20):
         expected = 1
         for batch in read_file(str(path), topic="orders", partitions=1, batch_bytes=batch_bytes):
-            assert batch.schema == ARRIVING
-            assert batch.num_rows <= MAX_BATCH_ROWS
+            assert batch.schema == RECORD_SCHEMA
+            assert batch.num_rows <= MAXIMUM_BATCH_ROWS
             assert batch.nbytes <= batch_bytes
             assert (batch.column("row").to_numpy() == np.arange(expected, expected + batch.num_rows)).all()
             expected += batch.num_rows

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from winnow.model import PartitionFacts, PartitionPlan, Reason, Rewrite, Segment, StagedPartition
-from winnow.pipeline.staged_output import is_below_attempt, misfits
+from winnow.pipeline.staged_output import find_misfits, is_below_attempt
 
 DATA = "s3://lake/winnow/orders/data"
 PLAN, ATTEMPT = "0123456789abcdef", "a-1"
@@ -66,8 +66,8 @@ def with_outputs(*outputs: Segment) -> StagedPartition:
 
 
 def test_replacements_that_fit_are_not_objected_to() -> None:
-    assert misfits(PLANNED, SOUND) == []
-    assert misfits(PLANNED, with_outputs()) == []
+    assert find_misfits(PLANNED, SOUND) == []
+    assert find_misfits(PLANNED, with_outputs()) == []
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_replacements_that_fit_are_not_objected_to() -> None:
     ],
 )
 def test_what_does_not_fit_is_named(staged: StagedPartition, words: str) -> None:
-    assert any(words in said for said in misfits(PLANNED, staged))
+    assert any(words in said for said in find_misfits(PLANNED, staged))

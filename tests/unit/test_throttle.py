@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.engine.rewrite import Budget
-from winnow.engine.slices import Unit, shared, slices
-from winnow.engine.throttle import BURST_SECONDS, Meter, Throttle
+from winnow.engine.rewrite import TaskBudget
+from winnow.engine.slices import WorkUnit, pack_units, plan_tasks
+from winnow.engine.throttle import MAXIMUM_BURST_SECONDS, Throttle, ThrottleMeter
 
 
 class Clock:
@@ -65,7 +65,7 @@ def test_long_pause_earns_one_second_and_no_more() -> None:
     throttle = Throttle(100, clock, clock.sleep)
     clock.work(3600)
     throttle.take(300)
-    assert clock.slept == [pytest.approx(300 / 100 - BURST_SECONDS)]
+    assert clock.slept == [pytest.approx(300 / 100 - MAXIMUM_BURST_SECONDS)]
 
 
 def test_without_a_rate_nothing_waits() -> None:
@@ -95,7 +95,7 @@ def test_average_is_never_above_the_rate(rate: float, steps: Sequence[tuple[int,
 def test_meter_spreads_bytes_over_records_and_settles_the_rest() -> None:
     """Half of the records carry half of the announced bytes; what was more in the end is taken last."""
     clock = Clock()
-    meter = Meter(Throttle(100, clock, clock.sleep), 200, 4)
+    meter = ThrottleMeter(Throttle(100, clock, clock.sleep), 200, 4)
     meter.passed(2)
     assert clock.elapsed == pytest.approx(1.0)
     meter.passed(2)
@@ -107,7 +107,7 @@ def test_meter_spreads_bytes_over_records_and_settles_the_rest() -> None:
 def test_meter_does_not_give_back_what_was_announced_too_high() -> None:
     """Fewer bytes than announced cost what was announced."""
     clock = Clock()
-    meter = Meter(Throttle(100, clock, clock.sleep), 200, 2)
+    meter = ThrottleMeter(Throttle(100, clock, clock.sleep), 200, 2)
     meter.passed(2)
     meter.finish(100)
     assert clock.elapsed == pytest.approx(2.0)
@@ -116,15 +116,15 @@ def test_meter_does_not_give_back_what_was_announced_too_high() -> None:
 def test_meter_of_nothing_takes_what_there_was_in_the_end() -> None:
     """No records are no division by zero."""
     clock = Clock()
-    Meter(Throttle(100, clock, clock.sleep), 0, 0).finish(100)
+    ThrottleMeter(Throttle(100, clock, clock.sleep), 0, 0).finish(100)
     assert clock.elapsed == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1, 1), (3, 3), (100, 10), (None, 8)])
 def test_units_are_packed_into_no_more_tasks_than_allowed(most: int | None, expected: int) -> None:
     """log.cleaner.threads: so many partitions at once at most, whatever the number of cores; none is left out."""
-    units = [Unit("u", "t", number, 10) for number in range(10)]
-    tasks = slices(units, 2, most)
+    units = [WorkUnit("u", "t", number, 10) for number in range(10)]
+    tasks = pack_units(units, 2, most)
     assert len(tasks) == expected
     assert sorted(unit.partition for task in tasks for unit in task) == list(range(10))
 
@@ -132,13 +132,13 @@ def test_units_are_packed_into_no_more_tasks_than_allowed(most: int | None, expe
 @pytest.mark.parametrize(("most", "tasks"), [(None, 2), (1, 1), (5, 2)])
 def test_rate_is_divided_among_tasks_that_are_no_more_than_cores(most: int | None, tasks: int) -> None:
     """All shares together are the rate of the application, for compactions and comparisons alike."""
-    units = [Unit("u", "t", number, 10) for number in range(10)]
-    packed, share = shared(units, 2, Budget(1, 1, "spill", 100.0), most)
-    assert (len(packed), share) == (tasks, Budget(1, 1, "spill", 100.0 / tasks))
+    units = [WorkUnit("u", "t", number, 10) for number in range(10)]
+    packed, share = plan_tasks(units, 2, TaskBudget(1, 1, "spill", 100.0), most)
+    assert (len(packed), share) == (tasks, TaskBudget(1, 1, "spill", 100.0 / tasks))
 
 
 def test_without_a_rate_every_task_has_the_whole_budget() -> None:
     """Then cores do not bound the number of tasks either."""
-    budget = Budget(1, 1, "spill")
-    packed, share = shared([Unit("u", "t", number, 10) for number in range(10)], 2, budget, None)
+    budget = TaskBudget(1, 1, "spill")
+    packed, share = plan_tasks([WorkUnit("u", "t", number, 10) for number in range(10)], 2, budget, None)
     assert (len(packed), share) == (8, budget)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, LONG_MAX, Definition
-from winnow.config.topic import Keyless, TopicConfig, entries, is_topic_key, unknown_key
+from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, MAXIMUM_LONG, Definition
+from winnow.config.topic import KeylessPolicy, TopicConfig, is_topic_key, list_entries, make_unknown_key_error
 from winnow.errors import ConfigurationError
 from winnow.model import Strategy
 
@@ -27,7 +27,7 @@ class Row:
     brokers: tuple[tuple[str, int], ...] = ()
 
 
-LONG_TOO_BIG = (str(LONG_MAX + 1), "Not a number of type LONG")
+LONG_TOO_BIG = (str(MAXIMUM_LONG + 1), "Not a number of type LONG")
 INT_TOO_BIG = (str(INT_MAX + 1), "Not a number of type INT")
 ONE_POLICY = "String must be one of: compact, delete"
 
@@ -69,15 +69,15 @@ ROWS = (
         "min.compaction.lag.ms",
         "min_compaction_lag_ms",
         0,
-        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("0", 0), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("-1", "Value must be at least 0"), LONG_TOO_BIG),
         (("log.cleaner.min.compaction.lag.ms", 1),),
     ),
     Row(
         "max.compaction.lag.ms",
         "max_compaction_lag_ms",
-        LONG_MAX,
-        (("1", 1), (str(LONG_MAX), LONG_MAX)),
+        MAXIMUM_LONG,
+        (("1", 1), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("0", "Value must be at least 1"), LONG_TOO_BIG),
         (("log.cleaner.max.compaction.lag.ms", 1),),
     ),
@@ -85,7 +85,7 @@ ROWS = (
         "delete.retention.ms",
         "delete_retention_ms",
         86_400_000,
-        (("0", 0), (" +5 ", 5), (str(LONG_MAX), LONG_MAX)),
+        (("0", 0), (" +5 ", 5), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("-1", "Value must be at least 0"), LONG_TOO_BIG, ("1.5", "Not a number of type LONG")),
         (("log.cleaner.delete.retention.ms", 1),),
     ),
@@ -108,7 +108,7 @@ ROWS = (
         "segment.ms",
         "segment_ms",
         604_800_000,
-        (("1", 1), (str(LONG_MAX), LONG_MAX)),
+        (("1", 1), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("0", "Value must be at least 1"), LONG_TOO_BIG),
         (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
     ),
@@ -116,7 +116,7 @@ ROWS = (
         "segment.jitter.ms",
         "segment_jitter_ms",
         0,
-        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("0", 0), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("-1", "Value must be at least 0"), LONG_TOO_BIG),
         (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
     ),
@@ -132,7 +132,7 @@ ROWS = (
         "retention.ms",
         "retention_ms",
         -1,
-        (("-1", -1), ("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("-1", -1), ("0", 0), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("-2", "Value must be at least -1"), LONG_TOO_BIG),
         (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
     ),
@@ -140,7 +140,7 @@ ROWS = (
         "retention.bytes",
         "retention_bytes",
         -1,
-        ((str(LONG_MIN), LONG_MIN), (str(LONG_MAX), LONG_MAX)),
+        ((str(LONG_MIN), LONG_MIN), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         ((str(LONG_MIN - 1), "Not a number of type LONG"), LONG_TOO_BIG),
         (("log.retention.bytes", 1),),
     ),
@@ -148,7 +148,7 @@ ROWS = (
         "file.delete.delay.ms",
         "file_delete_delay_ms",
         60_000,
-        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("0", 0), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("-1", "Value must be at least 0"), LONG_TOO_BIG),
         (("log.segment.delete.delay.ms", 1),),
     ),
@@ -197,22 +197,22 @@ ROWS = (
     Row(
         "winnow.keyless",
         "keyless",
-        Keyless.REJECT,
-        (("reject", Keyless.REJECT), ("quarantine", Keyless.QUARANTINE)),
+        KeylessPolicy.REJECT,
+        (("reject", KeylessPolicy.REJECT), ("quarantine", KeylessPolicy.QUARANTINE)),
         (("drop", "String must be one of: reject, quarantine"),),
     ),
     Row(
         "winnow.retired.grace.ms",
         "retired_grace_ms",
         86_400_000,
-        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("0", 0), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("-1", "Value must be at least 0"), LONG_TOO_BIG),
     ),
     Row(
         "winnow.late.arrival.ms",
         "late_arrival_ms",
         604_800_000,
-        (("0", 0), (str(LONG_MAX), LONG_MAX)),
+        (("0", 0), (str(MAXIMUM_LONG), MAXIMUM_LONG)),
         (("-1", "Value must be at least 0"), LONG_TOO_BIG),
     ),
     Row(
@@ -391,7 +391,7 @@ def test_unknown_key_is_refused_with_what_to_write_instead(name: str, hint: str)
     with pytest.raises(ConfigurationError) as caught:
         TopicConfig.parse({name: "1"})
     assert str(caught.value) == f"Unknown topic config name: {name}. {hint}"
-    assert str(unknown_key(name)) == str(caught.value)
+    assert str(make_unknown_key_error(name)) == str(caught.value)
     assert not is_topic_key(name)
 
 
@@ -437,7 +437,7 @@ def test_segment_age_is_bounded_by_the_maximum_lag_only_when_compacting(
 
 def test_entries_name_the_two_defaults_that_differ_from_kafka() -> None:
     """Policy and retention time, and no others."""
-    differing = {e.name: e.value for e in entries(TopicConfig.parse({})) if e.source == "default (Winnow)"}
+    differing = {e.name: e.value for e in list_entries(TopicConfig.parse({})) if e.source == "default (Winnow)"}
     assert differing == {"cleanup.policy": "compact", "retention.ms": "-1"}
     kafka_defaults = {d.name: d.kafka_default for d in DEFINITIONS if d.kafka_default is not None}
     assert kafka_defaults == {"cleanup.policy": "delete", "retention.ms": "604800000"}
@@ -445,7 +445,9 @@ def test_entries_name_the_two_defaults_that_differ_from_kafka() -> None:
 
 def test_entries_show_what_the_topic_sets_with_its_source() -> None:
     """Also when the value is the default; a key without default only then."""
-    found = {e.name: e for e in entries(TopicConfig.parse({"retention.ms": " -1 ", "internal.segment.bytes": "100"}))}
+    found = {
+        e.name: e for e in list_entries(TopicConfig.parse({"retention.ms": " -1 ", "internal.segment.bytes": "100"}))
+    }
     assert (found["retention.ms"].value, found["retention.ms"].source) == ("-1", "topic")
     assert (found["internal.segment.bytes"].value, found["internal.segment.bytes"].source) == ("100", "topic")
     assert found["segment.ms"].source == "default"
@@ -454,8 +456,10 @@ def test_entries_show_what_the_topic_sets_with_its_source() -> None:
 
 def test_entries_leave_out_a_key_without_default_that_is_not_set() -> None:
     """All others are there, in the table's order."""
-    assert [e.name for e in entries(TopicConfig.parse({}))] == [d.name for d in DEFINITIONS if d.default is not None]
-    assert "internal.segment.bytes" not in [e.name for e in entries(TopicConfig.parse({}))]
+    assert [e.name for e in list_entries(TopicConfig.parse({}))] == [
+        d.name for d in DEFINITIONS if d.default is not None
+    ]
+    assert "internal.segment.bytes" not in [e.name for e in list_entries(TopicConfig.parse({}))]
 
 
 def test_equal_configurations_are_equal_hashable_and_cross_process_borders() -> None:

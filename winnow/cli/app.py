@@ -30,8 +30,8 @@ from winnow.cli import (
     watch,
     why,
 )
-from winnow.cli.failures import guarded
-from winnow.cli.output import prepare, tell
+from winnow.cli.failures import guard_command
+from winnow.cli.output import prepare_output, print_lines
 
 HELP = """Kafka's log compaction for archives of Kafka topics on a data lake.
 
@@ -80,58 +80,58 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from winnow import __version__
 
-        tell(f"winnow {__version__}")
+        print_lines(f"winnow {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def top(
+def prepare_command(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Set up what every command needs; the help is the application's."""
-    prepare()
+    prepare_output()
 
 
-def _group(name: str, help_text: str) -> typer.Typer:
+def _add_group(name: str, help_text: str) -> typer.Typer:
     group = typer.Typer(name=name, help=help_text, no_args_is_help=True, rich_markup_mode=None)
     app.add_typer(group)
     return group
 
 
-app.command("init")(guarded(init.init))
-app.command("doctor")(guarded(doctor.doctor))
-_topics = _group("topics", "Create, list, describe and alter topics, and delete their oldest records.")
-_topics.command("create")(guarded(topics.create))
-_topics.command("list")(guarded(topics.list_all))
-_topics.command("describe")(guarded(topics.describe))
-_topics.command("alter")(guarded(topics.alter))
-_topics.command("delete-records")(guarded(topics.delete_records))
-_group("ingest", "Append records to a topic's log.").command("files")(guarded(ingest.files))
-app.command("assess")(guarded(assess.assess))
-app.command("explain")(guarded(explain.explain))
-app.command("compare")(guarded(compare.compare))
-app.command("compact")(guarded(compact.compact))
-app.command("read")(guarded(read.read))
-app.command("why")(guarded(why.why))
-app.command("receipts")(guarded(receipts.receipts))
-app.add_typer(checkpoints.group())
-_partitions = _group("partitions", "Pause, resume and release topic partitions, and list what keeps them.")
-_partitions.command("list")(guarded(partitions.list_all))
-_partitions.command("pause")(guarded(partitions.pause))
-_partitions.command("resume")(guarded(partitions.resume))
-_partitions.command("release")(guarded(partitions.release))
-app.command("metrics")(guarded(metrics.metrics))
-app.command("sweep")(guarded(maintenance.sweep))
-app.command("scrub")(guarded(scrub.scrub))
-app.command("watch")(guarded(watch.watch))
-_group("store", "Look after the metadata store.").command("rebuild")(guarded(maintenance.rebuild))
-app.command("settings")(guarded(settings.settings))
+app.command("init")(guard_command(init.init))
+app.command("doctor")(guard_command(doctor.doctor))
+_topics = _add_group("topics", "Create, list, describe and alter topics, and delete their oldest records.")
+_topics.command("create")(guard_command(topics.create))
+_topics.command("list")(guard_command(topics.list_all))
+_topics.command("describe")(guard_command(topics.describe))
+_topics.command("alter")(guard_command(topics.alter))
+_topics.command("delete-records")(guard_command(topics.delete_records))
+_add_group("ingest", "Append records to a topic's log.").command("files")(guard_command(ingest.files))
+app.command("assess")(guard_command(assess.assess))
+app.command("explain")(guard_command(explain.explain))
+app.command("compare")(guard_command(compare.compare))
+app.command("compact")(guard_command(compact.compact))
+app.command("read")(guard_command(read.read))
+app.command("why")(guard_command(why.why))
+app.command("receipts")(guard_command(receipts.receipts))
+app.add_typer(checkpoints.make_checkpoints_group())
+_partitions = _add_group("partitions", "Pause, resume and release topic partitions, and list what keeps them.")
+_partitions.command("list")(guard_command(partitions.list_all))
+_partitions.command("pause")(guard_command(partitions.pause))
+_partitions.command("resume")(guard_command(partitions.resume))
+_partitions.command("release")(guard_command(partitions.release))
+app.command("metrics")(guard_command(metrics.metrics))
+app.command("sweep")(guard_command(maintenance.sweep))
+app.command("scrub")(guard_command(scrub.scrub))
+app.command("watch")(guard_command(watch.watch))
+_add_group("store", "Look after the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
+app.command("settings")(guard_command(settings.settings))
 
 
 _OBJECTS_PER_COLLECTION = 50_000

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from winnow.cli.failures import each_topic, finish
+from winnow.cli.failures import exit_with, run_for_each_topic
 from winnow.cli.options import AsOf, Json, Topics, resolve_as_of
-from winnow.cli.output import count, human_bytes, tell, write_json
-from winnow.cli.tables import MOST_ROWS, heading, short_time, show
-from winnow.cli.world import named_or_all, world
+from winnow.cli.output import format_bytes, format_count, print_lines, write_json
+from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_heading, print_table
+from winnow.cli.world import choose_topics, open_installation
 from winnow.clock import format_ms
 from winnow.model import Assessment, Reason
-from winnow.report.reasons import because
+from winnow.report.reasons import explain_reason
 
 ForecastFlag = Annotated[
     bool,
@@ -38,23 +38,23 @@ def assess(topics: Topics = None, as_of: AsOf = None, as_json: Json = False, for
 
         show_forecast(topics, as_of, as_json=as_json)
         return
-    with world() as ctx:
-        from winnow.pipeline.assess import looking
+    with open_installation() as ctx:
+        from winnow.pipeline.assess import open_assessor
 
         as_of_ms = resolve_as_of(ctx, as_of)
-        names = named_or_all(ctx, topics)
-        with looking(ctx, names, as_of_ms=as_of_ms) as look:
-            outcome = each_topic(names, look)
+        names = choose_topics(ctx, topics)
+        with open_assessor(ctx, names, as_of_ms=as_of_ms) as look:
+            outcome = run_for_each_topic(names, look)
     found = [assessment for per_topic in outcome.results for assessment in per_topic]
     if as_json:
         if not outcome.all_failed:
             write_json([asdict(assessment) for assessment in found])
     elif found:
         _show(found, as_of_ms)
-    finish(outcome.exit_code)
+    exit_with(outcome.exit_code)
 
 
-def urgency(assessment: Assessment) -> tuple[bool, bool, int, float, str, int]:
+def make_urgency_key(assessment: Assessment) -> tuple[bool, bool, int, float, str, int]:
     """Sorts the most urgent first: eligible ones, by deadline (none comes last), then by dirty ratio."""
     deadline_ms = assessment.deadline_ms
     return (
@@ -68,44 +68,44 @@ def urgency(assessment: Assessment) -> tuple[bool, bool, int, float, str, int]:
 
 
 def _show(found: Sequence[Assessment], as_of_ms: int) -> None:
-    tell(f"As of {format_ms(as_of_ms)}")
+    print_lines(f"As of {format_ms(as_of_ms)}")
     shown = found
-    if len(found) > MOST_ROWS:
+    if len(found) > MAXIMUM_ROWS:
         _show_summary(found)
-        shown = sorted(found, key=urgency)[:MOST_ROWS]
-        heading(f"The {MOST_ROWS} most urgent of {count(len(found), 'partition')}; --json lists all")
+        shown = sorted(found, key=make_urgency_key)[:MAXIMUM_ROWS]
+        print_heading(f"The {MAXIMUM_ROWS} most urgent of {format_count(len(found), 'partition')}; --json lists all")
     rows = [
         [
             f"{a.topic}-{a.partition}",
-            decision(a.reason, eligible=a.eligible),
+            format_decision(a.reason, eligible=a.eligible),
             f"{a.dirty_ratio:.2f}",
-            human_bytes(a.cleanable_bytes),
+            format_bytes(a.cleanable_bytes),
             f"{a.first_dirty_offset:,}",
             f"{a.first_uncleanable_offset:,}",
             f"{a.log_end_offset:,}",
-            short_time(a.deadline_ms),
+            format_short_time(a.deadline_ms),
         ]
         for a in shown
     ]
     header = ["partition", "decision", "ratio", "cleanable", "first dirty", "uncleanable", "log end", "deadline"]
-    show(header, rows, right=(2, 3, 4, 5, 6))
-    legend(a.reason for a in shown)
+    print_table(header, rows, right=(2, 3, 4, 5, 6))
+    format_legend(a.reason for a in shown)
     eligible = list(dict.fromkeys(a.topic for a in found if a.eligible))
     if eligible:
-        tell(f"Next: winnow compact {eligible[0] if len(eligible) == 1 else ''}".rstrip())
+        print_lines(f"Next: winnow compact {eligible[0] if len(eligible) == 1 else ''}".rstrip())
     else:
-        tell("Nothing is eligible: winnow compact would leave everything as it is.")
+        print_lines("Nothing is eligible: winnow compact would leave everything as it is.")
 
 
-def decision(reason: Reason, *, eligible: bool) -> str:
+def format_decision(reason: Reason, *, eligible: bool) -> str:
     """Whether and why, in the interface's words."""
     return f"{'eligible' if eligible else 'idle'}: {reason.value}"
 
 
-def legend(reasons: Iterable[Reason]) -> None:
+def format_legend(reasons: Iterable[Reason]) -> None:
     """What the reasons of a table mean, in the order in which they are looked at."""
     used = set(reasons)
-    tell("\n".join(f"{reason.value}: {because(reason)}" for reason in Reason if reason in used))
+    print_lines("\n".join(f"{reason.value}: {explain_reason(reason)}" for reason in Reason if reason in used))
 
 
 def _show_summary(found: Sequence[Assessment]) -> None:
@@ -119,9 +119,9 @@ def _show_summary(found: Sequence[Assessment]) -> None:
                 f"{len(mine):,}",
                 f"{sum(a.eligible for a in mine):,}",
                 f"{sum(a.max_compaction_delay_ms > 0 for a in mine):,}",
-                human_bytes(sum(a.cleanable_bytes for a in mine if a.eligible)),
-                human_bytes(sum(a.clean_bytes + a.cleanable_bytes for a in mine)),
-                short_time(min(deadlines, default=None)),
+                format_bytes(sum(a.cleanable_bytes for a in mine if a.eligible)),
+                format_bytes(sum(a.clean_bytes + a.cleanable_bytes for a in mine)),
+                format_short_time(min(deadlines, default=None)),
             ]
         )
     header = [
@@ -133,4 +133,4 @@ def _show_summary(found: Sequence[Assessment]) -> None:
         "cleanable and clean",
         "first deadline",
     ]
-    show(header, rows, right=(1, 2, 3, 4, 5))
+    print_table(header, rows, right=(1, 2, 3, 4, 5))

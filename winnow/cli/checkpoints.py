@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from winnow.cli.failures import each_topic, finish, guarded
+from winnow.cli.failures import exit_with, guard_command, run_for_each_topic
 from winnow.cli.options import Json, OneTopic, Topics
-from winnow.cli.output import count, say, tell, write_json
-from winnow.cli.tables import MOST_ROWS, short_time, show
-from winnow.cli.world import named_or_all, world
+from winnow.cli.output import format_count, print_lines, print_message, write_json
+from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_table
+from winnow.cli.world import choose_topics, open_installation
 from winnow.model import Cleaning
 
 if TYPE_CHECKING:
@@ -54,19 +54,19 @@ def show_checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
 
     Example: winnow checkpoints orders
     """
-    with world(to_read=True) as ctx:
-        chosen = named_or_all(ctx, [topic] if topic else None)
-        outcome = each_topic(chosen, lambda name: checkpoints_of(ctx, name))
+    with open_installation(to_read=True) as ctx:
+        chosen = choose_topics(ctx, [topic] if topic else None)
+        outcome = run_for_each_topic(chosen, lambda name: list_checkpoints(ctx, name))
     found = [row for per_topic in outcome.results for row in per_topic]
     if as_json:
         if not outcome.all_failed:
             write_json(found)
     elif found:
         _show_checkpoints(found)
-    finish(outcome.exit_code)
+    exit_with(outcome.exit_code)
 
 
-def checkpoints_of(ctx: Context, topic: str) -> list[dict[str, Any]]:
+def list_checkpoints(ctx: Context, topic: str) -> list[dict[str, Any]]:
     """One document per topic partition: the checkpoint from the metadata store, the log's ends from the log itself.
 
     The store learns of a partition when it is first cleaned, and of the log's ends only then.
@@ -95,7 +95,7 @@ def checkpoints_of(ctx: Context, topic: str) -> list[dict[str, Any]]:
 
 def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
     rows = []
-    for row in found[:MOST_ROWS]:
+    for row in found[:MAXIMUM_ROWS]:
         last = row["cleanings"][-1] if row["cleanings"] else {}
         rows.append(
             [
@@ -104,14 +104,14 @@ def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
                 f"{row['log_start_offset']:,}",
                 f"{row['log_end_offset']:,}",
                 row["strategy"] or "",
-                short_time(last.get("cleaning_time_ms")),
-                short_time(last.get("delete_horizon_ms")),
+                format_short_time(last.get("cleaning_time_ms")),
+                format_short_time(last.get("delete_horizon_ms")),
             ]
         )
     header = ["partition", "first dirty", "log start", "log end", "strategy", "last cleaning", "delete horizon"]
-    show(header, rows, right=(1, 2, 3))
+    print_table(header, rows, right=(1, 2, 3))
     if len(found) > len(rows):
-        tell(f"{count(len(found) - len(rows), 'more partition')}; --json lists all")
+        print_lines(f"{format_count(len(found) - len(rows), 'more partition')}; --json lists all")
 
 
 def import_file(file: CheckpointFile, as_json: Json = False) -> None:
@@ -123,29 +123,29 @@ def import_file(file: CheckpointFile, as_json: Json = False) -> None:
 
     Example: winnow checkpoints import /var/lib/kafka/data/cleaner-offset-checkpoint
     """
-    with world() as ctx:
-        from winnow.pipeline.checkpoints import by_topic, import_checkpoints
+    with open_installation() as ctx:
+        from winnow.pipeline.checkpoints import group_by_topic, import_checkpoints
         from winnow.sources.checkpoint_file import read_checkpoint_file
 
-        entries = by_topic(read_checkpoint_file(file))
-        outcome = each_topic(list(entries), lambda topic: import_checkpoints(ctx, topic, entries[topic]))
+        entries = group_by_topic(read_checkpoint_file(file))
+        outcome = run_for_each_topic(list(entries), lambda topic: import_checkpoints(ctx, topic, entries[topic]))
     found = [row for per_topic in outcome.results for row in per_topic]
     if as_json:
         if not outcome.all_failed:
             write_json([asdict(row) for row in found])
-        finish(outcome.exit_code)
+        exit_with(outcome.exit_code)
         return
     if found:
         rows = [
             [f"{row.topic}-{row.partition}", f"{row.offset:,}", row.outcome.replace("_", " "), row.message]
-            for row in found[:MOST_ROWS]
+            for row in found[:MAXIMUM_ROWS]
         ]
-        show(["partition", "offset", "outcome", "which means"], rows, right=(1,), sentences=(3,))
+        print_table(["partition", "offset", "outcome", "which means"], rows, right=(1,), sentences=(3,))
         if len(found) > len(rows):
-            tell(f"{count(len(found) - len(rows), 'more line')}; --json lists all")
+            print_lines(f"{format_count(len(found) - len(rows), 'more line')}; --json lists all")
     elif not outcome.codes:
-        tell(f"{file} holds no entries; nothing was changed.")
-    finish(outcome.exit_code)
+        print_lines(f"{file} holds no entries; nothing was changed.")
+    exit_with(outcome.exit_code)
 
 
 def export_file(file: CheckpointFile, topics: Topics = None) -> None:
@@ -156,22 +156,22 @@ def export_file(file: CheckpointFile, topics: Topics = None) -> None:
 
     Example: winnow checkpoints export cleaner-offset-checkpoint orders
     """
-    with world(to_read=True) as ctx:
-        from winnow.pipeline.checkpoints import checkpoint_entries
+    with open_installation(to_read=True) as ctx:
+        from winnow.pipeline.checkpoints import export_checkpoints
         from winnow.sources.checkpoint_file import write_checkpoint_file
 
-        outcome = each_topic(named_or_all(ctx, topics), lambda topic: checkpoint_entries(ctx, topic))
+        outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: export_checkpoints(ctx, topic))
         entries = [entry for per_topic in outcome.results for entry in per_topic]
         if outcome.exit_code:
-            say(f"{file} was not written, since it would not be whole.")
+            print_message(f"{file} was not written, since it would not be whole.")
         else:
             write_checkpoint_file(file, entries)
     if not outcome.exit_code:
-        tell(f"Wrote {count(len(entries), 'checkpoint')} to {file}.")
-    finish(outcome.exit_code)
+        print_lines(f"Wrote {format_count(len(entries), 'checkpoint')} to {file}.")
+    exit_with(outcome.exit_code)
 
 
-def group() -> typer.Typer:
+def make_checkpoints_group() -> typer.Typer:
     """``winnow checkpoints`` with its commands."""
     made = typer.Typer(
         name="checkpoints",
@@ -180,7 +180,7 @@ def group() -> typer.Typer:
         rich_markup_mode=None,
         subcommand_metavar="[TOPIC] | import FILE | export FILE [TOPIC]...",
     )
-    made.command(SHOW, hidden=True)(guarded(show_checkpoints))
-    made.command("import")(guarded(import_file))
-    made.command("export")(guarded(export_file))
+    made.command(SHOW, hidden=True)(guard_command(show_checkpoints))
+    made.command("import")(guard_command(import_file))
+    made.command("export")(guard_command(export_file))
     return made

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from winnow.cli.failures import fail, finish
+from winnow.cli.failures import exit_with, print_failure
 from winnow.cli.options import AsOf, Json, Simulate, Topics, refuse_future, resolve_as_of
-from winnow.cli.output import names, tell, write_json
+from winnow.cli.output import format_names, print_lines, write_json
 from winnow.cli.progress import CompactionProgress
-from winnow.cli.receipts import document
-from winnow.cli.world import named_or_all, world
+from winnow.cli.receipts import make_document
+from winnow.cli.world import choose_topics, open_installation
 from winnow.model import Status
 
 
@@ -23,11 +23,11 @@ def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = Fals
 
     Example: winnow compact orders
     """
-    with world() as ctx:
+    with open_installation() as ctx:
         if not simulate:
             refuse_future(ctx, as_of)
         as_of_ms = resolve_as_of(ctx, as_of)
-        chosen = named_or_all(ctx, topics)
+        chosen = choose_topics(ctx, topics)
         from winnow.pipeline.run import CompactionOutcome, compact_topics
 
         outcome = CompactionOutcome()
@@ -35,19 +35,22 @@ def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = Fals
             with CompactionProgress() as progress:
                 outcome = compact_topics(ctx, chosen, as_of_ms=as_of_ms, progress=progress, leave_held=not topics)
     for error in outcome.errors:
-        fail(error.message)
+        print_failure(error.message)
     if as_json:
         if outcome.receipts or not outcome.errors:
-            write_json([document(receipt) for receipt in outcome.receipts])
-        finish(outcome.exit_code)
+            write_json([make_document(receipt) for receipt in outcome.receipts])
+        exit_with(outcome.exit_code)
         return
-    from winnow.pipeline.report import paragraph
+    from winnow.pipeline.report import format_receipt
 
     said = {error.message for error in outcome.errors}
     for receipt in outcome.receipts:
         if receipt.message not in said:
-            tell(paragraph(receipt))
+            print_lines(format_receipt(receipt))
     published = [receipt.topic for receipt in outcome.receipts if receipt.status is Status.PUBLISHED]
     if published:
-        tell(f"Next: winnow read {published[0]}" + (f" (published: {names(published)})" if len(published) > 1 else ""))
-    finish(outcome.exit_code)
+        print_lines(
+            f"Next: winnow read {published[0]}"
+            + (f" (published: {format_names(published)})" if len(published) > 1 else "")
+        )
+    exit_with(outcome.exit_code)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
-from winnow.cli.output import count, human_bytes, tell, write_json
+from winnow.cli.output import format_bytes, format_count, print_lines, write_json
 from winnow.cli.progress import JobProgress
-from winnow.cli.tables import heading, short_time, show
-from winnow.cli.world import world
+from winnow.cli.tables import format_short_time, print_heading, print_table
+from winnow.cli.world import open_installation
 from winnow.model import Strategy
 
 if TYPE_CHECKING:
-    from winnow.pipeline.comparison import Comparison, DifferingKey, Side
+    from winnow.pipeline.comparison import Comparison, ComparisonSide, DifferingKey
 
-MOST_SAMPLES = 10_000
+MAXIMUM_SAMPLES = 10_000
 
 
 def compare(
@@ -36,7 +36,7 @@ def compare(
     sample: Annotated[
         int,
         typer.Option(
-            "--sample", metavar="N", min=0, max=MOST_SAMPLES, help="How many differing keys to show by coordinates."
+            "--sample", metavar="N", min=0, max=MAXIMUM_SAMPLES, help="How many differing keys to show by coordinates."
         ),
     ] = 10,
     as_json: Json = False,
@@ -49,8 +49,8 @@ def compare(
 
     Example: winnow compare orders --strategy timestamp
     """
-    with world() as ctx:
-        from winnow.pipeline.compare import compare as compare_topic
+    with open_installation() as ctx:
+        from winnow.pipeline.compare import compare_strategies as compare_topic
 
         as_of_ms = resolve_as_of(ctx, as_of)
         with _Progress() as progress:
@@ -58,17 +58,17 @@ def compare(
                 ctx, topic, strategy=strategy, header=header, as_of_ms=as_of_ms, sample=sample, progress=progress
             )
     if as_json:
-        write_json(document(found))
+        write_json(make_document(found))
     else:
         _show(found)
 
 
-def document(found: Comparison) -> dict[str, Any]:
+def make_document(found: Comparison) -> dict[str, Any]:
     """The comparison as ``--json`` shows it; a sampled key is one flat object."""
-    return asdict(found) | {"sample": [flat(key) for key in found.sample]}
+    return asdict(found) | {"sample": [flatten_sample(key) for key in found.sample]}
 
 
-def flat(key: DifferingKey) -> dict[str, Any]:
+def flatten_sample(key: DifferingKey) -> dict[str, Any]:
     """A differing key as one row."""
     return {
         "partition": key.partition,
@@ -84,35 +84,40 @@ def flat(key: DifferingKey) -> dict[str, Any]:
 
 
 def _show(found: Comparison) -> None:
-    tell(found.sentence)
+    print_lines(found.sentence)
     if found.partitions:
         _show_sides(found)
     if found.headers_missing or found.headers_malformed:
-        missing, malformed = count(found.headers_missing or 0, "record"), count(found.headers_malformed or 0, "record")
-        tell(f"{missing} without the header and {malformed} whose value is no 8-byte long lose to every version.")
+        missing, malformed = (
+            format_count(found.headers_missing or 0, "record"),
+            format_count(found.headers_malformed or 0, "record"),
+        )
+        print_lines(
+            f"{missing} without the header and {malformed} whose value is no 8-byte long lose to every version."
+        )
     if found.sample:
-        heading(
-            f"{len(found.sample):,} of {count(found.keys_differing, 'key')} with another winner, lowest offset first"
+        print_heading(
+            f"{len(found.sample):,} of {format_count(found.keys_differing, 'key')} with another winner, lowest offset first"
         )
         _show_sample(found)
     for notice in found.notices:
-        tell(notice)
-    tell("Nothing was changed.")
+        print_lines(notice)
+    print_lines("Nothing was changed.")
 
 
 def _show_sides(found: Comparison) -> None:
-    def row(label: str, side: Side) -> list[str]:
+    def row(label: str, side: ComparisonSide) -> list[str]:
         return [
             label,
             side.strategy.value,
             f"{side.records_kept:,}",
-            human_bytes(side.estimated_bytes),
+            format_bytes(side.estimated_bytes),
             f"{side.tombstones_expired:,}",
             f"{side.differing_tombstones:,}",
             side.order,
         ]
 
-    show(
+    print_table(
         ["", "strategy", "kept", "bytes, estimated", "tombstones gone", "differing and tombstone", "who wins"],
         [row("now", found.present), row("instead", found.other)],
         right=(2, 3, 4, 5),
@@ -125,18 +130,18 @@ def _show_sample(found: Comparison) -> None:
         [
             f"{found.topic}-{key.partition}",
             f"{key.present.offset:,}",
-            short_time(key.present.timestamp_ms),
+            format_short_time(key.present.timestamp_ms),
             "" if key.present.version is None else f"{key.present.version}",
             "tombstone" if key.present.tombstone else "",
             f"{key.other.offset:,}",
-            short_time(key.other.timestamp_ms),
+            format_short_time(key.other.timestamp_ms),
             "" if key.other.version is None else f"{key.other.version}",
             "tombstone" if key.other.tombstone else "",
         ]
         for key in found.sample
     ]
     now = ["wins now", "timestamp", "version", ""]
-    show(["partition", *now, "instead", *now[1:]], rows, right=(1, 3, 5, 7))
+    print_table(["partition", *now, "instead", *now[1:]], rows, right=(1, 3, 5, 7))
 
 
 class _Progress(JobProgress):
@@ -149,14 +154,16 @@ class _Progress(JobProgress):
         """Take in one event."""
         if event.get("event") == "started":
             self._total_bytes = int(event["bytes"])
-            self._line(f"Comparing {count(int(event['partitions']), 'partition')}, {human_bytes(self._total_bytes)}")
+            self._line(
+                f"Comparing {format_count(int(event['partitions']), 'partition')}, {format_bytes(self._total_bytes)}"
+            )
         elif event.get("event") == "partition":
             self._done_bytes += int(event.get("bytes_in", 0))
             name = f"{event['topic']}-{event['partition']}"
             if "error" in event:
                 self._line(f"{name}: failed: {event['error']}")
             else:
-                differing = count(int(event["keys_differing"]), "key")
+                differing = format_count(int(event["keys_differing"]), "key")
                 self._line(f"{name}: {event['records']:,} records, {differing} with another winner")
         self._bar.move(min(self._done_bytes, self._total_bytes), self._total_bytes or None)
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.failures import finish, worst
+from winnow.cli.failures import choose_worst_exit_code, exit_with
 from winnow.cli.options import Json
-from winnow.cli.output import count, tell, write_json
-from winnow.cli.tables import show
-from winnow.clock import wall_clock_ms
+from winnow.cli.output import format_count, print_lines, write_json
+from winnow.cli.tables import print_table
+from winnow.clock import read_wall_clock_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from winnow.pipeline.doctor.examination import Examination, Finding
+    from winnow.pipeline.doctor.examination import CheckReport, CheckResult
 
 
 def doctor(
@@ -52,29 +52,31 @@ def doctor(
         write_json([_document(finding) for finding in findings])
     else:
         _show(findings)
-    code = worst(finding.exit_code for finding in findings)
+    code = choose_worst_exit_code(finding.exit_code for finding in findings)
     if examination.is_hanging:
-        _leave(code)
-    finish(code)
+        _exit_process(code)
+    exit_with(code)
 
 
-def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Sequence[str]], None]) -> Examination:
+def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Sequence[str]], None]) -> CheckReport:
     from winnow.config.settings import load_settings
     from winnow.errors import ConfigurationError
     from winnow.pipeline.doctor import machine
-    from winnow.pipeline.doctor.examination import Examination, failed
-    from winnow.pipeline.doctor.rounds import rounds
+    from winnow.pipeline.doctor.examination import CheckReport, build_failure_from_error
+    from winnow.pipeline.doctor.rounds import run_all_checks
 
     try:
         settings = load_settings()
     except ConfigurationError as problem:
         # What does not depend on settings is looked at all the same.
         fix = "Mend it where it says, then: winnow doctor"
-        return Examination([*machine.python(), *machine.packages(), failed("settings", problem, fix)])
-    return rounds(
+        return CheckReport(
+            [*machine.check_python(), *machine.check_packages(), build_failure_from_error("settings", problem, fix)]
+        )
+    return run_all_checks(
         settings,
         env=os.environ,
-        now_ms=wall_clock_ms,
+        now_ms=read_wall_clock_ms,
         start_spark=spark,
         send_alert=alert,
         timeout_s=timeout,
@@ -82,7 +84,7 @@ def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Se
     )
 
 
-def _document(finding: Finding) -> dict[str, Any]:
+def _document(finding: CheckResult) -> dict[str, Any]:
     return {
         "check": finding.check,
         "status": finding.status.value,
@@ -91,21 +93,21 @@ def _document(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _show(findings: Sequence[Finding]) -> None:
-    from winnow.pipeline.doctor.examination import Status
+def _show(findings: Sequence[CheckResult]) -> None:
+    from winnow.pipeline.doctor.examination import CheckStatus
 
     rows = [[finding.status.value, finding.check, finding.detail] for finding in findings]
-    show(["", "check", "what was seen"], rows, sentences=(2,))
-    for status, title in ((Status.FAILURE, "To mend"), (Status.WARNING, "To look at")):
+    print_table(["", "check", "what was seen"], rows, sentences=(2,))
+    for status, title in ((CheckStatus.FAILURE, "To mend"), (CheckStatus.WARNING, "To look at")):
         named = [finding for finding in findings if finding.status is status]
         if named:
-            tell(f"\n{title}:")
+            print_lines(f"\n{title}:")
             for finding in named:
-                tell(f"  {finding.check}: {finding.fix}")
-    warnings = sum(finding.status is Status.WARNING for finding in findings)
-    if all(finding.status is not Status.FAILURE for finding in findings):
-        also = f", with {count(warnings, 'warning')}" if warnings else ""
-        tell(f"\nNothing fails{also}. Next: winnow topics list")
+                print_lines(f"  {finding.check}: {finding.fix}")
+    warnings = sum(finding.status is CheckStatus.WARNING for finding in findings)
+    if all(finding.status is not CheckStatus.FAILURE for finding in findings):
+        also = f", with {format_count(warnings, 'warning')}" if warnings else ""
+        print_lines(f"\nNothing fails{also}. Next: winnow topics list")
 
 
 @contextlib.contextmanager
@@ -120,7 +122,7 @@ def _progress() -> Iterator[Callable[[Sequence[str]], None]]:
         yield lambda waiting: status.update(f"Looking at {', '.join(waiting)}")
 
 
-def _leave(code: int) -> None:
+def _exit_process(code: int) -> None:
     """End the process at once: a library that still waits for a dead service would keep Python from ending."""
     sys.stdout.flush()
     sys.stderr.flush()

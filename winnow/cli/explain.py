@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from winnow.cli.assess import decision, legend
+from winnow.cli.assess import format_decision, format_legend
 from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
-from winnow.cli.output import count, human_bytes, tell, write_json
-from winnow.cli.tables import MOST_ROWS, heading, show
-from winnow.cli.world import world
+from winnow.cli.output import format_bytes, format_count, print_lines, write_json
+from winnow.cli.tables import MAXIMUM_ROWS, print_heading, print_table
+from winnow.cli.world import open_installation
 from winnow.clock import format_ms
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def explain(topic: Topic, as_of: AsOf = None, as_json: Json = False) -> None:
 
     Example: winnow explain orders
     """
-    with world(to_read=True) as ctx:
-        from winnow.pipeline.explain import explain as explain_topic
+    with open_installation(to_read=True) as ctx:
+        from winnow.pipeline.explain import explain_compaction as explain_topic
 
         found = explain_topic(ctx, topic, as_of_ms=resolve_as_of(ctx, as_of))
     if as_json:
@@ -44,32 +44,32 @@ def explain(topic: Topic, as_of: AsOf = None, as_json: Json = False) -> None:
 
 
 def _show(found: Explanation) -> None:
-    tell(f"{found.topic} as of {format_ms(found.as_of_ms)}, compaction.strategy={found.strategy}")
+    print_lines(f"{found.topic} as of {format_ms(found.as_of_ms)}, compaction.strategy={found.strategy}")
     parts = sorted(found.partitions, key=lambda p: (not p.eligible, p.partition))
-    shown = parts[:MOST_ROWS]
+    shown = parts[:MAXIMUM_ROWS]
     _show_plan(found.topic, shown)
-    legend(p.reason for p in shown)
+    format_legend(p.reason for p in shown)
     if len(parts) > len(shown):
-        tell(f"{count(len(parts) - len(shown), 'more partition')}; --json lists all")
+        print_lines(f"{format_count(len(parts) - len(shown), 'more partition')}; --json lists all")
     eligible = [p for p in parts if p.eligible]
     if found.plan_id is None:
-        tell(f"Nothing of {found.topic} is eligible; a compaction would do nothing.")
+        print_lines(f"Nothing of {found.topic} is eligible; a compaction would do nothing.")
         return
-    heading("What it will keep, as far as manifests and earlier runs tell")
-    _show_estimates(found.topic, eligible[:MOST_ROWS])
-    for text in _sentences(found, eligible):
-        tell(text)
-    tell(f"Next: winnow compact {found.topic}")
+    print_heading("What it will keep, as far as manifests and earlier runs tell")
+    _show_estimates(found.topic, eligible[:MAXIMUM_ROWS])
+    for text in _print_sentences(found, eligible):
+        print_lines(text)
+    print_lines(f"Next: winnow compact {found.topic}")
 
 
 def _show_plan(topic: str, parts: Sequence[PartitionExplanation]) -> None:
     rows = [
         [
             f"{topic}-{p.partition}",
-            decision(p.reason, eligible=p.eligible),
+            format_decision(p.reason, eligible=p.eligible),
             f"{p.segments:,}",
             f"{p.records:,}",
-            human_bytes(p.bytes_to_read),
+            format_bytes(p.bytes_to_read),
             f"{p.tombstones_in_expired_ranges:,}",
             f"{p.next_first_dirty_offset:,}" if p.eligible else "",
             "" if p.deadline_slack_ms is None else f"{p.deadline_slack_ms / 3_600_000:,.1f} h",
@@ -77,7 +77,7 @@ def _show_plan(topic: str, parts: Sequence[PartitionExplanation]) -> None:
         for p in parts
     ]
     header = ["partition", "decision", "segments", "records", "to read", "tombstones due", "clean up to", "slack"]
-    show(header, rows, right=(2, 3, 4, 5, 6, 7))
+    print_table(header, rows, right=(2, 3, 4, 5, 6, 7))
 
 
 def _show_estimates(topic: str, parts: Sequence[PartitionExplanation]) -> None:
@@ -87,32 +87,32 @@ def _show_estimates(topic: str, parts: Sequence[PartitionExplanation]) -> None:
             f"{p.at_most_keys:,}",
             f"{p.at_least_records_kept:,} to {p.at_most_records_kept:,}",
             "unknown" if p.expected_records_kept is None else f"{p.expected_records_kept:,}",
-            "unknown" if p.expected_bytes_out is None else human_bytes(p.expected_bytes_out),
-            "unknown" if p.reclaimed_bytes is None else human_bytes(p.reclaimed_bytes),
+            "unknown" if p.expected_bytes_out is None else format_bytes(p.expected_bytes_out),
+            "unknown" if p.reclaimed_bytes is None else format_bytes(p.reclaimed_bytes),
             _BASIS[p.basis.value],
-            _memory(p),
+            _format_memory(p),
         ]
         for p in parts
     ]
     header = ["partition", "keys, at most", "kept, between", "kept", "bytes after", "reclaimed", "known from", "memory"]
-    show(header, rows, right=(1, 2, 3, 4, 5))
+    print_table(header, rows, right=(1, 2, 3, 4, 5))
 
 
-def _sentences(found: Explanation, parts: Sequence[PartitionExplanation]) -> list[str]:
+def _print_sentences(found: Explanation, parts: Sequence[PartitionExplanation]) -> list[str]:
     read = sum(p.bytes_to_read for p in parts)
     written = sum(p.at_most_bytes_to_write for p in parts)
-    plan = f"Plan {found.plan_id} would read {human_bytes(read)} and write at most {human_bytes(written)}."
+    plan = f"Plan {found.plan_id} would read {format_bytes(read)} and write at most {format_bytes(written)}."
     texts = [f"{plan} How many records are superseded shows only when keys are read."]
     segments, records = sum(p.segments_retired for p in parts), sum(p.records_retired for p in parts)
     if segments:
-        freed = human_bytes(sum(p.bytes_retired for p in parts))
+        freed = format_bytes(sum(p.bytes_retired for p in parts))
         texts.append(
-            f"Retention takes {count(segments, 'segment')} with {count(records, 'record')} ({freed}) out of the log, "
+            f"Retention takes {format_count(segments, 'segment')} with {format_count(records, 'record')} ({freed}) out of the log, "
             "unread."
         )
     keyless = sum(p.records_to_quarantine for p in parts)
     if keyless:
-        texts.append(f"{count(keyless, 'record')} without a key will move to the quarantine.")
+        texts.append(f"{format_count(keyless, 'record')} without a key will move to the quarantine.")
     before = sorted({p.strategy_before for p in parts if p.strategy_before is not None})
     if before:
         texts.append(
@@ -122,5 +122,7 @@ def _sentences(found: Explanation, parts: Sequence[PartitionExplanation]) -> lis
     return texts
 
 
-def _memory(p: PartitionExplanation) -> str:
-    return f"{human_bytes(p.at_most_winners_bytes)} of {human_bytes(p.memory_budget_bytes)}, {_MEMORY[p.memory.value]}"
+def _format_memory(p: PartitionExplanation) -> str:
+    return (
+        f"{format_bytes(p.at_most_winners_bytes)} of {format_bytes(p.memory_budget_bytes)}, {_MEMORY[p.memory.value]}"
+    )

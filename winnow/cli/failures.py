@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import typer
 
-from winnow.cli.output import say
+from winnow.cli.output import print_message
 from winnow.errors import WinnowError
 
 T = TypeVar("T")
@@ -25,49 +25,51 @@ INTERRUPTED = 130
 """128 and the number of SIGINT, as shells count it."""
 
 
-def worst(codes: Iterable[int]) -> int:
+def choose_worst_exit_code(codes: Iterable[int]) -> int:
     """The exit code of several: 1 before all, else the highest (interface, 'Exit codes')."""
     listed = list(codes)
     return UNEXPECTED if UNEXPECTED in listed else max(listed, default=0)
 
 
-def fail(message: str) -> None:
+def print_failure(message: str) -> None:
     """Say what went wrong."""
-    say(message, prefix="error: ")
+    print_message(message, prefix="error: ")
 
 
-def report(problem: Exception) -> int:
+def report_problem(problem: Exception) -> int:
     """Say what ``problem`` is and return its exit code; the traceback only where WINNOW_DEBUG is set to 1."""
     if os.environ.get(DEBUG_VARIABLE) == "1":
         typer.echo("".join(traceback.format_exception(problem)), err=True)
-    known = problem if isinstance(problem, WinnowError) else _of_the_machine(problem)
+    known = problem if isinstance(problem, WinnowError) else _explain_machine_error(problem)
     if known is not None:
-        fail(str(known))
+        print_failure(str(known))
         return known.exit_code
-    fail(f"{_sentence(problem)} The command ended before its end; set {DEBUG_VARIABLE}=1 for the traceback.")
+    print_failure(
+        f"{_format_sentence(problem)} The command ended before its end; set {DEBUG_VARIABLE}=1 for the traceback."
+    )
     return UNEXPECTED
 
 
-def _of_the_machine(problem: Exception) -> WinnowError | None:
+def _explain_machine_error(problem: Exception) -> WinnowError | None:
     from winnow.config.settings import load_settings
-    from winnow.files.environment import service_error
+    from winnow.files.environment import make_service_error
 
     try:
         places = load_settings().places
     except WinnowError:
         places = ()
-    return service_error(problem, places)
+    return make_service_error(problem, places)
 
 
-def _sentence(problem: Exception) -> str:
+def _format_sentence(problem: Exception) -> str:
     # An exception nobody foresaw may quote what it choked on, and that may be a key or a value: only the operating
     # system's own words are repeated.
     if isinstance(problem, OSError) and problem.strerror:
         return f"Unexpected: {problem.strerror}{f' ({problem.filename})' if problem.filename else ''}."
-    return f"Unexpected {type(problem).__name__} in {_place(problem)}."
+    return f"Unexpected {type(problem).__name__} in {_find_place(problem)}."
 
 
-def _place(problem: Exception) -> str:
+def _find_place(problem: Exception) -> str:
     package = Path(__file__).parents[1]
     ours = [
         frame for frame in traceback.extract_tb(problem.__traceback__) if Path(frame.filename).is_relative_to(package)
@@ -77,7 +79,7 @@ def _place(problem: Exception) -> str:
     return f"{Path(ours[-1].filename).relative_to(package.parent)} line {ours[-1].lineno}"
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
+def guard_command(command: Callable[..., None]) -> Callable[..., None]:
     """``command`` with every exception turned into a sentence and an exit code."""
 
     @functools.wraps(command)
@@ -88,16 +90,16 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            say("Interrupted. What was published stays; what was not is settled by the next run.")
+            print_message("Interrupted. What was published stays; what was not is settled by the next run.")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as problem:
-            raise typer.Exit(report(problem)) from None
+            raise typer.Exit(report_problem(problem)) from None
 
     return run
 
 
 @dataclass
-class EachTopic(Generic[T]):
+class TopicOutcomes(Generic[T]):
     """What became of several topics: the results of those that went well, and one exit code for all."""
 
     results: list[T] = field(default_factory=list)
@@ -106,7 +108,7 @@ class EachTopic(Generic[T]):
     @property
     def exit_code(self) -> int:
         """0 when all went well."""
-        return worst(self.codes)
+        return choose_worst_exit_code(self.codes)
 
     @property
     def all_failed(self) -> bool:
@@ -114,18 +116,18 @@ class EachTopic(Generic[T]):
         return bool(self.codes) and not self.results
 
 
-def each_topic(topics: Sequence[str], action: Callable[[str], T]) -> EachTopic[T]:
+def run_for_each_topic(topics: Sequence[str], action: Callable[[str], T]) -> TopicOutcomes[T]:
     """Do ``action`` for one topic after another; one topic's failure is said and stops no other."""
-    outcome: EachTopic[T] = EachTopic()
+    outcome: TopicOutcomes[T] = TopicOutcomes()
     for topic in dict.fromkeys(topics):
         try:
             outcome.results.append(action(topic))
         except Exception as problem:
-            outcome.codes.append(report(problem))
+            outcome.codes.append(report_problem(problem))
     return outcome
 
 
-def finish(code: int) -> None:
+def exit_with(code: int) -> None:
     """End the command with ``code``."""
     if code:
         raise typer.Exit(code)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
-from winnow.cli.output import count, say, tell, write_json
-from winnow.cli.progress import Bar
-from winnow.cli.tables import MOST_ROWS, show
-from winnow.cli.world import world
+from winnow.cli.output import format_count, print_lines, print_message, write_json
+from winnow.cli.progress import ProgressBar
+from winnow.cli.tables import MAXIMUM_ROWS, print_table
+from winnow.cli.world import open_installation
 
 if TYPE_CHECKING:
     from winnow.pipeline.ingest_report import IngestReport
@@ -52,11 +52,11 @@ def files(
 
     Example: winnow ingest files orders dump/2026-01-31/
     """
-    with world() as ctx:
+    with open_installation() as ctx:
         from winnow.pipeline.ingest import ingest_files
 
         as_of_ms = resolve_as_of(ctx, as_of)
-        with Bar(f"Reading {topic}") as bar:
+        with ProgressBar(f"Reading {topic}") as bar:
             report = ingest_files(
                 ctx,
                 topic,
@@ -68,20 +68,18 @@ def files(
                 progress=bar.move,
             )
     for notice in report.notices:
-        say(f"notice: {notice}")
+        print_message(f"notice: {notice}")
     if as_json:
         write_json(asdict(report))
         return
-    tell(summary(report))
+    print_lines(format_summary(report))
     _show_partitions(report)
-    tell(f"Next: winnow assess {topic}")
+    print_lines(f"Next: winnow assess {topic}")
 
 
-def summary(report: IngestReport) -> str:
+def format_summary(report: IngestReport) -> str:
     """What one call did, in one sentence."""
-    text = (
-        f"Read {count(report.files, 'file')} into {report.topic}: {count(report.records_appended, 'record')} appended"
-    )
+    text = f"Read {format_count(report.files, 'file')} into {report.topic}: {format_count(report.records_appended, 'record')} appended"
     text += f", {report.records_skipped:,} skipped as there already" if report.records_skipped else ""
     text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
     text += f", {report.records_left_out:,} of other topics left out" if report.records_left_out else ""
@@ -102,10 +100,10 @@ def _show_partitions(report: IngestReport) -> None:
             f"{part.records_skipped:,}",
             f"{part.records_quarantined:,}",
         ]
-        for part in report.partitions[:MOST_ROWS]
+        for part in report.partitions[:MAXIMUM_ROWS]
     ]
     header = ["partition", "first appended", "log end", "appended", "skipped", "quarantined"]
-    show(header, rows, right=(1, 2, 3, 4, 5))
+    print_table(header, rows, right=(1, 2, 3, 4, 5))
     left_out = len(report.partitions) - len(rows)
     if left_out:
-        tell(f"{count(left_out, 'more partition')}; --json lists all")
+        print_lines(f"{format_count(left_out, 'more partition')}; --json lists all")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from winnow.cli.options import Json
-from winnow.cli.output import say, tell, write_json
+from winnow.cli.output import print_lines, print_message, write_json
 from winnow.errors import ConfigurationError, UsageError
 
 OPTIONS = {
@@ -72,10 +72,10 @@ def init(
         "store_url": store_url,
         "spark.master": spark_master,
     }
-    choice = _choose({name: value for name, value in given.items() if value is not None}, target)
-    from winnow.config.starting_file import starting_file
+    choice = _check_choice({name: value for name, value in given.items() if value is not None}, target)
+    from winnow.config.starting_file import render_initial_file
 
-    _write(target, starting_file(target.parent, choice.written, choice.secret), force=force)
+    _write(target, render_initial_file(target.parent, choice.written, choice.secret), force=force)
     _report(target, choice, as_json)
 
 
@@ -87,17 +87,17 @@ class _Choice:
     secret: Sequence[str]
 
 
-def _choose(given: Mapping[str, str], target: Path) -> _Choice:
+def _check_choice(given: Mapping[str, str], target: Path) -> _Choice:
     """Check the values as they will be read, with relative paths made absolute.
 
     Raises:
         ConfigurationError: a value is not valid; nothing was written.
     """
-    from winnow.config.layers import variable_of
+    from winnow.config.layers import name_variable
     from winnow.config.masking import mask
     from winnow.config.settings import load_settings
 
-    variables = {variable_of(name): name for name in given}
+    variables = {name_variable(name): name for name in given}
     try:
         # Read as variables of an empty environment, beside no file.
         settings = load_settings(
@@ -144,12 +144,12 @@ def _write(target: Path, text: str, *, force: bool) -> None:
 
 
 def _report(target: Path, choice: _Choice, as_json: bool) -> None:
-    from winnow.config.layers import CONFIG_FILE, CONFIG_VARIABLE, variable_of
+    from winnow.config.layers import CONFIG_FILE, CONFIG_VARIABLE, name_variable
 
     steps: list[tuple[str, str]] = []
     if target != Path.cwd() / CONFIG_FILE or os.environ.get(CONFIG_VARIABLE):
         steps.append((f"export {CONFIG_VARIABLE}={shlex.quote(str(target))}", "read this file"))
-    steps += [(f"export {variable_of(name)}=...", "the URL with its password") for name in choice.secret]
+    steps += [(f"export {name_variable(name)}=...", "the URL with its password") for name in choice.secret]
     steps += [
         ("winnow doctor", "what is missing on this machine, and how to mend it"),
         ("winnow topics create orders --partitions 3", "a topic to archive into"),
@@ -162,14 +162,14 @@ def _report(target: Path, choice: _Choice, as_json: bool) -> None:
             {
                 "path": str(target),
                 "settings": dict(choice.written),
-                "from_environment": [variable_of(name) for name in choice.secret],
+                "from_environment": [name_variable(name) for name in choice.secret],
                 "next": [command for command, _ in steps],
             }
         )
         return
     for name in choice.secret:
-        say(f"notice: the value of {OPTIONS[name]} holds a password and was not written down.")
+        print_message(f"notice: the value of {OPTIONS[name]} holds a password and was not written down.")
     width = max(len(command) for command, _ in steps)
-    tell(f"Wrote {target}\nNext:")
+    print_lines(f"Wrote {target}\nNext:")
     for command, why in steps:
-        tell(f"  {command:{width}}   # {why}")
+        print_lines(f"  {command:{width}}   # {why}")

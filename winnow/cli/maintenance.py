@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from winnow.cli.failures import each_topic, finish
+from winnow.cli.failures import exit_with, run_for_each_topic
 from winnow.cli.options import Json, Topics
-from winnow.cli.output import human_bytes, names, tell, write_json
-from winnow.cli.world import named_or_all, world
+from winnow.cli.output import format_bytes, format_names, print_lines, write_json
+from winnow.cli.world import choose_topics, open_installation
 
 
 def sweep(topics: Topics = None, as_json: Json = False) -> None:
@@ -18,19 +18,19 @@ def sweep(topics: Topics = None, as_json: Json = False) -> None:
 
     Example: winnow sweep orders
     """
-    with world() as ctx:
-        from winnow.pipeline.sweep import sweep as sweep_topics
+    with open_installation() as ctx:
+        from winnow.pipeline.sweep import sweep_topics
 
-        outcome = each_topic(named_or_all(ctx, topics), lambda topic: sweep_topics(ctx, [topic]))
+        outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: sweep_topics(ctx, [topic]))
     reports = [report for per_topic in outcome.results for report in per_topic]
     if as_json:
         if not outcome.all_failed:
             write_json([asdict(report) for report in reports])
     else:
         for report in reports:
-            freed = f" {human_bytes(report.bytes_deleted)} freed." if report.files_deleted else ""
-            tell(f"{report.message}{freed}")
-    finish(outcome.exit_code)
+            freed = f" {format_bytes(report.bytes_deleted)} freed." if report.files_deleted else ""
+            print_lines(f"{report.message}{freed}")
+    exit_with(outcome.exit_code)
 
 
 def rebuild(topics: Topics = None) -> None:
@@ -41,11 +41,11 @@ def rebuild(topics: Topics = None) -> None:
 
     Example: winnow store rebuild
     """
-    with world() as ctx:
+    with open_installation() as ctx:
         from winnow.pipeline.rebuild import rebuild_store
 
-        outcome = each_topic(named_or_all(ctx, topics), lambda topic: rebuild_store(ctx, [topic]))
+        outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: rebuild_store(ctx, [topic]))
     rebuilt = [topic for per_topic in outcome.results for topic in per_topic]
     if rebuilt:
-        tell(f"Rebuilt the metadata store for {names(rebuilt)}.\nNext: winnow checkpoints")
-    finish(outcome.exit_code)
+        print_lines(f"Rebuilt the metadata store for {format_names(rebuilt)}.\nNext: winnow checkpoints")
+    exit_with(outcome.exit_code)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.failures import each_topic, finish
+from winnow.cli.failures import exit_with, run_for_each_topic
 from winnow.cli.options import AsOf, Json, Topics, resolve_as_of
-from winnow.cli.output import count, human_bytes, tell, write, write_json
-from winnow.cli.tables import MOST_ROWS, heading, show
-from winnow.cli.world import named_or_all, world
+from winnow.cli.output import format_bytes, format_count, print_lines, write_json, write_text
+from winnow.cli.tables import MAXIMUM_ROWS, print_heading, print_table
+from winnow.cli.world import choose_topics, open_installation
 from winnow.clock import format_ms
 from winnow.errors import UsageError
 
@@ -36,50 +36,52 @@ def metrics(
     """
     if as_json and prometheus:
         raise UsageError("--json and --prometheus are two formats for one standard output. Nothing was done; give one.")
-    with world() as ctx:
+    with open_installation() as ctx:
         from winnow.pipeline.metrics import measure_topic
 
         as_of_ms = resolve_as_of(ctx, as_of)
-        outcome = each_topic(named_or_all(ctx, topics), lambda topic: measure_topic(ctx, topic, as_of_ms=as_of_ms))
+        outcome = run_for_each_topic(
+            choose_topics(ctx, topics), lambda topic: measure_topic(ctx, topic, as_of_ms=as_of_ms)
+        )
     found = outcome.results
     if outcome.all_failed:
         pass
     elif as_json:
         write_json(_document(found, as_of_ms))
     elif prometheus:
-        from winnow.report.prometheus import exposition
+        from winnow.report.prometheus import format_exposition
 
-        write(exposition(found))
+        write_text(format_exposition(found))
     elif found:
         _show(found, as_of_ms)
-    finish(outcome.exit_code)
+    exit_with(outcome.exit_code)
 
 
 def _document(found: Sequence[Measurement], as_of_ms: int) -> dict[str, Any]:
-    from winnow.report.metrics import total, values
+    from winnow.report.metrics import list_metric_values, sum_measurements
 
     return {
         "as_of_ms": as_of_ms,
-        "topics": [{"topic": m.topic, "metrics": values(m)} for m in found],
-        "total": values(total(found)),
+        "topics": [{"topic": m.topic, "metrics": list_metric_values(m)} for m in found],
+        "total": list_metric_values(sum_measurements(found)),
     }
 
 
 def _show(found: Sequence[Measurement], as_of_ms: int) -> None:
-    from winnow.report.metrics import METRICS, total, values
+    from winnow.report.metrics import METRICS, list_metric_values, sum_measurements
 
-    tell(f"As of {format_ms(as_of_ms)}")
+    print_lines(f"As of {format_ms(as_of_ms)}")
     worst = sorted(found, key=lambda m: (-m.max_delay_ms, -m.uncleanable, -m.max_dirty_ratio, m.topic))
     header = [
         "topic", "overdue", "delay", "next deadline", "uncleanable", "paused", "dirty", "recopied", "to sweep",
     ]  # fmt: skip
-    show(header, [_row(m) for m in worst[:MOST_ROWS]], right=range(1, len(header)))
-    if len(found) > MOST_ROWS:
-        tell(f"{count(len(found) - MOST_ROWS, 'more topic')}; --json lists all")
-    heading("All of them" if len(found) > 1 else str(found[0].topic))
-    together = values(total(found))
+    print_table(header, [_row(m) for m in worst[:MAXIMUM_ROWS]], right=range(1, len(header)))
+    if len(found) > MAXIMUM_ROWS:
+        print_lines(f"{format_count(len(found) - MAXIMUM_ROWS, 'more topic')}; --json lists all")
+    print_heading("All of them" if len(found) > 1 else str(found[0].topic))
+    together = list_metric_values(sum_measurements(found))
     known = [(metric, together[metric.name]) for metric in METRICS if together[metric.name] is not None]
-    show(
+    print_table(
         ["metric", "value", "meaning"],
         [[metric.name, f"{value:,}", metric.meaning] for metric, value in known],
         right=(1,),
@@ -91,15 +93,15 @@ def _row(m: Measurement) -> list[str]:
     return [
         m.topic or "",
         f"{m.overdue:,}",
-        _hours(m.max_delay_ms) if m.overdue else "",
-        "" if m.next_deadline_ms is None else _hours(m.next_deadline_ms),
+        _format_hours(m.max_delay_ms) if m.overdue else "",
+        "" if m.next_deadline_ms is None else _format_hours(m.next_deadline_ms),
         f"{m.uncleanable:,}",
         f"{m.paused:,}",
         f"{100 * m.max_dirty_ratio:.0f} %",
         f"{100 * m.bytes_out / max(m.bytes_in, 1):.0f} %" if m.runs else "",
-        human_bytes(m.retired_bytes),
+        format_bytes(m.retired_bytes),
     ]
 
 
-def _hours(ms: int) -> str:
+def _format_hours(ms: int) -> str:
     return f"{ms / 3_600_000:,.1f} h"

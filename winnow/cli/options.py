@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.output import say
+from winnow.cli.output import print_message
 from winnow.clock import format_ms, parse_as_of
 from winnow.errors import UsageError
-from winnow.report.alerts import lasting
+from winnow.report.alerts import format_duration
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
 
 
-def _as_of(text: str) -> int:
+def _parse_as_of(text: str) -> int:
     try:
         return parse_as_of(text)
     except UsageError as problem:
@@ -38,7 +38,7 @@ AsOf = Annotated[
     typer.Option(
         "--as-of",
         metavar="T",
-        parser=_as_of,
+        parser=_parse_as_of,
         help="The instant to decide by: ISO 8601 with offset, or ms since the epoch; the present when left out.",
         show_default=False,
     ),
@@ -69,7 +69,7 @@ def refuse_future(ctx: Context, as_of_ms: int | None) -> None:
         return
     now_ms = ctx.now_ms()
     raise UsageError(
-        f"--as-of {format_ms(as_of_ms)} lies {lasting(as_of_ms - now_ms)} ahead of the present "
+        f"--as-of {format_ms(as_of_ms)} lies {format_duration(as_of_ms - now_ms)} ahead of the present "
         f"({format_ms(now_ms)}). Such a run cleans what is not due yet, removes tombstones before their time and "
         "starts delete horizons in the future. Nothing was done. Add --simulate if that is what you want; "
         "winnow explain --as-of shows what it would remove."
@@ -82,7 +82,9 @@ def resolve_as_of(ctx: Context, as_of_ms: int | None) -> int:
     if as_of_ms is None:
         return now_ms
     if ctx.is_simulated(as_of_ms):
-        say(f"simulated: everything is decided as of {format_ms(as_of_ms)}; the present is {format_ms(now_ms)}.")
+        print_message(
+            f"simulated: everything is decided as of {format_ms(as_of_ms)}; the present is {format_ms(now_ms)}."
+        )
     return as_of_ms
 
 

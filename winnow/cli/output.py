@@ -11,73 +11,73 @@ from typing import IO
 
 import typer
 
-_said: set[str] = set()
+_printed_messages: set[str] = set()
 
 
-def say(message: str, *, prefix: str = "") -> None:
+def print_message(message: str, *, prefix: str = "") -> None:
     """Say ``message`` on standard error; once per command, however many parts of the pipeline bring it up."""
-    if message in _said:
+    if message in _printed_messages:
         return
-    _said.add(message)
+    _printed_messages.add(message)
     typer.echo(f"{prefix}{message}", err=True)
 
 
-def tell(text: str) -> None:
+def print_lines(text: str) -> None:
     """Print sentences for people on standard output."""
-    write(f"{text}\n")
+    write_text(f"{text}\n")
 
 
 def write_json(value: object) -> None:
     """Print ``value`` (plain JSON types) as the one JSON document on standard output; indented for a terminal."""
     indent = 2 if sys.stdout.isatty() else None
-    write(json.dumps(value, indent=indent, allow_nan=False) + "\n")
+    write_text(json.dumps(value, indent=indent, allow_nan=False) + "\n")
 
 
-def write(text: str) -> None:
+def write_text(text: str) -> None:
     """Print ``text`` on standard output. A reader that has gone away (``| head``) is no error."""
     try:
         typer.echo(text, nl=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        silence(sys.stdout)
+        discard_output(sys.stdout)
 
 
-def silence(stream: IO[str] | IO[bytes]) -> None:
+def discard_output(stream: IO[str] | IO[bytes]) -> None:
     """Lead what is still buffered for a reader that has gone away to nowhere, or Python complains as it exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
-def human_bytes(size_bytes: float) -> str:
+def format_bytes(size_bytes: float) -> str:
     """Bytes for people, with a binary unit."""
-    from winnow.report.receipts import human_bytes as convert
+    from winnow.report.receipts import format_human_bytes as convert
 
     return convert(size_bytes)
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """``1 file``, ``2 files``, ``12,345 files``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def names(items: Iterable[str], most: int = 5) -> str:
+def format_names(items: Iterable[str], most: int = 5) -> str:
     """The first few of ``items``, and how many more there are."""
     listed = list(items)
     more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
     return ", ".join(listed[:most]) + more
 
 
-class _Spoken(logging.Handler):
+class _MessageHandler(logging.Handler):
     """Warnings and errors of the libraries and of Winnow's alerts, said like everything else."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage(), prefix="error: " if record.levelno >= logging.ERROR else "")
+        print_message(record.getMessage(), prefix="error: " if record.levelno >= logging.ERROR else "")
 
 
-def prepare() -> None:
+def prepare_output() -> None:
     """Forget what an earlier command of this process said, and speak for the loggers."""
-    _said.clear()
+    _printed_messages.clear()
     root = logging.getLogger()
-    if not any(isinstance(handler, _Spoken) for handler in root.handlers):
-        root.addHandler(_Spoken(logging.WARNING))
+    if not any(isinstance(handler, _MessageHandler) for handler in root.handlers):
+        root.addHandler(_MessageHandler(logging.WARNING))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.options import Json, Topic
-from winnow.cli.output import count, tell, write_json
-from winnow.cli.tables import MOST_ROWS, short_time, show
-from winnow.cli.world import world
+from winnow.cli.output import format_count, print_lines, write_json
+from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_table
+from winnow.cli.world import open_installation
 
 if TYPE_CHECKING:
     from winnow.pipeline.partitions import PartitionRow
@@ -40,7 +40,7 @@ def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) 
 
     Example: winnow partitions list orders
     """
-    with world(to_read=True) as ctx:
+    with open_installation(to_read=True) as ctx:
         from winnow.pipeline.partitions import list_partitions
 
         found = list_partitions(ctx, topic, partition)
@@ -58,13 +58,14 @@ def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Js
 
     Example: winnow partitions pause orders --partition 3 --by restore-42
     """
-    with world() as ctx:
-        from winnow.pipeline.partitions import pause as pause_partitions
-        from winnow.pipeline.partitions import who
+    with open_installation() as ctx:
+        from winnow.pipeline.partitions import get_user_name, pause_partitions
 
-        found = pause_partitions(ctx, topic, partition, by=who() if by is None else by)
-    back = f"winnow partitions resume {topic}{_named(partition)}" + (f" --by {shlex.quote(by)}" if by else "")
-    _answer(found, as_json, f"Next: {back}", done="Paused", idle="that name pauses them already")
+        found = pause_partitions(ctx, topic, partition, by=get_user_name() if by is None else by)
+    back = f"winnow partitions resume {topic}{_parse_partitions(partition)}" + (
+        f" --by {shlex.quote(by)}" if by else ""
+    )
+    _print_answer(found, as_json, f"Next: {back}", done="Paused", idle="that name pauses them already")
 
 
 def resume(
@@ -80,19 +81,18 @@ def resume(
 
     Example: winnow partitions resume orders --partition 3 --by restore-42
     """
-    with world() as ctx:
-        from winnow.pipeline.partitions import resume as resume_partitions
-        from winnow.pipeline.partitions import who
+    with open_installation() as ctx:
+        from winnow.pipeline.partitions import get_user_name, resume_partitions
 
-        found = resume_partitions(ctx, topic, partition, by=who() if by is None else by, everybody=everybody)
+        found = resume_partitions(ctx, topic, partition, by=get_user_name() if by is None else by, everybody=everybody)
     held = sorted({name for row in found for name in row.paused_by})
     hint = f"Next: winnow assess {topic}"
     if held:
         hint = f"Still paused by {', '.join(held)}; to take every pause back: winnow partitions resume {topic} --all"
-    _answer(found, as_json, hint, done="Resumed", idle="that name pauses none of them")
+    _print_answer(found, as_json, hint, done="Resumed", idle="that name pauses none of them")
 
 
-def _named(partitions: Sequence[int] | None) -> str:
+def _parse_partitions(partitions: Sequence[int] | None) -> str:
     return "".join(f" --partition {number}" for number in partitions or ())
 
 
@@ -104,31 +104,31 @@ def release(topic: Topic, partition: Partitions = None, as_json: Json = False) -
 
     Example: winnow partitions release orders --partition 3
     """
-    with world() as ctx:
-        from winnow.pipeline.partitions import list_partitions, who
+    with open_installation() as ctx:
+        from winnow.pipeline.partitions import get_user_name, list_partitions
         from winnow.pipeline.uncleanable import release_marks
 
-        released = release_marks(ctx, topic, partition, why=f"released by {who()}")
+        released = release_marks(ctx, topic, partition, why=f"released by {get_user_name()}")
         found = list_partitions(ctx, topic, partition)
     if as_json:
         write_json([_document(row) | {"changed": row.partition in released} for row in found])
         return
     names = ", ".join(f"{topic}-{number}" for number in released)
-    tell(f"Released: {names}.\nNext: winnow compact {topic}" if released else "Nothing was marked uncleanable.")
+    print_lines(f"Released: {names}.\nNext: winnow compact {topic}" if released else "Nothing was marked uncleanable.")
 
 
 def _document(row: PartitionRow) -> dict[str, Any]:
     return {**asdict(row), "paused_by": list(row.paused_by)}
 
 
-def _answer(found: Sequence[PartitionRow], as_json: bool, hint: str, *, done: str, idle: str) -> None:
+def _print_answer(found: Sequence[PartitionRow], as_json: bool, hint: str, *, done: str, idle: str) -> None:
     if as_json:
         write_json([_document(row) for row in found])
         return
     changed = [f"{row.topic}-{row.partition}" for row in found if row.changed]
-    tell(f"{done}: {', '.join(changed)}." if changed else f"Nothing was changed: {idle}.")
+    print_lines(f"{done}: {', '.join(changed)}." if changed else f"Nothing was changed: {idle}.")
     _show([row for row in found if row.paused_by])
-    tell(hint)
+    print_lines(hint)
 
 
 def _show(found: Sequence[PartitionRow]) -> None:
@@ -136,16 +136,16 @@ def _show(found: Sequence[PartitionRow]) -> None:
         [
             f"{row.topic}-{row.partition}",
             row.state.replace("_", " "),
-            short_time(row.since_ms),
+            format_short_time(row.since_ms),
             str(row.attempts) if row.attempts else "",
-            short_time(row.next_attempt_ms),
+            format_short_time(row.next_attempt_ms),
             ", ".join(row.paused_by),
             row.reason or "",
         ]
-        for row in found[:MOST_ROWS]
+        for row in found[:MAXIMUM_ROWS]
     ]
     if rows:
         header = ["partition", "state", "since", "failures", "next attempt", "paused by", "reason"]
-        show(header, rows, right=(3,), sentences=(6,))
+        print_table(header, rows, right=(3,), sentences=(6,))
     if len(found) > len(rows):
-        tell(f"{count(len(found) - len(rows), 'more partition')}; --json lists all")
+        print_lines(f"{format_count(len(found) - len(rows), 'more partition')}; --json lists all")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from winnow.cli.output import count, human_bytes
+from winnow.cli.output import format_bytes, format_count
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class Bar:
+class ProgressBar:
     """A bar over bytes that moves only on a terminal; elsewhere it is silent."""
 
     def __init__(self, description: str) -> None:
@@ -22,7 +22,7 @@ class Bar:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
@@ -67,7 +67,7 @@ class JobProgress:
     """A bar over the bytes of Spark applications. What an event moves is said by whoever derives from this."""
 
     def __init__(self, description: str) -> None:
-        self._bar = Bar(description)
+        self._bar = ProgressBar(description)
         self._total_bytes = self._done_bytes = 0
 
     def __enter__(self) -> Self:
@@ -94,15 +94,15 @@ class CompactionProgress(JobProgress):
             self._partitions += int(event["partitions"])
             self._total_bytes += int(event["bytes"])
             if not self._bar.is_shown:
-                what = f"{count(int(event['partitions']), 'partition')}, {human_bytes(int(event['bytes']))}"
+                what = f"{format_count(int(event['partitions']), 'partition')}, {format_bytes(int(event['bytes']))}"
                 typer.echo(f"Compacting {what}", err=True)
-            self._move(f"Compacting {count(self._partitions, 'partition')}")
+            self._move(f"Compacting {format_count(self._partitions, 'partition')}")
         elif kind == "partition":
             self._finished += 1
             self._done_bytes += int(event.get("bytes_in", 0))
             if not self._bar.is_shown or "error" in event:
-                typer.echo(partition_line(event), err=True)
-            self._move(f"Compacting, {self._finished:,} of {count(self._partitions, 'partition')} done")
+                typer.echo(format_partition_line(event), err=True)
+            self._move(f"Compacting, {self._finished:,} of {format_count(self._partitions, 'partition')} done")
         elif kind == "plan":
             self._done_bytes = self._total_bytes
             self._move("Validating and publishing")
@@ -111,7 +111,7 @@ class CompactionProgress(JobProgress):
         self._bar.move(min(self._done_bytes, self._total_bytes), self._total_bytes, description)
 
 
-def partition_line(event: dict[str, Any]) -> str:
+def format_partition_line(event: dict[str, Any]) -> str:
     """What happened to one partition, as one line."""
     name = f"{event['topic']}-{event['partition']}"
     if "error" in event:
@@ -119,5 +119,5 @@ def partition_line(event: dict[str, Any]) -> str:
     return (
         f"{name}: {event['records_in']:,} records in, {event['records_kept']:,} kept, "
         f"{event['records_superseded']:,} superseded, {event['tombstones_expired']:,} tombstones expired; "
-        f"{human_bytes(event['bytes_in'])} -> {human_bytes(event['bytes_out'])} in {event['seconds']:.1f} s"
+        f"{format_bytes(event['bytes_in'])} -> {format_bytes(event['bytes_out'])} in {event['seconds']:.1f} s"
     )

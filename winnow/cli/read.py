@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 import typer
 
 from winnow.cli.options import Topic
-from winnow.cli.output import count, say, silence
-from winnow.cli.world import world
+from winnow.cli.output import discard_output, format_count, print_message
+from winnow.cli.world import open_installation
 from winnow.errors import RunAgainError, UsageError
 
 if TYPE_CHECKING:
@@ -66,22 +66,22 @@ def read(
 
     Example: winnow read orders --partition 0 --limit 10
     """
-    _check(output_format, output, quarantined=quarantined, from_offset=from_offset)
+    _check_options(output_format, output, quarantined=quarantined, from_offset=from_offset)
     standard_output = sys.stdout
-    with world(to_read=True) as ctx:
+    with open_installation(to_read=True) as ctx:
         batches = (
-            _quarantined(ctx, topic, partition, limit)
+            _read_quarantined(ctx, topic, partition, limit)
             if quarantined
-            else _published(ctx, topic, partition=partition, from_offset=from_offset, limit=limit)
+            else _read_published(ctx, topic, partition=partition, from_offset=from_offset, limit=limit)
         )
         if output is None:
-            _stream(batches, standard_output)
+            _write_to_output(batches, standard_output)
             return
-        written = _to_file(batches, output, output_format)
-    say(f"Wrote {count(written, 'record')} to {output}")
+        written = _write_to_file(batches, output, output_format)
+    print_message(f"Wrote {format_count(written, 'record')} to {output}")
 
 
-def _check(output_format: Format, output: Path | None, *, quarantined: bool, from_offset: int | None) -> None:
+def _check_options(output_format: Format, output: Path | None, *, quarantined: bool, from_offset: int | None) -> None:
     if quarantined and (output_format is Format.PARQUET or from_offset is not None):
         raise UsageError("--quarantined gives JSON lines and takes no --from-offset: such records may have no offset.")
     if output is None:
@@ -94,7 +94,7 @@ def _check(output_format: Format, output: Path | None, *, quarantined: bool, fro
         raise UsageError(f"--output {output}: the folder {output.parent} does not exist. Create it first.")
 
 
-def _published(
+def _read_published(
     ctx: Context, topic: str, *, partition: int | None, from_offset: int | None, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
     from winnow.pipeline.read import read_batches
@@ -108,7 +108,7 @@ def _published(
         ) from problem
 
 
-def _quarantined(ctx: Context, topic: str, partition: int | None, limit: int | None) -> Iterator[pa.RecordBatch]:
+def _read_quarantined(ctx: Context, topic: str, partition: int | None, limit: int | None) -> Iterator[pa.RecordBatch]:
     head = ctx.log.open(topic).head()
     left = limit
     for batch in ctx.log.quarantine(topic).read(head.state.quarantine_ingests):
@@ -126,7 +126,7 @@ def _quarantined(ctx: Context, topic: str, partition: int | None, limit: int | N
             return
 
 
-def _stream(batches: Iterator[pa.RecordBatch], stream: TextIO) -> None:
+def _write_to_output(batches: Iterator[pa.RecordBatch], stream: TextIO) -> None:
     from winnow.cli.records import JsonLines
 
     sink = JsonLines(stream.buffer)
@@ -135,12 +135,12 @@ def _stream(batches: Iterator[pa.RecordBatch], stream: TextIO) -> None:
             sink.write(batch)
             stream.flush()
         except BrokenPipeError:
-            silence(stream)
+            discard_output(stream)
             return
 
 
-def _to_file(batches: Iterator[pa.RecordBatch], output: Path, output_format: Format) -> int:
-    from winnow.cli.records import BatchSink, GzipJsonLines, JsonLines, ParquetFile, replacing
+def _write_to_file(batches: Iterator[pa.RecordBatch], output: Path, output_format: Format) -> int:
+    from winnow.cli.records import BatchSink, GzipJsonLines, JsonLines, ParquetFile, replace_file
 
     make: Callable[[BinaryIO], BatchSink] = JsonLines
     if output_format is Format.PARQUET:
@@ -148,7 +148,7 @@ def _to_file(batches: Iterator[pa.RecordBatch], output: Path, output_format: For
     elif output.suffix == ".gz":
         make = GzipJsonLines
     written = 0
-    with replacing(output) as stream, contextlib.closing(make(stream)) as sink:
+    with replace_file(output) as stream, contextlib.closing(make(stream)) as sink:
         for batch in batches:
             sink.write(batch)
             written += batch.num_rows

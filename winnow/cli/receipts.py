@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from winnow.cli.failures import each_topic, finish
+from winnow.cli.failures import exit_with, run_for_each_topic
 from winnow.cli.options import Json, OneTopic
-from winnow.cli.output import count, human_bytes, tell, write_json
-from winnow.cli.tables import MOST_ROWS, short_time, show
-from winnow.cli.world import named_or_all, world
+from winnow.cli.output import format_bytes, format_count, print_lines, write_json
+from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_table
+from winnow.cli.world import choose_topics, open_installation
 from winnow.errors import UnknownTopicError
 from winnow.model import Receipt, Status
-from winnow.report.receipts import plan_against_actual
+from winnow.report.receipts import compare_with_plan
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
 
 
-def document(receipt: Receipt) -> dict[str, Any]:
+def make_document(receipt: Receipt) -> dict[str, Any]:
     """A receipt as ``compact --json`` and ``receipts --json`` show it: the interface's keys first."""
     return {
         "topic": receipt.topic,
@@ -32,7 +32,7 @@ def document(receipt: Receipt) -> dict[str, Any]:
         "finished_at_ms": receipt.finished_at_ms,
         "attempt": receipt.attempt,
         "data_docs": receipt.data_docs,
-        "plan_against_actual": asdict(plan_against_actual(receipt)),
+        "plan_against_actual": asdict(compare_with_plan(receipt)),
     }
 
 
@@ -43,22 +43,22 @@ def receipts(topic: OneTopic = None, as_json: Json = False) -> None:
 
     Example: winnow receipts orders
     """
-    with world(to_read=True) as ctx:
-        chosen = named_or_all(ctx, [topic] if topic else None)
-        outcome = each_topic(chosen, lambda name: receipts_of(ctx, name))
+    with open_installation(to_read=True) as ctx:
+        chosen = choose_topics(ctx, [topic] if topic else None)
+        outcome = run_for_each_topic(chosen, lambda name: list_receipts(ctx, name))
     found = [receipt for per_topic in outcome.results for receipt in per_topic]
     found.sort(key=lambda receipt: receipt.finished_at_ms, reverse=True)
     if as_json:
         if not outcome.all_failed:
-            write_json([document(receipt) for receipt in found])
+            write_json([make_document(receipt) for receipt in found])
     elif found:
         _show_receipts(found)
     elif outcome.results:
-        tell(f"No run has ended yet. See what is due with: winnow assess {topic or ''}".rstrip())
-    finish(outcome.exit_code)
+        print_lines(f"No run has ended yet. See what is due with: winnow assess {topic or ''}".rstrip())
+    exit_with(outcome.exit_code)
 
 
-def receipts_of(ctx: Context, topic: str) -> list[Receipt]:
+def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
     """Receipts of published plans, and one made from the run's row for each run that ended without publishing.
 
     Raises:
@@ -107,31 +107,31 @@ def _check_known(ctx: Context, topic: str) -> None:
 
 def _show_receipts(found: Sequence[Receipt]) -> None:
     rows = []
-    for receipt in found[:MOST_ROWS]:
+    for receipt in found[:MAXIMUM_ROWS]:
         parts = receipt.partitions
         is_published = receipt.status is Status.PUBLISHED
         rows.append(
             [
-                short_time(receipt.finished_at_ms),
+                format_short_time(receipt.finished_at_ms),
                 receipt.topic,
                 receipt.status.value,
                 f"{sum(p.records_in for p in parts):,}" if is_published else "",
                 f"{sum(p.records_kept for p in parts):,}" if is_published else "",
-                _expected(receipt),
-                human_bytes(sum(p.bytes_in for p in parts)) if is_published else "",
-                human_bytes(sum(p.bytes_out for p in parts)) if is_published else "",
+                _format_expected(receipt),
+                format_bytes(sum(p.bytes_in for p in parts)) if is_published else "",
+                format_bytes(sum(p.bytes_out for p in parts)) if is_published else "",
                 (receipt.plan_id or "")[:12],
                 "" if is_published else receipt.message,
             ]
         )
     header = ["finished", "topic", "status", "records", "kept", "expected", "bytes", "after", "plan", "why"]
-    show(header, rows, right=(3, 4, 5, 6, 7), sentences=(9,))
+    print_table(header, rows, right=(3, 4, 5, 6, 7), sentences=(9,))
     if len(found) > len(rows):
-        tell(f"{count(len(found) - len(rows), 'older run')}; --json lists all")
+        print_lines(f"{format_count(len(found) - len(rows), 'older run')}; --json lists all")
 
 
-def _expected(receipt: Receipt) -> str:
-    found = plan_against_actual(receipt)
+def _format_expected(receipt: Receipt) -> str:
+    found = compare_with_plan(receipt)
     if found.expected_records_kept is None:
         return ""
     deviation = found.records_kept_deviation_percent

@@ -44,7 +44,7 @@ class JsonLines:
 
             # A struct is made and encoded in half of the time that a dictionary takes.
             self._row = msgspec.defstruct("Row", batch.schema.names, gc=False)
-        columns = [_plain(name, batch.column(name)) for name in batch.schema.names]
+        columns = [_list_values(name, batch.column(name)) for name in batch.schema.names]
         self._stream.write(self._encoder.encode_lines(list(map(self._row, *columns))))
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class ParquetFile:
         self._writer.close()
 
 
-def _plain(name: str, column: pa.Array) -> list[Any]:
+def _list_values(name: str, column: pa.Array) -> list[Any]:
     """The column as Python's own values, without the detour over one of PyArrow's scalars per value."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,7 +104,7 @@ def _plain(name: str, column: pa.Array) -> list[Any]:
     if name == "timestamp":
         column = pc.divide(column.cast(pa.int64()), 1000)
     if pa.types.is_list(column.type):
-        return _lists(column)
+        return _list_headers(column)
     if pa.types.is_integer(column.type) and column.null_count:
         # As numbers with gaps they would become floats.
         values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(object)
@@ -113,7 +113,7 @@ def _plain(name: str, column: pa.Array) -> list[Any]:
     return list(column.to_numpy(zero_copy_only=False).tolist())
 
 
-def _lists(column: pa.Array) -> list[list[dict[str, Any]] | None]:
+def _list_headers(column: pa.Array) -> list[list[dict[str, Any]] | None]:
     """A column of headers: most records have none."""
     import numpy as np
     import pyarrow.compute as pc
@@ -132,7 +132,7 @@ def _lists(column: pa.Array) -> list[list[dict[str, Any]] | None]:
 
 
 @contextlib.contextmanager
-def replacing(target: Path) -> Iterator[BinaryIO]:
+def replace_file(target: Path) -> Iterator[BinaryIO]:
     """A stream into ``target`` that readers of it see whole or not at all.
 
     A sibling is written and moved into place; when the block fails, what was there before stays. What is no regular

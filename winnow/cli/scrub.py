@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.failures import each_topic, finish, worst
+from winnow.cli.failures import choose_worst_exit_code, exit_with, run_for_each_topic
 from winnow.cli.options import Json, Topics
-from winnow.cli.output import human_bytes, tell, write_json
-from winnow.cli.progress import Bar
-from winnow.cli.tables import MOST_ROWS, heading, short_time, show
-from winnow.cli.world import named_or_all, world
+from winnow.cli.output import format_bytes, print_lines, write_json
+from winnow.cli.progress import ProgressBar
+from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_heading, print_table
+from winnow.cli.world import choose_topics, open_installation
 from winnow.errors import ValidationFailedError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from winnow.pipeline.scrub import ScrubReport
 
 
-def _size(text: str) -> int:
+def _parse_size(text: str) -> int:
     from winnow.config.setting_types import parse_size_bytes
 
     try:
@@ -37,7 +37,7 @@ def scrub(
         typer.Option(
             "--max-bytes",
             metavar="SIZE",
-            parser=_size,
+            parser=_parse_size,
             help="Read so much at most, the files that were checked longest ago; one file at least. 500MB, 20GiB.",
             show_default=False,
         ),
@@ -47,7 +47,7 @@ def scrub(
         typer.Option(
             "--bytes-per-second",
             metavar="SIZE",
-            parser=_size,
+            parser=_parse_size,
             help="How fast, on average.",
             show_default=False,
         ),
@@ -64,11 +64,11 @@ def scrub(
 
     Example: winnow scrub orders --max-bytes 20GiB --bytes-per-second 50MB
     """
-    with world() as ctx, Bar("Reading segments") as bar:
+    with open_installation() as ctx, ProgressBar("Reading segments") as bar:
         from winnow.pipeline.scrub import Scrub
 
         work = Scrub(ctx, max_bytes=max_bytes, bytes_per_second=bytes_per_second, progress=bar.move)
-        added = each_topic(named_or_all(ctx, topics), work.add)
+        added = run_for_each_topic(choose_topics(ctx, topics), work.add)
         reports = work.run()
     if as_json:
         if not added.all_failed:
@@ -76,42 +76,42 @@ def scrub(
     else:
         _show(reports)
     damaged = any(report.findings for report in reports)
-    finish(worst([added.exit_code, ValidationFailedError.exit_code if damaged else 0]))
+    exit_with(choose_worst_exit_code([added.exit_code, ValidationFailedError.exit_code if damaged else 0]))
 
 
 def _show(reports: Sequence[ScrubReport]) -> None:
     if len(reports) > 1:
         _show_table(reports)
     for report in reports if len(reports) == 1 else [each for each in reports if each.findings]:
-        tell(report.message)
+        print_lines(report.message)
     for report in reports:
         if report.findings:
-            heading(f"Damaged or missing files of {report.topic}")
+            print_heading(f"Damaged or missing files of {report.topic}")
             rows = [
                 ["" if each.partition is None else f"{report.topic}-{each.partition}", each.path, each.text]
-                for each in report.findings[:MOST_ROWS]
+                for each in report.findings[:MAXIMUM_ROWS]
             ]
-            show(["partition", "file", "what is wrong"], rows)
-            tell(
+            print_table(["partition", "file", "what is wrong"], rows)
+            print_lines(
                 "Restore each file under the same name from a backup or the object store's versions, then check again: "
                 f"winnow scrub {report.topic}"
             )
 
 
 def _show_table(reports: Sequence[ScrubReport]) -> None:
-    show(
+    print_table(
         ["topic", "segments", "read now", "bytes", "left", "all checked since", "damaged"],
         [
             [
                 report.topic,
                 f"{report.segments:,}",
                 f"{report.segments_checked:,}",
-                human_bytes(report.bytes_checked),
-                human_bytes(report.bytes_left),
-                short_time(report.oldest_checked_ms) or "never in full",
+                format_bytes(report.bytes_checked),
+                format_bytes(report.bytes_left),
+                format_short_time(report.oldest_checked_ms) or "never in full",
                 f"{len(report.findings):,}" if report.findings else "",
             ]
-            for report in reports[:MOST_ROWS]
+            for report in reports[:MAXIMUM_ROWS]
         ],
         right=(1, 2, 3, 4, 6),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from winnow.cli.options import Json
 from winnow.cli.output import write_json
-from winnow.cli.tables import show
-from winnow.cli.world import settings_in_force
+from winnow.cli.tables import print_table
+from winnow.cli.world import load_settings_in_force
 
 
 def settings(as_json: Json = False) -> None:
@@ -15,8 +15,8 @@ def settings(as_json: Json = False) -> None:
 
     Example: winnow settings
     """
-    rows = settings_in_force().rows()
+    rows = load_settings_in_force().rows()
     if as_json:
         write_json([{"name": row.name, "value": row.value, "source": row.source} for row in rows])
         return
-    show(["setting", "value", "from"], [[row.name, row.value, row.source] for row in rows])
+    print_table(["setting", "value", "from"], [[row.name, row.value, row.source] for row in rows])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 
-from winnow.cli.output import tell, write
+from winnow.cli.output import print_lines, write_text
 from winnow.clock import format_ms
 
-MOST_ROWS = 50
+MAXIMUM_ROWS = 50
 """Longer lists are cut here; --json has them whole."""
 
 _NATURAL_WIDTH = 10_000
@@ -18,7 +18,7 @@ _FOLDED_WIDTH = 24
 """Sentences are folded down to this many columns to fit a terminal."""
 
 
-def show(
+def print_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
@@ -53,14 +53,14 @@ def show(
     needed = Measurement.get(console, console.options.update(width=_NATURAL_WIDTH), table).minimum
     with console.capture() as captured:
         console.print(table, width=max(console.width, needed), crop=False)
-    write("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
+    write_text("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
 
 
-def heading(text: str) -> None:
+def print_heading(text: str) -> None:
     """Print a line above a table."""
-    tell(f"\n{text}")
+    print_lines(f"\n{text}")
 
 
-def short_time(ms: int | None) -> str:
+def format_short_time(ms: int | None) -> str:
     """A point in time to the second, in UTC; empty for None."""
     return "" if ms is None else f"{format_ms(ms).partition('.')[0]}Z"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.options import Config, Json, Topic, parse_config
-from winnow.cli.output import count, human_bytes, say, tell, write_json
-from winnow.cli.tables import MOST_ROWS, heading, short_time, show
-from winnow.cli.world import named_or_all, world
+from winnow.cli.output import format_bytes, format_count, print_lines, print_message, write_json
+from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_heading, print_table
+from winnow.cli.world import choose_topics, open_installation
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def create(
     Example: winnow topics create orders --partitions 3 --config delete.retention.ms=3600000
     """
     overrides = parse_config(config)
-    with world() as ctx:
+    with open_installation() as ctx:
         from winnow.pipeline.topics import create_topic
 
         found = create_topic(ctx, topic, partitions, overrides)
-    _notices(found)
-    tell(
-        f"Created topic {topic} with {count(partitions, 'partition')} at {found.location}\n"
+    _print_notices(found)
+    print_lines(
+        f"Created topic {topic} with {format_count(partitions, 'partition')} at {found.location}\n"
         f"Next: winnow ingest files {topic} PATH..."
     )
 
@@ -48,12 +48,12 @@ def list_all(as_json: Json = False) -> None:
 
     Example: winnow topics list
     """
-    with world(to_read=True) as ctx:
-        found = named_or_all(ctx, None)
+    with open_installation(to_read=True) as ctx:
+        found = choose_topics(ctx, None)
     if as_json:
         write_json(found)
     elif found:
-        tell("\n".join(found))
+        print_lines("\n".join(found))
 
 
 def describe(topic: Topic, as_json: Json = False) -> None:
@@ -63,25 +63,25 @@ def describe(topic: Topic, as_json: Json = False) -> None:
 
     Example: winnow topics describe orders
     """
-    with world(to_read=True) as ctx:
+    with open_installation(to_read=True) as ctx:
         from winnow.pipeline.topics import describe_topic
 
         found = describe_topic(ctx, topic)
     if as_json:
         write_json(_document(found))
         return
-    _notices(found)
-    tell(f"{found.name}: {count(found.partitions, 'partition')} at {found.location}")
-    heading("Configuration")
-    show(
+    _print_notices(found)
+    print_lines(f"{found.name}: {format_count(found.partitions, 'partition')} at {found.location}")
+    print_heading("Configuration")
+    print_table(
         ["key", "value", "from", "what it does"],
         [[entry.name, entry.value, entry.source, entry.sentence] for entry in found.config],
         sentences=(3,),
     )
-    heading("Log")
+    print_heading("Log")
     _show_log(found)
-    tell(_checked(found))
-    tell(f"Next: winnow assess {topic}")
+    print_lines(_check_changes(found))
+    print_lines(f"Next: winnow assess {topic}")
 
 
 def alter(
@@ -122,19 +122,19 @@ def alter(
             f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY, --partitions N or "
             "--accept-config."
         )
-    with world() as ctx:
+    with open_installation() as ctx:
         from winnow.pipeline.topics import alter_topic
 
         found = alter_topic(
             ctx, topic, changes, delete_config or [], partitions=partitions, accept_present=accept_config
         )
-    _notices(found)
+    _print_notices(found)
     changed = {*changes, *(delete_config or [])}
-    tell(f"Altered topic {topic}: {count(found.partitions, 'partition')}. In force now:")
+    print_lines(f"Altered topic {topic}: {format_count(found.partitions, 'partition')}. In force now:")
     if changed or accept_config:
         shown = [e for e in found.config if e.name in changed or (accept_config and e.source == "topic")]
-        show(["key", "value", "from"], [[e.name, e.value, e.source] for e in shown])
-    tell(f"Next: winnow assess {topic}")
+        print_table(["key", "value", "from"], [[e.name, e.value, e.source] for e in shown])
+    print_lines(f"Next: winnow assess {topic}")
 
 
 def delete_records(
@@ -162,20 +162,20 @@ def delete_records(
 
     Example: winnow topics delete-records clicks --before-offset 0:1500 --before-offset 1:2000
     """
-    with world() as ctx:
-        from winnow.pipeline.delete_records import caution
+    with open_installation() as ctx:
         from winnow.pipeline.delete_records import delete_records as delete
+        from winnow.pipeline.delete_records import describe_caution
 
         log = ctx.log.open(topic)
-        before = _before(before_offset, partition, log.partitions())
+        before = _parse_before(before_offset, partition, log.partitions())
         found = delete(ctx, topic, before)
-        notice = caution(log.config())
+        notice = describe_caution(log.config())
     if notice:
-        say(f"notice: {notice}")
+        print_message(f"notice: {notice}")
     if as_json:
         write_json([{"topic": topic, **asdict(row)} for row in found])
         return
-    show(
+    print_table(
         ["partition", "log start", "before", "records, at most"],
         [
             [
@@ -188,10 +188,10 @@ def delete_records(
         ],
         right=(1, 2, 3),
     )
-    tell(f"Next: winnow compact {topic}   (segments wholly below leave the log)")
+    print_lines(f"Next: winnow compact {topic}   (segments wholly below leave the log)")
 
 
-def _before(texts: list[str], named: list[int] | None, partitions: int) -> dict[int, int]:
+def _parse_before(texts: list[str], named: list[int] | None, partitions: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for text in texts:
         left, colon, right = text.rpartition(":")
@@ -209,14 +209,14 @@ def _before(texts: list[str], named: list[int] | None, partitions: int) -> dict[
     return found
 
 
-def _notices(found: TopicDescription) -> None:
+def _print_notices(found: TopicDescription) -> None:
     for notice in found.notices:
-        say(f"notice: {notice}")
+        print_message(f"notice: {notice}")
 
 
 def _show_log(found: TopicDescription) -> None:
     rows = []
-    for number, state in sorted(found.states.items())[:MOST_ROWS]:
+    for number, state in sorted(found.states.items())[:MAXIMUM_ROWS]:
         dirty = "" if state.first_dirty_offset is None else f"{state.first_dirty_offset:,}"
         marks = ["uncleanable"] if state.uncleanable is not None else []
         marks += ["paused"] if state.paused_since_ms is not None else []
@@ -227,24 +227,24 @@ def _show_log(found: TopicDescription) -> None:
                 dirty,
                 f"{state.log_end_offset:,}",
                 f"{found.records.get(number, 0):,}",
-                human_bytes(found.bytes.get(number, 0)),
+                format_bytes(found.bytes.get(number, 0)),
                 ", ".join(marks),
             ]
         )
     header = ["partition", "log start", "first dirty", "log end", "records", "bytes", "marks"]
-    show(header, rows, right=(1, 2, 3, 4, 5))
+    print_table(header, rows, right=(1, 2, 3, 4, 5))
     left_out = len(found.states) - len(rows)
     if left_out:
-        tell(f"{count(left_out, 'more partition')}: winnow topics describe {found.name} --json")
+        print_lines(f"{format_count(left_out, 'more partition')}: winnow topics describe {found.name} --json")
 
 
-def _checked(found: TopicDescription) -> str:
+def _check_changes(found: TopicDescription) -> str:
     if found.last_checked_ms is None:
         return f"Last checked: never. To read every segment in full and check it: winnow scrub {found.name}"
-    rest = f"{count(found.segments_unchecked, 'segment')} never" if found.segments_unchecked else "all of them"
+    rest = f"{format_count(found.segments_unchecked, 'segment')} never" if found.segments_unchecked else "all of them"
     damaged = f"; {found.scrub_findings:,} damaged: winnow scrub {found.name}" if found.scrub_findings else ""
-    since = short_time(found.oldest_checked_ms)
-    return f"Last checked: {short_time(found.last_checked_ms)}, segments since {since}, {rest}{damaged}"
+    since = format_short_time(found.oldest_checked_ms)
+    return f"Last checked: {format_short_time(found.last_checked_ms)}, segments since {since}, {rest}{damaged}"
 
 
 def _document(found: TopicDescription) -> dict[str, Any]:

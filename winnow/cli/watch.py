@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from winnow.cli.options import Json
-from winnow.cli.output import tell, write_json
-from winnow.cli.world import world
+from winnow.cli.output import print_lines, write_json
+from winnow.cli.world import open_installation
 
 
 def watch(as_json: Json = False) -> None:
@@ -17,11 +17,11 @@ def watch(as_json: Json = False) -> None:
 
     Example: winnow watch
     """
-    with world() as ctx:
-        from winnow.pipeline.watch import watch as look_around
+    with open_installation() as ctx:
+        from winnow.pipeline.watch import watch_topics as look_around
 
         done = look_around(ctx)
     if as_json:
         write_json(asdict(done))
         return
-    tell(done.sentence)
+    print_lines(done.sentence)

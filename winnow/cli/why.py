@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.options import Json, Topic
-from winnow.cli.output import count, tell, write_json
-from winnow.cli.progress import Bar
-from winnow.cli.tables import MOST_ROWS, heading, short_time, show
-from winnow.cli.world import world
+from winnow.cli.output import format_count, print_lines, write_json
+from winnow.cli.progress import ProgressBar
+from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_heading, print_table
+from winnow.cli.world import open_installation
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.why_answer import Answer
+    from winnow.pipeline.why_answer import WhyAnswer
 
 
 def why(
@@ -50,13 +50,13 @@ def why(
 
     Example: winnow why orders --partition 0 --offset 12
     """
-    decoded = _decoded(key, partition, offset, everywhere=everywhere)
-    with world(to_read=True) as ctx, Bar("Looking through segments") as bar:
-        from winnow.pipeline.why import why_key, why_offset
+    decoded = _decode_key(key, partition, offset, everywhere=everywhere)
+    with open_installation(to_read=True) as ctx, ProgressBar("Looking through segments") as bar:
+        from winnow.pipeline.why import explain_key, explain_offset
 
         as_of_ms = ctx.now_ms()
         if decoded is not None:
-            found = why_key(
+            found = explain_key(
                 ctx,
                 topic,
                 decoded,
@@ -68,14 +68,14 @@ def why(
         else:
             assert partition is not None
             assert offset is not None
-            found = why_offset(ctx, topic, partition, offset, as_of_ms=as_of_ms, progress=bar.move)
+            found = explain_offset(ctx, topic, partition, offset, as_of_ms=as_of_ms, progress=bar.move)
     if as_json:
         write_json(asdict(found))
     else:
         _show(found)
 
 
-def _decoded(key: str | None, partition: int | None, offset: int | None, *, everywhere: bool) -> bytes | None:
+def _decode_key(key: str | None, partition: int | None, offset: int | None, *, everywhere: bool) -> bytes | None:
     """The key's bytes; None when the question is about an offset.
 
     Raises:
@@ -101,23 +101,23 @@ def _decoded(key: str | None, partition: int | None, offset: int | None, *, ever
         ) from None
 
 
-def _show(found: Answer) -> None:
-    tell(found.sentence)
+def _show(found: WhyAnswer) -> None:
+    print_lines(found.sentence)
     if len(found.records) > 1:
         _show_records(found)
     if found.runs:
         _show_runs(found)
 
 
-def _show_records(found: Answer) -> None:
-    listed = found.records[-MOST_ROWS:]
+def _show_records(found: WhyAnswer) -> None:
+    listed = found.records[-MAXIMUM_ROWS:]
     more = f", the last {len(listed)} of {found.records_total:,}" if len(listed) < found.records_total else ""
-    heading(f"Records of this key that readers see{more}")
+    print_heading(f"Records of this key that readers see{more}")
     rows = [
         [
             f"{found.topic}-{record.partition}",
             f"{record.offset:,}",
-            short_time(record.timestamp_ms),
+            format_short_time(record.timestamp_ms),
             "" if record.version is None else str(record.version),
             "tombstone" if record.tombstone else "value",
             record.section.value.replace("_", " "),
@@ -125,15 +125,15 @@ def _show_records(found: Answer) -> None:
         ]
         for record in listed
     ]
-    show(["partition", "offset", "timestamp", "version", "", "section", "next run"], rows, right=(1, 3))
+    print_table(["partition", "offset", "timestamp", "version", "", "section", "next run"], rows, right=(1, 3))
 
 
-def _show_runs(found: Answer) -> None:
-    heading("Runs that covered it" if found.present else "Runs that may have removed it")
+def _show_runs(found: WhyAnswer) -> None:
+    print_heading("Runs that covered it" if found.present else "Runs that may have removed it")
     rows = [
         [
-            short_time(run.finished_at_ms),
-            short_time(run.as_of_ms),
+            format_short_time(run.finished_at_ms),
+            format_short_time(run.as_of_ms),
             (run.plan_id or "")[:12],
             str(run.snapshot_id),
             f"{run.next_first_dirty_offset:,}",
@@ -142,9 +142,9 @@ def _show_runs(found: Answer) -> None:
             f"{run.records_keyless:,}",
             f"{run.records_retired:,}",
         ]
-        for run in found.runs[-MOST_ROWS:]
+        for run in found.runs[-MAXIMUM_ROWS:]
     ]
     header = ["finished", "as of", "plan", "snapshot", "up to", "superseded", "tombstones", "keyless", "retired"]
-    show(header, rows, right=(4, 5, 6, 7, 8))
+    print_table(header, rows, right=(4, 5, 6, 7, 8))
     if len(found.runs) > len(rows):
-        tell(f"{count(len(found.runs) - len(rows), 'older run')}; --json lists all")
+        print_lines(f"{format_count(len(found.runs) - len(rows), 'older run')}; --json lists all")

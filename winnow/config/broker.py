@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.config.values import Kind, Range, Rate, Validator, Value
+from winnow.config.values import BytesPerSecond, Range, Validator, Value, ValueType
 
 THREADS = "log.cleaner.threads"
 DEDUPE_BUFFER_BYTES = "log.cleaner.dedupe.buffer.size"
 BYTES_PER_SECOND = "log.cleaner.io.max.bytes.per.second"
 
-DOUBLE_MAX = "1.7976931348623157E308"
+MAXIMUM_DOUBLE = "1.7976931348623157E308"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class BrokerDefinition:
     """
 
     name: str
-    kind: Kind
+    kind: ValueType
     default: str
     validator: Validator | None
     sentence: str
@@ -56,7 +56,7 @@ class _Enabled:
 BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
     BrokerDefinition(
         "log.cleaner.enable",
-        Kind.BOOLEAN,
+        ValueType.BOOLEAN,
         "true",
         _Enabled(),
         "Whether the cleaner runs at all; deprecated since Kafka 4.1 (KIP-1148).",
@@ -64,7 +64,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
     ),
     BrokerDefinition(
         THREADS,
-        Kind.INT,
+        ValueType.INT,
         "1",
         Range(1),
         "How many partitions are cleaned at once.",
@@ -73,7 +73,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
     ),
     BrokerDefinition(
         DEDUPE_BUFFER_BYTES,
-        Kind.LONG,
+        ValueType.LONG,
         "134217728",
         None,
         "Memory of all cleaner threads together for their offset maps; more than 1 MiB per thread.",
@@ -84,16 +84,16 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
     ),
     BrokerDefinition(
         BYTES_PER_SECOND,
-        Kind.DOUBLE,
-        DOUBLE_MAX,
-        Rate(),
+        ValueType.DOUBLE,
+        MAXIMUM_DOUBLE,
+        BytesPerSecond(),
         "How many bytes all cleaner threads together read and write per second, on average.",
         "Stands for the setting engine.bytes_per_second: each task of an application gets an equal share. Kafka's "
         "default, the largest double, is no limit.",
     ),
     BrokerDefinition(
         "log.cleaner.io.buffer.load.factor",
-        Kind.DOUBLE,
+        ValueType.DOUBLE,
         "0.9",
         None,
         "How full the offset map may become before a cleaning stops short of the partition's end.",
@@ -101,7 +101,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
     ),
     BrokerDefinition(
         "log.cleaner.io.buffer.size",
-        Kind.INT,
+        ValueType.INT,
         "524288",
         Range(0),
         "Memory of all cleaner threads together for reading and writing.",
@@ -110,7 +110,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
     ),
     BrokerDefinition(
         "log.cleaner.backoff.ms",
-        Kind.LONG,
+        ValueType.LONG,
         "15000",
         Range(0),
         "How long a cleaner thread sleeps when there is nothing to clean.",
@@ -119,7 +119,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
     ),
     BrokerDefinition(
         "log.retention.check.interval.ms",
-        Kind.LONG,
+        ValueType.LONG,
         "300000",
         Range(1),
         "How often logs are checked for segments that retention removes.",

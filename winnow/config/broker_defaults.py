@@ -17,16 +17,16 @@ from winnow.config.broker import (
     BROKER_KEYS_WITHOUT_MEANING,
     BYTES_PER_SECOND,
     DEDUPE_BUFFER_BYTES,
-    DOUBLE_MAX,
+    MAXIMUM_DOUBLE,
     THREADS,
 )
 from winnow.config.definitions import BY_NAME, DEFINITIONS, BrokerName, Definition
 from winnow.config.layers import Layer
-from winnow.config.nearest import nearest
+from winnow.config.nearest import find_nearest
 from winnow.errors import ConfigurationError
 
 TABLE = "kafka"
-MIN_DEDUPE_BYTES_PER_THREAD = 1024 * 1024
+MINIMUM_DEDUPE_BYTES_PER_THREAD = 1024 * 1024
 """Exclusive, as in Kafka."""
 
 
@@ -38,7 +38,7 @@ class TopicDefault:
     source: str
 
 
-def broker_values(layers: Iterable[Layer]) -> tuple[dict[str, str], dict[str, str]]:
+def merge_broker_values(layers: Iterable[Layer]) -> tuple[dict[str, str], dict[str, str]]:
     """Broker names to values and to origins; of two layers that set a name the earlier one wins."""
     found: dict[str, str] = {}
     origins: dict[str, str] = {}
@@ -50,7 +50,7 @@ def broker_values(layers: Iterable[Layer]) -> tuple[dict[str, str], dict[str, st
     return found, origins
 
 
-def topic_defaults(given: Mapping[str, str], origins: Mapping[str, str]) -> dict[str, TopicDefault]:
+def make_topic_defaults(given: Mapping[str, str], origins: Mapping[str, str]) -> dict[str, TopicDefault]:
     """The defaults of topic keys among ``given``; of several broker names of one key the first in Kafka's order wins.
 
     Raises:
@@ -58,19 +58,19 @@ def topic_defaults(given: Mapping[str, str], origins: Mapping[str, str]) -> dict
     """
     for name in given:
         if not _is_known(name):
-            raise _unknown(name, origins[name])
+            raise _refuse_unknown(name, origins[name])
     for name in given.keys() & BROKER_BY_NAME.keys():
-        _broker_value(name, given, origins)
+        _parse_broker_value(name, given, origins)
     found: dict[str, TopicDefault] = {}
     for definition in DEFINITIONS:
-        for broker in _names(definition):
+        for broker in _list_names(definition):
             if broker.name in given:
-                text = _topic_text(definition, broker, given[broker.name], origins[broker.name])
+                text = _convert_topic_text(definition, broker, given[broker.name], origins[broker.name])
                 found.setdefault(definition.name, TopicDefault(text, f"{origins[broker.name]}: {broker.name}"))
     return found
 
 
-def engine_layer(given: Mapping[str, str], origins: Mapping[str, str], chosen: Iterable[Layer]) -> Layer:
+def make_engine_layer(given: Mapping[str, str], origins: Mapping[str, str], chosen: Iterable[Layer]) -> Layer:
     """What the cleaner's keys among ``given`` mean as settings.
 
     A setting that ``chosen`` names itself stays, and a notice says so.
@@ -79,19 +79,19 @@ def engine_layer(given: Mapping[str, str], origins: Mapping[str, str], chosen: I
         ConfigurationError: the memory is too small for the threads; in Kafka's words.
     """
     found: dict[str, tuple[Any, str]] = {}
-    threads = int(_broker_value(THREADS, given, origins)) if THREADS in given else None
+    threads = int(_parse_broker_value(THREADS, given, origins)) if THREADS in given else None
     if threads is not None:
         found["engine.tasks"] = (threads, THREADS)
     if DEDUPE_BUFFER_BYTES in given:
-        size_bytes = int(_broker_value(DEDUPE_BUFFER_BYTES, given, origins)) // (threads or 1)
-        if size_bytes <= MIN_DEDUPE_BYTES_PER_THREAD:
+        size_bytes = int(_parse_broker_value(DEDUPE_BUFFER_BYTES, given, origins)) // (threads or 1)
+        if size_bytes <= MINIMUM_DEDUPE_BYTES_PER_THREAD:
             raise ConfigurationError(
-                f"{DEDUPE_BUFFER_BYTES} must be at least 1MB per cleaner thread. {_from(origins[DEDUPE_BUFFER_BYTES])}"
+                f"{DEDUPE_BUFFER_BYTES} must be at least 1MB per cleaner thread. {_describe_origin(origins[DEDUPE_BUFFER_BYTES])}"
             )
         found["engine.memory_bytes"] = (size_bytes, DEDUPE_BUFFER_BYTES)
     if BYTES_PER_SECOND in given:
-        rate = float(_broker_value(BYTES_PER_SECOND, given, origins))
-        if rate < float(DOUBLE_MAX):
+        rate = float(_parse_broker_value(BYTES_PER_SECOND, given, origins))
+        if rate < float(MAXIMUM_DOUBLE):
             found["engine.bytes_per_second"] = (rate, BYTES_PER_SECOND)
     taken: dict[str, str] = {}
     for layer in chosen:
@@ -107,49 +107,51 @@ def engine_layer(given: Mapping[str, str], origins: Mapping[str, str], chosen: I
     )
 
 
-def _names(definition: Definition) -> tuple[BrokerName, ...]:
+def _list_names(definition: Definition) -> tuple[BrokerName, ...]:
     # Winnow's own keys have no broker, so they are their own names.
     own = definition.name.startswith("winnow.")
     return (BrokerName(definition.name),) if own else definition.broker_names
 
 
-_TOPIC_NAMES = [broker.name for definition in DEFINITIONS for broker in _names(definition)]
+_TOPIC_NAMES = [broker.name for definition in DEFINITIONS for broker in _list_names(definition)]
 
 
 def _is_known(name: str) -> bool:
     return name in BROKER_BY_NAME or name in _TOPIC_NAMES
 
 
-def _topic_text(definition: Definition, broker: BrokerName, text: str, origin: str) -> str:
+def _convert_topic_text(definition: Definition, broker: BrokerName, text: str, origin: str) -> str:
     kind = broker.kind or definition.kind
     validator = broker.validator if broker.kind else definition.validator
     value = _parse(broker.name, text, kind, validator, origin)
     if broker.kind is None or not isinstance(value, int):
-        return values.trim(text)
+        return values.trim_like_java(text)
     # Every negative retention is "no limit", which a topic can only call -1; nothing else may be negative.
     number = max(value * broker.factor, -1)
     if broker.requirement and broker.requirement[0].reason(number):
-        raise ConfigurationError(f"{broker.requirement[1]}. {_from(origin, broker.name)}")
+        raise ConfigurationError(f"{broker.requirement[1]}. {_describe_origin(origin, broker.name)}")
     return str(number)
 
 
-def _broker_value(name: str, given: Mapping[str, str], origins: Mapping[str, str]) -> Any:
+def _parse_broker_value(name: str, given: Mapping[str, str], origins: Mapping[str, str]) -> Any:
     definition = BROKER_BY_NAME[name]
     return _parse(name, given[name], definition.kind, definition.validator, origins[name])
 
 
-def _parse(name: str, text: str, kind: values.Kind, validator: values.Validator | None, origin: str) -> values.Value:
+def _parse(
+    name: str, text: str, kind: values.ValueType, validator: values.Validator | None, origin: str
+) -> values.Value:
     try:
-        return values.parse(name, text, kind, validator)
+        return values.parse_value(name, text, kind, validator)
     except ConfigurationError as problem:
-        raise ConfigurationError(f"{problem}. {_from(origin)}") from None
+        raise ConfigurationError(f"{problem}. {_describe_origin(origin)}") from None
 
 
-def _from(origin: str, name: str = "") -> str:
+def _describe_origin(origin: str, name: str = "") -> str:
     return f"{name or 'It'} comes from {origin}."
 
 
-def _unknown(name: str, origin: str) -> ConfigurationError:
+def _refuse_unknown(name: str, origin: str) -> ConfigurationError:
     if name in BY_NAME:
         brokers = [broker.name for broker in BY_NAME[name].broker_names]
         own = f"the broker's is {' or '.join(brokers)}" if brokers else "a broker has none, so set it on the topic"
@@ -157,5 +159,5 @@ def _unknown(name: str, origin: str) -> ConfigurationError:
     elif name in BROKER_KEYS_WITHOUT_MEANING:
         hint = "Kafka has it for its brokers, it means nothing to an archive; leave it out."
     else:
-        hint = f"The nearest known name is {nearest(name, (*_TOPIC_NAMES, *BROKER_BY_NAME))}."
-    return ConfigurationError(f"Unknown broker config name: {name}. {hint} {_from(origin)}")
+        hint = f"The nearest known name is {find_nearest(name, (*_TOPIC_NAMES, *BROKER_BY_NAME))}."
+    return ConfigurationError(f"Unknown broker config name: {name}. {hint} {_describe_origin(origin)}")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.config.values import Kind, OneOf, Range, SuiteName, Unlimited, Validator
+from winnow.config.values import OneOf, Range, SuiteName, Unlimited, Validator, ValueType
 
-LONG_MAX = 2**63 - 1
+MAXIMUM_LONG = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class BrokerName:
 
     name: str
     factor: int = 1
-    kind: Kind | None = None
+    kind: ValueType | None = None
     validator: Validator | None = None
     requirement: tuple[Validator, str] | None = None
 
@@ -46,7 +46,7 @@ class Definition:
     """
 
     name: str
-    kind: Kind
+    kind: ValueType
     default: str | None
     validator: Validator | None
     sentence: str
@@ -55,7 +55,7 @@ class Definition:
     kafka_default: str | None = None
 
 
-def _brokers(*names: str) -> tuple[BrokerName, ...]:
+def _make_broker_names(*names: str) -> tuple[BrokerName, ...]:
     return tuple(BrokerName(name) for name in names)
 
 
@@ -69,61 +69,61 @@ _RETENTION = (Unlimited(), "log.retention.ms must be unlimited (-1) or, greater 
 DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "cleanup.policy",
-        Kind.LIST,
+        ValueType.LIST,
         "compact",
         OneOf(("compact", "delete")),
         "What happens to old records: compact keeps the last record of each key, delete removes old segments; "
         "empty removes nothing.",
-        broker_names=_brokers("log.cleanup.policy"),
+        broker_names=_make_broker_names("log.cleanup.policy"),
         kafka_default="delete",
     ),
     Definition(
         "min.cleanable.dirty.ratio",
-        Kind.DOUBLE,
+        ValueType.DOUBLE,
         "0.5",
         Range(0, 1),
         "A partition is compacted when dirty bytes make up more than this share of its cleanable and clean bytes.",
-        broker_names=_brokers("log.cleaner.min.cleanable.ratio"),
+        broker_names=_make_broker_names("log.cleaner.min.cleanable.ratio"),
     ),
     Definition(
         "min.compaction.lag.ms",
-        Kind.LONG,
+        ValueType.LONG,
         "0",
         Range(0),
         "How long a record stays uncompacted at least, by its timestamp.",
         "ms",
-        _brokers("log.cleaner.min.compaction.lag.ms"),
+        _make_broker_names("log.cleaner.min.compaction.lag.ms"),
     ),
     Definition(
         "max.compaction.lag.ms",
-        Kind.LONG,
-        str(LONG_MAX),
+        ValueType.LONG,
+        str(MAXIMUM_LONG),
         Range(1),
         "How long a record may stay uncompacted, whatever the dirty ratio; holds on idle partitions too.",
         "ms",
-        _brokers("log.cleaner.max.compaction.lag.ms"),
+        _make_broker_names("log.cleaner.max.compaction.lag.ms"),
     ),
     Definition(
         "delete.retention.ms",
-        Kind.LONG,
+        ValueType.LONG,
         str(_DAY_MS),
         Range(0),
         "How long a tombstone stays readable after the first compaction that covered it.",
         "ms",
-        _brokers("log.cleaner.delete.retention.ms"),
+        _make_broker_names("log.cleaner.delete.retention.ms"),
     ),
     Definition(
         "segment.bytes",
-        Kind.INT,
+        ValueType.INT,
         str(2**30),
         Range(14),
         "A segment that reaches this size is closed; also the size to which rewritten segments are merged.",
         "bytes",
-        _brokers("log.segment.bytes"),
+        _make_broker_names("log.segment.bytes"),
     ),
     Definition(
         "internal.segment.bytes",
-        Kind.INT,
+        ValueType.INT,
         None,
         Range(1),
         "Takes the place of segment.bytes when set; for tests, as in Kafka.",
@@ -131,113 +131,113 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "segment.ms",
-        Kind.LONG,
+        ValueType.LONG,
         str(_WEEK_MS),
         Range(1),
         "A segment whose oldest record is older than this is closed.",
         "ms",
         (
-            BrokerName("log.roll.ms", kind=Kind.LONG, requirement=_ROLL),
-            BrokerName("log.roll.hours", _HOUR_MS, Kind.INT, Range(1), _ROLL),
+            BrokerName("log.roll.ms", kind=ValueType.LONG, requirement=_ROLL),
+            BrokerName("log.roll.hours", _HOUR_MS, ValueType.INT, Range(1), _ROLL),
         ),
     ),
     Definition(
         "segment.jitter.ms",
-        Kind.LONG,
+        ValueType.LONG,
         "0",
         Range(0),
         "In Kafka a random reduction of segment.ms; kept, without effect on an archive.",
         "ms",
         (
-            BrokerName("log.roll.jitter.ms", kind=Kind.LONG, requirement=_JITTER),
-            BrokerName("log.roll.jitter.hours", _HOUR_MS, Kind.INT, Range(0), _JITTER),
+            BrokerName("log.roll.jitter.ms", kind=ValueType.LONG, requirement=_JITTER),
+            BrokerName("log.roll.jitter.hours", _HOUR_MS, ValueType.INT, Range(0), _JITTER),
         ),
     ),
     Definition(
         "segment.index.bytes",
-        Kind.INT,
+        ValueType.INT,
         str(10 * 2**20),
         Range(4),
         "In Kafka the size of a segment's index; kept, without effect on an archive.",
         "bytes",
-        _brokers("log.index.size.max.bytes"),
+        _make_broker_names("log.index.size.max.bytes"),
     ),
     Definition(
         "retention.ms",
-        Kind.LONG,
+        ValueType.LONG,
         "-1",
         Range(-1),
         "With delete in the policy: segments whose youngest record is older than this are removed; -1 removes none.",
         "ms",
         (
-            BrokerName("log.retention.ms", kind=Kind.LONG, requirement=_RETENTION),
-            BrokerName("log.retention.minutes", _MINUTE_MS, Kind.INT, requirement=_RETENTION),
-            BrokerName("log.retention.hours", _HOUR_MS, Kind.INT, requirement=_RETENTION),
+            BrokerName("log.retention.ms", kind=ValueType.LONG, requirement=_RETENTION),
+            BrokerName("log.retention.minutes", _MINUTE_MS, ValueType.INT, requirement=_RETENTION),
+            BrokerName("log.retention.hours", _HOUR_MS, ValueType.INT, requirement=_RETENTION),
         ),
         kafka_default=str(_WEEK_MS),
     ),
     Definition(
         "retention.bytes",
-        Kind.LONG,
+        ValueType.LONG,
         "-1",
         None,
         "With delete in the policy: the oldest segments of a partition larger than this are removed; "
         "a negative number removes none.",
         "bytes",
-        _brokers("log.retention.bytes"),
+        _make_broker_names("log.retention.bytes"),
     ),
     Definition(
         "file.delete.delay.ms",
-        Kind.LONG,
+        ValueType.LONG,
         "60000",
         Range(0),
         "In Kafka the delay before replaced files are removed; kept, without effect: see winnow.retired.grace.ms.",
         "ms",
-        _brokers("log.segment.delete.delay.ms"),
+        _make_broker_names("log.segment.delete.delay.ms"),
     ),
     Definition(
         "max.message.bytes",
-        Kind.INT,
+        ValueType.INT,
         "1048588",
         Range(0),
         "In Kafka the largest record batch; kept, without effect on an archive.",
         "bytes",
-        _brokers("message.max.bytes"),
+        _make_broker_names("message.max.bytes"),
     ),
     Definition(
         "message.timestamp.type",
-        Kind.STRING,
+        ValueType.STRING,
         "CreateTime",
         OneOf(("CreateTime", "LogAppendTime")),
         "Whose clock the timestamps come from: the producer's (CreateTime) or the broker's (LogAppendTime).",
-        broker_names=_brokers("log.message.timestamp.type"),
+        broker_names=_make_broker_names("log.message.timestamp.type"),
     ),
     Definition(
         "compaction.strategy",
-        Kind.STRING,
+        ValueType.STRING,
         "offset",
         OneOf(("offset", "timestamp", "header")),
         "Which record of a key survives (KIP-280): the highest offset, timestamp, or version in a header.",
-        broker_names=_brokers("log.cleaner.compaction.strategy"),
+        broker_names=_make_broker_names("log.cleaner.compaction.strategy"),
     ),
     Definition(
         "compaction.strategy.header",
-        Kind.STRING,
+        ValueType.STRING,
         "",
         None,
         "With compaction.strategy=header: the name of the header that holds the version, an 8-byte big-endian long.",
-        broker_names=_brokers("log.cleaner.compaction.strategy.header"),
+        broker_names=_make_broker_names("log.cleaner.compaction.strategy.header"),
     ),
     Definition(
         "remote.storage.enable",
-        Kind.BOOLEAN,
+        ValueType.BOOLEAN,
         "false",
         None,
         "In Kafka tiered storage, which excludes compaction; kept, without effect on an archive.",
     ),
     Definition(
         "winnow.keyless",
-        Kind.STRING,
+        ValueType.STRING,
         "reject",
         OneOf(("reject", "quarantine")),
         "What ingest does with records without a key while the policy includes compact: refuse the call, or put them "
@@ -245,7 +245,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "winnow.retired.grace.ms",
-        Kind.LONG,
+        ValueType.LONG,
         str(_DAY_MS),
         Range(0),
         "How long a file that a compaction replaced stays on disk before sweep removes it.",
@@ -253,7 +253,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "winnow.late.arrival.ms",
-        Kind.LONG,
+        ValueType.LONG,
         str(_WEEK_MS),
         Range(0),
         "With compaction.strategy timestamp or header: how long a tombstone stays at least after the first compaction "
@@ -263,7 +263,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "winnow.retention.protect.latest",
-        Kind.BOOLEAN,
+        ValueType.BOOLEAN,
         "false",
         None,
         "With cleanup.policy=compact,delete: what retention would remove goes through the cleaner instead, so the "
@@ -271,7 +271,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         "winnow.expectations",
-        Kind.STRING,
+        ValueType.STRING,
         "",
         SuiteName(),
         "The name of a content suite that every compaction of this topic must pass; empty for none.",

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from winnow.config.nearest import nearest
+from winnow.config.nearest import find_nearest
 from winnow.errors import ConfigurationError
 
 PREFIX = "WINNOW_"
@@ -87,7 +87,7 @@ class Layer:
         """The values as nested dictionaries, the open maps flat."""
         found: dict[str, Any] = {}
         for name, value in self.values.items():
-            path = path_of(name)
+            path = split_setting_name(name)
             place = found
             for part in path[:-1]:
                 place = place.setdefault(part, {})
@@ -95,7 +95,7 @@ class Layer:
         return found
 
 
-def path_of(name: str) -> tuple[str, ...]:
+def split_setting_name(name: str) -> tuple[str, ...]:
     """The steps to a setting; the key within an open map is one step, whatever dots it holds."""
     for each in MAPS:
         if name.startswith(f"{each}."):
@@ -103,44 +103,44 @@ def path_of(name: str) -> tuple[str, ...]:
     return tuple(name.split("."))
 
 
-def variable_of(name: str) -> str:
+def name_variable(name: str) -> str:
     """The environment variable of a setting that is in no open map."""
     return PREFIX + name.upper().replace(".", "__")
 
 
-def environment_layer(env: Mapping[str, str], cwd: Path) -> Layer:
+def read_environment_layer(env: Mapping[str, str], cwd: Path) -> Layer:
     """The settings among the variables of ``env``; a ``WINNOW_`` variable that is none becomes a notice."""
-    names = {variable_of(name): name for name in NAMES}
-    known = [*names, *(f"{variable_of(each)}__*" for each in MAPS), CONFIG_VARIABLE]
+    names = {name_variable(name): name for name in NAMES}
+    known = [*names, *(f"{name_variable(each)}__*" for each in MAPS), CONFIG_VARIABLE]
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     notices: list[str] = []
     for variable, text in sorted(env.items()):
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
-        name = names.get(variable) or _name_in_map(variable)
+        name = names.get(variable) or _find_name_in_map(variable)
         if name is None:
             notices.append(
                 f"The environment variable {variable} is no setting of Winnow and has no effect. "
-                f"The nearest known name is {nearest(variable, known)}."
+                f"The nearest known name is {find_nearest(variable, known)}."
             )
         elif text:
             origin = f"environment {variable}"
             if name in values:
                 raise ConfigurationError(f"{origins[name]} and {origin} both set {name}. Unset one of them.")
-            values[name] = _anchored(name, text, cwd, origin)
+            values[name] = _make_paths_absolute(name, text, cwd, origin)
             origins[name] = origin
     return Layer(values, origins, tuple(notices))
 
 
-def file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
+def read_file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
     """The settings in the file that ``WINNOW_CONFIG`` names, else in ``winnow.toml`` in ``cwd`` if it exists.
 
     Raises:
         ConfigurationError: the named file is missing, or the file cannot be read or holds an unknown key.
     """
     named = env.get(CONFIG_VARIABLE)
-    path = _absolute(CONFIG_VARIABLE, named, cwd, "environment") if named else cwd / CONFIG_FILE
+    path = _make_absolute(CONFIG_VARIABLE, named, cwd, "environment") if named else cwd / CONFIG_FILE
     if not named and not path.exists():
         return Layer()
     label = str(path) if named else CONFIG_FILE
@@ -148,19 +148,19 @@ def file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
     for name, value in _flatten(_read(path, label), label):
         if name in values:
             raise ConfigurationError(f"{label} sets {name} twice, spelled in two ways. Take one of them out.")
-        values[name] = _anchored(name, value, path.parent, label)
+        values[name] = _make_paths_absolute(name, value, path.parent, label)
     return Layer(values, dict.fromkeys(values, label))
 
 
-def default_layer(home: Path, chosen_catalog: Mapping[str, Any]) -> Layer:
+def make_default_layer(home: Path, chosen_catalog: Mapping[str, Any]) -> Layer:
     """Everything embedded below ``home``, an absolute folder.
 
     The embedded catalog takes part only where nothing names another one: half of it beside half of another is neither.
     """
     values: dict[str, Any] = {
         "home": str(home),
-        "warehouse": folder_uri(home / "warehouse", f"the home folder {home}"),
-        "staging": folder_uri(home / "staging", f"the home folder {home}"),
+        "warehouse": make_folder_uri(home / "warehouse", f"the home folder {home}"),
+        "staging": make_folder_uri(home / "staging", f"the home folder {home}"),
         "store_url": f"sqlite:///{home / 'store.db'}",
         "spark.master": "local[*]",
         "engine.memory_bytes": 2**30,
@@ -180,7 +180,7 @@ def default_layer(home: Path, chosen_catalog: Mapping[str, Any]) -> Layer:
     return Layer(values, dict.fromkeys(values, "default"))
 
 
-def folder_uri(folder: Path, origin: str) -> str:
+def make_folder_uri(folder: Path, origin: str) -> str:
     """The ``file://`` URI of an absolute folder, as the table format spells it: nothing is percent-encoded.
 
     Raises:
@@ -194,9 +194,9 @@ def folder_uri(folder: Path, origin: str) -> str:
     return f"file://{folder}"
 
 
-def _name_in_map(variable: str) -> str | None:
+def _find_name_in_map(variable: str) -> str | None:
     for each in MAPS:
-        prefix = f"{variable_of(each)}__"
+        prefix = f"{name_variable(each)}__"
         if variable.startswith(prefix) and variable != prefix:
             return f"{each}.{_key(each, variable.removeprefix(prefix).replace('__', '.'))}"
     return None
@@ -233,7 +233,7 @@ def _flatten(tree: Mapping[str, Any], label: str, above: str = "") -> Iterator[t
         if name in MAPS:
             if not isinstance(value, dict):
                 raise ConfigurationError(f"{name} in {label} must be a table: [{name}].")
-            for inner, leaf in _leaves(value, name, label):
+            for inner, leaf in _list_leaves(value, name, label):
                 yield f"{name}.{_property(inner) if name == 'catalog' else inner}", leaf
         elif name in NAMES:
             yield name, value
@@ -242,14 +242,14 @@ def _flatten(tree: Mapping[str, Any], label: str, above: str = "") -> Iterator[t
                 raise ConfigurationError(f"{name} in {label} must be a table: [{name}].")
             yield from _flatten(value, label, f"{name}.")
         else:
-            near = nearest(name, (*NAMES, *MAPS, *_GROUPS))
+            near = find_nearest(name, (*NAMES, *MAPS, *_GROUPS))
             raise ConfigurationError(f"Unknown setting {name} in {label}. The nearest known name is {near}.")
 
 
-def _leaves(tree: Mapping[str, Any], name: str, label: str, above: str = "") -> Iterator[tuple[str, str]]:
+def _list_leaves(tree: Mapping[str, Any], name: str, label: str, above: str = "") -> Iterator[tuple[str, str]]:
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from _leaves(value, name, label, f"{above}{key}.")
+            yield from _list_leaves(value, name, label, f"{above}{key}.")
         elif isinstance(value, bool):
             yield f"{above}{key}", str(value).lower()
         elif isinstance(value, str | int | float):
@@ -258,17 +258,17 @@ def _leaves(tree: Mapping[str, Any], name: str, label: str, above: str = "") -> 
             raise ConfigurationError(f"{name}.{above}{key} in {label} must be text, a number, or true or false.")
 
 
-def _anchored(name: str, value: Any, folder: Path, origin: str) -> Any:
+def _make_paths_absolute(name: str, value: Any, folder: Path, origin: str) -> Any:
     if not isinstance(value, str) or not value:
         return value
     if name in _FOLDERS:
-        return str(_absolute(name, value, folder, origin))
+        return str(_make_absolute(name, value, folder, origin))
     if name in _LOCATIONS and not _URI.match(value):
-        return folder_uri(_absolute(name, value, folder, origin), f"{name} ({origin})")
+        return make_folder_uri(_make_absolute(name, value, folder, origin), f"{name} ({origin})")
     return value
 
 
-def _absolute(name: str, text: str, folder: Path, origin: str) -> Path:
+def _make_absolute(name: str, text: str, folder: Path, origin: str) -> Path:
     try:
         path = folder / Path(text).expanduser()
     except RuntimeError as problem:

@@ -6,7 +6,7 @@ import re
 
 from winnow.errors import ConfigurationError
 
-MAX_NAME_LENGTH = 249
+MAXIMUM_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -16,28 +16,28 @@ def validate_topic_name(name: str) -> None:
     Raises:
         ConfigurationError: it cannot; in the words of Kafka's Topic.validate.
     """
-    reason = _reason(name)
+    reason = _find_fault(name)
     if reason:
         raise ConfigurationError(f"Topic name is invalid: {reason}")
 
 
 def is_topic_name(name: str) -> bool:
     """Whether ``name`` can be a topic."""
-    return _reason(name) is None
+    return _find_fault(name) is None
 
 
-def collides(a: str, b: str) -> bool:
+def has_collision(a: str, b: str) -> bool:
     """Whether ``a`` and ``b`` are one name where '.' and '_' are the same, as in metrics (Kafka's hasCollision)."""
     return a.replace(".", "_") == b.replace(".", "_")
 
 
-def _reason(name: str) -> str | None:
+def _find_fault(name: str) -> str | None:
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
         return f"'{name}' is not allowed"
-    if len(name) > MAX_NAME_LENGTH:
-        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if len(name) > MAXIMUM_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAXIMUM_NAME_LENGTH}"
     if not _LEGAL.fullmatch(name):
         return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None

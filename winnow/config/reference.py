@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING, BYTES_PER_SECOND, BrokerDefinition
-from winnow.config.definitions import DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, LONG_MAX, BrokerName, Definition
-from winnow.config.layers import MAPS, NAMES, default_layer, variable_of
-from winnow.config.values import Kind, OneOf, Range, Rate, SuiteName, Validator
+from winnow.config.definitions import DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, MAXIMUM_LONG, BrokerName, Definition
+from winnow.config.layers import MAPS, NAMES, make_default_layer, name_variable
+from winnow.config.values import BytesPerSecond, OneOf, Range, SuiteName, Validator, ValueType
 
 SETTINGS: dict[str, str] = {
     "home": "Folder of everything embedded: catalog, warehouse, staging area, metadata store, Airflow's home.",
@@ -138,14 +138,26 @@ file than `winnow.toml` in the current folder.
 """
 
 
-def render() -> str:
+def render_reference() -> str:
     """The reference as Markdown, ending with a newline."""
     topic_rows = [
-        (_code(each.name), _names(each.broker_names), _default(each), _valid(each.kind, each.validator), each.sentence)
+        (
+            _code(each.name),
+            _names(each.broker_names),
+            _default(each),
+            _describe_valid_values(each.kind, each.validator),
+            each.sentence,
+        )
         for each in DEFINITIONS
     ]
     broker_rows = [
-        (_code(each.name), _broker_default(each), _valid(each.kind, each.validator), each.sentence, each.effect)
+        (
+            _code(each.name),
+            _broker_default(each),
+            _describe_valid_values(each.kind, each.validator),
+            each.sentence,
+            each.effect,
+        )
         for each in BROKER_DEFINITIONS
     ]
     return "".join(
@@ -153,10 +165,10 @@ def render() -> str:
             _INTRODUCTION,
             _TOPIC,
             _table(("key", "broker names, the first wins", "default", "valid", "what it does"), topic_rows),
-            _KAFKA_ONLY.format(_listed(KAFKA_KEYS_WITHOUT_MEANING)),
+            _KAFKA_ONLY.format(_format_list(KAFKA_KEYS_WITHOUT_MEANING)),
             _BROKER,
             _table(("broker name", "Kafka's default", "valid", "what it does in Kafka", "in Winnow"), broker_rows),
-            _BROKER_ONLY.format(_listed(BROKER_KEYS_WITHOUT_MEANING)),
+            _BROKER_ONLY.format(_format_list(BROKER_KEYS_WITHOUT_MEANING)),
             _SETTINGS,
             _table(("setting", "environment", "default", "what it is"), _setting_rows()),
         )
@@ -164,15 +176,15 @@ def render() -> str:
 
 
 def _setting_rows() -> list[tuple[str, ...]]:
-    defaults = default_layer(Path("/HOME"), {}).values
+    defaults = make_default_layer(Path("/HOME"), {}).values
     shown = {key: _code(str(value).replace("/HOME", "<home>")) for key, value in defaults.items()}
     shown |= {"home": "`.winnow` in the current folder"}
     rows: list[tuple[str, ...]] = [
-        (_code(name), _code(variable_of(name)), shown.get(name, "none"), SETTINGS[name]) for name in NAMES
+        (_code(name), _code(name_variable(name)), shown.get(name, "none"), SETTINGS[name]) for name in NAMES
     ]
     for name in MAPS:
         inner = [f"{_code(key)} is {text}" for key, text in shown.items() if key.startswith(f"{name}.")]
-        variable = _code(f"{variable_of(name)}__*")
+        variable = _code(f"{name_variable(name)}__*")
         rows.append((_code(f"{name}.*"), variable, ", ".join(inner) or "none", SETTINGS[name]))
     return rows
 
@@ -186,7 +198,7 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _format_list(names: Iterable[str]) -> str:
     return ", ".join(map(_code, sorted(names)))
 
 
@@ -211,12 +223,12 @@ def _value(text: str | None, unit: str) -> str:
         return "none"
     if text == "":
         return "empty"
-    if text == str(LONG_MAX):
+    if text == str(MAXIMUM_LONG):
         return "2^63 - 1 (never)"
-    return f"{_code(text)}{_gloss(int(text), unit) if unit else ''}"
+    return f"{_code(text)}{_explain_value(int(text), unit) if unit else ''}"
 
 
-def _gloss(number: int, unit: str) -> str:
+def _explain_value(number: int, unit: str) -> str:
     scales = {
         "ms": (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)),
         "bytes": (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)),
@@ -229,16 +241,16 @@ def _gloss(number: int, unit: str) -> str:
     return ""
 
 
-def _valid(kind: Kind, validator: Validator | None) -> str:
+def _describe_valid_values(kind: ValueType, validator: Validator | None) -> str:
     match validator:
         case OneOf(allowed):
             words = ", ".join(map(_code, allowed))
-            return f"any of {words}, separated by commas" if kind is Kind.LIST else f"one of {words}"
+            return f"any of {words}, separated by commas" if kind is ValueType.LIST else f"one of {words}"
         case Range(minimum, None):
             return f"{_KINDS[kind]}, at least {minimum}"
         case Range(minimum, maximum):
             return f"{_KINDS[kind]} from {minimum} to {maximum}"
-        case Rate():
+        case BytesPerSecond():
             return f"{_KINDS[kind]}, at least 1"
         case SuiteName():
             return "letters, digits, `_` and `-`"
@@ -247,14 +259,14 @@ def _valid(kind: Kind, validator: Validator | None) -> str:
 
 
 _KINDS = {
-    Kind.BOOLEAN: "`true` or `false`",
-    Kind.STRING: "any text",
-    Kind.INT: "32-bit number",
-    Kind.LONG: "64-bit number",
-    Kind.DOUBLE: "number",
-    Kind.LIST: "any list",
+    ValueType.BOOLEAN: "`true` or `false`",
+    ValueType.STRING: "any text",
+    ValueType.INT: "32-bit number",
+    ValueType.LONG: "64-bit number",
+    ValueType.DOUBLE: "number",
+    ValueType.LIST: "any list",
 }
 
 
 if __name__ == "__main__":
-    sys.stdout.write(render())
+    sys.stdout.write(render_reference())

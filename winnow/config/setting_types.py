@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
-MIN_SIZE_BYTES = 1_000_000
+MINIMUM_SIZE_BYTES = 1_000_000
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE | re.ASCII)
 
@@ -44,7 +44,7 @@ def _size_bytes(value: object) -> int:
     if size is None:
         raise ValueError("it must be a size like 1073741824, 512MB or 1GiB")
     size_bytes = int(size)
-    if size_bytes < MIN_SIZE_BYTES:
+    if size_bytes < MINIMUM_SIZE_BYTES:
         raise ValueError("it must be at least 1MB; a number without a unit counts bytes")
     return size_bytes
 

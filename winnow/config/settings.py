@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, Valid
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from winnow.config.broker_defaults import TopicDefault, broker_values, engine_layer, topic_defaults
-from winnow.config.layers import Layer, default_layer, environment_layer, file_layer
+from winnow.config.broker_defaults import TopicDefault, make_engine_layer, make_topic_defaults, merge_broker_values
+from winnow.config.layers import Layer, make_default_layer, read_environment_layer, read_file_layer
 from winnow.config.masking import MASK, mask
 from winnow.config.setting_types import (
     BytesPerSecond,
@@ -212,7 +212,7 @@ class Settings(BaseSettings):
     @property
     def topic_defaults(self) -> dict[str, TopicDefault]:
         """The installation's defaults of topic keys, each with where it came from."""
-        return topic_defaults(self.kafka, {name: self._source(f"kafka.{name}") for name in self.kafka})
+        return make_topic_defaults(self.kafka, {name: self._source(f"kafka.{name}") for name in self.kafka})
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -271,8 +271,8 @@ def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = No
     """
     folder = (cwd or Path.cwd()).absolute()
     variables = os.environ if env is None else env
-    chosen = (environment_layer(variables, folder), file_layer(variables, folder))
-    home = _home(chosen, folder)
+    chosen = (read_environment_layer(variables, folder), read_file_layer(variables, folder))
+    home = _find_home(chosen, folder)
     _check_utf8(home)
     catalog = {
         name.removeprefix("catalog."): value
@@ -280,20 +280,20 @@ def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = No
         for name, value in layer.values.items()
         if name.startswith("catalog.")
     }
-    kafka, origins = broker_values(chosen)
-    topic_defaults(kafka, origins)  # refuses what is not valid before anything is done with it
-    layers = (*chosen, engine_layer(kafka, origins, chosen), default_layer(home, catalog))
+    kafka, origins = merge_broker_values(chosen)
+    make_topic_defaults(kafka, origins)  # refuses what is not valid before anything is done with it
+    layers = (*chosen, make_engine_layer(kafka, origins, chosen), make_default_layer(home, catalog))
     # Type checkers take the constructor of a pydantic class from its fields alone and miss this argument.
     make: Callable[..., Settings] = Settings
     try:
         settings = make(_build_sources=(tuple(map(_LayerSource, layers)), {}))
     except ValidationError as problem:
-        raise _told(problem, layers) from None
+        raise _describe_problem(problem, layers) from None
     settings._layers = layers
     return settings
 
 
-def _home(layers: tuple[Layer, ...], folder: Path) -> Path:
+def _find_home(layers: tuple[Layer, ...], folder: Path) -> Path:
     for layer in layers:
         if "home" in layer.values:
             home = layer.values["home"]
@@ -314,17 +314,17 @@ def _check_utf8(home: Path) -> None:
         ) from None
 
 
-def _told(problem: ValidationError, layers: tuple[Layer, ...]) -> ConfigurationError:
+def _describe_problem(problem: ValidationError, layers: tuple[Layer, ...]) -> ConfigurationError:
     # Places, never values: a database URL or a webhook is a secret.
     sentences: list[str] = []
     for error in problem.errors(include_url=False, include_input=False, include_context=False):
         name = ".".join(str(part) for part in error["loc"] if part != "[key]")
         reason = error["msg"].removeprefix("Value error, ")
-        sentences.append(f"{name} ({_origin(name, layers)}) is not valid: {reason}.")
+        sentences.append(f"{name} ({_describe_origin(name, layers)}) is not valid: {reason}.")
     return ConfigurationError(" ".join(sentences))
 
 
-def _origin(name: str, layers: tuple[Layer, ...]) -> str:
+def _describe_origin(name: str, layers: tuple[Layer, ...]) -> str:
     # A complaint about a group as a whole has no place of its own; its members have.
     # What is inside a list has no place of its own either; the list has.
     found = [

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from winnow.config.layers import MAPS, default_layer, folder_uri, variable_of
+from winnow.config.layers import MAPS, make_default_layer, make_folder_uri, name_variable
 from winnow.config.reference import SETTINGS
 from winnow.config.settings import Settings
 
@@ -56,7 +56,7 @@ EXAMPLES: Mapping[str, str] = {
 """A line for everything that has no default."""
 
 
-def starting_file(folder: Path, chosen: Mapping[str, str], from_environment: Collection[str] = ()) -> str:
+def render_initial_file(folder: Path, chosen: Mapping[str, str], from_environment: Collection[str] = ()) -> str:
     """The text of a ``winnow.toml`` for ``folder`` in which ``chosen`` is set, by dotted names.
 
     ``from_environment``: settings whose value holds a secret; the text refers to their variables instead.
@@ -103,21 +103,21 @@ def _defaults(home: Path) -> dict[str, Any]:
             elif not info.is_required():
                 yield name, info.get_default(call_default_factory=True)
 
-    return {**dict(of_fields(Settings)), **default_layer(home, {}).values}
+    return {**dict(of_fields(Settings)), **make_default_layer(home, {}).values}
 
 
 def _portable(value: Any, folder: Path) -> Any:
     """Below the folder of the file without naming it, where relative paths are allowed."""
     if isinstance(value, str):
-        for start in (f"{folder_uri(folder, 'the folder')}/", f"{folder}/"):
+        for start in (f"{make_folder_uri(folder, 'the folder')}/", f"{folder}/"):
             value = value.removeprefix(start)
     return value
 
 
 def _sentence(name: str) -> str:
     if name in MAPS:
-        return f"{MAP_SENTENCES[name]} [{variable_of(name)}__*]"
-    return f"{SETTINGS[name].replace('`', '')} [{variable_of(name)}]"
+        return f"{MAP_SENTENCES[name]} [{name_variable(name)}__*]"
+    return f"{SETTINGS[name].replace('`', '')} [{name_variable(name)}]"
 
 
 def _lines(
@@ -128,7 +128,7 @@ def _lines(
     from_environment: Collection[str],
 ) -> list[str]:
     if name in from_environment:
-        return [f"# Holds a password, so it comes from the environment: export {variable_of(name)}=..."]
+        return [f"# Holds a password, so it comes from the environment: export {name_variable(name)}=..."]
     below = f"{group}." if group else ""
     mine = sorted({each for each in (*defaults, *chosen) if each == name or each.startswith(f"{name}.")})
     found = [

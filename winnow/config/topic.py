@@ -14,7 +14,7 @@ from winnow.config import values
 from winnow.config.broker import BROKER_BY_NAME
 from winnow.config.broker_defaults import TopicDefault
 from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, TOPIC_KEY_OF_BROKER_NAME
-from winnow.config.nearest import nearest
+from winnow.config.nearest import find_nearest
 from winnow.config.values import Value
 from winnow.errors import ConfigurationError
 from winnow.model import Strategy
@@ -22,7 +22,7 @@ from winnow.model import Strategy
 COMPACT, DELETE = "compact", "delete"
 
 
-class Keyless(StrEnum):
+class KeylessPolicy(StrEnum):
     """What ingest does with a record without a key while the policy includes compact."""
 
     REJECT = "reject"
@@ -69,7 +69,7 @@ class TopicConfig:
     compaction_strategy: Strategy
     compaction_strategy_header: str
     remote_storage_enable: bool
-    keyless: Keyless
+    keyless: KeylessPolicy
     retired_grace_ms: int
     late_arrival_ms: int
     retention_protect_latest: bool
@@ -88,16 +88,16 @@ class TopicConfig:
         """
         for name in overrides:
             if not is_topic_key(name):
-                raise unknown_key(name)
+                raise make_unknown_key_error(name)
         found: dict[str, Value] = {}
         defaults = defaults or {}
         for each in DEFINITIONS:
             default = defaults[each.name].text if each.name in defaults else each.default
             text = overrides.get(each.name, default)
             if text is not None or each.name in overrides:
-                found[each.name] = values.parse(each.name, text, each.kind, each.validator)
-        given = {name: values.trim(text) for name, text in sorted(overrides.items()) if text is not None}
-        config = _assemble(found, given, defaults)
+                found[each.name] = values.parse_value(each.name, text, each.kind, each.validator)
+        given = {name: values.trim_like_java(text) for name, text in sorted(overrides.items()) if text is not None}
+        config = _make_config(found, given, defaults)
         _check_together(config)
         return config
 
@@ -122,7 +122,7 @@ def is_topic_key(name: str) -> bool:
     return name in BY_NAME
 
 
-def unknown_key(name: str) -> ConfigurationError:
+def make_unknown_key_error(name: str) -> ConfigurationError:
     """The error for a key that is none: Kafka's sentence, and a second one with what to write instead."""
     if name in TOPIC_KEY_OF_BROKER_NAME:
         hint = f"That is a broker's name; a topic's is {TOPIC_KEY_OF_BROKER_NAME[name]}."
@@ -131,11 +131,11 @@ def unknown_key(name: str) -> ConfigurationError:
     elif name in KAFKA_KEYS_WITHOUT_MEANING:
         hint = "Kafka has it for its brokers, it means nothing to an archive; leave it out."
     else:
-        hint = f"The nearest known name is {nearest(name, BY_NAME)}."
+        hint = f"The nearest known name is {find_nearest(name, BY_NAME)}."
     return ConfigurationError(f"Unknown topic config name: {name}. {hint}")
 
 
-def entries(config: TopicConfig) -> tuple[ConfigEntry, ...]:
+def list_entries(config: TopicConfig) -> tuple[ConfigEntry, ...]:
     """Every key with its value, where that comes from, and what it does, in the table's order.
 
     A key without a default appears only where the topic sets it.
@@ -158,29 +158,29 @@ def _check_together(config: TopicConfig) -> None:
         raise ConfigurationError(
             f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
             f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
-            + _whence(config, ". ", "min.compaction.lag.ms", "max.compaction.lag.ms")
+            + _name_source(config, ". ", "min.compaction.lag.ms", "max.compaction.lag.ms")
         )
     if config.remote_storage_enable and config.compacts:
         raise ConfigurationError(
             "Remote log storage is unsupported for the compacted topics"
-            + _whence(config, ". ", "remote.storage.enable", "cleanup.policy")
+            + _name_source(config, ". ", "remote.storage.enable", "cleanup.policy")
         )
     if config.compaction_strategy is Strategy.HEADER and not config.compaction_strategy_header:
         raise ConfigurationError(
             "compaction.strategy.header must be specified."
-            + _whence(config, " ", "compaction.strategy", "compaction.strategy.header")
+            + _name_source(config, " ", "compaction.strategy", "compaction.strategy.header")
         )
 
 
-def _whence(config: TopicConfig, joint: str, *names: str) -> str:
+def _name_source(config: TopicConfig, joint: str, *names: str) -> str:
     # Only where the installation has a part in it: who sets both on one topic knows where they come from.
     if all(name in config.overrides or name not in config.defaults for name in names):
         return ""
-    sources = {entry.name: entry.source for entry in entries(config)}
+    sources = {entry.name: entry.source for entry in list_entries(config)}
     return joint + "; ".join(f"{name} comes from: {sources[name]}" for name in names) + "."
 
 
-def _assemble(
+def _make_config(
     found: Mapping[str, Value], overrides: Mapping[str, str], defaults: Mapping[str, TopicDefault]
 ) -> TopicConfig:
     def number(name: str) -> int:
@@ -204,7 +204,7 @@ def _assemble(
         compaction_strategy=Strategy(str(found["compaction.strategy"])),
         compaction_strategy_header=str(found["compaction.strategy.header"]),
         remote_storage_enable=cast(bool, found["remote.storage.enable"]),
-        keyless=Keyless(str(found["winnow.keyless"])),
+        keyless=KeylessPolicy(str(found["winnow.keyless"])),
         retired_grace_ms=number("winnow.retired.grace.ms"),
         late_arrival_ms=number("winnow.late.arrival.ms"),
         retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),

@@ -25,7 +25,7 @@ _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7  # outside, Java's Double.toString writes 
 _LIST_SEPARATOR = re.compile(r"\s*,\s*", re.ASCII)
 
 
-class Kind(StrEnum):
+class ValueType(StrEnum):
     """Kafka's ConfigDef.Type, as far as topics need it."""
 
     BOOLEAN = "BOOLEAN"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
     LIST = "LIST"
 
 
-_BITS = {Kind.INT: 32, Kind.LONG: 64}
+_BITS = {ValueType.INT: 32, ValueType.LONG: 64}
 
 
 class Validator(Protocol):
@@ -91,7 +91,7 @@ class Unlimited:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class BytesPerSecond:
     """Bytes per second, at least 1. Kafka takes any number, and never moves a byte at 0; Winnow's own rule."""
 
     def reason(self, value: Value) -> str | None:
@@ -110,47 +110,47 @@ class SuiteName:
         return "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"
 
 
-def invalid(name: str, value: object, reason: str) -> ConfigurationError:
+def make_invalid_value_error(name: str, value: object, reason: str) -> ConfigurationError:
     """The error of one bad value, in the shape of Kafka's ConfigException."""
-    return ConfigurationError(f"Invalid value {_java_text(value)} for configuration {name}: {reason}")
+    return ConfigurationError(f"Invalid value {_format_like_java(value)} for configuration {name}: {reason}")
 
 
-def trim(text: str) -> str:
+def trim_like_java(text: str) -> str:
     """``text`` without what Java's String.trim() removes at both ends."""
     return text.strip(_JAVA_WHITE_SPACE)
 
 
-def parse(name: str, text: str | None, kind: Kind, validator: Validator | None) -> Value:
+def parse_value(name: str, text: str | None, kind: ValueType, validator: Validator | None) -> Value:
     """The value behind ``text``.
 
     Raises:
         ConfigurationError: ``text`` is no value of ``kind``, or ``validator`` refuses it; in Kafka's words.
     """
     if text is None:
-        raise invalid(name, None, "Value must be non-null")
+        raise make_invalid_value_error(name, None, "Value must be non-null")
     value = _read(name, text, kind)
     for part in value if isinstance(value, tuple) else (value,):
         reason = validator.reason(part) if validator else None
         if reason:
-            raise invalid(name, part, reason)
+            raise make_invalid_value_error(name, part, reason)
     return value
 
 
-def _read(name: str, text: str, kind: Kind) -> Value:
-    trimmed = trim(text)
+def _read(name: str, text: str, kind: ValueType) -> Value:
+    trimmed = trim_like_java(text)
     match kind:
-        case Kind.STRING:
+        case ValueType.STRING:
             return trimmed
-        case Kind.LIST:
+        case ValueType.LIST:
             return tuple(_LIST_SEPARATOR.split(trimmed)) if trimmed else ()
-        case Kind.BOOLEAN:
+        case ValueType.BOOLEAN:
             if trimmed.lower() not in ("true", "false"):
-                raise invalid(name, text, "Expected value to be either true or false")
+                raise make_invalid_value_error(name, text, "Expected value to be either true or false")
             return trimmed.lower() == "true"
-        case Kind.INT | Kind.LONG | Kind.DOUBLE:
-            number = _double(trimmed) if kind is Kind.DOUBLE else _integer(trimmed, _BITS[kind])
+        case ValueType.INT | ValueType.LONG | ValueType.DOUBLE:
+            number = _double(trimmed) if kind is ValueType.DOUBLE else _integer(trimmed, _BITS[kind])
             if number is None:
-                raise invalid(name, text, f"Not a number of type {kind}")
+                raise make_invalid_value_error(name, text, f"Not a number of type {kind}")
             return number
 
 
@@ -168,7 +168,7 @@ def _double(text: str) -> float | None:
     return float(found[1]) if found else None
 
 
-def _java_text(value: object) -> str:
+def _format_like_java(value: object) -> str:
     # Kafka prints the parsed value, so 2 as a ratio reads 2.0 and 1e10 reads 1.0E10.
     if value is None:
         return "null"

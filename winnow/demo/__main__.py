@@ -7,7 +7,7 @@ import warnings
 
 from winnow.config.settings import load_settings
 from winnow.demo.screen import Screen
-from winnow.demo.story import tell_story
+from winnow.demo.story import run_demo
 from winnow.errors import WinnowError
 
 INTERRUPTED = 130
@@ -20,7 +20,7 @@ def main() -> int:
         warnings.simplefilter("ignore")
     screen = Screen()
     try:
-        return tell_story(load_settings(), screen)
+        return run_demo(load_settings(), screen)
     except WinnowError as problem:
         screen.say(f"\n{problem}")
         return problem.exit_code

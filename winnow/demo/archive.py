@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.demo.flights import Flight
-from winnow.demo.records import AIRCRAFT, DEPARTURES, aircraft_arrivals, departure_arrivals, place
+from winnow.demo.records import AIRCRAFT, DEPARTURES, list_aircraft_arrivals, list_departure_arrivals, place_records
 from winnow.files.schema import HEADERS_TYPE
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def write_aircraft(folder: Path, flights: Sequence[Flight], progress: Progress) 
     """Write the files of ``aircraft`` into ``folder``; returned in the order of arrival. Streams."""
     written: list[Path] = []
     encode = msgspec.json.Encoder().encode  # bytes become base64, as the records of the interface have them
-    for number, arrivals in groupby(aircraft_arrivals(flights), key=lambda arrival: arrival.file):
+    for number, arrivals in groupby(list_aircraft_arrivals(flights), key=lambda arrival: arrival.file):
         path = _path(folder, AIRCRAFT, number)
         # No name and no time in the header, so that the bytes depend on the records alone.
         with path.open("wb") as raw, gzip.GzipFile("", "wb", compresslevel=3, fileobj=raw, mtime=0) as stream:
@@ -65,7 +65,9 @@ def write_aircraft(folder: Path, flights: Sequence[Flight], progress: Progress) 
 def write_departures(folder: Path, flights: Sequence[Flight], progress: Progress) -> list[Path]:
     """Write the files of ``departures`` into ``folder``; returned in the order of their offsets. Streams."""
     written: list[Path] = []
-    for number, placed in groupby(place(departure_arrivals(flights)), key=lambda placed: placed.arrival.file):
+    for number, placed in groupby(
+        place_records(list_departure_arrivals(flights)), key=lambda placed: placed.arrival.file
+    ):
         path = _path(folder, DEPARTURES, number)
         with pq.ParquetWriter(path, SPARK_KAFKA_SCHEMA, compression="zstd") as writer:
             for rows in _batched(placed):

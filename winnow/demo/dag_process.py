@@ -36,7 +36,7 @@ def load_dag(folder: Path, dag_id: str) -> Any:
     return dag
 
 
-def run(dag: Any, conf: dict[str, Any]) -> dict[str, Any]:
+def run_dag(dag: Any, conf: dict[str, Any]) -> dict[str, Any]:
     """Run ``dag`` once; the answer of the protocol."""
     ended = dag.test(run_conf=conf)
     tasks = [[ti.task_id, ti.map_index, str(ti.state), ti.try_number] for ti in ended.get_task_instances()]
@@ -51,12 +51,12 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     sys.path.append(str(plugins_folder))
-    dags = {dag_id: _loaded(dags_folder, dag_id) for dag_id in sys.argv[4:]}
+    dags = {dag_id: _get_loaded_dag(dags_folder, dag_id) for dag_id in sys.argv[4:]}
     for line in sys.stdin:
         request = json.loads(line)
         dag_id = request["dag_id"]
         try:
-            answer = run(dags[dag_id] or load_dag(dags_folder, dag_id), request["conf"])
+            answer = run_dag(dags[dag_id] or load_dag(dags_folder, dag_id), request["conf"])
         except Exception as problem:
             traceback.print_exc()
             answer = {"error": f"{type(problem).__name__} in DAG {dag_id}"}
@@ -64,7 +64,7 @@ def main() -> None:
         answers.flush()
 
 
-def _loaded(folder: Path, dag_id: str) -> Any:
+def _get_loaded_dag(folder: Path, dag_id: str) -> Any:
     try:
         return load_dag(folder, dag_id)
     except Exception:

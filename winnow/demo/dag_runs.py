@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from winnow.bundle import bundled
+from winnow.bundle import find_bundled_folder
 from winnow.errors import WinnowError
 
 DAG_IDS = ("ingest_topics", "compact_topics", "sweep_topics")
-TAIL_LINES = 30
+MAXIMUM_TAIL_LINES = 30
 _POLL_S = 0.25
 _STOP_S = 15
 _STARTING = re.compile(r"\[DAG TEST\] starting task_id=(\S+) map_index=(-?\d+)")
@@ -94,7 +94,7 @@ class DagRuns:
         """The answer; None when the process has ended instead."""
         assert self._process.stdout is not None
         told = 0
-        while not _readable(self._process.stdout):
+        while not _format_log_line(self._process.stdout):
             started = _STARTING.findall(self._text(begins_at))
             if len(started) > told:
                 told = len(started)
@@ -108,7 +108,7 @@ class DagRuns:
             return stream.read().decode("utf-8", errors="replace")
 
     def _failure(self, what: str, text: str) -> DagRunFailedError:
-        tail = "\n".join(f"  {line}" for line in text.rstrip().splitlines()[-TAIL_LINES:])
+        tail = "\n".join(f"  {line}" for line in text.rstrip().splitlines()[-MAXIMUM_TAIL_LINES:])
         return DagRunFailedError(
             f"{what}. The topics are as the last published step left them; the whole log is in {self._log}. Mend the "
             f"cause and run the demo again, it starts anew. The last lines of the log:\n{tail}"
@@ -127,7 +127,7 @@ class DagRuns:
 
 
 @contextmanager
-def dag_runs(environment: Mapping[str, str], folder: Path) -> Iterator[DagRuns]:
+def start_dag_runs(environment: Mapping[str, str], folder: Path) -> Iterator[DagRuns]:
     """Start the process with the embedded Airflow's ``environment``; its log is ``airflow.log`` in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "airflow.log"
@@ -136,8 +136,8 @@ def dag_runs(environment: Mapping[str, str], folder: Path) -> Iterator[DagRuns]:
         sys.executable,
         "-m",
         "winnow.demo.dag_process",
-        str(bundled("dags")),
-        str(bundled("plugins")),
+        str(find_bundled_folder("dags")),
+        str(find_bundled_folder("plugins")),
         str(log),
         *DAG_IDS,
     ]
@@ -148,10 +148,10 @@ def dag_runs(environment: Mapping[str, str], folder: Path) -> Iterator[DagRuns]:
     try:
         yield DagRuns(process, log, Path(environment["AIRFLOW_HOME"]) / "logs")
     finally:
-        _end(process)
+        _parse_end(process)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _parse_end(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(BrokenPipeError):
@@ -164,7 +164,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.stdout.close()
 
 
-def _readable(stream: IO[str]) -> bool:
+def _format_log_line(stream: IO[str]) -> bool:
     return bool(select.select([stream], [], [], _POLL_S)[0])
 
 

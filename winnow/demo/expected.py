@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from winnow.demo.flights import Flight
-from winnow.demo.records import PARTITIONS, Arrival, Placed, aircraft_arrivals, place
+from winnow.demo.records import PARTITIONS, Arrival, PlacedRecord, list_aircraft_arrivals, place_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Expected:
         return tuple(kept - gone for kept, gone in zip(self.kept, self.tombstones, strict=True))
 
 
-def expect(arrivals: Iterable[Arrival]) -> Expected:
+def compute_expected(arrivals: Iterable[Arrival]) -> Expected:
     """The figures of one topic. Holds one entry per key, never a value."""
     arrived = keyless = 0
 
@@ -45,7 +45,7 @@ def expect(arrivals: Iterable[Arrival]) -> Expected:
 
     logged, kept, tombstones = [0] * PARTITIONS, [0] * PARTITIONS, [0] * PARTITIONS
     last: dict[bytes, tuple[int, bool]] = {}
-    for placed in place(counted()):
+    for placed in place_records(counted()):
         logged[placed.partition] += 1
         last[_key(placed)] = (placed.partition, placed.arrival.value is None)
     for partition, is_tombstone in last.values():
@@ -54,26 +54,26 @@ def expect(arrivals: Iterable[Arrival]) -> Expected:
     return Expected(arrived, keyless, tuple(logged), tuple(kept), tuple(tombstones))
 
 
-def survivors(arrivals: Iterable[Arrival], *, tombstones: bool) -> list[Placed]:
+def list_survivors(arrivals: Iterable[Arrival], *, tombstones: bool) -> list[PlacedRecord]:
     """The records that remain, by partition and offset; after the second run without ``tombstones``."""
-    last = {_key(placed): placed for placed in place(arrivals)}
+    last = {_key(placed): placed for placed in place_records(arrivals)}
     found = [p for p in last.values() if tombstones or p.arrival.value is not None]
     return sorted(found, key=lambda p: (p.partition, p.offset))
 
 
-def aircraft_flown(flights: Iterable[Flight]) -> set[str]:
+def list_aircraft_flown(flights: Iterable[Flight]) -> set[str]:
     """The tail numbers with at least one departure."""
     return {f.aircraft for f in flights if f.aircraft is not None and f.departed_ms is not None}
 
 
-def late_reports(flights: Sequence[Flight]) -> set[bytes]:
+def list_late_reports(flights: Sequence[Flight]) -> set[bytes]:
     """The aircraft whose latest flight by time is not the one reported last.
 
     Under ``compaction.strategy=timestamp`` (KIP-280, equal timestamps decided by offset) these keep another record.
     """
-    by_offset: dict[bytes, Placed] = {}
-    by_time: dict[bytes, Placed] = {}
-    for placed in place(aircraft_arrivals(flights)):
+    by_offset: dict[bytes, PlacedRecord] = {}
+    by_time: dict[bytes, PlacedRecord] = {}
+    for placed in place_records(list_aircraft_arrivals(flights)):
         key = _key(placed)
         by_offset[key] = placed
         best = by_time.get(key)
@@ -82,6 +82,6 @@ def late_reports(flights: Sequence[Flight]) -> set[bytes]:
     return {key for key, placed in by_offset.items() if by_time[key].offset != placed.offset}
 
 
-def _key(placed: Placed) -> bytes:
+def _key(placed: PlacedRecord) -> bytes:
     assert placed.arrival.key is not None
     return placed.arrival.key

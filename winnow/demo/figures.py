@@ -29,7 +29,7 @@ class Measured:
     swept: Figures
 
 
-def measure(ctx: Context, topic: str) -> Figures:
+def measure_topic(ctx: Context, topic: str) -> Figures:
     """Measure ``topic`` as it is now. Reads no data file of the log."""
     log = ctx.log.open(topic)
     head = log.head()
@@ -44,7 +44,7 @@ def measure(ctx: Context, topic: str) -> Figures:
     )
 
 
-def differences(topic: str, expected: Expected, measured: Measured) -> list[str]:
+def list_differences(topic: str, expected: Expected, measured: Measured) -> list[str]:
     """Where the topic is not what plain Python computed from the CSV, as sentences; none when all agrees."""
     none = tuple(0 for _ in expected.logged)
     compared = (

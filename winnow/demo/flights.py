@@ -58,7 +58,7 @@ class Flight:
         return self.scheduled_ms if self.departed_ms is None else self.departed_ms
 
 
-def flights_file() -> Path:
+def locate_flights_file() -> Path:
     """The zipped CSV inside the installed distribution.
 
     Raises:
@@ -79,7 +79,7 @@ def flights_file() -> Path:
 def read_flights() -> Iterator[Flight]:
     """Every flight, in the order of the CSV. Streams."""
     hours_ms: dict[str, int] = {}
-    with zipfile.ZipFile(flights_file()) as archive, archive.open(archive.namelist()[0]) as member:
+    with zipfile.ZipFile(locate_flights_file()) as archive, archive.open(archive.namelist()[0]) as member:
         rows = csv.reader(io.TextIOWrapper(member, encoding="utf-8", newline=""))
         names = next(rows)
         for cells in rows:
@@ -87,12 +87,12 @@ def read_flights() -> Iterator[Flight]:
             hour = row["time_hour"]
             if hour not in hours_ms:
                 hours_ms[hour] = int(datetime.fromisoformat(hour).timestamp()) * 1000
-            yield _flight(row, hours_ms[hour])
+            yield _parse_flight(row, hours_ms[hour])
 
 
-def _flight(row: dict[str, str], hour_ms: int) -> Flight:
+def _parse_flight(row: dict[str, str], hour_ms: int) -> Flight:
     scheduled_ms = hour_ms + int(row["minute"]) * _MINUTE_MS
-    delay_minutes = _number(row["dep_delay"])
+    delay_minutes = _parse_number(row["dep_delay"])
     return Flight(
         date=sys.intern(f"{row['year']}-{int(row['month']):02d}-{int(row['day']):02d}"),
         carrier=sys.intern(row["carrier"]),
@@ -102,10 +102,10 @@ def _flight(row: dict[str, str], hour_ms: int) -> Flight:
         aircraft=None if row["tailnum"] == _MISSING else sys.intern(row["tailnum"]),
         scheduled_ms=scheduled_ms,
         departed_ms=None if delay_minutes is None else scheduled_ms + delay_minutes * _MINUTE_MS,
-        arrival_delay_minutes=_number(row["arr_delay"]),
+        arrival_delay_minutes=_parse_number(row["arr_delay"]),
         distance_miles=int(row["distance"]),
     )
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return None if text == _MISSING else int(text)

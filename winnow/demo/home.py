@@ -21,14 +21,14 @@ _OWN_DATABASES = ("catalog.db", "store.db")
 _DATABASE_FILES = ("", "-wal", "-shm", "-journal", ".lock")
 
 
-def demo_folder(settings: Settings) -> Path:
+def locate_demo_folder(settings: Settings) -> Path:
     """Where the demo keeps its archive, its logs and its mark."""
     return settings.home / "demo"
 
 
-def archive_folder(settings: Settings) -> Path:
+def locate_archive_folder(settings: Settings) -> Path:
     """Where the archive of the topics lies."""
-    return demo_folder(settings) / "archive"
+    return locate_demo_folder(settings) / "archive"
 
 
 def start_fresh(settings: Settings) -> bool:
@@ -39,8 +39,8 @@ def start_fresh(settings: Settings) -> bool:
         UsageError: the home holds topics that the demo did not make. Nothing was changed.
     """
     _check_embedded(settings)
-    mark = demo_folder(settings) / "began.json"
-    found = _topics(settings)
+    mark = locate_demo_folder(settings) / "began.json"
+    found = _list_topics(settings)
     had_mark = mark.is_file()
     strangers = [topic for topic in found if not had_mark or topic not in TOPICS]
     if strangers:
@@ -72,7 +72,7 @@ def _check_embedded(settings: Settings) -> None:
         )
 
 
-def _topics(settings: Settings) -> list[str]:
+def _list_topics(settings: Settings) -> list[str]:
     # Opening the catalog would make one.
     if not (settings.home / "catalog.db").is_file():
         return []

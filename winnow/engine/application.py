@@ -10,36 +10,36 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 
 from winnow.errors import ConfigurationError
-from winnow.files.arrow_alone import without_pandas
+from winnow.files.arrow_alone import block_pandas_import
 from winnow.java import is_local
 
-DAEMON = "winnow.engine.daemon"
+DAEMON_MODULE = "winnow.engine.daemon"
 
 
 @contextmanager
-def application(name: str) -> Iterator[SparkContext]:
+def open_spark_context(name: str) -> Iterator[SparkContext]:
     """A Spark context that ends with the block.
 
     Raises:
         ConfigurationError: see :func:`check_versions`.
     """
     # PySpark's first call into its JVM imports its own test tools, and they pandas, to know whether there is NumPy.
-    with without_pandas():
+    with block_pandas_import():
         SparkContext._ensure_initialized()  # what spark-submit was told is known to the JVM alone
         conf = SparkConf().setAppName(name)
         if is_local(conf.get("spark.master", "") or ""):
             # On a cluster the executors' Python may get Winnow with the task, when the daemon runs already.
-            conf.setIfMissing("spark.python.daemon.module", DAEMON)
+            conf.setIfMissing("spark.python.daemon.module", DAEMON_MODULE)
         context = SparkContext.getOrCreate(conf)
     try:
-        check_versions(context)
+        check_spark_versions(context)
         context.setLogLevel("WARN")
         yield context
     finally:
-        _stop(context)
+        _stop_spark(context)
 
 
-def check_versions(context: SparkContext) -> None:
+def check_spark_versions(context: SparkContext) -> None:
     """Refuse a PySpark and a JVM of different versions.
 
     Raises:
@@ -52,7 +52,7 @@ def check_versions(context: SparkContext) -> None:
         )
 
 
-def _stop(context: SparkContext) -> None:
+def _stop_spark(context: SparkContext) -> None:
     """Stop Spark, but do not wait for the server of accumulators, which looks up once a second and does no work now."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:

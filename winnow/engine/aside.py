@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from winnow.errors import WinnowError
-from winnow.files.duck import file_list
-from winnow.files.quarantine import QUARANTINE_SCHEMA, QuarantineWriter, moved_file, moved_id
+from winnow.files.duck import quote_file_list
+from winnow.files.quarantine import QUARANTINE_SCHEMA, QuarantineWriter, locate_keyless_move_file, make_keyless_move_id
 from winnow.model import PartitionPlan, Plan
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     import duckdb
 
-BATCH_ROWS = 16_384
-_COLUMNS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+KEYLESS_BATCH_ROWS = 16_384
+_KEYLESS_COLUMNS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 
 
-def copy_keyless(
+def copy_keyless_records(
     connection: duckdb.DuckDBPyConnection,
     plan: Plan,
     partition: PartitionPlan,
@@ -51,32 +51,32 @@ def copy_keyless(
             f"{plan.topic}-{partition.partition} holds records without a key, and plan {plan.plan_id} names no place "
             "to keep them aside. Nothing was dropped or published. Run it again: the next plan names one."
         )
-    columns = ", ".join(f'"{name}"' for name in _COLUMNS)
+    columns = ", ".join(f'"{name}"' for name in _KEYLESS_COLUMNS)
     relation = connection.sql(
         f"""
-        SELECT {columns} FROM read_parquet({file_list(segment.path for segment in holding)})
+        SELECT {columns} FROM read_parquet({quote_file_list(segment.path for segment in holding)})
         WHERE key IS NULL AND "offset" >= {partition.log_start_offset}
           AND "offset" < {partition.next_first_dirty_offset}
         """
     )
 
     def name(number: int) -> str:
-        return moved_file(location, plan.plan_id, folder, partition.partition, number)
+        return locate_keyless_move_file(location, plan.plan_id, folder, partition.partition, number)
 
     with QuarantineWriter(file_bytes=plan.segment_bytes, name=name) as writer:
-        for batch in relation.to_arrow_reader(BATCH_ROWS):
-            rows = _rows(batch, moved_id(plan.plan_id, attempt))
+        for batch in relation.to_arrow_reader(KEYLESS_BATCH_ROWS):
+            rows = _build_quarantine_rows(batch, make_keyless_move_id(plan.plan_id, attempt))
             written(rows.nbytes)
             writer.write(rows)
         return writer.finish()
 
 
-def _rows(batch: pa.RecordBatch, ingest_id: str) -> pa.RecordBatch:
+def _build_quarantine_rows(batch: pa.RecordBatch, ingest_id: str) -> pa.RecordBatch:
     count = batch.num_rows
     columns = [
         pa.array([ingest_id] * count, pa.string()),
         pa.nulls(count, pa.string()),
         pa.nulls(count, pa.int64()),
-        *(batch.column(name).cast(QUARANTINE_SCHEMA.field(name).type) for name in _COLUMNS),
+        *(batch.column(name).cast(QUARANTINE_SCHEMA.field(name).type) for name in _KEYLESS_COLUMNS),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=QUARANTINE_SCHEMA)

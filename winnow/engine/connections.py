@@ -13,16 +13,16 @@ from winnow.model import Segment
 if TYPE_CHECKING:
     import duckdb
 
-    from winnow.engine.rewrite import Budget
+    from winnow.engine.rewrite import TaskBudget
 
-SMALL_BYTES = 64 << 20
+MAXIMUM_SHARED_CONNECTION_BYTES = 64 << 20
 """Units of more bytes have a DuckDB of their own: its start is not felt there, and what they spilled goes with it."""
 
 
-class Connections:
+class ConnectionPool:
     """Gives a connection to each unit of a task. Use as a context manager, in one thread; units follow one another."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: TaskBudget) -> None:
         self._budget = budget
         self._shared: duckdb.DuckDBPyConnection | None = None
         self._opened = ExitStack()
@@ -40,8 +40,8 @@ class Connections:
 
         A unit that fails leaves nothing to the next: that one begins with a new DuckDB.
         """
-        if sum(segment.size_bytes for segment in segments) > SMALL_BYTES:
-            with connected(self._budget, segments) as connection:
+        if sum(segment.size_bytes for segment in segments) > MAXIMUM_SHARED_CONNECTION_BYTES:
+            with open_connection(self._budget, segments) as connection:
                 yield connection
             return
         # Which object stores it reaches is settled when a DuckDB is started.
@@ -49,7 +49,7 @@ class Connections:
         if not stores <= self._stores:
             self._stop()
         if self._shared is None:
-            self._shared = self._opened.enter_context(connected(self._budget, segments))
+            self._shared = self._opened.enter_context(open_connection(self._budget, segments))
             self._stores = stores
         connection = self._shared.cursor()
         try:
@@ -68,9 +68,11 @@ class Connections:
         self._opened.close()
 
 
-def connected(budget: Budget, segments: Sequence[Segment]) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+def open_connection(
+    budget: TaskBudget, segments: Sequence[Segment]
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """A connection to a DuckDB of its own, to work on ``segments``; closed afterwards."""
-    return duck.connected(
+    return duck.open_connection(
         memory_limit_bytes=budget.memory_limit_bytes,
         threads=budget.threads,
         spill_folder=budget.spill_folder,

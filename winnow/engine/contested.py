@@ -16,42 +16,42 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.files.duck import file_list
+from winnow.files.duck import quote_file_list
 from winnow.files.fingerprint import WINNERS_HASH, RunningFingerprint
 from winnow.model import Segment
 
 if TYPE_CHECKING:
     import duckdb
 
-BATCH_ROWS = 131_072
-_MERGED_AT_ONCE = 1 << 19
+SCAN_BATCH_ROWS = 131_072
+_MAXIMUM_MERGED_HASHES = 1 << 19
 
-Hashes = npt.NDArray[np.uint64]
+KeyHashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
-class Contested:
+class ContestedKeys:
     """``hashes``: of keys that more than one record may have, each once. ``segments``: those that hold such records.
 
     ``records`` and ``keyless`` count what was scanned in each planned segment, keyless records among both;
     ``fingerprint`` is over (key, offset) of all keyed records.
     """
 
-    hashes: Hashes
+    hashes: KeyHashes
     segments: tuple[Segment, ...]
     records: tuple[int, ...]
     keyless: tuple[int, ...]
     fingerprint: str
 
 
-def find_contested(
+def find_contested_keys(
     connection: duckdb.DuckDBPyConnection,
     segments: tuple[Segment, ...],
     readable: str,
     *,
     hashes_at_once: int,
     most: int,
-) -> Contested | None:
+) -> ContestedKeys | None:
     """Sort the hashes of the keys of all records for which the SQL condition ``readable`` holds.
 
     At most about ``hashes_at_once`` are held at a time. None: more than ``most`` are contested, so comparing all keys
@@ -61,13 +61,13 @@ def find_contested(
     passes = max(1, -(-expected // hashes_at_once))
     running = RunningFingerprint()
     records, keyless = [0] * len(segments), [0] * len(segments)
-    found: list[Hashes] = []
+    found: list[KeyHashes] = []
     held: set[int] = set()
     for number in range(passes):
-        sorted_hashes = _Runs(expected // passes + expected // 64 + 1024)
+        sorted_hashes = _SortedRuns(expected // passes + expected // 64 + 1024)
         for at, segment in enumerate(segments):
             columns = f"hash(key) AS hash, {WINNERS_HASH} AS fingerprint, key IS NULL AS keyless"
-            for hashes, fingerprints, nulls in _scan(connection, segment, columns, readable):
+            for hashes, fingerprints, nulls in _scan_key_hashes(connection, segment, columns, readable):
                 if number == 0:
                     records[at] += len(hashes) + nulls
                     keyless[at] += nulls
@@ -77,9 +77,9 @@ def find_contested(
         repeated = sorted_hashes.repeated()
         if len(repeated) + sum(map(len, found)) > most:
             return None
-        held |= sorted_hashes.holding(repeated)
+        held |= sorted_hashes.find_runs_with(repeated)
         found.append(repeated)
-    return Contested(
+    return ContestedKeys(
         np.concatenate(found),
         tuple(segment for at, segment in enumerate(segments) if at in held),
         tuple(records),
@@ -88,12 +88,12 @@ def find_contested(
     )
 
 
-def _scan(
+def _scan_key_hashes(
     connection: duckdb.DuckDBPyConnection, segment: Segment, columns: str, readable: str
-) -> Iterator[tuple[Hashes, Hashes, int]]:
+) -> Iterator[tuple[KeyHashes, KeyHashes, int]]:
     """Hashes and fingerprints of keyed records, and how many keyless ones there are beside them, batch by batch."""
-    relation = connection.sql(f"SELECT {columns} FROM read_parquet({file_list([segment.path])}) WHERE {readable}")
-    for batch in relation.to_arrow_reader(BATCH_ROWS):
+    relation = connection.sql(f"SELECT {columns} FROM read_parquet({quote_file_list([segment.path])}) WHERE {readable}")
+    for batch in relation.to_arrow_reader(SCAN_BATCH_ROWS):
         hashes = batch.column(0).to_numpy(zero_copy_only=True)
         fingerprints = batch.column(1).to_numpy(zero_copy_only=True)
         nulls = batch.column(2).true_count
@@ -103,15 +103,15 @@ def _scan(
         yield hashes, fingerprints, nulls
 
 
-class _Runs:
+class _SortedRuns:
     """Hashes in one array, in runs that are sorted each."""
 
     def __init__(self, expected: int) -> None:
-        self._hashes: Hashes = np.empty(expected, np.uint64)
+        self._hashes: KeyHashes = np.empty(expected, np.uint64)
         self._filled = 0
         self._ends = [0]
 
-    def add(self, hashes: Hashes) -> None:
+    def add(self, hashes: KeyHashes) -> None:
         """Add to the run that is open."""
         end = self._filled + len(hashes)
         if end > len(self._hashes):
@@ -124,14 +124,14 @@ class _Runs:
         self._hashes[self._ends[-1] : self._filled].sort()
         self._ends.append(self._filled)
 
-    def _runs(self) -> list[Hashes]:
+    def _runs(self) -> list[KeyHashes]:
         return [self._hashes[start:end] for start, end in zip(self._ends, self._ends[1:], strict=False)]
 
-    def repeated(self) -> Hashes:
+    def repeated(self) -> KeyHashes:
         """The hashes that occur more than once, each once, in rising order."""
         runs = self._runs()
-        found: list[Hashes] = [np.empty(0, np.uint64)]
-        slices = max(1, self._filled // _MERGED_AT_ONCE)
+        found: list[KeyHashes] = [np.empty(0, np.uint64)]
+        slices = max(1, self._filled // _MAXIMUM_MERGED_HASHES)
         edges = [np.uint64((number << 64) // slices) for number in range(1, slices)]
         cuts = [[0, *np.searchsorted(run, np.array(edges, np.uint64)).tolist(), len(run)] for run in runs]
         for number in range(slices):
@@ -142,19 +142,21 @@ class _Runs:
             found.append(np.unique(twice))
         return np.concatenate(found)
 
-    def holding(self, hashes: Hashes) -> set[int]:
+    def find_runs_with(self, hashes: KeyHashes) -> set[int]:
         """The numbers of the runs with one of ``hashes``."""
-        return {number for number, run in enumerate(self._runs()) if _meet(run, hashes)}
+        return {number for number, run in enumerate(self._runs()) if _has_common_hash(run, hashes)}
 
 
-def _meet(run: Hashes, hashes: Hashes) -> bool:
+def _has_common_hash(run: KeyHashes, hashes: KeyHashes) -> bool:
     if not len(run) or not len(hashes):
         return False
     at = np.searchsorted(run, hashes)
     return bool((run[np.minimum(at, len(run) - 1)] == hashes).any())
 
 
-def hash_table(connection: duckdb.DuckDBPyConnection, name: str, hashes: Iterable[np.uint64] | Hashes) -> None:
+def create_hash_table(
+    connection: duckdb.DuckDBPyConnection, name: str, hashes: Iterable[np.uint64] | KeyHashes
+) -> None:
     """Make the temporary table ``name(hash)``."""
     connection.register(f"{name}_given", pa.table({"hash": np.asarray(hashes, np.uint64)}))
     try:

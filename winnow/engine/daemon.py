@@ -9,22 +9,22 @@ from __future__ import annotations
 import gc
 from contextlib import suppress
 
-from winnow.engine.installed import prefer_installed
+from winnow.engine.installed import prefer_installed_pyspark
 
 
 def main() -> None:
     """Import, then fork a worker whenever Spark asks for one, until Spark closes standard input."""
     # Imports make many objects and no garbage.
     gc.disable()
-    prefer_installed()
+    prefer_installed_pyspark()
     from pyspark.daemon import manager
 
     # What cannot be imported here cannot be in the task, which then says so.
     with suppress(ImportError):
         import winnow.engine.spark  # noqa: F401
-        from winnow.files.arrow_alone import leave_pandas_out
+        from winnow.files.arrow_alone import keep_pandas_out_of_pyarrow
 
-        leave_pandas_out()
+        keep_pandas_out_of_pyarrow()
     # What is here already is never garbage: no worker has to look through it, and so copy its pages.
     gc.freeze()
     gc.enable()

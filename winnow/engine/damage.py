@@ -16,16 +16,16 @@ from winnow.files import environment, storage
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import PartitionPlan, Segment
 
-BATCH_ROWS = 4_096
+PROBE_BATCH_ROWS = 4_096
 _PROBE_BYTES = 8 << 20
-_NOT_OF_THE_DATA = (MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptException)
+_RESOURCE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptException)
 
 
-class MiscountError(WinnowError):
+class CopyCountError(WinnowError):
     """Not as many records were copied as survive: a segment that is not in order, or a fault of the engine's own."""
 
 
-def explained(problem: Exception, topic: str, partition: PartitionPlan) -> WinnowError:
+def explain_failure(problem: Exception, topic: str, partition: PartitionPlan) -> WinnowError:
     """``problem`` as the error to report for one partition: what it means, without a byte of user data.
 
     Returns:
@@ -33,14 +33,14 @@ def explained(problem: Exception, topic: str, partition: PartitionPlan) -> Winno
         ServiceError (exit 6) when disk or memory do not suffice or the object store does not answer; a Winnow error as
         it is; else a plain WinnowError (exit 1) that names the kind of the exception.
     """
-    if isinstance(problem, WinnowError) and not isinstance(problem, BadInputError | MiscountError):
+    if isinstance(problem, WinnowError) and not isinstance(problem, BadInputError | CopyCountError):
         return problem
-    shortage = environment.words(problem)
-    if shortage is not None and environment.is_not_of_reading(shortage):
+    shortage = environment.describe_machine_fault(problem)
+    if shortage is not None and environment.is_unrelated_to_reading(shortage):
         return ServiceError(f"{shortage}, where the engine spills or writes")
-    if not isinstance(problem, _NOT_OF_THE_DATA):
+    if not isinstance(problem, _RESOURCE_ERRORS):
         try:
-            found = _damage(partition)
+            found = _find_damage(partition)
         except ServiceError as away:
             return away
         except Exception:  # the second look is no reason to lose what the first one met
@@ -59,34 +59,34 @@ def explained(problem: Exception, topic: str, partition: PartitionPlan) -> Winno
     return WinnowError(f"unexpected {type(problem).__name__} while {topic}-{partition.partition} was rewritten")
 
 
-def _damage(partition: PartitionPlan) -> tuple[Segment, str] | None:
+def _find_damage(partition: PartitionPlan) -> tuple[Segment, str] | None:
     """The first planned segment that is not what it was when it was written, and what is wrong with it.
 
     Raises:
         ServiceError: the object store does not answer.
     """
-    for look in (_size, _content):  # sizes cost a request each, contents a whole read
+    for look in (_check_size, _check_content):  # sizes cost a request each, contents a whole read
         for segment in partition.segments:
             try:
                 wrong = look(segment)
             except FileNotFoundError:
                 wrong = "is missing"
             except OSError as problem:
-                wrong = _unreadable(segment, problem)
+                wrong = _describe_read_error(segment, problem)
             if wrong is not None:
                 return segment, wrong
     return None
 
 
-def _size(segment: Segment) -> str | None:
-    found = storage.size_bytes(segment.path)
+def _check_size(segment: Segment) -> str | None:
+    found = storage.read_size_bytes(segment.path)
     if found is None:
         return "is missing"
     return None if found == segment.size_bytes else f"has {found:,} bytes instead of {segment.size_bytes:,}"
 
 
-def _content(segment: Segment) -> str | None:
-    filesystem, path = storage.filesystem_for(segment.path)
+def _check_content(segment: Segment) -> str | None:
+    filesystem, path = storage.open_filesystem(segment.path)
     records = 0
     above = segment.first_offset - 1
     try:
@@ -94,7 +94,7 @@ def _content(segment: Segment) -> str | None:
             source = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
             if source.schema_arrow.names != ARROW_SCHEMA.names:
                 return "has other columns than a segment"
-            for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
+            for batch in source.iter_batches(PROBE_BATCH_ROWS, use_threads=False):
                 records += batch.num_rows
                 offsets = pa.concat_arrays([pa.array([above], pa.int64()), batch.column("offset")])
                 if not pc.all(pc.less(offsets[:-1], offsets[1:])).as_py():
@@ -109,12 +109,12 @@ def _content(segment: Segment) -> str | None:
     return None if records == segment.records else f"holds {records:,} records instead of {segment.records:,}"
 
 
-def _unreadable(segment: Segment, problem: OSError) -> str:
+def _describe_read_error(segment: Segment, problem: OSError) -> str:
     """What an ``OSError`` means: Arrow reports a damaged page as one, too, and a store that does not answer."""
     if storage.is_local(segment.path):
         return "cannot be read"
     try:
-        filesystem, path = storage.filesystem_for(segment.path)
+        filesystem, path = storage.open_filesystem(segment.path)
         with filesystem.open_input_stream(path) as stream:
             while stream.read(_PROBE_BYTES):
                 continue

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from winnow.engine.survivors import surviving
-from winnow.engine.winners import KeyShare, of_share
-from winnow.files.murmur import partitions_for_keys
+from winnow.engine.survivors import build_survivors_sql
+from winnow.engine.winners import KeyShare, build_share_condition
+from winnow.files.murmur import choose_partitions
 from winnow.model import PartitionPlan
 
 if TYPE_CHECKING:
     import duckdb
 
-BATCH_ROWS = 65_536
+KEY_BATCH_ROWS = 65_536
 
 
-def count_elsewhere(
+def count_misplaced_keys(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, partitions: int, share: KeyShare | None = None
 ) -> int:
     """How many surviving keys of ``share`` Kafka's default partitioner would put elsewhere among ``partitions``.
@@ -31,10 +31,10 @@ def count_elsewhere(
     if not plan.segments:
         return 0
     uris = [segment.path for segment in plan.segments]
-    survivors = surviving(connection, uris, plan.log_start_offset, plan.segments[-1].last_offset)
-    relation = connection.sql(f"SELECT key {survivors} WHERE key IS NOT NULL{of_share(share)}")
+    survivors = build_survivors_sql(connection, uris, plan.log_start_offset, plan.segments[-1].last_offset)
+    relation = connection.sql(f"SELECT key {survivors} WHERE key IS NOT NULL{build_share_condition(share)}")
     found = 0
-    for batch in relation.to_arrow_reader(BATCH_ROWS):
+    for batch in relation.to_arrow_reader(KEY_BATCH_ROWS):
         if batch.num_rows:
-            found += int(np.count_nonzero(partitions_for_keys(batch.column("key"), partitions) != plan.partition))
+            found += int(np.count_nonzero(choose_partitions(batch.column("key"), partitions) != plan.partition))
     return found

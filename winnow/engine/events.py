@@ -54,7 +54,7 @@ class PlanOutcome:
         return self.failure.exit_code if self.failure is not None else 0
 
 
-def emit(event: dict[str, Any], stream: TextIO | None = None) -> None:
+def emit_event(event: dict[str, Any], stream: TextIO | None = None) -> None:
     """Print one event for whoever started the job."""
     stream = stream or sys.stdout
     stream.write(f"{PROGRESS_PREFIX}{json.dumps(event, sort_keys=True)}\n")
@@ -84,7 +84,7 @@ def emit_outcomes(outcomes: Sequence[PlanOutcome], stream: TextIO | None = None)
     """Print a ``plan`` event for each outcome, those that failed last: a log that is cut short still says why."""
     for outcome in sorted(outcomes, key=lambda each: each.failure is not None):
         failure = outcome.failure
-        emit(
+        emit_event(
             {
                 "event": "plan",
                 "topic": outcome.topic,
@@ -99,7 +99,7 @@ def emit_outcomes(outcomes: Sequence[PlanOutcome], stream: TextIO | None = None)
         )
 
 
-def failure_in(event: dict[str, Any]) -> PlanFailure | None:
+def parse_failure(event: dict[str, Any]) -> PlanFailure | None:
     """The failure that a ``plan`` or ``failed`` event tells of; None for any other event."""
     if event["event"] not in {"plan", "failed"} or not event.get("error"):
         return None
@@ -110,6 +110,6 @@ def failure_in(event: dict[str, Any]) -> PlanFailure | None:
     return PlanFailure(str(event["error"]), int(event["exit_code"]), partitions)
 
 
-def worst(codes: Sequence[int]) -> int:
+def find_worst_exit_code(codes: Sequence[int]) -> int:
     """The exit code of several failures: 1 before all, else the highest."""
     return 1 if 1 in codes else max(codes, default=0)

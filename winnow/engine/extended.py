@@ -15,46 +15,50 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from winnow.engine.survivors import BATCH_ROWS, count_per_segment
-from winnow.files.duck import file_list
+from winnow.engine.survivors import WRITE_BATCH_ROWS, count_per_segment
+from winnow.files.duck import quote_file_list
 from winnow.model import OffsetRange, PartitionPlan
 
 if TYPE_CHECKING:
     import duckdb
 
-MOST_RANGES = 128
-SUPERSEDING = "superseding"
+MAXIMUM_EXTENDED_RANGES = 128
+SUPERSEDING_TABLE = "superseding"
 
 Offsets = npt.NDArray[np.int64]
 
 
-def keep_extended(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str) -> tuple[OffsetRange, ...]:
+def retain_extended_tombstones(
+    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str
+) -> tuple[OffsetRange, ...]:
     """Take the tombstones that superseded a record out of the table ``expired``; the ranges that hold them.
 
     The table ``superseding("offset")`` must hold the winners below the plan's ``covered_end`` that superseded a record,
     and is dropped; ``readable`` is the SQL condition for the records that count. Values are read only in segments with
     null values and such winners.
     """
-    counted = count_per_segment(connection, SUPERSEDING, plan.segments)
+    counted = count_per_segment(connection, SUPERSEDING_TABLE, plan.segments)
     holding = [s for s, winners in zip(plan.segments, counted, strict=True) if winners and s.tombstones]
     found: tuple[OffsetRange, ...] = ()
     if holding:
         connection.execute(
             f"""
             CREATE TEMP TABLE extended AS
-            SELECT "offset" FROM read_parquet({file_list(segment.path for segment in holding)}) AS log
-            SEMI JOIN {SUPERSEDING} USING ("offset") WHERE value IS NULL AND {readable}
+            SELECT "offset" FROM read_parquet({quote_file_list(segment.path for segment in holding)}) AS log
+            SEMI JOIN {SUPERSEDING_TABLE} USING ("offset") WHERE value IS NULL AND {readable}
             """
         )
         connection.execute('DELETE FROM expired WHERE "offset" IN (SELECT "offset" FROM extended)')
-        for batch in connection.sql('SELECT "offset" FROM extended ORDER BY "offset"').to_arrow_reader(BATCH_ROWS):
-            found = fewest_ranges([*found, *_ranges(batch.column(0).to_numpy(zero_copy_only=True))])
+        for batch in connection.sql('SELECT "offset" FROM extended ORDER BY "offset"').to_arrow_reader(
+            WRITE_BATCH_ROWS
+        ):
+            found = join_nearest_ranges([*found, *_build_ranges(batch.column(0).to_numpy(zero_copy_only=True))])
         connection.execute("DROP TABLE extended")
-    connection.execute(f"DROP TABLE {SUPERSEDING}")
+    connection.execute(f"DROP TABLE {SUPERSEDING_TABLE}")
     return found
 
 
-def fewest_ranges(ranges: Iterable[OffsetRange], most: int = MOST_RANGES) -> tuple[OffsetRange, ...]:
+def join_nearest_ranges(ranges: Iterable[OffsetRange], most: int = MAXIMUM_EXTENDED_RANGES) -> tuple[OffsetRange, ...]:
     """At most ``most`` ranges that hold all of ``ranges``, in order; neighbours with the smallest gaps are joined."""
     joined: list[OffsetRange] = []
     for each in sorted(ranges, key=lambda each: each.start):
@@ -72,12 +76,12 @@ def fewest_ranges(ranges: Iterable[OffsetRange], most: int = MOST_RANGES) -> tup
     return tuple(found)
 
 
-def _ranges(offsets: Offsets) -> list[OffsetRange]:
+def _build_ranges(offsets: Offsets) -> list[OffsetRange]:
     """``offsets``, in rising order, as ranges, cut at the largest gaps only."""
     gaps = np.diff(offsets)
     cuts = np.flatnonzero(gaps > 1)
-    if len(cuts) >= MOST_RANGES:
-        cuts = np.sort(cuts[np.argsort(gaps[cuts], kind="stable")[-(MOST_RANGES - 1) :]])
+    if len(cuts) >= MAXIMUM_EXTENDED_RANGES:
+        cuts = np.sort(cuts[np.argsort(gaps[cuts], kind="stable")[-(MAXIMUM_EXTENDED_RANGES - 1) :]])
     starts = np.append(offsets[:1], offsets[cuts + 1])
     ends = np.append(offsets[cuts], offsets[-1:]) + 1
     return [OffsetRange(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]

@@ -6,11 +6,11 @@ import hashlib
 from dataclasses import dataclass
 
 from winnow import documents
-from winnow.engine.staging import manifest_uri
+from winnow.engine.staging import build_manifest_uri
 from winnow.files import storage
 from winnow.model import StagingManifest
 
-Figures = dict[str, int | str]
+FactValues = dict[str, int | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +24,33 @@ class FactsDocument:
     topic: str
     attempt: str
     manifest_digest: str
-    partitions: dict[int, Figures]
+    partitions: dict[int, FactValues]
     format_version: int = 1
 
 
-def facts_uri(plan_document_uri: str, attempt: str) -> str:
+def build_facts_uri(plan_document_uri: str, attempt: str) -> str:
     """Where the facts of an attempt rest: beside its staging manifest."""
-    return storage.join(manifest_uri(plan_document_uri, attempt).rsplit("/", 1)[0], "facts.json")
+    return storage.join(build_manifest_uri(plan_document_uri, attempt).rsplit("/", 1)[0], "facts.json")
 
 
-def write_facts(plan_document_uri: str, manifest: StagingManifest, partitions: dict[int, Figures]) -> tuple[str, str]:
+def write_facts(
+    plan_document_uri: str, manifest: StagingManifest, partitions: dict[int, FactValues]
+) -> tuple[str, str]:
     """Write the facts of the attempt that left ``manifest``; their URI and the sha256 of the document's bytes."""
-    uri = facts_uri(plan_document_uri, manifest.attempt)
+    uri = build_facts_uri(plan_document_uri, manifest.attempt)
     facts = FactsDocument(
-        manifest.plan_id, manifest.topic, manifest.attempt, documents.digest(manifest), dict(sorted(partitions.items()))
+        manifest.plan_id,
+        manifest.topic,
+        manifest.attempt,
+        documents.compute_digest(manifest),
+        dict(sorted(partitions.items())),
     )
     data = documents.dump_json(facts)
     storage.write_bytes(uri, data)
     return uri, hashlib.sha256(data).hexdigest()
 
 
-def read_facts(plan_document_uri: str, manifest: StagingManifest, sha256: str) -> dict[int, Figures] | None:
+def read_facts(plan_document_uri: str, manifest: StagingManifest, sha256: str) -> dict[int, FactValues] | None:
     """The facts of the attempt that left ``manifest``, by partition; None where there are none of exactly that one.
 
     ``sha256``: of the document, as the application told that wrote it. Anybody may have written another one since.
@@ -54,10 +60,10 @@ def read_facts(plan_document_uri: str, manifest: StagingManifest, sha256: str) -
         WinnowError: they are damaged.
     """
     try:
-        data = storage.read_bytes(facts_uri(plan_document_uri, manifest.attempt))
+        data = storage.read_bytes(build_facts_uri(plan_document_uri, manifest.attempt))
     except FileNotFoundError:
         return None
     if hashlib.sha256(data).hexdigest() != sha256:
         return None
     facts = documents.load_json(FactsDocument, data)
-    return facts.partitions if facts.manifest_digest == documents.digest(manifest) else None
+    return facts.partitions if facts.manifest_digest == documents.compute_digest(manifest) else None

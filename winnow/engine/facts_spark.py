@@ -12,67 +12,72 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from winnow.engine import staging
-from winnow.engine.application import application
-from winnow.engine.events import PlanFailure, PlanOutcome, emit
-from winnow.engine.facts_document import Figures, write_facts
-from winnow.engine.failures import failed_result, failure_of
-from winnow.engine.rewrite import Budget
-from winnow.engine.slices import Unit, shared
-from winnow.engine.task_events import Tell, carry_out
+from winnow.engine.application import open_spark_context
+from winnow.engine.events import PlanFailure, PlanOutcome, emit_event
+from winnow.engine.facts_document import FactValues, write_facts
+from winnow.engine.failures import build_failed_result, find_plan_failure
+from winnow.engine.rewrite import TaskBudget
+from winnow.engine.slices import WorkUnit, plan_tasks
+from winnow.engine.task_events import ReportEvent, run_tasks
 from winnow.errors import WinnowError
 from winnow.model import PartitionPlan, Plan, StagedPartition, StagingManifest
 
-Pairs = Callable[[Plan, StagingManifest], Sequence[tuple[PartitionPlan, StagedPartition]]]
+PairPartitions = Callable[[Plan, StagingManifest], Sequence[tuple[PartitionPlan, StagedPartition]]]
 """What to recompute of an attempt: a plan and a result for each partition."""
-Recompute = Callable[[Plan, PartitionPlan, StagedPartition, str, Budget], Figures]
+RecomputeFacts = Callable[[Plan, PartitionPlan, StagedPartition, str, TaskBudget], FactValues]
 """The facts of one partition of the named attempt. Runs in a task, so it must be a function of a module."""
 
 
 @dataclass(frozen=True, slots=True)
-class FactsUnit(Unit):
+class FactsUnit(WorkUnit):
     """One topic partition and what was staged of it."""
 
     staged: StagedPartition | None = None
 
 
-def run(
+def recompute_facts(
     arguments: Sequence[str],
     *,
     attempt: str,
-    budget: Budget,
-    pairs: Pairs,
-    recompute: Recompute,
+    budget: TaskBudget,
+    pairs: PairPartitions,
+    recompute: RecomputeFacts,
     most_tasks: int | None = None,
     app_name: str = "winnow facts",
 ) -> list[PlanOutcome]:
     """Recompute what ``attempt`` staged of each plan, and write the facts beside its staging manifest.
 
-    Arguments, budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run`). What became of it
+    Arguments, budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run_plans`). What became of it
     is told as of the plan; its document is the facts'.
     """
-    plans, refused = staging.usable_plans(arguments)
+    plans, refused = staging.read_usable_plans(arguments)
     plan_uris = list(plans)
     manifests = dict(
-        zip(plan_uris, staging.at_once(lambda uri: staging.read_manifest(uri, attempt), plan_uris), strict=True)
+        zip(
+            plan_uris, staging.run_concurrently(lambda uri: staging.read_manifest(uri, attempt), plan_uris), strict=True
+        )
     )
     units = [
         unit
         for uri, manifest in manifests.items()
         if manifest is not None
-        for unit in units_of(uri, plans[uri], pairs(plans[uri], manifest))
+        for unit in build_units(uri, plans[uri], pairs(plans[uri], manifest))
     ]
-    with application(app_name) as context:
-        emit({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
-        tasks, share = shared(units, context.defaultParallelism, budget, most_tasks)
-        results = carry_out(context, tasks, lambda task, tell: _run_task(task, attempt, share, recompute, tell))
+    with open_spark_context(app_name) as context:
+        emit_event({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
+        tasks, share = plan_tasks(units, context.defaultParallelism, budget, most_tasks)
+        results = run_tasks(context, tasks, lambda task, tell: _run_task(task, attempt, share, recompute, tell))
     by_plan: dict[str, list[dict[str, Any]]] = {uri: [] for uri in plan_uris}
     for result in results:
         by_plan[result["plan"]].append(result)
     expected = Counter(unit.plan_uri for unit in units)
-    return [*refused, *(finish(uri, plans[uri], manifests[uri], by_plan[uri], expected[uri]) for uri in plan_uris)]
+    return [
+        *refused,
+        *(write_plan_facts(uri, plans[uri], manifests[uri], by_plan[uri], expected[uri]) for uri in plan_uris),
+    ]
 
 
-def units_of(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, StagedPartition]]) -> list[FactsUnit]:
+def build_units(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, StagedPartition]]) -> list[FactsUnit]:
     """The units of work of one attempt."""
     return [
         FactsUnit(
@@ -88,19 +93,19 @@ def units_of(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, StagedPa
 
 
 def _run_task(
-    tasks: Iterable[Sequence[Unit]], attempt: str, budget: Budget, recompute: Recompute, tell: Tell
+    tasks: Iterable[Sequence[WorkUnit]], attempt: str, budget: TaskBudget, recompute: RecomputeFacts, tell: ReportEvent
 ) -> Iterator[dict[str, Any]]:
     """Inside a Spark task: one partition after another; one that fails is reported, not raised."""
     for task in tasks:
         for unit in task:
             assert isinstance(unit, FactsUnit)
-            result = run_unit(unit, attempt, budget, recompute)
+            result = recompute_unit(unit, attempt, budget, recompute)
             event: dict[str, Any] = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
             tell(event | ({"error": result["error"]} if "error" in result else {}))
             yield result
 
 
-def run_unit(unit: FactsUnit, attempt: str, budget: Budget, recompute: Recompute) -> dict[str, Any]:
+def recompute_unit(unit: FactsUnit, attempt: str, budget: TaskBudget, recompute: RecomputeFacts) -> dict[str, Any]:
     """Recompute one unit: its figures, or the error that it ended with; never raises."""
     result: dict[str, Any] = {"plan": unit.plan_uri, "partition": unit.partition}
     assert unit.plan is not None
@@ -109,18 +114,18 @@ def run_unit(unit: FactsUnit, attempt: str, budget: Budget, recompute: Recompute
     try:
         result["facts"] = recompute(unit.plan, partition, unit.staged, attempt, budget)
     except Exception as problem:  # one partition must not end the others in this application
-        result |= failed_result(problem, unit.topic, partition)
+        result |= build_failed_result(problem, unit.topic, partition)
     return result
 
 
-def finish(
+def write_plan_facts(
     uri: str, plan: Plan, manifest: StagingManifest | None, results: Sequence[dict[str, Any]], expected: int
 ) -> PlanOutcome:
     """Write the facts of a plan's attempt when all its ``expected`` units succeeded."""
     if manifest is None:
         failure = PlanFailure("the attempt left no staging manifest", WinnowError.exit_code)
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)
-    failed = failure_of(plan.topic, results, expected)
+    failed = find_plan_failure(plan.topic, results, expected)
     if failed is not None:
         return PlanOutcome(plan.topic, plan.plan_id, None, failed)
     facts = {int(result["partition"]): result["facts"] for result in results}

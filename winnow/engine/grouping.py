@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 from winnow.model import Segment
 
-SMALL_SHARE = 8
+SMALL_SEGMENT_DIVISOR = 8
 """A segment that loses nothing joins a merge only below segment.bytes / SMALL_SHARE."""
-MERGE_GAIN = 2
+MINIMUM_MERGE_GAIN = 2
 """The merged result must be at least this many times its largest input."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surviving:
+class SegmentSurvivors:
     """A planned segment and how many of its records survive."""
 
     segment: Segment
     records: int
 
     @property
-    def loses(self) -> bool:
+    def loses_records(self) -> bool:
         """Whether compaction removes any of its records."""
         return self.records < self.segment.records
 
@@ -36,33 +36,33 @@ class Surviving:
         return self.segment.size_bytes * self.records // max(1, self.segment.records)
 
 
-def groups(segments: Sequence[Surviving], segment_bytes: int) -> list[tuple[Surviving, ...]]:
+def group_segments(segments: Sequence[SegmentSurvivors], segment_bytes: int) -> list[tuple[SegmentSurvivors, ...]]:
     """The groups of neighbouring segments to rewrite, in offset order; segments in no group are kept by reference."""
-    found: list[tuple[Surviving, ...]] = []
-    run: list[Surviving] = []
+    found: list[tuple[SegmentSurvivors, ...]] = []
+    run: list[SegmentSurvivors] = []
     for item in segments:
-        if not (item.loses or item.segment.size_bytes < segment_bytes / SMALL_SHARE):
-            found.extend(_settle(run))
+        if not (item.loses_records or item.segment.size_bytes < segment_bytes / SMALL_SEGMENT_DIVISOR):
+            found.extend(_split_run(run))
             run = []
             continue
         if run and sum(member.size_bytes for member in run) + item.size_bytes > segment_bytes:
-            found.extend(_settle(run))
+            found.extend(_split_run(run))
             run = []
         run.append(item)
-    found.extend(_settle(run))
+    found.extend(_split_run(run))
     return found
 
 
-def _settle(run: Sequence[Surviving]) -> list[tuple[Surviving, ...]]:
+def _split_run(run: Sequence[SegmentSurvivors]) -> list[tuple[SegmentSurvivors, ...]]:
     """A run of candidates as one group when merging it is worth it, else only the stretches that lose something."""
-    if not any(member.loses for member in run):
+    if not any(member.loses_records for member in run):
         return []  # merging alone never rewrites anything
-    if all(member.loses for member in run) or _worth_it(run):
+    if all(member.loses_records for member in run) or _is_worth_merging(run):
         return [tuple(run)]
-    stretches: list[tuple[Surviving, ...]] = []
-    current: list[Surviving] = []
+    stretches: list[tuple[SegmentSurvivors, ...]] = []
+    current: list[SegmentSurvivors] = []
     for member in run:
-        if member.loses:
+        if member.loses_records:
             current.append(member)
         elif current:
             stretches.append(tuple(current))
@@ -72,5 +72,5 @@ def _settle(run: Sequence[Surviving]) -> list[tuple[Surviving, ...]]:
     return stretches
 
 
-def _worth_it(run: Sequence[Surviving]) -> bool:
-    return sum(member.size_bytes for member in run) >= MERGE_GAIN * max(member.size_bytes for member in run)
+def _is_worth_merging(run: Sequence[SegmentSurvivors]) -> bool:
+    return sum(member.size_bytes for member in run) >= MINIMUM_MERGE_GAIN * max(member.size_bytes for member in run)

@@ -13,37 +13,37 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_ZIPS = re.compile(r"(pyspark|py4j-.*-src)\.zip")
-_VERSION = "pyspark/version.py"
+_ZIP_NAMES = re.compile(r"(pyspark|py4j-.*-src)\.zip")
+_VERSION_FILE = "pyspark/version.py"
 
 
-def prefer_installed() -> None:
+def prefer_installed_pyspark() -> None:
     """Take Spark's zips off this process's path where a PySpark of the very same version is installed beside them.
 
     Does nothing when PySpark is imported already.
     """
     if "pyspark" in sys.modules:
         return
-    zips = [entry for entry in sys.path if _ZIPS.fullmatch(Path(entry).name)]
+    zips = [entry for entry in sys.path if _ZIP_NAMES.fullmatch(Path(entry).name)]
     others = [entry for entry in sys.path if entry not in zips]
-    zipped = _zipped_version(zips)
-    if zipped is not None and zipped == _installed_version(others) and _has_py4j(others):
+    zipped = _read_zipped_version(zips)
+    if zipped is not None and zipped == _read_installed_version(others) and _has_py4j(others):
         sys.path[:] = others
 
 
-def _zipped_version(zips: Sequence[str]) -> bytes | None:
+def _read_zipped_version(zips: Sequence[str]) -> bytes | None:
     for entry in zips:
         with suppress(OSError, KeyError, zipfile.BadZipFile), zipfile.ZipFile(entry) as archive:
-            return archive.read(_VERSION)
+            return archive.read(_VERSION_FILE)
     return None
 
 
-def _installed_version(folders: Sequence[str]) -> bytes | None:
+def _read_installed_version(folders: Sequence[str]) -> bytes | None:
     """The version file of the PySpark that would be imported from ``folders``."""
     for folder in folders:
         if (Path(folder) / "pyspark").is_dir():
             with suppress(OSError):
-                return (Path(folder) / _VERSION).read_bytes()
+                return (Path(folder) / _VERSION_FILE).read_bytes()
             return None
     return None
 

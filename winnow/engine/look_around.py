@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from winnow.engine.application import application
+from winnow.engine.application import open_spark_context
 from winnow.files import storage
 
-NEEDED = ("duckdb", "pyarrow", "winnow")
-MOST_TASKS = 8
+REQUIRED_MODULES = ("duckdb", "pyarrow", "winnow")
+MAXIMUM_TASKS = 8
 
 
-def look_around(uris: Sequence[str]) -> dict[str, Any]:
+def diagnose_spark_tasks(uris: Sequence[str]) -> dict[str, Any]:
     """Start a Spark application whose tasks look around; ``uris`` are folders that they try to look into.
 
     Gives ``spark`` (its version), ``tasks``, ``pythons``, ``missing`` (modules) and ``unreachable`` (of ``uris``).
     """
-    with application("winnow doctor") as context:
+    with open_spark_context("winnow doctor") as context:
         context.setLogLevel("ERROR")
-        tasks = min(context.defaultParallelism, MOST_TASKS)
-        seen = context.parallelize(range(tasks), tasks).mapPartitions(lambda _: _look(uris)).collect()
+        tasks = min(context.defaultParallelism, MAXIMUM_TASKS)
+        seen = context.parallelize(range(tasks), tasks).mapPartitions(lambda _: _diagnose_task(uris)).collect()
         return {
             "spark": context.version,
             "tasks": len(seen),
@@ -32,15 +32,15 @@ def look_around(uris: Sequence[str]) -> dict[str, Any]:
         }
 
 
-def _look(uris: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _diagnose_task(uris: Sequence[str]) -> Iterator[dict[str, Any]]:
     yield {
         "python": ".".join(map(str, sys.version_info[:2])),
-        "missing": [name for name in NEEDED if not _is_there(name)],
-        "unreachable": [uri for uri in uris if not _is_reached(uri)],
+        "missing": [name for name in REQUIRED_MODULES if not _is_installed(name)],
+        "unreachable": [uri for uri in uris if not _is_reachable(uri)],
     }
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         import_module(module)
     except ImportError:
@@ -48,7 +48,7 @@ def _is_there(module: str) -> bool:
     return True
 
 
-def _is_reached(uri: str) -> bool:
+def _is_reachable(uri: str) -> bool:
     try:
         storage.exists(storage.join(uri, "winnow-doctor"))
     except Exception:  # whatever it is, the driver's machine has the words for it

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from winnow.errors import UsageError
-from winnow.files.duck import literal
+from winnow.files.duck import quote_literal
 from winnow.model import Strategy
 
 _LONG_BYTES = 8
-_OFFSETS = 1 << 63
-_BELOW_EVERY_LONG = -(1 << 63) - 1
+_OFFSET_FACTOR = 1 << 63
+_MISSING_VERSION = -(1 << 63) - 1
 
 ORDERING_COLUMNS: dict[Strategy, tuple[str, ...]] = {
     Strategy.OFFSET: (),
@@ -18,7 +18,7 @@ ORDERING_COLUMNS: dict[Strategy, tuple[str, ...]] = {
 """What :func:`greatest_offset` reads beside key and offset."""
 
 
-def greatest_offset(strategy: Strategy, header: str | None) -> str:
+def build_greatest_offset_sql(strategy: Strategy, header: str | None) -> str:
     """The SQL aggregate that gives, per key, the offset of the greatest record in the total order of ``strategy``.
 
     offset: (offset). timestamp: (timestamp or -1, offset). header: (present, value, offset). The last two are packed
@@ -32,19 +32,19 @@ def greatest_offset(strategy: Strategy, header: str | None) -> str:
     if strategy is Strategy.TIMESTAMP:
         version = 'coalesce(epoch_ms("timestamp"), -1)::HUGEINT'
     elif header:
-        version = f"coalesce({version_value(header)}, {_BELOW_EVERY_LONG})"
+        version = f"coalesce({build_version_value_sql(header)}, {_MISSING_VERSION})"
     else:
         raise UsageError("compaction.strategy.header must be specified.")
-    return f'(max({version} * {_OFFSETS} + "offset") & {_OFFSETS - 1})::BIGINT'
+    return f'(max({version} * {_OFFSET_FACTOR} + "offset") & {_OFFSET_FACTOR - 1})::BIGINT'
 
 
-def version_header(header: str) -> str:
+def build_version_header_sql(header: str) -> str:
     """The last occurrence of the header, a struct; NULL when there is none."""
-    return f"list_filter(headers, lambda h: h.key = {literal(header)})[-1]"
+    return f"list_filter(headers, lambda h: h.key = {quote_literal(header)})[-1]"
 
 
-def version_value(header: str) -> str:
+def build_version_value_sql(header: str) -> str:
     """The version: exactly 8 bytes, big-endian and signed; NULL for anything else."""
-    value = f"{version_header(header)}.value"
+    value = f"{build_version_header_sql(header)}.value"
     # Of 64 bits in big-endian order DuckDB makes the signed number that they are.
     return f"CASE WHEN octet_length({value}) = {_LONG_BYTES} THEN {value}::BIT::BIGINT::HUGEINT END"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from winnow.engine.events import PlanOutcome, emit, emit_outcomes, worst
-from winnow.engine.installed import prefer_installed
+from winnow.engine.events import PlanOutcome, emit_event, emit_outcomes, find_worst_exit_code
+from winnow.engine.installed import prefer_installed_pyspark
 from winnow.errors import WinnowError
 
 
-def begin() -> None:
+def prepare_imports() -> None:
     """To be called before anything imports PySpark."""
-    prefer_installed()
+    prefer_installed_pyspark()
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def build_parser(description: str | None) -> argparse.ArgumentParser:
     """A parser that knows what every program is told: what its tasks may use."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--memory", type=int, default=1 << 30, metavar="BYTES", help="cap of one task's engine")
@@ -28,12 +28,12 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def ended(run: Callable[[], Sequence[PlanOutcome]]) -> int:
+def run_and_report(run: Callable[[], Sequence[PlanOutcome]]) -> int:
     """Run, report each plan; the worst exit code of its plans is the program's."""
     try:
         outcomes = run()
     except WinnowError as problem:
-        emit({"event": "failed", "error": str(problem), "exit_code": problem.exit_code})
+        emit_event({"event": "failed", "error": str(problem), "exit_code": problem.exit_code})
         return problem.exit_code
     emit_outcomes(outcomes)
-    return worst([outcome.exit_code for outcome in outcomes])
+    return find_worst_exit_code([outcome.exit_code for outcome in outcomes])

@@ -13,30 +13,30 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from winnow.engine.connections import Connections
-from winnow.engine.cutting import parts, work_bytes
+from winnow.engine.connections import ConnectionPool
+from winnow.engine.cutting import estimate_copy_bytes, split_groups
 from winnow.engine.rewrite import (
-    Budget,
-    Copied,
-    Group,
-    Winners,
+    CopiedGroup,
+    PartitionWinners,
+    SegmentGroup,
+    TaskBudget,
+    build_segment_groups,
+    build_staged_partition,
     copy_group,
-    find_winners,
-    groups_of,
-    merged_winners,
-    staged_partition,
+    find_partition_winners,
+    merge_winners,
 )
-from winnow.engine.slices import Unit
+from winnow.engine.slices import WorkUnit
 from winnow.engine.survivors import load_survivors, write_survivors
 from winnow.engine.throttle import Throttle
 from winnow.engine.winners import KeyShare
 from winnow.files import storage
-from winnow.files.fingerprint import combined
+from winnow.files.fingerprint import combine_fingerprints
 from winnow.model import PartitionPlan, Plan, Rewrite, StagedPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareUnit(Unit):
+class ShareUnit(WorkUnit):
     """Picking the winners of one share of a partition's keys."""
 
     share: KeyShare
@@ -48,10 +48,10 @@ class ShareUnit(Unit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartUnit(Unit):
+class PartUnit(WorkUnit):
     """Copying one group of a partition's segments, or a part of one; ``survivors``: the files of all shares."""
 
-    part: Group
+    part: SegmentGroup
     survivors: tuple[str, ...]
 
     @property
@@ -61,15 +61,15 @@ class PartUnit(Unit):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundShare:
+class ShareWinners:
     """The winners of one share, and the file with their offsets."""
 
     number: int
-    winners: Winners
+    winners: PartitionWinners
     survivors: str
 
 
-def share_units(unit: Unit, shares: int) -> list[ShareUnit]:
+def build_share_units(unit: WorkUnit, shares: int) -> list[ShareUnit]:
     """The first tasks of a partition that is cut: one for each of ``shares`` shares of its keys."""
     size_bytes = unit.size_bytes // shares
     return [
@@ -80,96 +80,99 @@ def share_units(unit: Unit, shares: int) -> list[ShareUnit]:
     ]  # fmt: skip
 
 
-def find_share(unit: ShareUnit, attempt: str, budget: Budget, connections: Connections, *, folder: str) -> FoundShare:
+def find_share_winners(
+    unit: ShareUnit, attempt: str, budget: TaskBudget, connections: ConnectionPool, *, folder: str
+) -> ShareWinners:
     """Pick the winners of one share and leave their offsets in a file below ``folder``."""
-    plan, partition = _of(unit)
+    plan, partition = _get_plan_and_partition(unit)
     name = f"{partition.partition:05d}-survivors-{unit.share.number:03d}-of-{unit.share.of:03d}.parquet"
     uri = storage.join(plan.data_location, plan.plan_id, folder, name)
     with connections.open(partition.segments) as connection:
         throttle = Throttle(budget.bytes_per_second)
-        found = find_winners(
+        found = find_partition_winners(
             connection, plan, partition, attempt=attempt, folder=folder, throttle=throttle, share=unit.share
         )
         write_survivors(connection, uri)
-    return FoundShare(unit.share.number, found, uri)
+    return ShareWinners(unit.share.number, found, uri)
 
 
-def part_units(unit: Unit, found: Sequence[FoundShare], cores: int) -> list[PartUnit]:
+def build_part_units(unit: WorkUnit, found: Sequence[ShareWinners], cores: int) -> list[PartUnit]:
     """The second tasks of a partition that is cut: each copies what survives of a stretch of its offsets.
 
     A task's plan holds the segments that it reads, no others.
     """
-    plan, partition = _of(unit)
+    plan, partition = _get_plan_and_partition(unit)
     survivors = tuple(each.survivors for each in found)
     return [
         PartUnit(
-            unit.plan_uri, unit.topic, unit.partition, work_bytes(part), _reading(plan, partition, part),
+            unit.plan_uri, unit.topic, unit.partition, estimate_copy_bytes(part), _build_part_plan(plan, partition, part),
             part=part, survivors=survivors,
         )
-        for part in parts(groups_of(partition, _winners(found).counts, plan.segment_bytes), cores)
+        for part in split_groups(build_segment_groups(partition, _merge_share_winners(found).counts, plan.segment_bytes), cores)
     ]  # fmt: skip
 
 
-def copy_part(unit: PartUnit, budget: Budget, connections: Connections, *, folder: str) -> Copied:
+def copy_part(unit: PartUnit, budget: TaskBudget, connections: ConnectionPool, *, folder: str) -> CopiedGroup:
     """Copy what survives of one group, or of a part of it, into new segments below ``folder``.
 
     Raises:
         MiscountError: not as many records were copied as the shares of the keys counted: a segment is not in order,
             or a scratch file is not whole.
     """
-    plan, partition = _of(unit)
+    plan, partition = _get_plan_and_partition(unit)
     part = unit.part
     with connections.open(partition.segments) as connection:
         load_survivors(connection, unit.survivors, first_offset=part.first_offset, last_offset=part.last_offset)
         return copy_group(connection, plan, partition, part, folder=folder, throttle=Throttle(budget.bytes_per_second))
 
 
-def combined_partition(
-    unit: Unit, found: Sequence[FoundShare], copied: Iterable[tuple[Group, Copied]]
+def combine_partition(
+    unit: WorkUnit, found: Sequence[ShareWinners], copied: Iterable[tuple[SegmentGroup, CopiedGroup]]
 ) -> StagedPartition:
     """What all shares and parts of a partition amount to; ``seconds`` is the work of all its tasks.
 
     The same as of a partition in one piece, but that a large group may have more and smaller new segments.
     """
-    _, partition = _of(unit)
-    winners = _winners(found)
+    _, partition = _get_plan_and_partition(unit)
+    winners = _merge_share_winners(found)
     in_order = sorted(copied, key=lambda each: each[0].first_offset)
     groups = [
-        _one([copy for _, copy in of_group]) for _, of_group in groupby(in_order, key=lambda each: each[0].number)
+        _merge_parts([copy for _, copy in of_group])
+        for _, of_group in groupby(in_order, key=lambda each: each[0].number)
     ]
     seconds = winners.seconds + sum(each.seconds for each in groups)
-    return staged_partition(partition, winners, groups, seconds=seconds)
+    return build_staged_partition(partition, winners, groups, seconds=seconds)
 
 
-def remove_scratch(found: Iterable[FoundShare]) -> None:
+def remove_survivor_files(found: Iterable[ShareWinners]) -> None:
     """Remove the files with survivors; one that cannot be removed now is left to the sweep."""
     for each in found:
         with contextlib.suppress(Exception):  # the partition is compacted, whatever becomes of its scratch
             storage.delete(each.survivors)
 
 
-def _winners(found: Sequence[FoundShare]) -> Winners:
-    return merged_winners([each.winners for each in sorted(found, key=lambda each: each.number)])
+def _merge_share_winners(found: Sequence[ShareWinners]) -> PartitionWinners:
+    return merge_winners([each.winners for each in sorted(found, key=lambda each: each.number)])
 
 
-def _one(copied: Sequence[Copied]) -> Copied:
+def _merge_parts(copied: Sequence[CopiedGroup]) -> CopiedGroup:
     """The parts of one group as the group."""
-    return Copied(
+    return CopiedGroup(
         Rewrite(
             tuple(path for each in copied for path in each.rewrite.inputs),
             tuple(segment for each in copied for segment in each.rewrite.outputs),
         ),
-        combined(each.content_fingerprint for each in copied),
+        combine_fingerprints(each.content_fingerprint for each in copied),
         sum(each.seconds for each in copied),
     )
 
 
-def _reading(plan: Plan, partition: PartitionPlan, part: Group) -> Plan:
+def _build_part_plan(plan: Plan, partition: PartitionPlan, part: SegmentGroup) -> Plan:
     segments = tuple(member.segment for member in part.members)
     return replace(plan, partitions=(replace(partition, segments=segments, retired=()),))
 
 
-def _of(unit: Unit) -> tuple[Plan, PartitionPlan]:
+def _get_plan_and_partition(unit: WorkUnit) -> tuple[Plan, PartitionPlan]:
     assert unit.plan is not None
     (partition,) = unit.plan.partitions
     return unit.plan, partition

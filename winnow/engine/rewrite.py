@@ -11,36 +11,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from winnow.engine.aside import copy_keyless
-from winnow.engine.connections import Connections, connected
-from winnow.engine.damage import MiscountError
-from winnow.engine.elsewhere import count_elsewhere
-from winnow.engine.grouping import Surviving, groups
-from winnow.engine.stretches import stretches
-from winnow.engine.survivors import surviving
-from winnow.engine.throttle import Meter, Throttle
-from winnow.engine.winners import Counts, KeyShare, merged, pick_winners
+from winnow.engine.aside import copy_keyless_records
+from winnow.engine.connections import ConnectionPool, open_connection
+from winnow.engine.damage import CopyCountError
+from winnow.engine.elsewhere import count_misplaced_keys
+from winnow.engine.grouping import SegmentSurvivors, group_segments
+from winnow.engine.stretches import split_into_read_ranges
+from winnow.engine.survivors import build_survivors_sql
+from winnow.engine.throttle import Throttle, ThrottleMeter
+from winnow.engine.winners import KeyShare, WinnerCounts, merge_counts, pick_winners
 from winnow.files import storage
-from winnow.files.fingerprint import CONTENT_HASH, EMPTY, RunningFingerprint, combined
+from winnow.files.fingerprint import CONTENT_HASH, EMPTY_FINGERPRINT, RunningFingerprint, combine_fingerprints
 from winnow.files.page_checksums import check_pages
 from winnow.files.schema import ARROW_SCHEMA
-from winnow.files.segments import SegmentWriter, conform
+from winnow.files.segments import SegmentWriter, cast_to_segment_schema
 from winnow.model import PartitionFacts, PartitionPlan, Plan, Rewrite, Segment, StagedPartition
 
 if TYPE_CHECKING:
     import duckdb
 
-BATCH_ROWS = 16_384
-BATCH_BYTES = 4 << 20
+MAXIMUM_BATCH_ROWS = 16_384
+MAXIMUM_BATCH_BYTES = 4 << 20
 """Bytes in the file of the records that pass at a time; decoded they are a few times as many."""
-ENGINE = "duckdb"
-OVERHEAD_BYTES = 320 << 20
+ENGINE_NAME = "duckdb"
+MAXIMUM_OVERHEAD_BYTES = 320 << 20
 """What a task's process holds at most beside its memory limit: interpreter, libraries, the row groups being read and
 written. Measured up to 254 MiB: 24 million records of 12 million keys, limits of 64 and 256 MiB, without Spark."""
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class TaskBudget:
     """What one task may use. ``bytes_per_second``: reads and writes together; None: no limit.
 
     ``spill_folder``: None: Spark's local folders, or the system's temporary folder.
@@ -53,21 +53,21 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Winners:
+class PartitionWinners:
     """What was found out about a partition, or about a share of its keys, before anything is copied."""
 
-    counts: Counts
+    counts: WinnerCounts
     keyless_files: tuple[str, ...] = ()
     keys_elsewhere: int = 0
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SegmentGroup:
     """Neighbouring segments that are rewritten together; the ``number``-th group of its partition, from 0."""
 
     number: int
-    members: tuple[Surviving, ...]
+    members: tuple[SegmentSurvivors, ...]
 
     @property
     def first_offset(self) -> int:
@@ -86,7 +86,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedGroup:
     """One group, rewritten. ``content_fingerprint`` is over the records that were copied."""
 
     rewrite: Rewrite
@@ -99,10 +99,10 @@ def compact_partition(
     partition: PartitionPlan,
     *,
     attempt: str,
-    budget: Budget,
+    budget: TaskBudget,
     throttle: Throttle | None = None,
     folder: str | None = None,
-    connections: Connections | None = None,
+    connections: ConnectionPool | None = None,
 ) -> StagedPartition:
     """Compact one partition of ``plan`` into new files below ``<data>/<plan id>/<folder>/``.
 
@@ -117,17 +117,19 @@ def compact_partition(
     started = time.monotonic()
     folder = folder or attempt
     throttle = throttle or Throttle(budget.bytes_per_second)
-    opened = connected(budget, partition.segments) if connections is None else connections.open(partition.segments)
+    opened = (
+        open_connection(budget, partition.segments) if connections is None else connections.open(partition.segments)
+    )
     with opened as connection:
-        winners = find_winners(connection, plan, partition, attempt=attempt, folder=folder, throttle=throttle)
+        winners = find_partition_winners(connection, plan, partition, attempt=attempt, folder=folder, throttle=throttle)
         copied = [
             copy_group(connection, plan, partition, group, folder=folder, throttle=throttle)
-            for group in groups_of(partition, winners.counts, plan.segment_bytes)
+            for group in build_segment_groups(partition, winners.counts, plan.segment_bytes)
         ]
-    return staged_partition(partition, winners, copied, seconds=time.monotonic() - started)
+    return build_staged_partition(partition, winners, copied, seconds=time.monotonic() - started)
 
 
-def find_winners(
+def find_partition_winners(
     connection: duckdb.DuckDBPyConnection,
     plan: Plan,
     partition: PartitionPlan,
@@ -136,7 +138,7 @@ def find_winners(
     folder: str,
     throttle: Throttle,
     share: KeyShare | None = None,
-) -> Winners:
+) -> PartitionWinners:
     """Fill the table ``survivors`` of ``connection``, put keyless records aside, count the keys that sit elsewhere.
 
     ``share``: of the keys of one share alone; the keyless records belong to share 0.
@@ -147,41 +149,42 @@ def find_winners(
     keyless_files: tuple[str, ...] = ()
     if counts.records_keyless:
         throttle.take(sum(segment.size_bytes for segment in partition.segments if segment.keyless))
-        keyless_files = copy_keyless(connection, plan, partition, attempt, folder, written=throttle.take)
+        keyless_files = copy_keyless_records(connection, plan, partition, attempt, folder, written=throttle.take)
     elsewhere = 0
     if plan.partition_count is not None:
         throttle.take(partition.size_bytes)
-        elsewhere = count_elsewhere(connection, partition, plan.partition_count, share)
-    return Winners(counts, keyless_files, elsewhere, time.monotonic() - started)
+        elsewhere = count_misplaced_keys(connection, partition, plan.partition_count, share)
+    return PartitionWinners(counts, keyless_files, elsewhere, time.monotonic() - started)
 
 
-def merged_winners(found: Sequence[Winners]) -> Winners:
+def merge_winners(found: Sequence[PartitionWinners]) -> PartitionWinners:
     """What was found in all shares of a partition's keys, as of one."""
-    return Winners(
-        merged([each.counts for each in found]),
+    return PartitionWinners(
+        merge_counts([each.counts for each in found]),
         tuple(path for each in found for path in each.keyless_files),
         sum(each.keys_elsewhere for each in found),
         sum(each.seconds for each in found),
     )
 
 
-def groups_of(partition: PartitionPlan, counts: Counts, segment_bytes: int) -> list[Group]:
+def build_segment_groups(partition: PartitionPlan, counts: WinnerCounts, segment_bytes: int) -> list[SegmentGroup]:
     """The groups of segments to rewrite, in offset order; segments in none are kept by reference."""
     surviving = [
-        Surviving(segment, records) for segment, records in zip(partition.segments, counts.survivors, strict=True)
+        SegmentSurvivors(segment, records)
+        for segment, records in zip(partition.segments, counts.survivors, strict=True)
     ]
-    return [Group(number, members) for number, members in enumerate(groups(surviving, segment_bytes))]
+    return [SegmentGroup(number, members) for number, members in enumerate(group_segments(surviving, segment_bytes))]
 
 
 def copy_group(
     connection: duckdb.DuckDBPyConnection,
     plan: Plan,
     partition: PartitionPlan,
-    group: Group,
+    group: SegmentGroup,
     *,
     folder: str,
     throttle: Throttle,
-) -> Copied:
+) -> CopiedGroup:
     """Copy what survives of a group into new segments below ``<data>/<plan id>/<folder>/``.
 
     The table ``survivors`` of ``connection`` must hold at least the survivors within the group's offsets.
@@ -189,13 +192,13 @@ def copy_group(
     started = time.monotonic()
     inputs = tuple(member.segment.path for member in group.members)
     if not any(member.records for member in group.members):
-        return Copied(Rewrite(inputs, ()), EMPTY, time.monotonic() - started)
+        return CopiedGroup(Rewrite(inputs, ()), EMPTY_FINGERPRINT, time.monotonic() - started)
     outputs, content = _copy_survivors(connection, group, plan, partition, folder, throttle)
-    return Copied(Rewrite(inputs, outputs), content, time.monotonic() - started)
+    return CopiedGroup(Rewrite(inputs, outputs), content, time.monotonic() - started)
 
 
-def staged_partition(
-    partition: PartitionPlan, winners: Winners, copied: Sequence[Copied], *, seconds: float
+def build_staged_partition(
+    partition: PartitionPlan, winners: PartitionWinners, copied: Sequence[CopiedGroup], *, seconds: float
 ) -> StagedPartition:
     """The facts of a partition put together; ``copied`` in the order of its groups, ``seconds`` all that it took."""
     counts = winners.counts
@@ -211,7 +214,7 @@ def staged_partition(
         bytes_in=partition.size_bytes,
         bytes_out=kept_bytes + sum(s.size_bytes for rewrite in rewrites for s in rewrite.outputs),
         winners_fingerprint=counts.winners_fingerprint,
-        content_fingerprint=combined([each.content_fingerprint for each in copied]),
+        content_fingerprint=combine_fingerprints([each.content_fingerprint for each in copied]),
         headers_missing=counts.headers_missing,
         headers_malformed=counts.headers_malformed,
         malformed_offsets=counts.malformed_offsets,
@@ -231,7 +234,7 @@ def staged_partition(
 
 def _copy_survivors(
     connection: duckdb.DuckDBPyConnection,
-    group: Group,
+    group: SegmentGroup,
     plan: Plan,
     partition: PartitionPlan,
     folder: str,
@@ -256,25 +259,25 @@ def _copy_survivors(
     write_bytes = sum(member.segment.size_bytes * member.records // member.segment.records for member in read)
     content = RunningFingerprint()
     copied = 0
-    meter = Meter(throttle, read_bytes + write_bytes, sum(member.records for member in read))
+    meter = ThrottleMeter(throttle, read_bytes + write_bytes, sum(member.records for member in read))
     with SegmentWriter(partition=partition.partition, segment_bytes=plan.segment_bytes, name=name) as writer:
         checked: set[str] = set()
-        for stretch in stretches(connection, read, partition.log_start_offset):
+        for stretch in split_into_read_ranges(connection, read, partition.log_start_offset):
             for uri in stretch.uris:
                 # On an object store pages are checked as they pass (winnow.files.checked_store).
                 if uri not in checked and storage.is_local(uri):
                     check_pages(uri, throttle.take)
                     checked.add(uri)
-            survivors = surviving(connection, stretch.uris, stretch.first_offset, stretch.last_offset)
+            survivors = build_survivors_sql(connection, stretch.uris, stretch.first_offset, stretch.last_offset)
             relation = connection.sql(f"SELECT {columns}, {CONTENT_HASH} AS fingerprint {survivors}")
-            for batch in relation.to_arrow_reader(_batch_rows(read)):
+            for batch in relation.to_arrow_reader(_compute_batch_rows(read)):
                 copied += batch.num_rows
                 meter.passed(batch.num_rows)
                 content.add(batch.column(len(ARROW_SCHEMA)).to_numpy(zero_copy_only=True))
-                writer.write(conform(batch.select(ARROW_SCHEMA.names)))
+                writer.write(cast_to_segment_schema(batch.select(ARROW_SCHEMA.names)))
         outputs = writer.finish()
     if copied != sum(member.records for member in read):
-        raise MiscountError(
+        raise CopyCountError(
             f"of offsets {group.first_offset} to {group.last_offset} "
             f"{sum(member.records for member in read):,} records survive, but {copied:,} were copied. Nothing was "
             "published; the new files go with the next sweep. Run it again, and keep the log's files for a look"
@@ -283,7 +286,7 @@ def _copy_survivors(
     return outputs, str(content)
 
 
-def _batch_rows(members: Sequence[Surviving]) -> int:
+def _compute_batch_rows(members: Sequence[SegmentSurvivors]) -> int:
     """How many records pass at a time: fewer when they are large, so that a batch is a few MiB."""
     largest_bytes = max(member.segment.size_bytes // max(1, member.segment.records) for member in members)
-    return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, largest_bytes)))
+    return max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // max(1, largest_bytes)))

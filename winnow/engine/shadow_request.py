@@ -11,7 +11,7 @@ from winnow.model import OffsetRange, PartitionPlan, Reason, Segment, Strategy
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RecordOrder:
     """A total order over the records of a key (KIP-280). ``header`` names the version's header, None elsewhere."""
 
     strategy: Strategy
@@ -28,7 +28,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowPartition:
+class DiffPartition:
     """What is compared of one partition: the records in [``start_offset``, ``end_offset``) of ``segments``.
 
     ``expired_present`` and ``expired_other``: where tombstones that won could go under either order. Those below
@@ -51,16 +51,16 @@ class ShadowPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowRequest:
+class DiffRequest:
     """One comparison of one topic. ``sample``: at most so many differing keys are told with coordinates."""
 
     comparison_id: str
     topic: str
     as_of_ms: int
-    present: Order
-    other: Order
+    present: RecordOrder
+    other: RecordOrder
     sample: int
-    partitions: tuple[ShadowPartition, ...]
+    partitions: tuple[DiffPartition, ...]
     format_version: int = 1
 
     @property
@@ -73,7 +73,7 @@ class ShadowRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinates:
+class RecordCoordinates:
     """A record without its bytes. ``version``: under an order by header, None where it counts as missing."""
 
     offset: int
@@ -83,15 +83,15 @@ class Coordinates:
 
 
 @dataclass(frozen=True, slots=True)
-class DifferingKey:
+class DifferingWinners:
     """The two winners of one key."""
 
-    present: Coordinates
-    other: Coordinates
+    present: RecordCoordinates
+    other: RecordCoordinates
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowSide:
+class DiffSide:
     """What one order would leave: records, expired tombstones among its winners, bytes by each segment's share.
 
     ``differing_tombstones``: of the winners that differ from the other side's, those that are tombstones.
@@ -104,7 +104,7 @@ class ShadowSide:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionShadow:
+class PartitionDiff:
     """What was counted for one partition. ``sample``: the differing keys whose present winner comes first."""
 
     partition: int
@@ -112,36 +112,36 @@ class PartitionShadow:
     records_keyless: int
     keys: int
     keys_differing: int
-    present: ShadowSide
-    other: ShadowSide
+    present: DiffSide
+    other: DiffSide
     headers_missing: int
     headers_malformed: int
-    sample: tuple[DifferingKey, ...]
+    sample: tuple[DifferingWinners, ...]
     bytes_read: int
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowResult:
+class DiffResult:
     """All partitions of one comparison, in order."""
 
     comparison_id: str
     topic: str
-    partitions: tuple[PartitionShadow, ...]
+    partitions: tuple[PartitionDiff, ...]
     format_version: int = 1
 
 
-def request_uri(staging: str, topic: str, comparison_id: str) -> str:
+def build_request_uri(staging: str, topic: str, comparison_id: str) -> str:
     """Where the request of a comparison rests."""
     return storage.join(staging, "compare", topic, f"{comparison_id}.json")
 
 
-def result_uri(request_document_uri: str) -> str:
+def build_result_uri(request_document_uri: str) -> str:
     """Where the result rests: beside its request."""
     return f"{request_document_uri.removesuffix('.json')}.result.json"
 
 
-def read_request(uri: str) -> ShadowRequest:
+def read_request(uri: str) -> DiffRequest:
     """The request at ``uri``.
 
     Raises:
@@ -149,12 +149,12 @@ def read_request(uri: str) -> ShadowRequest:
         FormatVersionError: a newer Winnow wrote it.
     """
     try:
-        return documents.load_json(ShadowRequest, storage.read_bytes(uri))
+        return documents.load_json(DiffRequest, storage.read_bytes(uri))
     except FileNotFoundError as problem:
         raise WinnowError(f"There is no comparison at {uri}. Nothing was changed; compare again.") from problem
 
 
-def as_plan(partition: ShadowPartition) -> PartitionPlan:
+def build_equivalent_plan(partition: DiffPartition) -> PartitionPlan:
     """What a compaction of the same records would be planned as."""
     return PartitionPlan(
         partition=partition.partition,

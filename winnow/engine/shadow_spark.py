@@ -10,83 +10,83 @@ from typing import Any
 from pyspark import SparkContext
 
 from winnow import documents
-from winnow.engine.application import application
-from winnow.engine.events import PlanOutcome, emit
-from winnow.engine.failures import failed_result, failure_of
-from winnow.engine.rewrite import Budget
+from winnow.engine.application import open_spark_context
+from winnow.engine.events import PlanOutcome, emit_event
+from winnow.engine.failures import build_failed_result, find_plan_failure
+from winnow.engine.rewrite import TaskBudget
 from winnow.engine.shadow import compare_partition
 from winnow.engine.shadow_request import (
-    PartitionShadow,
-    ShadowPartition,
-    ShadowRequest,
-    ShadowResult,
-    as_plan,
+    DiffPartition,
+    DiffRequest,
+    DiffResult,
+    PartitionDiff,
+    build_equivalent_plan,
+    build_result_uri,
     read_request,
-    result_uri,
 )
-from winnow.engine.slices import Unit, shared
-from winnow.engine.task_events import Tell, carry_out
+from winnow.engine.slices import WorkUnit, plan_tasks
+from winnow.engine.task_events import ReportEvent, run_tasks
 from winnow.files import storage
 
 
-def run(
-    request_uri: str, *, budget: Budget, most_tasks: int | None = None, app_name: str = "winnow compare"
+def run_comparison(
+    request_uri: str, *, budget: TaskBudget, most_tasks: int | None = None, app_name: str = "winnow compare"
 ) -> PlanOutcome:
     """Carry out a comparison and write its result beside the request, nothing else.
 
-    Budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run`).
+    Budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run_plans`).
     What became of it is told as of a plan: its id is the comparison's, its document the result.
     """
     request = read_request(request_uri)
-    with application(app_name) as context:
+    with open_spark_context(app_name) as context:
         total_bytes = sum(partition.size_bytes for partition in request.partitions)
-        emit({"event": "started", "partitions": len(request.partitions), "bytes": total_bytes})
-        results = _execute(context, request, budget, most_tasks)
-    failure = failure_of(request.topic, results, len(request.partitions))
+        emit_event({"event": "started", "partitions": len(request.partitions), "bytes": total_bytes})
+        results = _compare_partitions(context, request, budget, most_tasks)
+    failure = find_plan_failure(request.topic, results, len(request.partitions))
     if failure is not None:
         return PlanOutcome(request.topic, request.comparison_id, None, failure)
-    found = [documents.load_json(PartitionShadow, json.dumps(result["shadow"]).encode()) for result in results]
+    found = [documents.load_json(PartitionDiff, json.dumps(result["shadow"]).encode()) for result in results]
     found.sort(key=lambda shadow: shadow.partition)
-    document = ShadowResult(request.comparison_id, request.topic, tuple(found))
-    storage.write_bytes(result_uri(request_uri), documents.dump_json(document))
-    return PlanOutcome(request.topic, request.comparison_id, result_uri(request_uri))
+    document = DiffResult(request.comparison_id, request.topic, tuple(found))
+    storage.write_bytes(build_result_uri(request_uri), documents.dump_json(document))
+    return PlanOutcome(request.topic, request.comparison_id, build_result_uri(request_uri))
 
 
-def _execute(
-    context: SparkContext, request: ShadowRequest, budget: Budget, most_tasks: int | None
+def _compare_partitions(
+    context: SparkContext, request: DiffRequest, budget: TaskBudget, most_tasks: int | None
 ) -> list[dict[str, Any]]:
     by_number = {partition.partition: partition for partition in request.partitions}
-    units = [Unit("", request.topic, partition.partition, partition.size_bytes) for partition in request.partitions]
-    packed, share = shared(units, context.defaultParallelism, budget, most_tasks)
+    units = [WorkUnit("", request.topic, partition.partition, partition.size_bytes) for partition in request.partitions]
+    packed, share = plan_tasks(units, context.defaultParallelism, budget, most_tasks)
     tasks = [[by_number[unit.partition] for unit in task] for task in packed]
     common = replace(request, partitions=())  # a task gets its own partitions, not those of its siblings
-    return carry_out(context, tasks, lambda task, tell: _run_task(task, common, share, tell))
+    return run_tasks(context, tasks, lambda task, tell: _run_task(task, common, share, tell))
 
 
 def _run_task(
-    tasks: Iterable[Sequence[ShadowPartition]],
-    request: ShadowRequest,
-    budget: Budget,
-    tell: Tell,
+    tasks: Iterable[Sequence[DiffPartition]],
+    request: DiffRequest,
+    budget: TaskBudget,
+    tell: ReportEvent,
 ) -> Iterator[dict[str, Any]]:
     """Inside a Spark task: one partition after another; one that fails is reported, not raised."""
     for task in tasks:
         for partition in task:
             result = _run_partition(request, partition, budget)
-            tell(_progress(request, partition, result))
+            tell(_build_progress_event(request, partition, result))
             yield result
 
 
-def _run_partition(request: ShadowRequest, partition: ShadowPartition, budget: Budget) -> dict[str, Any]:
+def _run_partition(request: DiffRequest, partition: DiffPartition, budget: TaskBudget) -> dict[str, Any]:
     result: dict[str, Any] = {"partition": partition.partition}
     try:
-        result["shadow"] = documents.jsonable(compare_partition(request, partition, budget=budget))
+        result["shadow"] = documents.convert_to_json_types(compare_partition(request, partition, budget=budget))
     except Exception as problem:  # one partition's failure must not hide what the others say
-        result |= failed_result(problem, request.topic, as_plan(partition))
+        result |= build_failed_result(problem, request.topic, build_equivalent_plan(partition))
     return result
 
 
-def _progress(request: ShadowRequest, partition: ShadowPartition, result: dict[str, Any]) -> dict[str, Any]:
+def _build_progress_event(request: DiffRequest, partition: DiffPartition, result: dict[str, Any]) -> dict[str, Any]:
     event: dict[str, Any] = {"event": "partition", "topic": request.topic, "partition": partition.partition}
     if "shadow" not in result:
         return event | {"error": result["error"]}

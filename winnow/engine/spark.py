@@ -9,62 +9,65 @@ from typing import Any
 from pyspark import SparkContext, TaskContext
 
 from winnow import __version__
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.engine import staging
-from winnow.engine.application import application
-from winnow.engine.connections import Connections
-from winnow.engine.cutting import GIANT_BYTES
-from winnow.engine.events import PlanOutcome, emit, log_event
-from winnow.engine.failures import failed_result, failure_of
-from winnow.engine.ranges import PartUnit, ShareUnit, copy_part, find_share
-from winnow.engine.rewrite import ENGINE, Budget, compact_partition
-from winnow.engine.slices import Unit
-from winnow.engine.task_events import Tell, carry_out
-from winnow.engine.waves import Result, Spread, in_waves
+from winnow.engine.application import open_spark_context
+from winnow.engine.connections import ConnectionPool
+from winnow.engine.cutting import DEFAULT_GIANT_BYTES
+from winnow.engine.events import PlanOutcome, emit_event, log_event
+from winnow.engine.failures import build_failed_result, find_plan_failure
+from winnow.engine.ranges import PartUnit, ShareUnit, copy_part, find_share_winners
+from winnow.engine.rewrite import ENGINE_NAME, TaskBudget, compact_partition
+from winnow.engine.slices import WorkUnit
+from winnow.engine.task_events import ReportEvent, run_tasks
+from winnow.engine.waves import Result, RunTasks, run_in_rounds
 from winnow.files import storage
 from winnow.model import Plan, Rewrite, StagedPartition, StagingManifest
 
 
-def run(
+def run_plans(
     arguments: Sequence[str],
     *,
     attempt: str,
-    budget: Budget,
+    budget: TaskBudget,
     most_tasks: int | None = None,
-    giant_bytes: int = GIANT_BYTES,
+    giant_bytes: int = DEFAULT_GIANT_BYTES,
     app_name: str = "winnow compact",
 ) -> list[PlanOutcome]:
     """Carry out plans in one Spark application and write a staging manifest for each that succeeded.
 
-    ``arguments`` name the plans, with their digests where known (:func:`winnow.engine.staging.plan_argument`).
+    ``arguments`` name the plans, with their digests where known (:func:`winnow.engine.staging.format_plan_argument`).
     A plan that fails, or is not the one that was made, leaves the others alone. The budget is per task, its rate
     excepted: that is the application's.
     ``most_tasks``: so many run at once at most; None: as many as there are cores. ``giant_bytes``: a topic partition
     from that size on is cut over several tasks where cores would be idle otherwise.
     """
-    plans, refused = staging.usable_plans(arguments)
-    with application(app_name) as context:
-        units = [unit for uri, plan in plans.items() for unit in units_of(uri, plan)]
-        emit({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
-        results = in_waves(
+    plans, refused = staging.read_usable_plans(arguments)
+    with open_spark_context(app_name) as context:
+        units = [unit for uri, plan in plans.items() for unit in build_units(uri, plan)]
+        emit_event({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
+        results = run_in_rounds(
             units,
-            _spread(context, attempt),
+            _build_task_runner(context, attempt),
             cores=context.defaultParallelism,
             budget=budget,
             most_tasks=most_tasks,
             giant_bytes=giant_bytes,
-            done=lambda unit, result: emit(_progress(unit, attempt, result)),
+            done=lambda unit, result: emit_event(_build_progress_event(unit, attempt, result)),
         )
     by_plan: dict[str, list[Result]] = {uri: [] for uri in plans}
     for result in results:
         by_plan[result["plan"]].append(result)
-    return [*refused, *staging.at_once(lambda uri: finish(uri, plans[uri], attempt, by_plan[uri]), list(plans))]
+    return [
+        *refused,
+        *staging.run_concurrently(lambda uri: write_plan_manifest(uri, plans[uri], attempt, by_plan[uri]), list(plans)),
+    ]
 
 
-def units_of(uri: str, plan: Plan) -> list[Unit]:
+def build_units(uri: str, plan: Plan) -> list[WorkUnit]:
     """The units of work of one plan: its partitions."""
     return [
-        Unit(
+        WorkUnit(
             uri,
             plan.topic,
             partition.partition,
@@ -76,16 +79,16 @@ def units_of(uri: str, plan: Plan) -> list[Unit]:
     ]
 
 
-def _spread(context: SparkContext, attempt: str) -> Spread:
+def _build_task_runner(context: SparkContext, attempt: str) -> RunTasks:
     # A driver that is started again under the same attempt numbers its tasks from 0 again.
     base = f"{attempt}/{context.applicationId}"
-    return lambda tasks, share: carry_out(
+    return lambda tasks, share: run_tasks(
         context, tasks, lambda task, tell: _run_task(task, attempt, share, tell, base=base)
     )
 
 
 def _run_task(
-    tasks: Iterable[list[Unit]], attempt: str, budget: Budget, tell: Tell, *, base: str = ""
+    tasks: Iterable[list[WorkUnit]], attempt: str, budget: TaskBudget, tell: ReportEvent, *, base: str = ""
 ) -> Iterator[Result]:
     """Inside a Spark task: carry out its units one after another; a unit that fails is reported, not raised.
 
@@ -94,25 +97,25 @@ def _run_task(
     context = TaskContext.get()
     # A retried or speculative task writes beside the first one, never over it.
     folder = f"{base or attempt}/t{context.taskAttemptId() if context is not None else 0}"
-    with Connections(budget) as connections:
+    with ConnectionPool(budget) as connections:
         for task in tasks:
-            results = [_run_told(unit, attempt, budget, folder, connections, tell) for unit in task]
-            yield from _synced(task, results)
+            results = [_run_unit_with_events(unit, attempt, budget, folder, connections, tell) for unit in task]
+            yield from _sync_results(task, results)
 
 
-def _synced(units: Sequence[Unit], results: Sequence[Result]) -> Sequence[Result]:
+def _sync_results(units: Sequence[WorkUnit], results: Sequence[Result]) -> Sequence[Result]:
     """The results of a task once the files that they name are on disk; none counts where one of them is not."""
     try:
-        storage.sync(path for result in results for path in _files_of(result))
+        storage.sync(path for result in results for path in _list_written_files(result))
     except OSError as problem:
         return [
-            result if "error" in result else _about(unit) | _failed(problem, unit)
+            result if "error" in result else _identify_unit(unit) | _build_failure(problem, unit)
             for unit, result in zip(units, results, strict=True)
         ]
     return results
 
 
-def _files_of(result: Result) -> Iterator[str]:
+def _list_written_files(result: Result) -> Iterator[str]:
     """The files that one unit wrote and that a commit may name: segments, and keyless records for the quarantine."""
     rewrites: tuple[Rewrite, ...] = ()
     if "staged" in result:
@@ -125,37 +128,39 @@ def _files_of(result: Result) -> Iterator[str]:
     yield from (segment.path for rewrite in rewrites for segment in rewrite.outputs)
 
 
-def _run_told(unit: Unit, attempt: str, budget: Budget, folder: str, connections: Connections, tell: Tell) -> Result:
+def _run_unit_with_events(
+    unit: WorkUnit, attempt: str, budget: TaskBudget, folder: str, connections: ConnectionPool, tell: ReportEvent
+) -> Result:
     """Carry out one unit and tell of it: in an executor's own log, which then names what was at work when it died."""
     what = "partition" if unit.range is None else "range"
-    begun = _key(unit, attempt) | ({} if unit.range is None else {"range": unit.range})
-    log_event({"event": f"{what}_started", **begun}, wall_clock_ms())
+    begun = _build_event_key(unit, attempt) | ({} if unit.range is None else {"range": unit.range})
+    log_event({"event": f"{what}_started", **begun}, read_wall_clock_ms())
     result = run_unit(unit, attempt, budget, folder=folder, connections=connections)
     if unit.range is not None:
         ended = begun | ({"error": result["error"]} if "error" in result else {})
     else:
-        ended = _progress(unit, attempt, result)
+        ended = _build_progress_event(unit, attempt, result)
         tell(ended)
-    log_event({**ended, "event": f"{what}_{'failed' if 'error' in result else 'done'}"}, wall_clock_ms())
+    log_event({**ended, "event": f"{what}_{'failed' if 'error' in result else 'done'}"}, read_wall_clock_ms())
     return result
 
 
 def run_unit(
-    unit: Unit, attempt: str, budget: Budget, *, folder: str, connections: Connections | None = None
+    unit: WorkUnit, attempt: str, budget: TaskBudget, *, folder: str, connections: ConnectionPool | None = None
 ) -> Result:
     """Carry out one unit into ``folder``: what it made, or the error that it ended with; never raises.
 
     ``connections``: those of the task, which many units share.
     """
     if connections is None:
-        with Connections(budget) as its_own:
+        with ConnectionPool(budget) as its_own:
             return run_unit(unit, attempt, budget, folder=folder, connections=its_own)
-    result = _about(unit)
+    result = _identify_unit(unit)
     assert unit.plan is not None
     (partition,) = unit.plan.partitions
     try:
         if isinstance(unit, ShareUnit):
-            result["share"] = find_share(unit, attempt, budget, connections, folder=folder)
+            result["share"] = find_share_winners(unit, attempt, budget, connections, folder=folder)
         elif isinstance(unit, PartUnit):
             result["part"] = (unit.part, copy_part(unit, budget, connections, folder=folder))
         else:
@@ -163,26 +168,26 @@ def run_unit(
                 unit.plan, partition, attempt=attempt, budget=budget, folder=folder, connections=connections
             )
     except Exception as problem:  # one partition's failure must not end the others in this application
-        result |= _failed(problem, unit)
+        result |= _build_failure(problem, unit)
     return result
 
 
-def _about(unit: Unit) -> Result:
+def _identify_unit(unit: WorkUnit) -> Result:
     return {"plan": unit.plan_uri, "partition": unit.partition}
 
 
-def _failed(problem: Exception, unit: Unit) -> Result:
+def _build_failure(problem: Exception, unit: WorkUnit) -> Result:
     assert unit.plan is not None
-    return failed_result(problem, unit.topic, unit.plan.partitions[0])
+    return build_failed_result(problem, unit.topic, unit.plan.partitions[0])
 
 
-def _key(unit: Unit, attempt: str) -> dict[str, Any]:
+def _build_event_key(unit: WorkUnit, attempt: str) -> dict[str, Any]:
     plan_id = unit.plan.plan_id if unit.plan is not None else None
     return {"topic": unit.topic, "partition": unit.partition, "plan_id": plan_id, "attempt": attempt}
 
 
-def _progress(unit: Unit, attempt: str, result: Result) -> dict[str, Any]:
-    event: dict[str, Any] = {"event": "partition", **_key(unit, attempt)}
+def _build_progress_event(unit: WorkUnit, attempt: str, result: Result) -> dict[str, Any]:
+    event: dict[str, Any] = {"event": "partition", **_build_event_key(unit, attempt)}
     if "staged" not in result:
         return event | {"error": result["error"]}
     staged: StagedPartition = result["staged"]
@@ -191,9 +196,9 @@ def _progress(unit: Unit, attempt: str, result: Result) -> dict[str, Any]:
     return event | {name: getattr(staged.facts, name) for name in kept} | seconds
 
 
-def finish(uri: str, plan: Plan, attempt: str, results: list[Result]) -> PlanOutcome:
+def write_plan_manifest(uri: str, plan: Plan, attempt: str, results: list[Result]) -> PlanOutcome:
     """Write the staging manifest of a plan when all its units succeeded."""
-    failure = failure_of(plan.topic, results, len(plan.partitions))
+    failure = find_plan_failure(plan.topic, results, len(plan.partitions))
     if failure is not None:
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)
     staged: list[StagedPartition] = sorted((each["staged"] for each in results), key=lambda part: part.partition)
@@ -202,7 +207,7 @@ def finish(uri: str, plan: Plan, attempt: str, results: list[Result]) -> PlanOut
         topic=plan.topic,
         attempt=attempt,
         partitions=tuple(staged),
-        engine=ENGINE,
+        engine=ENGINE_NAME,
         winnow_version=__version__,
     )
     return PlanOutcome(plan.topic, plan.plan_id, staging.write_manifest(uri, manifest))

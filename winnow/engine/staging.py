@@ -14,19 +14,19 @@ from winnow.files import storage
 from winnow.model import Plan, StagingManifest
 from winnow.plan_identity import compute_document_id
 
-DOCUMENTS_AT_ONCE = 16
+MAXIMUM_CONCURRENT_DOCUMENTS = 16
 _DIGEST_MARK = "#sha256="
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def plan_uri(staging: str, topic: str, plan_id: str) -> str:
+def build_plan_uri(staging: str, topic: str, plan_id: str) -> str:
     """Where a plan rests."""
     return storage.join(staging, "plans", topic, plan_id, "plan.json")
 
 
-def manifest_uri(plan_document_uri: str, attempt: str) -> str:
+def build_manifest_uri(plan_document_uri: str, attempt: str) -> str:
     """Where the staging manifest of one attempt rests: beside its plan."""
     return storage.join(plan_document_uri.rsplit("/", 1)[0], attempt, "manifest.json")
 
@@ -38,10 +38,10 @@ def write_plan(staging: str, plan: Plan, *, known_sha256: str | None = None) -> 
     has; whatever else is there is replaced. The same plan may be written with another log end offset or other
     estimates, so a job that was given the first digest must still find the first bytes.
     """
-    uri = plan_uri(staging, plan.topic, plan.plan_id)
+    uri = build_plan_uri(staging, plan.topic, plan.plan_id)
     data = documents.dump_json(plan)
     sha256 = hashlib.sha256(data).hexdigest()
-    present = _present_sha256(uri)
+    present = _read_present_sha256(uri)
     if known_sha256 is not None and present == known_sha256:
         return uri, known_sha256
     if present != sha256:
@@ -49,25 +49,25 @@ def write_plan(staging: str, plan: Plan, *, known_sha256: str | None = None) -> 
     return uri, sha256
 
 
-def _present_sha256(uri: str) -> str | None:
+def _read_present_sha256(uri: str) -> str | None:
     try:
         return hashlib.sha256(storage.read_bytes(uri)).hexdigest()
     except FileNotFoundError:
         return None
 
 
-def plan_argument(uri: str, sha256: str | None) -> str:
+def format_plan_argument(uri: str, sha256: str | None) -> str:
     """How a plan is named in a job's arguments: its URI, and the sha256 of its bytes where that is known."""
     return uri if sha256 is None else f"{uri}{_DIGEST_MARK}{sha256}"
 
 
-def parse_argument(argument: str) -> tuple[str, str | None]:
+def parse_plan_argument(argument: str) -> tuple[str, str | None]:
     """URI and sha256 of a document named in a job's arguments; None: no digest was given."""
     uri, mark, sha256 = argument.rpartition(_DIGEST_MARK)
     return (uri, sha256) if mark else (argument, None)
 
 
-def plan_named_by(uri: str) -> tuple[str, str]:
+def parse_plan_uri(uri: str) -> tuple[str, str]:
     """Topic and plan id of the plan that should rest at ``uri``, from the URI alone."""
     *_, topic, plan_id, _ = ["", "", *uri.split("/")]
     return topic, plan_id
@@ -99,15 +99,15 @@ def read_plan_and_digest(uri: str, sha256: str | None = None) -> tuple[Plan, str
         raise WinnowError(f"There is no plan at {uri}. Nothing was changed; plan the topic again.") from problem
     found = hashlib.sha256(data).hexdigest()
     if sha256 is not None and found != sha256:
-        raise _changed_plan(uri, f"its bytes have the digest {found[:12]}… and not {sha256[:12]}…")
+        raise _build_changed_plan_error(uri, f"its bytes have the digest {found[:12]}… and not {sha256[:12]}…")
     plan = documents.load_json(Plan, data)
     if plan.plan_id != compute_document_id(data):
-        raise _changed_plan(uri, "its content has another id than it bears")
+        raise _build_changed_plan_error(uri, "its content has another id than it bears")
     return plan, found
 
 
-def _changed_plan(uri: str, how: str) -> PlanVoidError:
-    topic, plan_id = plan_named_by(uri)
+def _build_changed_plan_error(uri: str, how: str) -> PlanVoidError:
+    topic, plan_id = parse_plan_uri(uri)
     return PlanVoidError(
         f"Plan {plan_id} of topic {topic} is not the one that was made: {how} ({uri}). It is void and was not used; "
         "nothing was published. Find out what else writes to the staging area, then run it again: the next run plans "
@@ -123,12 +123,12 @@ def read_plans(arguments: Sequence[str]) -> dict[str, Plan | WinnowError]:
     Raises:
         ServiceError: the object store cannot be reached.
     """
-    named = [parse_argument(argument) for argument in arguments]
-    found = at_once(lambda each: _plan_or_problem(*each), named)
+    named = [parse_plan_argument(argument) for argument in arguments]
+    found = run_concurrently(lambda each: _read_plan_or_error(*each), named)
     return {uri: plan for (uri, _), plan in zip(named, found, strict=True)}
 
 
-def usable_plans(arguments: Sequence[str]) -> tuple[dict[str, Plan], list[PlanOutcome]]:
+def read_usable_plans(arguments: Sequence[str]) -> tuple[dict[str, Plan], list[PlanOutcome]]:
     """:func:`read_plans`, apart: the plans by URI, and what became of those that cannot be used.
 
     Raises:
@@ -136,14 +136,14 @@ def usable_plans(arguments: Sequence[str]) -> tuple[dict[str, Plan], list[PlanOu
     """
     found = read_plans(arguments)
     refused = [
-        PlanOutcome(*plan_named_by(uri), None, PlanFailure(str(each).rstrip("."), each.exit_code))
+        PlanOutcome(*parse_plan_uri(uri), None, PlanFailure(str(each).rstrip("."), each.exit_code))
         for uri, each in found.items()
         if isinstance(each, WinnowError)
     ]
     return {uri: plan for uri, plan in found.items() if isinstance(plan, Plan)}, refused
 
 
-def _plan_or_problem(uri: str, sha256: str | None) -> Plan | WinnowError:
+def _read_plan_or_error(uri: str, sha256: str | None) -> Plan | WinnowError:
     try:
         return read_plan(uri, sha256)
     except ServiceError:
@@ -152,9 +152,9 @@ def _plan_or_problem(uri: str, sha256: str | None) -> Plan | WinnowError:
         return problem
 
 
-def at_once(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def run_concurrently(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """``work`` on each of ``items``, documents of the staging area, several at a time; the results in their order."""
-    with ThreadPoolExecutor(DOCUMENTS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAXIMUM_CONCURRENT_DOCUMENTS) as pool:
         return list(pool.map(work, items))
 
 
@@ -168,14 +168,14 @@ def delete_plan(uri: str) -> None:
 
 def write_manifest(plan_document_uri: str, manifest: StagingManifest) -> str:
     """Write the staging manifest of an attempt. Returns its URI."""
-    uri = manifest_uri(plan_document_uri, manifest.attempt)
+    uri = build_manifest_uri(plan_document_uri, manifest.attempt)
     storage.write_bytes(uri, documents.dump_json(manifest))
     return uri
 
 
 def read_manifest(plan_document_uri: str, attempt: str) -> StagingManifest | None:
     """The staging manifest of ``attempt``, None when that attempt did not get so far."""
-    uri = manifest_uri(plan_document_uri, attempt)
+    uri = build_manifest_uri(plan_document_uri, attempt)
     try:
         return documents.load_json(StagingManifest, storage.read_bytes(uri))
     except FileNotFoundError:

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from winnow.engine.grouping import Surviving
-from winnow.engine.survivors import SURVIVORS, form, rows_at_once
+from winnow.engine.grouping import SegmentSurvivors
+from winnow.engine.survivors import SURVIVORS_TABLE, compute_maximum_join_rows, find_offset_table
 from winnow.files import storage
 
 if TYPE_CHECKING:
     import duckdb
 
 
-LARGE_RECORD_BYTES = 4 << 10
+MINIMUM_LARGE_RECORD_BYTES = 4 << 10
 """Of records that take so many bytes in a file, 2,048 are more than should be held."""
-STRETCH_BYTES = 64 << 20
+MAXIMUM_RANGE_BYTES = 64 << 20
 """Decoded bytes in a stretch of large records, or of one row group where that has more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ReadRange:
     """The records of some neighbouring files from first to last offset, both included."""
 
     uris: tuple[str, ...]
@@ -35,41 +35,41 @@ class Stretch:
     last_offset: int
 
 
-def stretches(
-    connection: duckdb.DuckDBPyConnection, members: Sequence[Surviving], start_offset: int
-) -> Iterator[Stretch]:
+def split_into_read_ranges(
+    connection: duckdb.DuckDBPyConnection, members: Sequence[SegmentSurvivors], start_offset: int
+) -> Iterator[ReadRange]:
     """``members`` from ``start_offset`` on, in offset order. Together they hold every offset exactly once.
 
     A segment of which more is named than may be held at once, or with large records, is cut between its row groups, by
     their statistics.
     """
-    at_once = rows_at_once(connection)
-    named_survive = form(connection) == SURVIVORS
+    at_once = compute_maximum_join_rows(connection)
+    named_survive = find_offset_table(connection) == SURVIVORS_TABLE
     uris: list[str] = []
     first, last, held = 0, -1, 0
     for member in members:
         segment = member.segment
         named = member.records if named_survive else segment.records - member.records
-        large = segment.size_bytes > LARGE_RECORD_BYTES * segment.records
+        large = segment.size_bytes > MINIMUM_LARGE_RECORD_BYTES * segment.records
         if uris and (large or held + named > at_once):
-            yield Stretch(tuple(uris), first, last)
+            yield ReadRange(tuple(uris), first, last)
             uris, held = [], 0
         begins = max(start_offset, segment.first_offset)
         if large or named > at_once:
-            for low, high in _cut(segment.path, begins, segment.last_offset, at_once, large):
-                yield Stretch((segment.path,), low, high)
+            for low, high in _split_file(segment.path, begins, segment.last_offset, at_once, large):
+                yield ReadRange((segment.path,), low, high)
             continue
         first = first if uris else begins
         uris.append(segment.path)
         last, held = segment.last_offset, held + named
     if uris:
-        yield Stretch(tuple(uris), first, last)
+        yield ReadRange(tuple(uris), first, last)
 
 
-def _cut(uri: str, first_offset: int, last_offset: int, at_once: int, large: bool) -> Iterator[tuple[int, int]]:
+def _split_file(uri: str, first_offset: int, last_offset: int, at_once: int, large: bool) -> Iterator[tuple[int, int]]:
     """The offsets from first to last in ranges of whole row groups: of about ``at_once`` records at most."""
-    filesystem, path = storage.filesystem_for(uri)
-    with storage.answering(uri), filesystem.open_input_file(path) as stream:
+    filesystem, path = storage.open_filesystem(uri)
+    with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
         metadata = pq.ParquetFile(stream, pre_buffer=False).metadata
     column = next(number for number in range(metadata.num_columns) if metadata.schema.column(number).path == "offset")
     low, held, held_bytes = first_offset, 0, 0
@@ -77,7 +77,7 @@ def _cut(uri: str, first_offset: int, last_offset: int, at_once: int, large: boo
         group = metadata.row_group(number)
         statistics = group.column(column).statistics
         begins = int(statistics.min) if statistics is not None and statistics.has_min_max else None
-        full = held + group.num_rows > at_once or (large and held_bytes + group.total_byte_size > STRETCH_BYTES)
+        full = held + group.num_rows > at_once or (large and held_bytes + group.total_byte_size > MAXIMUM_RANGE_BYTES)
         if begins is not None and begins > low and held and full:
             yield low, begins - 1
             low, held, held_bytes = begins, 0, 0

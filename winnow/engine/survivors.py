@@ -15,40 +15,42 @@ import pyarrow.parquet as pq
 
 from winnow.errors import WinnowError
 from winnow.files import duck, storage
-from winnow.files.duck import file_list
+from winnow.files.duck import quote_file_list
 from winnow.model import Segment
 
 if TYPE_CHECKING:
     import duckdb
 
-SURVIVORS = "survivors"
-REMOVED = "removed"
-BATCH_ROWS = 131_072
-_FORM = b"winnow.form"
+SURVIVORS_TABLE = "survivors"
+REMOVED_TABLE = "removed"
+WRITE_BATCH_ROWS = 131_072
+_TABLE_METADATA_KEY = b"winnow.form"
 _SCHEMA = pa.schema([pa.field("offset", pa.int64(), nullable=False)])
 
 
-def form(connection: duckdb.DuckDBPyConnection) -> str:
+def find_offset_table(connection: duckdb.DuckDBPyConnection) -> str:
     """Which of the two tables ``connection`` has: :data:`SURVIVORS` or :data:`REMOVED`.
 
     Raises:
         WinnowError: not exactly one of them.
     """
     found = connection.execute(
-        f"SELECT table_name FROM duckdb_tables() WHERE temporary AND table_name IN ('{SURVIVORS}', '{REMOVED}')"
+        f"SELECT table_name FROM duckdb_tables() WHERE temporary AND table_name IN ('{SURVIVORS_TABLE}', '{REMOVED_TABLE}')"
     ).fetchall()
     if len(found) != 1:
         raise WinnowError(f"{len(found)} tables say which records survive, not one. Nothing was written.")
     return str(found[0][0])
 
 
-def surviving(connection: duckdb.DuckDBPyConnection, uris: Sequence[str], first_offset: int, last_offset: int) -> str:
+def build_survivors_sql(
+    connection: duckdb.DuckDBPyConnection, uris: Sequence[str], first_offset: int, last_offset: int
+) -> str:
     """SQL, from FROM on: the records of files ``log`` within the offsets, both included, that survive."""
-    table = form(connection)
+    table = find_offset_table(connection)
     within = f"BETWEEN {first_offset} AND {last_offset}"
-    join = "SEMI" if table == SURVIVORS else "ANTI"
+    join = "SEMI" if table == SURVIVORS_TABLE else "ANTI"
     return (
-        f'FROM (FROM read_parquet({file_list(uris)}) WHERE "offset" {within}) AS log '
+        f'FROM (FROM read_parquet({quote_file_list(uris)}) WHERE "offset" {within}) AS log '
         f'{join} JOIN (SELECT "offset" FROM {table} WHERE "offset" {within}) AS named ON log."offset" = named."offset"'
     )
 
@@ -62,7 +64,7 @@ def count_per_segment(
     # Segments are disjoint and in offset order, so the last one that begins at or below an offset holds it.
     starts = np.array([segment.first_offset for segment in segments[1:]], np.int64)
     counted = np.zeros(len(segments), np.int64)
-    for batch in connection.sql(f'SELECT "offset" FROM {table}').to_arrow_reader(BATCH_ROWS):
+    for batch in connection.sql(f'SELECT "offset" FROM {table}').to_arrow_reader(WRITE_BATCH_ROWS):
         offsets = batch.column(0).to_numpy(zero_copy_only=True)
         counted += np.bincount(np.searchsorted(starts, offsets, side="right"), minlength=len(segments))
     return tuple(counted.tolist())
@@ -70,19 +72,19 @@ def count_per_segment(
 
 def write_survivors(connection: duckdb.DuckDBPyConnection, uri: str) -> None:
     """Write the table of ``connection`` to one Parquet file at ``uri``, its offsets in rising order."""
-    table = form(connection)
-    schema = _SCHEMA.with_metadata({_FORM: table.encode()})
+    table = find_offset_table(connection)
+    schema = _SCHEMA.with_metadata({_TABLE_METADATA_KEY: table.encode()})
     offsets = connection.sql(f'SELECT "offset" FROM {table} ORDER BY "offset"')
     storage.make_parent(uri)
-    filesystem, path = storage.filesystem_for(uri)
+    filesystem, path = storage.open_filesystem(uri)
     with (
-        storage.answering(uri),
+        storage.translate_store_errors(uri),
         filesystem.open_output_stream(path) as stream,
         pq.ParquetWriter(
             stream, schema, compression="zstd", use_dictionary=False, column_encoding={"offset": "DELTA_BINARY_PACKED"}
         ) as writer,
     ):
-        for batch in offsets.to_arrow_reader(BATCH_ROWS):
+        for batch in offsets.to_arrow_reader(WRITE_BATCH_ROWS):
             writer.write_batch(batch.cast(_SCHEMA).replace_schema_metadata(schema.metadata))
 
 
@@ -94,27 +96,27 @@ def load_survivors(
     Raises:
         WinnowError: the shares do not say it in the same form.
     """
-    forms = {_form_of(uri) for uri in uris}
+    forms = {_read_table_name(uri) for uri in uris}
     if len(forms) != 1:
         raise WinnowError("The shares of a partition's keys name survivors in different forms. Nothing was written.")
     (table,) = forms
-    for each in (SURVIVORS, REMOVED):
+    for each in (SURVIVORS_TABLE, REMOVED_TABLE):
         connection.execute(f"DROP TABLE IF EXISTS {each}")
     connection.execute(
         f"""
-        CREATE TEMP TABLE {table} AS SELECT "offset" FROM read_parquet({file_list(uris)})
+        CREATE TEMP TABLE {table} AS SELECT "offset" FROM read_parquet({quote_file_list(uris)})
         WHERE "offset" BETWEEN {first_offset} AND {last_offset} ORDER BY "offset"
         """
     )
 
 
-def _form_of(uri: str) -> str:
-    filesystem, path = storage.filesystem_for(uri)
-    with storage.answering(uri), filesystem.open_input_file(path) as stream:
+def _read_table_name(uri: str) -> str:
+    filesystem, path = storage.open_filesystem(uri)
+    with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
         metadata: dict[bytes, bytes] = pq.read_schema(stream).metadata or {}
-    return metadata.get(_FORM, b"").decode()
+    return metadata.get(_TABLE_METADATA_KEY, b"").decode()
 
 
-def rows_at_once(connection: duckdb.DuckDBPyConnection) -> int:
+def compute_maximum_join_rows(connection: duckdb.DuckDBPyConnection) -> int:
     """How many offsets a join may hold and stay in memory beside all else: one that spills loses the records' order."""
-    return max(1 << 16, min(1 << 20, duck.memory_limit_bytes(connection) // 256))
+    return max(1 << 16, min(1 << 20, duck.read_memory_limit_bytes(connection) // 256))

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import AccumulatorParam, SparkContext
 
-from winnow.engine.events import emit
+from winnow.engine.events import emit_event
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
-POLL_SECONDS = 0.5
+EVENT_POLL_SECONDS = 0.5
 
-Tell = Callable[[dict[str, Any]], None]
+ReportEvent = Callable[[dict[str, Any]], None]
 """Takes a small progress event inside a task."""
 
 Work = TypeVar("Work")
 
 
-class _Events(AccumulatorParam[list[dict[str, Any]]]):
+class _EventAccumulatorParam(AccumulatorParam[list[dict[str, Any]]]):
     """Small progress events on their way from tasks to the driver, as each task ends."""
 
     def zero(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -34,18 +34,18 @@ class _Events(AccumulatorParam[list[dict[str, Any]]]):
         return value1
 
 
-def carry_out(
+def run_tasks(
     context: SparkContext,
     tasks: Sequence[Work],
-    run: Callable[[Iterable[Work], Tell], Iterator[dict[str, Any]]],
+    run: Callable[[Iterable[Work], ReportEvent], Iterator[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
     """Give each of ``tasks`` to a Spark task of its own, in this order; the results of ``run``, which must be small.
 
-    What ``run`` tells is printed as an event of the application (:func:`winnow.engine.events.emit`).
+    What ``run`` tells is printed as an event of the application (:func:`winnow.engine.events.emit_event`).
     """
     if not tasks:
         return []
-    events: Accumulator[list[dict[str, Any]]] = context.accumulator([], _Events())
+    events: Accumulator[list[dict[str, Any]]] = context.accumulator([], _EventAccumulatorParam())
     stop = threading.Event()
     printer = threading.Thread(target=_print_events, args=(events, stop), daemon=True)
     printer.start()
@@ -60,9 +60,9 @@ def carry_out(
 def _print_events(events: Accumulator[list[dict[str, Any]]], stop: threading.Event) -> None:
     printed = 0
     while True:
-        ending = stop.wait(POLL_SECONDS)
+        ending = stop.wait(EVENT_POLL_SECONDS)
         for event in events.value[printed:]:
-            emit(event)
+            emit_event(event)
             printed += 1
         if ending:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-BURST_SECONDS = 1.0
+MAXIMUM_BURST_SECONDS = 1.0
 """Rate left over while a task computes is kept for so long, then lost, so that no pause is followed by a long burst."""
 
 
@@ -38,14 +38,14 @@ class Throttle:
         if self._bytes_per_second is None:
             return
         # The earliest moment at which everything taken so far has been earned.
-        earned_at = max(self._paid_until, self._now() - BURST_SECONDS) + size_bytes / self._bytes_per_second
+        earned_at = max(self._paid_until, self._now() - MAXIMUM_BURST_SECONDS) + size_bytes / self._bytes_per_second
         self._paid_until = earned_at
         wait_seconds = earned_at - self._now()
         if wait_seconds > 0:
             self._sleep(wait_seconds)
 
 
-class Meter:
+class ThrottleMeter:
     """Takes a known number of bytes little by little, as the records that they hold pass by."""
 
     def __init__(self, throttle: Throttle, size_bytes: int, records: int) -> None:

@@ -9,30 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from winnow.engine.cutting import shares
-from winnow.engine.ranges import combined_partition, part_units, remove_scratch, share_units
-from winnow.engine.rewrite import Budget
-from winnow.engine.slices import Unit, shared
+from winnow.engine.cutting import count_key_shares
+from winnow.engine.ranges import build_part_units, build_share_units, combine_partition, remove_survivor_files
+from winnow.engine.rewrite import TaskBudget
+from winnow.engine.slices import WorkUnit, plan_tasks
 
 Result = dict[str, Any]
 """What became of one unit: ``plan`` (its URI), ``partition``, and ``error`` with ``exit_code``, or what was made:
 ``staged`` of a whole partition, ``share`` of a share of its keys, ``part`` of a part."""
 
-Spread = Callable[[Sequence[list[Unit]], Budget], list[Result]]
+RunTasks = Callable[[Sequence[list[WorkUnit]], TaskBudget], list[Result]]
 """Gives each list of units to a task of its own, in this order, with what one task may use; the results of all."""
 
 _Key = tuple[str, int]
 
 
-def in_waves(
-    units: Sequence[Unit],
-    spread: Spread,
+def run_in_rounds(
+    units: Sequence[WorkUnit],
+    spread: RunTasks,
     *,
     cores: int,
-    budget: Budget,
+    budget: TaskBudget,
     most_tasks: int | None,
     giant_bytes: int,
-    done: Callable[[Unit, Result], None],
+    done: Callable[[WorkUnit, Result], None],
 ) -> list[Result]:
     """Compact every unit, a topic partition each; the result of each, in any order.
 
@@ -43,33 +43,33 @@ def in_waves(
     at_once = min(cores, most_tasks or cores)
     cut = [1] * len(units)
     if budget.bytes_per_second is None:
-        cut = shares([unit.size_bytes for unit in units], at_once, giant_bytes)
-    giants = {_key_of(unit): unit for unit, number in zip(units, cut, strict=True) if number > 1}
-    first: list[Unit] = [unit for unit, number in zip(units, cut, strict=True) if number == 1]
+        cut = count_key_shares([unit.size_bytes for unit in units], at_once, giant_bytes)
+    giants = {_build_key(unit): unit for unit, number in zip(units, cut, strict=True) if number > 1}
+    first: list[WorkUnit] = [unit for unit, number in zip(units, cut, strict=True) if number == 1]
     for unit, number in zip(units, cut, strict=True):
-        first += share_units(unit, number) if number > 1 else []
-    results, of_giants = _apart(spread(*shared(first, cores, budget, most_tasks)), giants)
+        first += build_share_units(unit, number) if number > 1 else []
+    results, of_giants = _separate_results(spread(*plan_tasks(first, cores, budget, most_tasks)), giants)
     if not giants:
         return results
     found = {
         key: [each["share"] for each in of_giants[key]]
-        for key, number in zip(map(_key_of, units), cut, strict=True)
-        if number > 1 and _whole(of_giants[key], "share", number)
+        for key, number in zip(map(_build_key, units), cut, strict=True)
+        if number > 1 and _is_complete(of_giants[key], "share", number)
     }
     try:
-        copying = {key: part_units(giants[key], found[key], at_once) for key in found}
-        second: list[Unit] = [part for of_one in copying.values() for part in of_one]
-        _, copies = _apart(spread(*shared(second, cores, budget, most_tasks)), giants)
+        copying = {key: build_part_units(giants[key], found[key], at_once) for key in found}
+        second: list[WorkUnit] = [part for of_one in copying.values() for part in of_one]
+        _, copies = _separate_results(spread(*plan_tasks(second, cores, budget, most_tasks)), giants)
     finally:
-        remove_scratch(each["share"] for of_one in of_giants.values() for each in of_one if "share" in each)
+        remove_survivor_files(each["share"] for of_one in of_giants.values() for each in of_one if "share" in each)
     for key, unit in giants.items():
         result: Result = {"plan": unit.plan_uri, "partition": unit.partition}
         errors = [each for each in (*of_giants[key], *copies[key]) if "error" in each]
         if errors:
             # What is known of the log tells more than a service that was away meanwhile.
             result |= min(errors, key=lambda each: int(each["exit_code"]))
-        elif key in found and _whole(copies[key], "part", len(copying[key])):
-            result["staged"] = combined_partition(unit, found[key], [each["part"] for each in copies[key]])
+        elif key in found and _is_complete(copies[key], "part", len(copying[key])):
+            result["staged"] = combine_partition(unit, found[key], [each["part"] for each in copies[key]])
         else:
             continue
         results.append(result)
@@ -77,7 +77,9 @@ def in_waves(
     return results
 
 
-def _apart(results: Sequence[Result], giants: Mapping[_Key, Unit]) -> tuple[list[Result], dict[_Key, list[Result]]]:
+def _separate_results(
+    results: Sequence[Result], giants: Mapping[_Key, WorkUnit]
+) -> tuple[list[Result], dict[_Key, list[Result]]]:
     """The results of whole partitions, and those of the tasks of each partition that was cut."""
     whole: list[Result] = []
     cut: dict[_Key, list[Result]] = {key: [] for key in giants}
@@ -86,9 +88,9 @@ def _apart(results: Sequence[Result], giants: Mapping[_Key, Unit]) -> tuple[list
     return whole, cut
 
 
-def _whole(results: Sequence[Result], made: str, number: int) -> bool:
+def _is_complete(results: Sequence[Result], made: str, number: int) -> bool:
     return len(results) == number and all(made in each for each in results)
 
 
-def _key_of(unit: Unit) -> _Key:
+def _build_key(unit: WorkUnit) -> _Key:
     return unit.plan_uri, unit.partition

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from winnow.engine import removal
-from winnow.engine.extended import SUPERSEDING, fewest_ranges, keep_extended
-from winnow.engine.orders import ORDERING_COLUMNS, greatest_offset, version_header, version_value
-from winnow.engine.survivors import count_per_segment, rows_at_once
+from winnow.engine.extended import SUPERSEDING_TABLE, join_nearest_ranges, retain_extended_tombstones
+from winnow.engine.orders import (
+    ORDERING_COLUMNS,
+    build_greatest_offset_sql,
+    build_version_header_sql,
+    build_version_value_sql,
+)
+from winnow.engine.survivors import compute_maximum_join_rows, count_per_segment
 from winnow.files import duck
-from winnow.files.duck import file_list
-from winnow.files.fingerprint import EMPTY, WINNERS_HASH, combined, fingerprint
+from winnow.files.duck import quote_file_list
+from winnow.files.fingerprint import EMPTY_FINGERPRINT, WINNERS_HASH, combine_fingerprints, make_fingerprint_sql
 from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
 
 if TYPE_CHECKING:
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class WinnerCounts:
     """What the winners' scan counted over the planned segments, and the survivors of each in the plan's order.
 
     ``headers_missing``, ``headers_malformed`` and ``malformed_offsets`` (the lowest :data:`MALFORMED_SHOWN`) are of
@@ -52,21 +57,21 @@ class KeyShare:
     of: int
 
 
-def merged(counts: Sequence[Counts]) -> Counts:
+def merge_counts(counts: Sequence[WinnerCounts]) -> WinnerCounts:
     """What was counted in all shares of a partition's keys, as of one."""
-    return Counts(
+    return WinnerCounts(
         records_in=sum(each.records_in for each in counts),
         records_keyless=sum(each.records_keyless for each in counts),
         distinct_keys=sum(each.distinct_keys for each in counts),
         tombstones_expired=sum(each.tombstones_expired for each in counts),
         survivors=tuple(sum(of_segment) for of_segment in zip(*(each.survivors for each in counts), strict=True)),
-        winners_fingerprint=combined(each.winners_fingerprint for each in counts),
+        winners_fingerprint=combine_fingerprints(each.winners_fingerprint for each in counts),
         headers_missing=sum(each.headers_missing for each in counts),
         headers_malformed=sum(each.headers_malformed for each in counts),
         malformed_offsets=tuple(sorted(offset for each in counts for offset in each.malformed_offsets))[
-            :MALFORMED_SHOWN
+            :MAXIMUM_MALFORMED_OFFSETS
         ],
-        extended=fewest_ranges(found for each in counts for found in each.extended),
+        extended=join_nearest_ranges(found for each in counts for found in each.extended),
     )
 
 
@@ -77,7 +82,7 @@ def pick_winners(
     header: str | None = None,
     *,
     share: KeyShare | None = None,
-) -> Counts:
+) -> WinnerCounts:
     """Fill the table of :mod:`winnow.engine.survivors` and count. ``share``: as if no other records were there.
 
     Every planned segment is scanned, clean and cleanable alike, so exactly one record per key survives: the greatest in
@@ -89,28 +94,28 @@ def pick_winners(
         UsageError: strategy header without the header's name.
     """
     version = header if strategy is Strategy.HEADER else None
-    greatest = greatest_offset(strategy, header)
+    greatest = build_greatest_offset_sql(strategy, header)
     # Records below the log start cannot be read any more: they neither win nor count.
-    readable = f'"offset" >= {plan.log_start_offset}{of_share(share)}'
+    readable = f'"offset" >= {plan.log_start_offset}{build_share_condition(share)}'
     if not plan.segments:
         connection.execute('CREATE TEMP TABLE survivors ("offset" BIGINT)')
-        return Counts(0, 0, 0, 0, (), EMPTY)
-    _create_expired(connection, plan.segments, plan.expired, readable)
-    if not removal.suits(connection, plan):
-        return _pick(connection, plan, readable, greatest, version)
-    found = removal.remove_losers(
+        return WinnerCounts(0, 0, 0, 0, (), EMPTY_FINGERPRINT)
+    _create_expired_table(connection, plan.segments, plan.expired, readable)
+    if not removal.is_applicable(connection, plan):
+        return _pick_through_key_table(connection, plan, readable, greatest, version)
+    found = removal.create_removed_table(
         connection, plan, readable=readable, greatest=greatest, ordering=ORDERING_COLUMNS[strategy]
     )
     if found is None:
-        counts = _pick(connection, plan, readable, greatest, version)
+        counts = _pick_through_key_table(connection, plan, readable, greatest, version)
         if share is not None:
-            removal.turn_round(connection, plan, readable)
+            removal.create_removed_from_survivors(connection, plan, readable)
         return counts
     keyed = found.records - found.keyless
     with_header, with_version = (
         (keyed, keyed) if version is None else _count_versions(connection, plan, readable, version)
     )
-    return Counts(
+    return WinnerCounts(
         records_in=found.records,
         records_keyless=found.keyless,
         distinct_keys=keyed - found.losers,
@@ -119,17 +124,17 @@ def pick_winners(
         winners_fingerprint=found.fingerprint,
         headers_missing=keyed - with_header,
         headers_malformed=with_header - with_version,
-        malformed_offsets=_malformed(connection, plan, readable, version, with_header - with_version),
+        malformed_offsets=_find_malformed_offsets(connection, plan, readable, version, with_header - with_version),
         extended=found.extended,
     )
 
 
-def _pick(
+def _pick_through_key_table(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, greatest: str, version: str | None
-) -> Counts:
+) -> WinnerCounts:
     """Fill the table ``survivors("offset")`` through a table of all keys, and count."""
-    present, whole = ("count(*)", "count(*)") if version is None else _versions_counted(version)
-    _table_of_winners(
+    present, whole = ("count(*)", "count(*)") if version is None else _build_version_counts_sql(version)
+    _create_winners_table(
         connection,
         # Keyless records are a group of their own, without a winner.
         lambda part: (
@@ -137,12 +142,12 @@ def _pick(
         SELECT CASE WHEN key IS NOT NULL THEN "offset" END AS "offset", {WINNERS_HASH} AS fingerprint,
                records, present, whole FROM (
             SELECT key, {greatest} AS "offset", count(*) AS records, {present} AS present, {whole} AS whole
-            FROM {_files(plan.segments)} WHERE {readable}{part} GROUP BY key
+            FROM {_build_file_list(plan.segments)} WHERE {readable}{part} GROUP BY key
         )
         """
         ),
     )
-    distinct_keys, keyed, keyless, with_header, with_version = _row(
+    distinct_keys, keyed, keyless, with_header, with_version = _fetch_row(
         connection,
         """
         SELECT count("offset"), coalesce(sum(records) FILTER ("offset" IS NOT NULL), 0)::BIGINT,
@@ -154,12 +159,12 @@ def _pick(
     extended: tuple[OffsetRange, ...] = ()
     if plan.covered_end:
         connection.execute(
-            f'CREATE TEMP TABLE {SUPERSEDING} AS SELECT "offset" FROM winners '
+            f'CREATE TEMP TABLE {SUPERSEDING_TABLE} AS SELECT "offset" FROM winners '
             f'WHERE records > 1 AND "offset" < {plan.covered_end}'
         )
-        extended = keep_extended(connection, plan, readable)
+        extended = retain_extended_tombstones(connection, plan, readable)
     # In order where there are so many that copying takes them bit by bit.
-    ordered = 'ORDER BY "offset"' if distinct_keys > rows_at_once(connection) else ""
+    ordered = 'ORDER BY "offset"' if distinct_keys > compute_maximum_join_rows(connection) else ""
     connection.execute(
         f"""
         CREATE TEMP TABLE survivors AS SELECT "offset", fingerprint FROM winners ANTI JOIN expired USING ("offset")
@@ -167,9 +172,11 @@ def _pick(
         """
     )
     connection.execute("DROP TABLE winners")
-    row = duck.one_row(connection, f"SELECT count(*), {fingerprint('fingerprint')} FROM survivors")
+    row = duck.fetch_one_row(
+        connection, f"SELECT count(*), {make_fingerprint_sql('make_fingerprint_sql')} FROM survivors"
+    )
     assert row is not None
-    return Counts(
+    return WinnerCounts(
         records_in=keyed + keyless,
         records_keyless=keyless,
         distinct_keys=distinct_keys,
@@ -178,50 +185,50 @@ def _pick(
         winners_fingerprint=str(row[1]),
         headers_missing=keyed - with_header,
         headers_malformed=with_header - with_version,
-        malformed_offsets=_malformed(connection, plan, readable, version, with_header - with_version),
+        malformed_offsets=_find_malformed_offsets(connection, plan, readable, version, with_header - with_version),
         extended=extended,
     )
 
 
-def _table_of_winners(connection: duckdb.DuckDBPyConnection, select: Callable[[str], str]) -> None:
+def _create_winners_table(connection: duckdb.DuckDBPyConnection, select: Callable[[str], str]) -> None:
     """Make the table ``winners`` of what ``select`` gives, in as many parts of the keys as memory asks for."""
     import duckdb
 
-    for parts in PARTS:
+    for parts in KEY_TABLE_PARTS:
         try:
-            connection.execute(f"CREATE TEMP TABLE winners AS {select(_part(0, parts))}")
+            connection.execute(f"CREATE TEMP TABLE winners AS {select(_build_part_condition(0, parts))}")
             for number in range(1, parts):
-                connection.execute(f"INSERT INTO winners {select(_part(number, parts))}")
+                connection.execute(f"INSERT INTO winners {select(_build_part_condition(number, parts))}")
             return
         except duckdb.OutOfMemoryException:
             connection.execute("DROP TABLE IF EXISTS winners")
-            if parts == PARTS[-1]:
+            if parts == KEY_TABLE_PARTS[-1]:
                 raise
 
 
-def _part(number: int, parts: int) -> str:
+def _build_part_condition(number: int, parts: int) -> str:
     return f" AND hash(hash(key), 0) % {parts} = {number}" if parts > 1 else ""
 
 
-PARTS = (1, 4, 16, 64)
+KEY_TABLE_PARTS = (1, 4, 16, 64)
 """DuckDB spills a table of all keys, but below some memory for its number of keys it gives up: fewer keys at a time."""
 
 
-def _versions_counted(header: str) -> tuple[str, str]:
+def _build_version_counts_sql(header: str) -> tuple[str, str]:
     """SQL aggregates: the records that have the version header, and those that have a version in it."""
-    return f"count({version_header(header)})", f"count({version_value(header)})"
+    return f"count({build_version_header_sql(header)})", f"count({build_version_value_sql(header)})"
 
 
 def _count_versions(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, header: str
 ) -> tuple[int, int]:
-    present, whole = _versions_counted(header)
-    query = f"SELECT {present}, {whole} FROM {_files(plan.segments)} WHERE {readable} AND key IS NOT NULL"
-    found, good = _row(connection, query)
+    present, whole = _build_version_counts_sql(header)
+    query = f"SELECT {present}, {whole} FROM {_build_file_list(plan.segments)} WHERE {readable} AND key IS NOT NULL"
+    found, good = _fetch_row(connection, query)
     return found, good
 
 
-def of_share(share: KeyShare | None) -> str:
+def build_share_condition(share: KeyShare | None) -> str:
     """The SQL condition, after others, that a record is of ``share``."""
     if share is None or share.of == 1:
         return ""
@@ -230,7 +237,7 @@ def of_share(share: KeyShare | None) -> str:
     return f" AND ({keys})" if share.number else f" AND (key IS NULL OR ({keys}))"
 
 
-def _malformed(
+def _find_malformed_offsets(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, header: str | None, count: int
 ) -> tuple[int, ...]:
     """The lowest offsets with a malformed version header, at most :data:`MALFORMED_SHOWN`.
@@ -241,23 +248,23 @@ def _malformed(
     for segment in plan.segments if header is not None and count else ():
         rows = connection.execute(
             f"""
-            SELECT "offset" FROM {_files([segment])}
+            SELECT "offset" FROM {_build_file_list([segment])}
             WHERE {readable} AND key IS NOT NULL
-              AND {version_header(header or "")} IS NOT NULL AND {version_value(header or "")} IS NULL
-            ORDER BY "offset" LIMIT {MALFORMED_SHOWN - len(found)}
+              AND {build_version_header_sql(header or "")} IS NOT NULL AND {build_version_value_sql(header or "")} IS NULL
+            ORDER BY "offset" LIMIT {MAXIMUM_MALFORMED_OFFSETS - len(found)}
             """
         ).fetchall()
         found.extend(offset for (offset,) in rows)
-        if len(found) >= MALFORMED_SHOWN:
+        if len(found) >= MAXIMUM_MALFORMED_OFFSETS:
             break
     return tuple(found)
 
 
-MALFORMED_SHOWN = 20
+MAXIMUM_MALFORMED_OFFSETS = 20
 """How many offsets of malformed version headers are named."""
 
 
-def _create_expired(
+def _create_expired_table(
     connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment], expired: Sequence[OffsetRange], readable: str
 ) -> None:
     """Table ``expired("offset", fingerprint)``: the tombstones whose delete horizon has passed, winners or not."""
@@ -268,25 +275,25 @@ def _create_expired(
         if segment.tombstones and any(r.start <= segment.last_offset and segment.first_offset < r.end for r in expired)
     ]
     if holding:
-        inside = offset_within(expired)
+        inside = build_offset_condition(expired)
         connection.execute(
             f"""
-            INSERT INTO expired SELECT "offset", {WINNERS_HASH} FROM {_files(holding)}
+            INSERT INTO expired SELECT "offset", {WINNERS_HASH} FROM {_build_file_list(holding)}
             WHERE value IS NULL AND ({inside}) AND {readable} AND key IS NOT NULL
             """
         )
 
 
-def offset_within(ranges: Iterable[OffsetRange]) -> str:
+def build_offset_condition(ranges: Iterable[OffsetRange]) -> str:
     """The SQL condition that an offset lies in one of ``ranges``."""
     return " OR ".join(f'("offset" >= {r.start} AND "offset" < {r.end})' for r in ranges) or "false"
 
 
-def _files(segments: Iterable[Segment]) -> str:
-    return f"read_parquet({file_list(segment.path for segment in segments)})"
+def _build_file_list(segments: Iterable[Segment]) -> str:
+    return f"read_parquet({quote_file_list(segment.path for segment in segments)})"
 
 
-def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
-    row = duck.one_row(connection, query)
+def _fetch_row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
+    row = duck.fetch_one_row(connection, query)
     assert row is not None
     return tuple(row)

@@ -15,7 +15,7 @@ from types import ModuleType
 _PANDAS = "pandas"
 
 
-class _Refusal:
+class _PandasBlocker:
     """A finder that answers for pandas that it is not there."""
 
     def find_spec(
@@ -27,7 +27,7 @@ class _Refusal:
         return None
 
 
-def leave_pandas_out() -> None:
+def keep_pandas_out_of_pyarrow() -> None:
     """Have PyArrow ask for pandas now and be told that it is not there; it never asks again in this process.
 
     ``to_pandas`` still imports it. What PyArrow does not know any more are pandas' missing values (``pd.NA``) on their
@@ -38,14 +38,14 @@ def leave_pandas_out() -> None:
         return
     import pyarrow as pa
 
-    with without_pandas():
+    with block_pandas_import():
         pa.array([None])
 
 
 @contextmanager
-def without_pandas() -> Iterator[None]:
+def block_pandas_import() -> Iterator[None]:
     """Whoever asks for pandas within the block is told that it is not there, unless it is loaded already."""
-    refusal = _Refusal()
+    refusal = _PandasBlocker()
     sys.meta_path.insert(0, refusal)
     try:
         yield

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import storage
-from winnow.files.page_checksums import check_pages, column_chunks
+from winnow.files.page_checksums import check_pages, list_column_chunks
 from winnow.files.quarantine import QUARANTINE_SCHEMA
 from winnow.files.schema import ARROW_SCHEMA
-from winnow.files.segment_figures import FileFigures, offsets_of
-from winnow.files.segments import conform
+from winnow.files.segment_figures import FileFigures, read_offsets
+from winnow.files.segments import cast_to_segment_schema
 from winnow.model import Segment
 
 BATCH_ROWS = 8_192
@@ -57,33 +57,33 @@ def read_segment(
         OSError: the disk cannot read it.
         ServiceError: the object store does not answer.
     """
-    with named_damage():
-        filesystem, path = storage.filesystem_for(segment.path)
-        with storage.answering(segment.path), filesystem.open_input_file(path) as stream:
+    with translate_read_errors():
+        filesystem, path = storage.open_filesystem(segment.path)
+        with storage.translate_store_errors(segment.path), filesystem.open_input_file(path) as stream:
             if stream.size() != segment.size_bytes:
                 raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {segment.size_bytes:,}")
             buffered = buffer_bytes or (PAGES_BYTES if most >= 0 else 0)
             file = pq.ParquetFile(stream, buffer_size=buffered, page_checksum_verification=True)
-            yield from _batches(file, segment, start, most, passed)
+            yield from _read_batches(file, segment, start, most, passed)
 
 
-def _batches(
+def _read_batches(
     file: pq.ParquetFile, segment: Segment, start: int, most: int, passed: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
-    groups = _checked_groups(file, segment)
-    first_wanted = _group_holding(file, groups, segment, start)
+    groups = _list_checked_groups(file, segment)
+    first_wanted = _find_row_group(file, groups, segment, start)
     figures = FileFigures()
     left = most
     for number, group in enumerate(groups):
         if group.num_rows == 0 or number < first_wanted:
             continue
         passed(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
-        rows = _rows_at_once(group, most if segment.first_offset >= start else -1)
-        for batch in _group_batches(file, number, group, rows):
+        rows = _compute_batch_rows(group, most if segment.first_offset >= start else -1)
+        for batch in _read_group(file, number, group, rows):
             _check_batch(figures, batch, segment)
             wanted = batch
             if segment.first_offset < start:
-                wanted = batch.slice(int(np.searchsorted(offsets_of(batch), start)))
+                wanted = batch.slice(int(np.searchsorted(read_offsets(batch), start)))
             left -= wanted.num_rows
             if wanted.num_rows:
                 yield wanted
@@ -93,12 +93,12 @@ def _batches(
         raise DamagedSegmentError("holds other records than its manifest entry says")
 
 
-def _checked_groups(file: pq.ParquetFile, segment: Segment) -> list[pq.RowGroupMetaData]:
+def _list_checked_groups(file: pq.ParquetFile, segment: Segment) -> list[pq.RowGroupMetaData]:
     """The row groups by a footer that agrees with the manifest entry."""
     # A footer that makes a column another type, or one that cannot be null, is read without any error.
     if not file.schema_arrow.equals(ARROW_SCHEMA):
         raise DamagedSegmentError("has other columns than a segment")
-    column_chunks(file.metadata)  # refuses a footer that makes one column of another's bytes
+    list_column_chunks(file.metadata)  # refuses a footer that makes one column of another's bytes
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     records = sum(group.num_rows for group in groups)
     if records != segment.records or file.metadata.num_rows != records:
@@ -106,19 +106,17 @@ def _checked_groups(file: pq.ParquetFile, segment: Segment) -> list[pq.RowGroupM
     return groups
 
 
-def _rows_at_once(group: pq.RowGroupMetaData, most: int) -> int:
+def _compute_batch_rows(group: pq.RowGroupMetaData, most: int) -> int:
     rows = int(max(1, min(BATCH_ROWS, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
     return rows if most < 0 else max(1, min(rows, most))
 
 
-def _group_batches(
-    file: pq.ParquetFile, number: int, group: pq.RowGroupMetaData, rows: int
-) -> Iterator[pa.RecordBatch]:
+def _read_group(file: pq.ParquetFile, number: int, group: pq.RowGroupMetaData, rows: int) -> Iterator[pa.RecordBatch]:
     """The records of one row group, all of which must come: pages of an unknown type are passed over by Arrow."""
     decoded = 0
     for batch in file.iter_batches(batch_size=rows, row_groups=[number], columns=ARROW_SCHEMA.names):
         decoded += batch.num_rows
-        yield conform(batch.select(ARROW_SCHEMA.names))
+        yield cast_to_segment_schema(batch.select(ARROW_SCHEMA.names))
     if decoded != group.num_rows:
         raise DamagedSegmentError(f"holds {decoded:,} records in a row group of {group.num_rows:,}")
 
@@ -137,7 +135,7 @@ def _check_batch(figures: FileFigures, batch: pa.RecordBatch, segment: Segment) 
 
 
 @contextmanager
-def named_damage() -> Iterator[None]:
+def translate_read_errors() -> Iterator[None]:
     """Turn whatever a reader raises at a file that is not what was written into a DamagedSegmentError.
 
     Raises:
@@ -158,7 +156,7 @@ def named_damage() -> Iterator[None]:
         raise DamagedSegmentError("cannot be decoded: a page is not the one that was written") from problem
 
 
-def _group_holding(file: pq.ParquetFile, groups: Sequence[pq.RowGroupMetaData], segment: Segment, start: int) -> int:
+def _find_row_group(file: pq.ParquetFile, groups: Sequence[pq.RowGroupMetaData], segment: Segment, start: int) -> int:
     """The number of the last row group that does not begin above ``start``: what is before it is not wanted.
 
     Looks at offsets themselves. No checksum covers the statistics in the footer, so one that changed would hide
@@ -173,7 +171,7 @@ def _group_holding(file: pq.ParquetFile, groups: Sequence[pq.RowGroupMetaData], 
         first = next(iter(file.iter_batches(batch_size=1, row_groups=[filled[middle]], columns=["offset"])), None)
         if first is None or not first.num_rows:
             raise DamagedSegmentError("has a row group without records")
-        if int(offsets_of(first)[0]) <= start:
+        if int(read_offsets(first)[0]) <= start:
             low = middle
         else:
             high = middle - 1
@@ -202,10 +200,10 @@ def check_before_duckdb(topic: str, segments: Iterable[Segment], columns: Collec
                 check_pages(segment.path, columns=columns)
             except DamagedSegmentError as problem:
                 wrong = "cannot be decoded: a page is not the one that was written"
-                raise damaged(topic, segment, wrong, after) from problem
+                raise make_damage_error(topic, segment, wrong, after) from problem
 
 
-def name_damaged(topic: str, segments: Iterable[Segment], problem: Exception, *, after: str) -> None:
+def find_damaged_segment(topic: str, segments: Iterable[Segment], problem: Exception, *, after: str) -> None:
     """Find the segment of an object store at which DuckDB failed because a page was not the one that was written.
 
     DuckDB gives the error that :mod:`winnow.files.checked_store` raises as text. Does nothing at other errors.
@@ -221,10 +219,10 @@ def name_damaged(topic: str, segments: Iterable[Segment], problem: Exception, *,
             for _ in read_segment(segment, buffer_bytes=SCRUB_BUFFER_BYTES):
                 continue
         except DamagedSegmentError as found:
-            raise damaged(topic, segment, str(found), after) from problem
+            raise make_damage_error(topic, segment, str(found), after) from problem
 
 
-def damaged(topic: str, segment: Segment, wrong: str, after: str) -> DamagedSegmentError:
+def make_damage_error(topic: str, segment: Segment, wrong: str, after: str) -> DamagedSegmentError:
     """The error about one segment. ``wrong`` completes "a segment …"; ``after``: sentences on what was left behind."""
     return DamagedSegmentError(
         f"A segment of {topic}-{segment.partition} {wrong}: {segment.path}. {after} Restore that file from a backup or "
@@ -242,15 +240,15 @@ def check_quarantine_file(
         FileNotFoundError: the file is missing.
         ServiceError: the object store does not answer.
     """
-    with named_damage():
-        filesystem, path = storage.filesystem_for(uri)
-        with storage.answering(uri), filesystem.open_input_file(path) as stream:
+    with translate_read_errors():
+        filesystem, path = storage.open_filesystem(uri)
+        with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
             if stream.size() != size_bytes:
                 raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {size_bytes:,}")
             file = pq.ParquetFile(stream, buffer_size=SCRUB_BUFFER_BYTES, page_checksum_verification=True)
             if file.schema_arrow.names != QUARANTINE_SCHEMA.names:
                 raise DamagedSegmentError("has other columns than quarantined records")
-            column_chunks(file.metadata)
+            list_column_chunks(file.metadata)
             found = 0
             for number in range(file.num_row_groups):
                 group = file.metadata.row_group(number)

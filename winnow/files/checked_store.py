@@ -19,16 +19,16 @@ import pyarrow.parquet as pq
 from fsspec.implementations.arrow import ArrowFSWrapper
 
 from winnow.errors import BadInputError
-from winnow.files.page_checksums import ColumnChunk, check_chunk, column_chunks, damaged_page
+from winnow.files.page_checksums import ColumnChunk, check_chunk, list_column_chunks, make_damaged_page_error
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
 
-_FILES_KNOWN: Final = 64
+_MAXIMUM_CACHED_FILES: Final = 64
 """Footers that are kept: DuckDB opens a file several times, and goes through files one after another."""
 
 
-class CheckedStore(ArrowFSWrapper):  # type: ignore[misc]
+class CheckedFileSystem(ArrowFSWrapper):  # type: ignore[misc]
     """Arrow's client of one store under fsspec's interface. ``protocol`` is set by those who derive from this."""
 
     cachable = False
@@ -44,7 +44,7 @@ class CheckedStore(ArrowFSWrapper):  # type: ignore[misc]
             return super().open(path, mode, **options)
         return CheckedFile(self, path, self.fs.open_input_file(self._strip_protocol(path)))
 
-    def chunks_of(self, path: str, stream: NativeFile) -> list[ColumnChunk]:
+    def find_column_chunks(self, path: str, stream: NativeFile) -> list[ColumnChunk]:
         """Where the column chunks of a file are; the footer is read once.
 
         Raises:
@@ -55,12 +55,12 @@ class CheckedStore(ArrowFSWrapper):  # type: ignore[misc]
                 self._chunks.move_to_end(path)
                 return self._chunks[path]
         try:
-            found = column_chunks(pq.read_metadata(stream))
+            found = list_column_chunks(pq.read_metadata(stream))
         except (pa.ArrowInvalid, UnicodeDecodeError, BadInputError) as problem:
-            raise damaged_page(path) from problem
+            raise make_damaged_page_error(path) from problem
         with self._lock:
             self._chunks[path] = found
-            while len(self._chunks) > _FILES_KNOWN:
+            while len(self._chunks) > _MAXIMUM_CACHED_FILES:
                 self._chunks.popitem(last=False)
         return found
 
@@ -68,7 +68,7 @@ class CheckedStore(ArrowFSWrapper):  # type: ignore[misc]
 class CheckedFile:
     """One open file. Threads may use it together: each has a position of its own."""
 
-    def __init__(self, store: CheckedStore, path: str, stream: NativeFile) -> None:
+    def __init__(self, store: CheckedFileSystem, path: str, stream: NativeFile) -> None:
         self._store = store
         self._path = path
         self._stream = stream
@@ -112,7 +112,7 @@ class CheckedFile:
     def _check(self, data: bytes, start: int) -> None:
         if not self._path.endswith(".parquet"):
             return  # has no pages
-        chunks = self._store.chunks_of(self._path, self._stream)
+        chunks = self._store.find_column_chunks(self._path, self._stream)
         # What reaches beyond was fetched ahead of need; it is checked when its chunk is fetched.
         for chunk in chunks:
             if start <= chunk.start and chunk.end <= start + len(data):

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     import duckdb
 
 
-LEAST_MEMORY_BYTES = 64 << 20
+MINIMUM_MEMORY_BYTES = 64 << 20
 """Below this DuckDB runs out of memory instead of spilling (seen with 32 MiB and values of 10 kB)."""
 
 
 @contextmanager
-def connected(
+def open_connection(
     *, memory_limit_bytes: int, threads: int = 1, spill_folder: str | None, uris: Iterable[str] = ()
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """:func:`connect` for the duration of a block, spilling into a private folder below ``spill_folder``.
 
     Raises:
-        ServiceError, ConfigurationError: as :func:`winnow.files.scratch.folder`, whose ``place`` is ``spill_folder``.
+        ServiceError, ConfigurationError: as :func:`winnow.files.scratch.make_private_folder`, whose ``place`` is ``spill_folder``.
     """
-    with scratch.folder(spill_folder) as private:
+    with scratch.make_private_folder(spill_folder) as private:
         connection = connect(
             memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=str(private), uris=uris
         )
@@ -58,7 +58,7 @@ def connect(
     connection = duckdb.connect(
         ":memory:",
         config={
-            "memory_limit": f"{max(memory_limit_bytes, LEAST_MEMORY_BYTES)}B",
+            "memory_limit": f"{max(memory_limit_bytes, MINIMUM_MEMORY_BYTES)}B",
             "threads": threads,
             "temp_directory": spill,
             "preserve_insertion_order": True,
@@ -78,31 +78,31 @@ def connect(
 def _register_stores(connection: duckdb.DuckDBPyConnection, uris: Iterable[str]) -> None:
     # One client per scheme: Arrow's serves all buckets of a store.
     for scheme, uri in {urlparse(uri).scheme: uri for uri in uris if not storage.is_local(uri)}.items():
-        filesystem, _ = storage.filesystem_for(uri)
-        connection.register_filesystem(_wrapper(scheme)(filesystem))
+        filesystem, _ = storage.open_filesystem(uri)
+        connection.register_filesystem(_make_filesystem_class(scheme)(filesystem))
 
 
 @cache
-def _wrapper(scheme: str) -> type[Any]:
+def _make_filesystem_class(scheme: str) -> type[Any]:
     """Arrow's clients as fsspec knows them, under the name by which DuckDB asks."""
-    from winnow.files.checked_store import CheckedStore
+    from winnow.files.checked_store import CheckedFileSystem
 
-    return type(f"Arrow{scheme.title()}", (CheckedStore,), {"protocol": scheme})
+    return type(f"Arrow{scheme.title()}", (CheckedFileSystem,), {"protocol": scheme})
 
 
-def readable(uri: str) -> str:
+def format_file_name(uri: str) -> str:
     """The name DuckDB opens ``uri`` by: a plain path for local files."""
-    return str(storage.local_path(uri)) if storage.is_local(uri) else uri
+    return str(storage.parse_local_path(uri)) if storage.is_local(uri) else uri
 
 
-def literal(text: str) -> str:
+def quote_literal(text: str) -> str:
     """``text`` as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def file_list(uris: Iterable[str]) -> str:
+def quote_file_list(uris: Iterable[str]) -> str:
     """An SQL list literal of files for ``read_parquet``. Names are taken as they are, never as patterns."""
-    return "[" + ", ".join(literal(_escape_glob(readable(uri))) for uri in uris) + "]"
+    return "[" + ", ".join(quote_literal(_escape_glob(format_file_name(uri))) for uri in uris) + "]"
 
 
 def _escape_glob(path: str) -> str:
@@ -110,15 +110,15 @@ def _escape_glob(path: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
-def one_row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...] | None:
+def fetch_one_row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...] | None:
     """The only or first row of ``query``. The result is read to its end: DuckDB refuses further work before that."""
     rows = connection.execute(query).fetchall()
     return tuple(rows[0]) if rows else None
 
 
-def memory_limit_bytes(connection: duckdb.DuckDBPyConnection) -> int:
+def read_memory_limit_bytes(connection: duckdb.DuckDBPyConnection) -> int:
     """The memory limit of ``connection``, to the 3 digits that DuckDB tells."""
-    row = one_row(connection, "SELECT current_setting('memory_limit')")
+    row = fetch_one_row(connection, "SELECT current_setting('memory_limit')")
     assert row is not None
     number, unit = str(row[0]).split()
     return int(float(number) * _UNITS[unit])

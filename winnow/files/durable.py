@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-SYNCS_AT_ONCE: Final = 16
+MAXIMUM_PARALLEL_SYNCS: Final = 16
 """Files that are synced side by side: each waits for the disk, and a journal writes those that wait in one go."""
 
 _UNSUPPORTED: Final = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}
 """What file systems answer that cannot sync a folder, because there is nothing to sync or it is synced at once."""
 
-_reachable: set[tuple[str, int, int]] = set()
+_synced_folders: set[tuple[str, int, int]] = set()
 """Folders (path, device, inode) whose own entries, all the way up, this process has synced."""
 
 
@@ -35,7 +35,7 @@ def sync_files(paths: Iterable[Path]) -> None:
     """
     files = list(dict.fromkeys(paths))
     if len(files) > 1:
-        with ThreadPoolExecutor(min(SYNCS_AT_ONCE, len(files))) as pool:
+        with ThreadPoolExecutor(min(MAXIMUM_PARALLEL_SYNCS, len(files))) as pool:
             list(pool.map(_sync_file, files))
     else:
         for path in files:
@@ -57,20 +57,20 @@ def sync_folder(folder: Path) -> None:
     _sync_entries(found)
     passed: list[tuple[str, int, int]] = []
     for below, above in zip((found, *found.parents), found.parents, strict=False):
-        identity = _identity(below)
-        if identity in _reachable:
+        identity = _identify(below)
+        if identity in _synced_folders:
             break
         try:
-            if _identity(above)[1] != identity[1]:
+            if _identify(above)[1] != identity[1]:
                 break
             _sync_entries(above)
         except PermissionError:
             break  # nor could this user have made anything there
         passed.append(identity)
-    _reachable.update(passed)
+    _synced_folders.update(passed)
 
 
-def _identity(folder: Path) -> tuple[str, int, int]:
+def _identify(folder: Path) -> tuple[str, int, int]:
     status = folder.stat()
     return str(folder), status.st_dev, status.st_ino
 

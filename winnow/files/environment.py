@@ -12,13 +12,13 @@ from typing import Final
 from winnow.errors import ServiceError
 from winnow.files import object_store, probe, storage
 
-FULL: Final = "there is no space left on the disk"
-LOW_BYTES: Final = 64 << 20
+DISK_FULL: Final = "there is no space left on the disk"
+MINIMUM_FREE_BYTES: Final = 64 << 20
 """Maximum free space of a folder that is named where a disk is full."""
 
 _WORDS: Final = {
-    errno.ENOSPC: FULL,
-    errno.EDQUOT: FULL,
+    errno.ENOSPC: DISK_FULL,
+    errno.EDQUOT: DISK_FULL,
     errno.EFBIG: "a file would become larger than this user may make",
     errno.EROFS: "the file system can only be read",
     errno.EACCES: "this user may not do that there (permission denied)",
@@ -29,8 +29,8 @@ _WORDS: Final = {
     errno.ENOMEM: "there was not enough memory",
 }
 _TEXTS: Final = {
-    "No space left on device": FULL,
-    "Disk quota exceeded": FULL,
+    "No space left on device": DISK_FULL,
+    "Disk quota exceeded": DISK_FULL,
     "Read-only file system": _WORDS[errno.EROFS],
     "Permission denied": _WORDS[errno.EACCES],
     "File too large": _WORDS[errno.EFBIG],
@@ -40,23 +40,23 @@ _TEXTS: Final = {
 """How libraries quote the operating system where they drop its number."""
 _MEMORY: Final = {"MemoryError", "OutOfMemoryException", "ArrowMemoryError", "OutOfMemoryError"}
 _NO_MEMORY: Final = "there was not enough memory (raise engine.memory_bytes, or lower engine.tasks)"
-_NOT_OF_READING: Final = frozenset({FULL, _WORDS[errno.EFBIG], _WORDS[errno.EROFS], _NO_MEMORY})
+_NOT_OF_READING: Final = frozenset({DISK_FULL, _WORDS[errno.EFBIG], _WORDS[errno.EROFS], _NO_MEMORY})
 
 
-def is_not_of_reading(said: str) -> bool:
+def is_unrelated_to_reading(said: str) -> bool:
     """Whether ``said``, of :func:`words`, cannot come of a file that was read: no file is to be suspected."""
     return said in _NOT_OF_READING
 
 
-def words(problem: BaseException) -> str | None:
+def describe_machine_fault(problem: BaseException) -> str | None:
     """What ``problem``, or what led to it, says of the machine, as half a sentence; None: nothing."""
-    for each in _chain(problem):
+    for each in _list_causes(problem):
         if type(each).__name__ in _MEMORY:
             return _NO_MEMORY
         if isinstance(each, OSError):
             if each.errno in _WORDS:
                 return _WORDS[each.errno]
-            if object_store.is_answer(each) or isinstance(each, ConnectionError | TimeoutError):
+            if object_store.is_store_error(each) or isinstance(each, ConnectionError | TimeoutError):
                 return f"a service did not answer ({type(each).__name__})"
         if isinstance(each, OSError) or type(each).__module__.partition(".")[0] in {"duckdb", "_duckdb", "pyarrow"}:
             found = next((said for text, said in _TEXTS.items() if text in str(each)), None)
@@ -65,15 +65,17 @@ def words(problem: BaseException) -> str | None:
     return None
 
 
-def service_error(problem: BaseException, places: Sequence[str] = ()) -> ServiceError | None:
+def make_service_error(problem: BaseException, places: Sequence[str] = ()) -> ServiceError | None:
     """``problem`` as the error to report if the machine is to blame; ``places``: local folders that may be full."""
-    said = words(problem)
+    said = describe_machine_fault(problem)
     if said is None:
         return None
-    name = next((str(each.filename) for each in _chain(problem) if isinstance(each, OSError) and each.filename), None)
+    name = next(
+        (str(each.filename) for each in _list_causes(problem) if isinstance(each, OSError) and each.filename), None
+    )
     where = [f"at {name}"] if name is not None else []
-    if said == FULL:
-        where += [f"{place} has {free >> 20:,} MiB free" for place, free in _low(places)]
+    if said == DISK_FULL:
+        where += [f"{place} has {free >> 20:,} MiB free" for place, free in _describe_low_space(places)]
     place = f": {', '.join(where)}" if where else ""
     return ServiceError(
         f"{said[:1].upper()}{said[1:]}{place}. What was published stays, and what was not is settled by the next run. "
@@ -81,7 +83,7 @@ def service_error(problem: BaseException, places: Sequence[str] = ()) -> Service
     )
 
 
-def _chain(problem: BaseException) -> Iterator[BaseException]:
+def _list_causes(problem: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     found: BaseException | None = problem
     while found is not None and id(found) not in seen:
@@ -90,8 +92,8 @@ def _chain(problem: BaseException) -> Iterator[BaseException]:
         found = found.__cause__ or found.__context__
 
 
-def _low(places: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _describe_low_space(places: Sequence[str]) -> Iterator[tuple[str, int]]:
     for place in dict.fromkeys(places):
-        free_bytes = probe.free_bytes(place) if storage.is_local(place) else None
-        if free_bytes is not None and free_bytes < LOW_BYTES:
+        free_bytes = probe.measure_free_bytes(place) if storage.is_local(place) else None
+        if free_bytes is not None and free_bytes < MINIMUM_FREE_BYTES:
             yield place, free_bytes

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-EMPTY = "0:0:0"
+EMPTY_FINGERPRINT = "0:0:0"
 """The fingerprint of no records."""
 
 WINNERS_HASH = 'hash(key, "offset")'
@@ -21,7 +21,7 @@ CONTENT_HASH = (
 )
 
 
-def fingerprint(hash_expression: str) -> str:
+def make_fingerprint_sql(hash_expression: str) -> str:
     """The aggregate over ``hash_expression`` (UBIGINT) as one VARCHAR; an empty input gives ``0:0:0``."""
     return (
         f"count(*)::VARCHAR || ':' || coalesce(sum(({hash_expression})::HUGEINT), 0)::VARCHAR || ':' || "
@@ -29,14 +29,14 @@ def fingerprint(hash_expression: str) -> str:
     )
 
 
-WINNERS_FINGERPRINT = fingerprint(WINNERS_HASH)
+WINNERS_FINGERPRINT = make_fingerprint_sql(WINNERS_HASH)
 """Over (key, offset) of surviving records."""
 
-CONTENT_FINGERPRINT = fingerprint(CONTENT_HASH)
+CONTENT_FINGERPRINT = make_fingerprint_sql(CONTENT_HASH)
 """Over every field of rewritten records."""
 
 
-def combined(fingerprints: Iterable[str]) -> str:
+def combine_fingerprints(fingerprints: Iterable[str]) -> str:
     """The fingerprint of disjoint sets of records, from those of each."""
     count = total = xor = 0
     for each in fingerprints:
@@ -45,7 +45,7 @@ def combined(fingerprints: Iterable[str]) -> str:
     return f"{count}:{total}:{xor}"
 
 
-def without(fingerprint: str, part: str) -> str:
+def subtract_fingerprint(fingerprint: str, part: str) -> str:
     """The fingerprint of what is left of a set of records when a part of it is taken away."""
     count, total, xor = (int(figure) for figure in fingerprint.split(":"))
     part_count, part_total, part_xor = (int(figure) for figure in part.split(":"))

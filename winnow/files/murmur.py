@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from winnow.partitioner import murmur2
 
-_SEED = np.uint32(0x9747B28C)
-_MULTIPLIER = np.uint32(0x5BD1E995)
-_POSITIVE = np.uint32(0x7FFFFFFF)
-_TAILS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
-_FEW = 16
+_SEED_WORD = np.uint32(0x9747B28C)
+_MULTIPLIER_WORD = np.uint32(0x5BD1E995)
+_POSITIVE_WORD = np.uint32(0x7FFFFFFF)
+_TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
+_MINIMUM_KEYS_FOR_COLUMN_PASS = 16
 """Below so many keys a pass over columns costs more than hashing each key by itself."""
 
 Words = npt.NDArray[np.uint32]
@@ -36,30 +36,30 @@ def assign_partitions(keys: Any, named: Any, partitions: int) -> Any:
     if not len(rows):
         return named
     result = named.fill_null(0).to_numpy(zero_copy_only=False).copy()
-    result[rows] = partitions_for_keys(keys.take(pa.array(rows)), partitions)
+    result[rows] = choose_partitions(keys.take(pa.array(rows)), partitions)
     known = named.is_valid().to_numpy(zero_copy_only=False) | wanted
     return pa.array(result, pa.int32(), mask=~known)
 
 
-def partitions_for_keys(keys: Any, partitions: int) -> npt.NDArray[np.int32]:
+def choose_partitions(keys: Any, partitions: int) -> npt.NDArray[np.int32]:
     """The partition, from 0, that Kafka's producer takes for every key of a binary array without nulls."""
-    return ((murmur2_column(keys) & _POSITIVE) % np.uint32(partitions)).astype(np.int32)
+    return ((hash_keys_murmur2(keys) & _POSITIVE_WORD) % np.uint32(partitions)).astype(np.int32)
 
 
-def murmur2_column(keys: Any) -> Words:
+def hash_keys_murmur2(keys: Any) -> Words:
     """The murmur2 hash of every key of a binary array without nulls, as unsigned 32-bit numbers."""
-    starts, lengths, data = _layout(keys)
+    starts, lengths, data = _locate_words(keys)
     order = np.argsort(-lengths, kind="stable")
-    few = int(np.count_nonzero(lengths // 4 > _common_words(lengths)))
+    few = int(np.count_nonzero(lengths // 4 > _count_common_words(lengths)))
     hashes = np.empty(len(lengths), np.uint32)
     for at in order[:few].tolist():
         hashes[at] = murmur2(keys[at].as_py()) & 0xFFFFFFFF
     rest = order[few:]
-    hashes[rest] = _mix(starts[rest], lengths[rest], data)
+    hashes[rest] = _mix_hashes(starts[rest], lengths[rest], data)
     return hashes
 
 
-def _layout(keys: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Words]:
+def _locate_words(keys: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Words]:
     """Start and length of every key, and the little-endian word at every byte of the data."""
     ends = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     starts, size = ends[:-1] - ends[0], int(ends[-1] - ends[0])
@@ -71,28 +71,35 @@ def _layout(keys: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Wo
     return starts, np.diff(ends), words
 
 
-def _common_words(lengths: npt.NDArray[np.int64]) -> int:
+def _count_common_words(lengths: npt.NDArray[np.int64]) -> int:
     """How many words all but a few keys have at most: the passes over columns that are worth their while."""
-    if len(lengths) <= _FEW:
+    if len(lengths) <= _MINIMUM_KEYS_FOR_COLUMN_PASS:
         return -1
-    return int(np.partition(lengths, len(lengths) - _FEW)[len(lengths) - _FEW]) // 4
+    return (
+        int(
+            np.partition(lengths, len(lengths) - _MINIMUM_KEYS_FOR_COLUMN_PASS)[
+                len(lengths) - _MINIMUM_KEYS_FOR_COLUMN_PASS
+            ]
+        )
+        // 4
+    )
 
 
-def _mix(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], data: Words) -> Words:
+def _mix_hashes(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], data: Words) -> Words:
     """The hashes of keys in order of falling length."""
-    hashes: Words = _SEED ^ lengths.astype(np.uint32)
+    hashes: Words = _SEED_WORD ^ lengths.astype(np.uint32)
     words = lengths // 4
     # How many keys have a word at each position; ascending search needs rising numbers.
     having = len(words) - np.searchsorted(words[::-1], np.arange(1, (words[0] if len(words) else 0) + 1), side="left")
     for position, count in enumerate(having.tolist()):
-        word = data[starts[:count] + 4 * position] * _MULTIPLIER
+        word = data[starts[:count] + 4 * position] * _MULTIPLIER_WORD
         word ^= word >> np.uint32(24)
-        word *= _MULTIPLIER
-        hashes[:count] *= _MULTIPLIER
+        word *= _MULTIPLIER_WORD
+        hashes[:count] *= _MULTIPLIER_WORD
         hashes[:count] ^= word
     remainder = lengths % 4
-    tail = data[starts + 4 * words] & _TAILS[remainder]
-    hashes = np.where(remainder > 0, (hashes ^ tail) * _MULTIPLIER, hashes)
+    tail = data[starts + 4 * words] & _TAIL_MASKS[remainder]
+    hashes = np.where(remainder > 0, (hashes ^ tail) * _MULTIPLIER_WORD, hashes)
     hashes ^= hashes >> np.uint32(13)
-    hashes *= _MULTIPLIER
+    hashes *= _MULTIPLIER_WORD
     return hashes ^ (hashes >> np.uint32(15))

@@ -47,7 +47,7 @@ _STORES = ("AWS Error", "Azure error", "google::cloud")
 """How Arrow's clients begin what an object store answered; the operating system's errors have a number instead."""
 
 
-def export(catalog: Mapping[str, str], env: MutableMapping[str, str] | None = None) -> None:
+def export_credentials(catalog: Mapping[str, str], env: MutableMapping[str, str] | None = None) -> None:
     """Put what the catalog's properties say of S3 into ``env`` (the process's own when left out).
 
     The properties win, as they do in PyIceberg, so that tables and the files beside them are looked for in one store.
@@ -59,19 +59,19 @@ def export(catalog: Mapping[str, str], env: MutableMapping[str, str] | None = No
             target[variables[0]] = value
 
 
-def catalog_properties(catalog: Mapping[str, str], env: Mapping[str, str] | None = None) -> dict[str, str]:
+def add_store_properties(catalog: Mapping[str, str], env: Mapping[str, str] | None = None) -> dict[str, str]:
     """``catalog`` with endpoint and region of the environment, where it says none itself; no credentials.
 
     Without a region PyIceberg would ask AWS for that of the bucket, whoever's the store is.
     """
     variables = os.environ if env is None else env
-    endpoint = _value("endpoint", variables)
-    region = _value("region", variables) or (DEFAULT_REGION if endpoint or catalog.get("s3.endpoint") else None)
+    endpoint = _read_variable("endpoint", variables)
+    region = _read_variable("region", variables) or (DEFAULT_REGION if endpoint or catalog.get("s3.endpoint") else None)
     found = {"s3.endpoint": endpoint, "s3.region": None if "client.region" in catalog else region}
     return {**{name: value for name, value in found.items() if value}, **catalog}
 
 
-def remote_filesystem(uri: str, env: Mapping[str, str] | None = None) -> fs.FileSystem:
+def open_remote_filesystem(uri: str, env: Mapping[str, str] | None = None) -> fs.FileSystem:
     """Arrow's client for the store of ``uri``; the same one for the same store and environment.
 
     Raises:
@@ -79,16 +79,18 @@ def remote_filesystem(uri: str, env: Mapping[str, str] | None = None) -> fs.File
     """
     variables = os.environ if env is None else env
     parsed = urlparse(uri)
-    return _client(parsed.scheme, parsed.netloc, _value("endpoint", variables), _value("region", variables))
+    return _make_client(
+        parsed.scheme, parsed.netloc, _read_variable("endpoint", variables), _read_variable("region", variables)
+    )
 
 
-def is_answer(problem: OSError) -> bool:
+def is_store_error(problem: OSError) -> bool:
     """Whether an object store, or the way to it, gave ``problem``: not the local disk, and not a file's content."""
     return problem.errno is None and any(store in str(problem) for store in _STORES)
 
 
 @lru_cache(maxsize=32)
-def _client(scheme: str, authority: str, endpoint: str | None, region: str | None) -> fs.FileSystem:
+def _make_client(scheme: str, authority: str, endpoint: str | None, region: str | None) -> fs.FileSystem:
     from pyarrow import fs
 
     if scheme in S3_SCHEMES and (endpoint or region):
@@ -100,5 +102,5 @@ def _client(scheme: str, authority: str, endpoint: str | None, region: str | Non
     return filesystem
 
 
-def _value(name: str, env: Mapping[str, str]) -> str | None:
+def _read_variable(name: str, env: Mapping[str, str]) -> str | None:
     return next((env[variable] for variable in _VARIABLES[name] if env.get(variable)), None)

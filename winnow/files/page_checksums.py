@@ -57,30 +57,30 @@ def check_pages(
         OSError: the file is missing or cannot be read.
     """
     try:
-        with pq.ParquetFile(storage.local_path(uri)) as source:
-            chunks = column_chunks(source.metadata)
+        with pq.ParquetFile(storage.parse_local_path(uri)) as source:
+            chunks = list_column_chunks(source.metadata)
     except (pa.ArrowException, UnicodeDecodeError, BadInputError) as problem:
-        raise damaged_page(uri) from problem
+        raise make_damaged_page_error(uri) from problem
     except OSError as problem:
         if problem.errno is not None:
             raise
-        raise damaged_page(uri) from problem
-    with storage.local_path(uri).open("rb", buffering=0) as file:
+        raise make_damaged_page_error(uri) from problem
+    with storage.parse_local_path(uri).open("rb", buffering=0) as file:
         block = memoryview(bytearray(_BLOCK_BYTES))
         for chunk in chunks:
             if columns is not None and chunk.column not in columns:
                 continue
             at, values = chunk.start, 0
             while at < chunk.end:
-                page = _page_at(file, at, chunk.end)
+                page = _read_page(file, at, chunk.end)
                 if page is None or page.end > chunk.end:
-                    raise damaged_page(uri)
-                if page.checksum is not None and _checksum(file, page, block) != page.checksum:
-                    raise damaged_page(uri)
+                    raise make_damaged_page_error(uri)
+                if page.checksum is not None and _compute_checksum(file, page, block) != page.checksum:
+                    raise make_damaged_page_error(uri)
                 passed(page.end - at)
                 at, values = page.end, values + page.values
             if values != chunk.values:
-                raise damaged_page(uri)
+                raise make_damaged_page_error(uri)
 
 
 def check_local_pages(uris: Iterable[str], columns: Collection[str]) -> None:
@@ -104,14 +104,14 @@ def check_chunk(uri: str, data: memoryview, values: int) -> None:
     """
     at = found = 0
     while at < len(data):
-        page = _page_in(data, at)
+        page = _find_page(data, at)
         if page is None or page.end > len(data):
-            raise damaged_page(uri)
+            raise make_damaged_page_error(uri)
         if page.checksum is not None and zlib.crc32(data[page.start : page.end]) != page.checksum:
-            raise damaged_page(uri)
+            raise make_damaged_page_error(uri)
         at, found = page.end, found + page.values
     if found != values:
-        raise damaged_page(uri)
+        raise make_damaged_page_error(uri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ class _Page:
     values: int
 
 
-def damaged_page(uri: str) -> DamagedSegmentError:
+def make_damaged_page_error(uri: str) -> DamagedSegmentError:
     """The error about a file of which a page, or what leads to its pages, is not what was written."""
     return DamagedSegmentError(f"segment {uri} cannot be decoded: a page is not the one that was written")
 
 
-def column_chunks(metadata: pq.FileMetaData) -> list[ColumnChunk]:
+def list_column_chunks(metadata: pq.FileMetaData) -> list[ColumnChunk]:
     """Where the pages of each column of each row group are, in the order of the file.
 
     Raises:
@@ -161,7 +161,7 @@ def column_chunks(metadata: pq.FileMetaData) -> list[ColumnChunk]:
     return found
 
 
-def _page_at(file: IO[bytes], at: int, end: int) -> _Page | None:
+def _read_page(file: IO[bytes], at: int, end: int) -> _Page | None:
     """The page whose header begins at ``at``; None: there is none that ends by ``end``."""
     size_bytes = _HEADER_BYTES
     while True:
@@ -180,7 +180,7 @@ def _page_at(file: IO[bytes], at: int, end: int) -> _Page | None:
         return _Page(start, start + compressed_bytes, checksum, values)
 
 
-def _page_in(data: memoryview, at: int) -> _Page | None:
+def _find_page(data: memoryview, at: int) -> _Page | None:
     """The page whose header begins at ``at`` of a chunk in memory; None: there is none."""
     header = _Header(data[at:])
     try:
@@ -191,7 +191,7 @@ def _page_in(data: memoryview, at: int) -> _Page | None:
     return _Page(start, start + compressed_bytes, checksum, values)
 
 
-def _checksum(file: IO[bytes], page: _Page, block: memoryview) -> int:
+def _compute_checksum(file: IO[bytes], page: _Page, block: memoryview) -> int:
     file.seek(page.start)
     checksum, left = 0, page.end - page.start
     while left:

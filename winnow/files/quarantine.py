@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 import pyarrow as pa
 
 from winnow.files import storage
-from winnow.files.rolling import RollingWriter
+from winnow.files.rolling import RollingParquetWriter
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -34,27 +34,27 @@ INGEST_FOLDER_PREFIX = "ingest-"
 """How the folder of an ingest call begins, in the log and in the quarantine; its id follows."""
 
 
-def ingest_folder(location: str, ingest_id: str) -> str:
+def locate_ingest_folder(location: str, ingest_id: str) -> str:
     """The folder, below the ``location`` of a log or a quarantine, of the files that one ingest call wrote."""
     return storage.join(location, "data", f"{INGEST_FOLDER_PREFIX}{ingest_id}")
 
 
-def moved_id(plan_id: str, attempt: str) -> str:
+def make_keyless_move_id(plan_id: str, attempt: str) -> str:
     """The ingest id of the keyless records that one attempt at a plan moved."""
     return f"{plan_id}-{attempt}"
 
 
-def moved_folder(location: str, plan_id: str) -> str:
+def locate_keyless_move_folder(location: str, plan_id: str) -> str:
     """The folder, below the quarantine's ``location``, of the files that attempts at a plan wrote."""
     return storage.join(location, "data", plan_id)
 
 
-def moved_file(location: str, plan_id: str, attempt: str, partition: int, number: int) -> str:
+def locate_keyless_move_file(location: str, plan_id: str, attempt: str, partition: int, number: int) -> str:
     """The URI of the ``number``-th file with keyless records of ``partition`` that one attempt writes."""
-    return storage.join(moved_folder(location, plan_id), attempt, f"{partition:05d}-{number:05d}.parquet")
+    return storage.join(locate_keyless_move_folder(location, plan_id), attempt, f"{partition:05d}-{number:05d}.parquet")
 
 
-def may_hold(path: str, location: str, ingest_ids: Collection[str]) -> bool:
+def may_contain_ingest(path: str, location: str, ingest_ids: Collection[str]) -> bool:
     """Whether the file at ``path`` may hold records of one of ``ingest_ids``, by the folder it lies in.
 
     Files from before there was a folder for each may hold records of any.
@@ -68,10 +68,10 @@ def may_hold(path: str, location: str, ingest_ids: Collection[str]) -> bool:
     attempt = name.partition("/")[0]
     # Formerly the folder's name was that of the attempt and went on with application and task.
     cuts = [len(attempt), *(at for at, letter in enumerate(attempt) if letter == "-")]
-    return any(moved_id(folder, attempt[:cut]) in ingest_ids for cut in cuts)
+    return any(make_keyless_move_id(folder, attempt[:cut]) in ingest_ids for cut in cuts)
 
 
-class QuarantineWriter(RollingWriter):
+class QuarantineWriter(RollingParquetWriter):
     """Writes rows of :data:`QUARANTINE_SCHEMA` into files of at most about ``file_bytes``."""
 
     def __init__(self, *, file_bytes: int, name: Callable[[int], str]) -> None:

@@ -16,7 +16,7 @@ ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes buffered before a row group is written: what one open writer holds in memory."""
 
 
-class RollingWriter:
+class RollingParquetWriter:
     """Writes rows of ``schema`` into files of at most about ``file_bytes``.
 
     ``name(n)`` gives the URI of the n-th file (from 0); ``parquet`` is for PyArrow's writer. Nothing is renamed. Use as
@@ -82,22 +82,22 @@ class RollingWriter:
         if self._writer is None:
             uri = self._name(len(self._written))
             storage.make_parent(uri)
-            filesystem, path = storage.filesystem_for(uri)
-            with storage.answering(uri):
+            filesystem, path = storage.open_filesystem(uri)
+            with storage.translate_store_errors(uri):
                 self._stream = filesystem.open_output_stream(path)
             self._writer = pq.ParquetWriter(
                 self._stream, self._schema, compression=CODEC, write_page_checksum=True, **self._parquet
             )
             self._written.append(uri)
         table = pa.Table.from_batches(self._batches, self._schema)
-        with storage.answering(self._written[-1]):
+        with storage.translate_store_errors(self._written[-1]):
             self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._buffered_bytes = [], 0
 
     def _close(self) -> None:
         if self._writer is None:
             return
-        with storage.answering(self._written[-1]):
+        with storage.translate_store_errors(self._written[-1]):
             self._writer.close()
             size_bytes = self._stream.tell()
             self._stream.close()

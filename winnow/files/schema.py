@@ -20,27 +20,27 @@ FIELD_IDS: dict[str, int] = {
 HEADERS_ELEMENT_ID, HEADER_KEY_ID, HEADER_VALUE_ID = 8, 9, 10
 
 
-def _field(name: str, kind: pa.DataType, field_id: int) -> pa.Field:
+def _make_field(name: str, kind: pa.DataType, field_id: int) -> pa.Field:
     return pa.field(name, kind, nullable=True, metadata={b"PARQUET:field_id": str(field_id).encode()})
 
 
 HEADERS_TYPE = pa.list_(
-    _field(
+    _make_field(
         "element",
-        pa.struct([_field("key", pa.string(), HEADER_KEY_ID), _field("value", pa.binary(), HEADER_VALUE_ID)]),
+        pa.struct([_make_field("key", pa.string(), HEADER_KEY_ID), _make_field("value", pa.binary(), HEADER_VALUE_ID)]),
         HEADERS_ELEMENT_ID,
     )
 )
 
 ARROW_SCHEMA = pa.schema(
     [
-        _field("partition", pa.int32(), FIELD_IDS["partition"]),
-        _field("offset", pa.int64(), FIELD_IDS["offset"]),
-        _field("timestamp", pa.timestamp("us", tz="UTC"), FIELD_IDS["timestamp"]),
-        _field("timestampType", pa.int32(), FIELD_IDS["timestampType"]),
-        _field("key", pa.binary(), FIELD_IDS["key"]),
-        _field("value", pa.binary(), FIELD_IDS["value"]),
-        _field("headers", HEADERS_TYPE, FIELD_IDS["headers"]),
+        _make_field("partition", pa.int32(), FIELD_IDS["partition"]),
+        _make_field("offset", pa.int64(), FIELD_IDS["offset"]),
+        _make_field("timestamp", pa.timestamp("us", tz="UTC"), FIELD_IDS["timestamp"]),
+        _make_field("timestampType", pa.int32(), FIELD_IDS["timestampType"]),
+        _make_field("key", pa.binary(), FIELD_IDS["key"]),
+        _make_field("value", pa.binary(), FIELD_IDS["value"]),
+        _make_field("headers", HEADERS_TYPE, FIELD_IDS["headers"]),
     ]
 )
 """Column order and types of every segment. Timestamps are microseconds in UTC and always whole milliseconds."""

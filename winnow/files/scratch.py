@@ -33,11 +33,11 @@ _LOCK: Final = ".lock"
 _LOCAL_FILE_SYSTEMS: Final = frozenset(
     {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 )
-_CREATE_TRIES: Final = 5
+_MAXIMUM_CREATE_TRIES: Final = 5
 
 
 @contextmanager
-def folder(place: str | Path | None) -> Iterator[Path]:
+def make_private_folder(place: str | Path | None) -> Iterator[Path]:
     """A new private folder below ``place``, which is removed at the end of the block; abandoned ones go first.
 
     Args:
@@ -48,21 +48,21 @@ def folder(place: str | Path | None) -> Iterator[Path]:
         ServiceError: it cannot be made (no space, no right to write); the message names the place.
         ConfigurationError: what is there belongs to another user.
     """
-    with answering(place := str(place or default_place())):
-        root = _root(Path(place))
+    with translate_disk_errors(place := str(place or find_default_place())):
+        root = _open_root(Path(place))
         _remove_abandoned(root)
-        lock, path = _claim(root)
+        lock, path = _claim_folder(root)
     owner = os.getpid()
     try:
         yield path
     finally:
         # A child that was forked meanwhile leaves the block, too, and must not take what its parent uses.
         if os.getpid() == owner:
-            _remove(path, _lock_of(path))
+            _remove(path, _locate_lock(path))
         os.close(lock)
 
 
-def default_place() -> str:
+def find_default_place() -> str:
     """Where there is no setting: Spark's first local folder, else the system's temporary folder."""
     return os.environ.get(SPARK_LOCAL_DIRS, "").split(",")[0] or tempfile.gettempdir()
 
@@ -98,7 +98,7 @@ def create_private(path: Path) -> None:
         path.chmod(FILE_MODE)  # a umask may have taken rights of the owner away
 
 
-def keep_private(database: Path) -> None:
+def restrict_database_access(database: Path) -> None:
     """Take everybody else's rights to a database's file, and to those that SQLite keeps beside it.
 
     What belongs to another user, or cannot be changed, is left as it is.
@@ -112,7 +112,7 @@ def keep_private(database: Path) -> None:
 
 
 @contextmanager
-def answering(place: str | Path, setting: str = "WINNOW_ENGINE__SPILL_FOLDER") -> Iterator[None]:
+def translate_disk_errors(place: str | Path, setting: str = "WINNOW_ENGINE__SPILL_FOLDER") -> Iterator[None]:
     """Give what the disk below ``place``, which ``setting`` decides, answers the words to act on.
 
     Raises:
@@ -146,7 +146,7 @@ def _is_ours(root: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
-def _root(place: Path) -> Path:
+def _open_root(place: Path) -> Path:
     """The folder below ``place`` in which this user's private folders lie."""
     root = place / _name()
     place.mkdir(parents=True, exist_ok=True)
@@ -162,14 +162,14 @@ def _root(place: Path) -> Path:
     return root
 
 
-def _claim(root: Path) -> tuple[int, Path]:
+def _claim_folder(root: Path) -> tuple[int, Path]:
     """A new folder below ``root`` and the lock that says it is in use."""
-    for _ in range(_CREATE_TRIES):
-        path = root / f"{_boot()}-{uuid.uuid4().hex[:16]}"
-        lock = os.open(_lock_of(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    for _ in range(_MAXIMUM_CREATE_TRIES):
+        path = root / f"{_read_boot_id()}-{uuid.uuid4().hex[:16]}"
+        lock = os.open(_locate_lock(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             # Another process may have seen the file before it was locked, taken it for abandoned and removed it.
-            if _locked(lock) and _is_still(lock, _lock_of(path)):
+            if _try_lock(lock) and _is_same_file(lock, _locate_lock(path)):
                 path.mkdir(FOLDER_MODE)
                 path.chmod(FOLDER_MODE)
                 return lock, path
@@ -184,14 +184,14 @@ def _remove_abandoned(root: Path) -> int:
     removed = 0
     for lock_path in sorted(root.glob(f"*{_LOCK}")):
         path = lock_path.with_name(lock_path.name.removesuffix(_LOCK))
-        if not _lock_is_believed(path):
+        if not _is_lock_reliable(path):
             continue
         try:
             lock = os.open(lock_path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             continue  # its user has just removed it
         try:
-            if _locked(lock) and _is_still(lock, lock_path):
+            if _try_lock(lock) and _is_same_file(lock, lock_path):
                 _remove(path, lock_path)
                 removed += 1
         finally:
@@ -207,11 +207,11 @@ def _remove(path: Path, lock_path: Path) -> None:
             lock_path.unlink()
 
 
-def _lock_of(path: Path) -> Path:
+def _locate_lock(path: Path) -> Path:
     return path.with_name(f"{path.name}{_LOCK}")
 
 
-def _locked(lock: int) -> bool:
+def _try_lock(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -219,7 +219,7 @@ def _locked(lock: int) -> bool:
     return True
 
 
-def _is_still(lock: int, path: Path) -> bool:
+def _is_same_file(lock: int, path: Path) -> bool:
     """Whether ``path`` names the file that ``lock`` has open."""
     try:
         return os.path.samestat(os.fstat(lock), path.stat())
@@ -227,18 +227,18 @@ def _is_still(lock: int, path: Path) -> bool:
         return False
 
 
-def _lock_is_believed(path: Path) -> bool:
+def _is_lock_reliable(path: Path) -> bool:
     """Whether a lock that can be had proves that nobody uses ``path``.
 
     Every user of a local file system asks the same kernel. A shared one may keep each machine's locks to itself, so
     there only folders are looked at that were made under this kernel since it started.
     """
-    boot = _boot()
-    return _file_system(path.parent) in _LOCAL_FILE_SYSTEMS or (bool(boot) and path.name.startswith(f"{boot}-"))
+    boot = _read_boot_id()
+    return _find_file_system(path.parent) in _LOCAL_FILE_SYSTEMS or (bool(boot) and path.name.startswith(f"{boot}-"))
 
 
 @cache
-def _boot() -> str:
+def _read_boot_id() -> str:
     """What tells this run of this kernel from every other; empty where nothing does."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:16]
@@ -247,7 +247,7 @@ def _boot() -> str:
 
 
 @cache
-def _file_system(path: Path) -> str:
+def _find_file_system(path: Path) -> str:
     """The kind of file system that ``path`` lies on; empty where that is not known."""
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()

@@ -37,7 +37,7 @@ class FileFigures:
         Raises:
             BadInputError: a record without offset.
         """
-        offsets = offsets_of(batch)
+        offsets = read_offsets(batch)
         if len(offsets) == 0:
             return offsets
         first, last = int(offsets[0]), int(offsets[-1])
@@ -46,8 +46,8 @@ class FileFigures:
             self.order_violations += 1
         self.first_offset = first if self.first_offset is None else self.first_offset
         self.last_offset = last
-        self.lowest_offset = _least(self.lowest_offset, int(offsets.min()))
-        self.highest_offset = _greatest(self.highest_offset, int(offsets.max()))
+        self.lowest_offset = _find_minimum(self.lowest_offset, int(offsets.min()))
+        self.highest_offset = _find_maximum(self.highest_offset, int(offsets.max()))
         self.records += len(offsets)
         self.tombstones += batch.column("value").null_count
         self.keyless += batch.column("key").null_count
@@ -55,8 +55,8 @@ class FileFigures:
         self.wrong_partition += len(offsets) - int(same.true_count)
         bounds = pc.min_max(batch.column("timestamp").cast(pa.int64()))
         if bounds["min"].is_valid:
-            self.min_timestamp_ms = _least(self.min_timestamp_ms, bounds["min"].as_py() // 1000)
-            self.max_timestamp_ms = _greatest(self.max_timestamp_ms, bounds["max"].as_py() // 1000)
+            self.min_timestamp_ms = _find_minimum(self.min_timestamp_ms, bounds["min"].as_py() // 1000)
+            self.max_timestamp_ms = _find_maximum(self.max_timestamp_ms, bounds["max"].as_py() // 1000)
         return offsets
 
     def agrees_with(self, segment: Segment) -> bool:
@@ -72,7 +72,7 @@ class FileFigures:
         )
 
 
-def offsets_of(batch: pa.RecordBatch) -> Offsets:
+def read_offsets(batch: pa.RecordBatch) -> Offsets:
     """The offsets of a batch.
 
     Raises:
@@ -85,9 +85,9 @@ def offsets_of(batch: pa.RecordBatch) -> Offsets:
     return values
 
 
-def _least(one: int | None, other: int) -> int:
+def _find_minimum(one: int | None, other: int) -> int:
     return other if one is None else min(one, other)
 
 
-def _greatest(one: int | None, other: int) -> int:
+def _find_maximum(one: int | None, other: int) -> int:
     return other if one is None else max(one, other)

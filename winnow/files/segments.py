@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.files.rolling import RollingWriter
+from winnow.files.rolling import RollingParquetWriter
 from winnow.files.schema import ARROW_SCHEMA
 from winnow.model import Segment
 
 
-class SegmentWriter(RollingWriter):
+class SegmentWriter(RollingParquetWriter):
     """Writes the records of one topic partition, in offset order, into files of at most about ``segment_bytes``.
 
     What an exception leaves behind is for the sweep.
@@ -85,7 +85,7 @@ class SegmentWriter(RollingWriter):
         return tuple(self._finished)
 
 
-def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+def cast_to_segment_schema(batch: pa.RecordBatch) -> pa.RecordBatch:
     """``batch`` with exactly the types and field ids of :data:`ARROW_SCHEMA`; its columns must be in that order."""
     columns = [
         column if column.type.equals(field.type) else column.cast(field.type)

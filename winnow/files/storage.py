@@ -47,18 +47,18 @@ def is_utf8(path: str) -> bool:
     return True
 
 
-def shown_path(path: str) -> str:
+def format_path(path: str) -> str:
     """``path`` fit to be shown: bytes that are not UTF-8 as escapes."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
-def local_path(uri: str) -> Path:
+def parse_local_path(uri: str) -> Path:
     """The local path behind a ``file://`` URI or a plain path."""
     parsed = urlparse(uri)
     return Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(uri)
 
 
-def filesystem_for(uri: str) -> tuple[fs.FileSystem, str]:
+def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of ``uri`` and the path within it.
 
     Raises:
@@ -67,14 +67,14 @@ def filesystem_for(uri: str) -> tuple[fs.FileSystem, str]:
     """
     if not is_utf8(uri):
         raise UsageError(
-            f"The path {shown_path(uri)} is not UTF-8, so Arrow cannot open it. Nothing was done there; rename the "
+            f"The path {format_path(uri)} is not UTF-8, so Arrow cannot open it. Nothing was done there; rename the "
             "file or folder."
         )
     if is_local(uri):
-        return fs.LocalFileSystem(), str(local_path(uri))
+        return fs.LocalFileSystem(), str(parse_local_path(uri))
     parsed = urlparse(uri)
     try:
-        filesystem = object_store.remote_filesystem(uri)
+        filesystem = object_store.open_remote_filesystem(uri)
     except (OSError, pa.ArrowException) as problem:
         raise ServiceError(
             f"The object store of {parsed.scheme}://{parsed.netloc} cannot be reached ({problem}). "
@@ -84,7 +84,7 @@ def filesystem_for(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 @contextmanager
-def answering(uri: str) -> Iterator[None]:
+def translate_store_errors(uri: str) -> Iterator[None]:
     """Give what the object store of ``uri`` answered the words to act on.
 
     Raises:
@@ -93,7 +93,7 @@ def answering(uri: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        if is_local(uri) or not object_store.is_answer(problem):
+        if is_local(uri) or not object_store.is_store_error(problem):
             raise
         is_s3 = urlparse(uri).scheme in object_store.S3_SCHEMES
         raise ServiceError(
@@ -102,7 +102,7 @@ def answering(uri: str) -> Iterator[None]:
         ) from problem
 
 
-def bucket_is_missing(uri: str) -> bool:
+def is_bucket_missing(uri: str) -> bool:
     """Whether the bucket of ``uri`` is not there; False for local files, whose folders are made when needed.
 
     Raises:
@@ -110,8 +110,8 @@ def bucket_is_missing(uri: str) -> bool:
     """
     if is_local(uri):
         return False
-    filesystem, path = filesystem_for(uri)
-    with answering(uri):
+    filesystem, path = open_filesystem(uri)
+    with translate_store_errors(uri):
         return bool(filesystem.get_file_info(path.split("/", 1)[0]).type == fs.FileType.NotFound)
 
 
@@ -126,8 +126,8 @@ def read_bytes(uri: str) -> bytes:
     Raises:
         FileNotFoundError: there is no such file.
     """
-    filesystem, path = filesystem_for(uri)
-    with answering(uri), filesystem.open_input_file(path) as stream:
+    filesystem, path = open_filesystem(uri)
+    with translate_store_errors(uri), filesystem.open_input_file(path) as stream:
         return cast(bytes, stream.read())
 
 
@@ -138,7 +138,7 @@ def write_bytes(uri: str, data: bytes) -> None:
     is synced and renamed, and the folder is synced (:mod:`winnow.files.durable`).
     """
     if is_local(uri):
-        path = local_path(uri)
+        path = parse_local_path(uri)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         with temporary.open("wb") as stream:
@@ -148,8 +148,8 @@ def write_bytes(uri: str, data: bytes) -> None:
         temporary.replace(path)
         durable.sync_folder(path.parent)
         return
-    filesystem, path_in_store = filesystem_for(uri)
-    with answering(uri), filesystem.open_output_stream(path_in_store) as stream:
+    filesystem, path_in_store = open_filesystem(uri)
+    with translate_store_errors(uri), filesystem.open_output_stream(path_in_store) as stream:
         stream.write(data)
 
 
@@ -161,26 +161,26 @@ def sync(uris: Iterable[str]) -> None:
     Raises:
         OSError: the disk did not take one of them.
     """
-    durable.sync_files(local_path(uri) for uri in uris if is_local(uri))
+    durable.sync_files(parse_local_path(uri) for uri in uris if is_local(uri))
 
 
 def exists(uri: str) -> bool:
     """Whether ``uri`` is a file."""
-    return size_bytes(uri) is not None
+    return read_size_bytes(uri) is not None
 
 
-def size_bytes(uri: str) -> int | None:
+def read_size_bytes(uri: str) -> int | None:
     """Size of the file, None when it is not there."""
-    filesystem, path = filesystem_for(uri)
-    with answering(uri):
+    filesystem, path = open_filesystem(uri)
+    with translate_store_errors(uri):
         info = filesystem.get_file_info(path)
     return int(info.size) if info.type == fs.FileType.File else None
 
 
 def delete(uri: str) -> None:
     """Remove a file; a missing one is fine."""
-    filesystem, path = filesystem_for(uri)
-    with answering(uri):
+    filesystem, path = open_filesystem(uri)
+    with translate_store_errors(uri):
         try:
             filesystem.delete_file(path)
         except FileNotFoundError:
@@ -192,9 +192,9 @@ def delete(uri: str) -> None:
 
 def list_files(uri: str) -> list[FileEntry]:
     """Every file below the folder ``uri``, sorted; empty when the folder is not there."""
-    filesystem, path = filesystem_for(uri)
+    filesystem, path = open_filesystem(uri)
     prefix = uri.rstrip("/")
-    with answering(uri):
+    with translate_store_errors(uri):
         found = filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     return sorted(
         (
@@ -210,7 +210,7 @@ def remove_empty_folders(uri: str) -> None:
     """Remove the local folder ``uri`` and those below it as far as they are empty; object stores have none."""
     if not is_local(uri):
         return
-    for folder, _, _ in os.walk(local_path(uri), topdown=False):
+    for folder, _, _ in os.walk(parse_local_path(uri), topdown=False):
         with suppress(OSError):  # it is not empty, or gone already
             Path(folder).rmdir()
 
@@ -219,8 +219,8 @@ def remove_emptied_folders(uris: Iterable[str], below: str) -> None:
     """Remove the local folders of files that were deleted, up to the folder ``below``, as far as they are empty."""
     if not is_local(below):
         return
-    top = local_path(below)
-    for start in {local_path(uri).parent for uri in uris}:
+    top = parse_local_path(below)
+    for start in {parse_local_path(uri).parent for uri in uris}:
         folder = start
         while folder != top and folder.is_relative_to(top):
             with suppress(OSError):  # it is gone already
@@ -233,4 +233,4 @@ def remove_emptied_folders(uris: Iterable[str], below: str) -> None:
 def make_parent(uri: str) -> None:
     """Create the folder of a local file; object stores need none."""
     if is_local(uri):
-        local_path(uri).parent.mkdir(parents=True, exist_ok=True)
+        parse_local_path(uri).parent.mkdir(parents=True, exist_ok=True)

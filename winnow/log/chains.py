@@ -22,7 +22,7 @@ from winnow.model import ChainReference, IngestReference, ReceiptReference, Topi
 
 R = TypeVar("R", ReceiptReference, IngestReference)
 
-LINK_REFERENCES: Final = 50
+MAXIMUM_LINK_REFERENCES: Final = 50
 """So many references a link holds; the state itself holds fewer than twice as many of each kind."""
 
 
@@ -44,28 +44,28 @@ class _Ingests:
     format_version: int = CHAIN_FORMAT
 
 
-def shortened(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
+def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
     """``state`` with its older references in links, and the paths of the links that were written for it.
 
     Nothing refers to them until the commit that carries the state.
     """
     written: list[str] = []
-    while len(state.receipts) >= 2 * LINK_REFERENCES:
-        older, newer = state.receipts[:LINK_REFERENCES], state.receipts[LINK_REFERENCES:]
+    while len(state.receipts) >= 2 * MAXIMUM_LINK_REFERENCES:
+        older, newer = state.receipts[:MAXIMUM_LINK_REFERENCES], state.receipts[MAXIMUM_LINK_REFERENCES:]
         times = [each.finished_at_ms for each in older]
         newest_ms = None if None in times else max(time for time in times if time is not None)
-        link = _write(table_location, _Receipts(older, state.older_receipts), newest_ms)
+        link = _write_link(table_location, _Receipts(older, state.older_receipts), newest_ms)
         state = replace(state, receipts=newer, older_receipts=link)
         written.append(link.path)
-    while len(state.ingests) >= 2 * LINK_REFERENCES:
-        older_ingests, newer_ingests = state.ingests[:LINK_REFERENCES], state.ingests[LINK_REFERENCES:]
-        link = _write(table_location, _Ingests(older_ingests, state.older_ingests), None)
+    while len(state.ingests) >= 2 * MAXIMUM_LINK_REFERENCES:
+        older_ingests, newer_ingests = state.ingests[:MAXIMUM_LINK_REFERENCES], state.ingests[MAXIMUM_LINK_REFERENCES:]
+        link = _write_link(table_location, _Ingests(older_ingests, state.older_ingests), None)
         state = replace(state, ingests=newer_ingests, older_ingests=link)
         written.append(link.path)
     return state, written
 
 
-def all_receipts(state: TopicState, *, since_ms: int | None = None) -> list[ReceiptReference]:
+def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -> list[ReceiptReference]:
     """References to the receipts of all published plans, oldest first.
 
     Args:
@@ -78,24 +78,24 @@ def all_receipts(state: TopicState, *, since_ms: int | None = None) -> list[Rece
     found = list(state.receipts)
     link = state.older_receipts
     while link is not None and (since_ms is None or link.newest_ms is None or link.newest_ms >= since_ms):
-        read = documents.load_json(_Receipts, _read(state.topic, link))
+        read = documents.load_json(_Receipts, _read_link(state.topic, link))
         found[:0] = read.references
         link = read.previous
     return found
 
 
-def all_ingests(state: TopicState) -> list[IngestReference]:
+def list_ingest_references(state: TopicState) -> list[IngestReference]:
     """References to the ledgers of all ingest calls, oldest first; raises as :func:`all_receipts`."""
     found = list(state.ingests)
     link = state.older_ingests
     while link is not None:
-        read = documents.load_json(_Ingests, _read(state.topic, link))
+        read = documents.load_json(_Ingests, _read_link(state.topic, link))
         found[:0] = read.references
         link = read.previous
     return found
 
 
-def links(state: TopicState) -> Iterator[ChainReference]:
+def list_links(state: TopicState) -> Iterator[ChainReference]:
     """The links of both chains, newest first, as far as they can be read: the last that is given may be damaged."""
     kinds: tuple[tuple[ChainReference | None, type[_Receipts | _Ingests]], ...] = (
         (state.older_receipts, _Receipts),
@@ -106,32 +106,32 @@ def links(state: TopicState) -> Iterator[ChainReference]:
         while link is not None:
             yield link
             try:
-                data = _read(state.topic, link)
+                data = _read_link(state.topic, link)
             except WinnowError:
                 break
             link = documents.load_json(kind, data).previous
 
 
-def same_ingests(one: TopicState, other: TopicState) -> bool:
+def has_same_ingests(one: TopicState, other: TopicState) -> bool:
     """Whether both states name the same ingest calls, however they are kept; reads nothing."""
-    return (_count(one.ingests, one.older_ingests), one.ingests[-1:]) == (
-        _count(other.ingests, other.older_ingests),
+    return (_count_references(one.ingests, one.older_ingests), one.ingests[-1:]) == (
+        _count_references(other.ingests, other.older_ingests),
         other.ingests[-1:],
     )
 
 
-def _count(references: Sequence[object], link: ChainReference | None) -> int:
+def _count_references(references: Sequence[object], link: ChainReference | None) -> int:
     return len(references) + (link.count if link is not None else 0)
 
 
-def _write(table_location: str, link: _Receipts | _Ingests, newest_ms: int | None) -> ChainReference:
+def _write_link(table_location: str, link: _Receipts | _Ingests, newest_ms: int | None) -> ChainReference:
     data = documents.dump_json(link)
     kind = "receipts" if isinstance(link, _Receipts) else "ingests"
     path = storage.join(table_location, "winnow", "chains", f"{kind}-{uuid.uuid4().hex}.json")
     storage.write_bytes(path, data)
-    count = _count(link.references, link.previous)
+    count = _count_references(link.references, link.previous)
     return ChainReference(path, hashlib.sha256(data).hexdigest(), count, newest_ms)
 
 
-def _read(topic: str, link: ChainReference) -> bytes:
+def _read_link(topic: str, link: ChainReference) -> bytes:
     return read_checked(topic, "chain", link.path, link.sha256)

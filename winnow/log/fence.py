@@ -47,14 +47,14 @@ def end_attempts(log: TopicLog, plan_id: str, fence: int, *, since_ms: int) -> R
         published[:] = filter(None, [log.find_receipt(plan_id, head, since_ms=since_ms)])
         if published or head.fence > fence:
             raise _NoCommitNeededError
-        return raised(head, [fence], operation="fence")
+        return make_fence_change(head, [fence], operation="fence")
 
     with contextlib.suppress(_NoCommitNeededError):
         log.commit(build)
     return published[0] if published else None
 
 
-def raised(head: Head, fences: Iterable[int], *, operation: str) -> Change:
+def make_fence_change(head: Head, fences: Iterable[int], *, operation: str) -> Change:
     """The commit that lifts the fence of ``head`` above ``fences``; it changes nothing else."""
     fence = max([head.fence, *fences]) + 1
     return Change(

@@ -32,9 +32,9 @@ _NO_PATH: Final = frozenset({errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP})
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[^/]*$)")
 
 
-def name_for(path: str, data: bytes) -> str:
+def make_checksum_name(path: str, data: bytes) -> str:
     """``path`` with the last UUID of its file name replaced by one that holds a checksum of ``data``."""
-    digest, salt = _digest(data), secrets.token_hex(6)
+    digest, salt = _compute_digest(data), secrets.token_hex(6)
     made = f"{digest[:8]}-{digest[8:12]}-{_MARK}-{_VARIANT}{digest[12:]}-{salt}"
     return _UUID.sub(made, path, count=1)
 
@@ -46,8 +46,8 @@ def require_checksum(path: str, data: bytes) -> None:
         DamagedMetadataError: they differ.
     """
     found = _IN_NAME.search(path)
-    if found is not None and "".join(found.groups()) != _digest(data):
-        raise damaged(path)
+    if found is not None and "".join(found.groups()) != _compute_digest(data):
+        raise make_damage_error(path)
 
 
 def has_checksum(path: str) -> bool:
@@ -55,7 +55,7 @@ def has_checksum(path: str) -> bool:
     return _IN_NAME.search(path) is not None
 
 
-def damaged(path: str) -> DamagedMetadataError:
+def make_damage_error(path: str) -> DamagedMetadataError:
     """The error for a metadata file that does not hold what was written into it."""
     return DamagedMetadataError(
         f"The metadata file {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
@@ -63,7 +63,7 @@ def damaged(path: str) -> DamagedMetadataError:
     )
 
 
-def _digest(data: bytes) -> str:
+def _compute_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:15]
 
 
@@ -74,14 +74,14 @@ def read_checked(io: FileIO, path: str) -> bytes:
         DamagedMetadataError: its content does not match the checksum in its name.
         FileNotFoundError: it is not there.
     """
-    with no_such_path(path), io.new_input(path).open() as stream:
+    with make_missing_path_error(path), io.new_input(path).open() as stream:
         data = stream.read()
     require_checksum(path, data)
     return data
 
 
 @contextmanager
-def no_such_path(path: str) -> Iterator[None]:
+def make_missing_path_error(path: str) -> Iterator[None]:
     """What is said of a path that can be none, since the file that names it was damaged.
 
     Raises:
@@ -92,11 +92,11 @@ def no_such_path(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (ValueError, NotADirectoryError, IsADirectoryError) as problem:
-        raise damaged(path) from problem
+        raise make_damage_error(path) from problem
     except OSError as problem:
         if problem.errno not in _NO_PATH:
             raise
-        raise damaged(path) from problem
+        raise make_damage_error(path) from problem
 
 
 class ChecksumNames(FileIO):
@@ -146,11 +146,11 @@ class ChecksumNamedFile(OutputFile):
 
     def create(self, overwrite: bool = False) -> OutputStream:
         """Open it for writing. No file of its name can be there, so ``overwrite`` means nothing."""
-        return _Held(self)
+        return _BufferedOutput(self)
 
     def write(self, data: bytes) -> None:
         """Write the whole content under the name that goes with it."""
-        self._location = name_for(self._location, data)
+        self._location = make_checksum_name(self._location, data)
         self._size_bytes = len(data)
         with self._io.new_output(self._location).create() as stream:
             stream.write(data)
@@ -176,7 +176,7 @@ class _CheckedFile(InputFile):
         return BytesIO(read_checked(self._io, self.location))
 
 
-class _Held:
+class _BufferedOutput:
     """What is being written, in memory."""
 
     def __init__(self, file: ChecksumNamedFile) -> None:
@@ -196,7 +196,7 @@ class _Held:
             self._closed = True
             self._file.write(bytes(self._held))
 
-    def __enter__(self) -> _Held:
+    def __enter__(self) -> _BufferedOutput:
         return self
 
     def __exit__(self, exctype: object, *more: object) -> None:

@@ -8,11 +8,11 @@ from pyiceberg.io import load_file_io
 
 from winnow.errors import ServiceError, WinnowError
 from winnow.files import storage
-from winnow.files.probe import new_name
-from winnow.log.topic_log import catalog_errors
+from winnow.files.probe import make_file_name
+from winnow.log.topic_log import translate_catalog_errors
 from winnow.log.topics import TopicLogs
 
-MOST_HEADS = 100
+MAXIMUM_HEADS = 100
 """Topics whose newest snapshot is looked at; each costs a look into catalog and warehouse."""
 
 
@@ -25,7 +25,7 @@ class CatalogHealth:
     looked_at: int
 
 
-def examine_catalog(logs: TopicLogs, *, most: int = MOST_HEADS) -> CatalogHealth:
+def examine_catalog(logs: TopicLogs, *, most: int = MAXIMUM_HEADS) -> CatalogHealth:
     """List the topics and look at the heads of the first ``most``.
 
     Raises:
@@ -54,8 +54,8 @@ def write_through_catalog(logs: TopicLogs, warehouse: str) -> None:
     """
     if "Rest" in type(logs.catalog).__name__:
         return
-    place = storage.join(warehouse, new_name())
-    with catalog_errors("The catalog could not write to the warehouse"):
+    place = storage.join(warehouse, make_file_name())
+    with translate_catalog_errors("The catalog could not write to the warehouse"):
         try:
             io = load_file_io(logs.catalog.properties, place)
             with io.new_output(place).create() as stream:

@@ -6,7 +6,7 @@ import hashlib
 
 from winnow import documents
 from winnow.files import storage
-from winnow.log.chains import all_ingests
+from winnow.log.chains import list_ingest_references
 from winnow.log.state import read_checked
 from winnow.model import IngestLedger, IngestReference, TopicState
 
@@ -19,10 +19,10 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
     return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms)
 
 
-def digests_seen(state: TopicState, partition: int) -> set[str]:
+def list_seen_digests(state: TopicState, partition: int) -> set[str]:
     """Digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
     seen: set[str] = set()
-    for reference in all_ingests(state):
+    for reference in list_ingest_references(state):
         data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
         ledger = documents.load_json(IngestLedger, data)
         seen.update(entry.digest for entry in ledger.slices.get(partition, ()))

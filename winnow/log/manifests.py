@@ -31,7 +31,7 @@ from pyiceberg.types import NestedField, StructType
 
 from winnow.errors import WinnowError
 from winnow.files.schema import FIELD_IDS
-from winnow.log.file_checksums import damaged, has_checksum, read_checked
+from winnow.log.file_checksums import has_checksum, make_damage_error, read_checked
 from winnow.model import Segment
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _STATUS_ID, _DATA_FILE_ID, _PARTITION_SUMMARY_ID, _CONTENT_ID = 0, 2, 508, 517
 
 
 @contextmanager
-def few_collections() -> Iterator[None]:
+def reduce_garbage_collection() -> Iterator[None]:
     """Keep Python's cycle collector from looking through a hundred thousand new objects again and again.
 
     Nothing made meanwhile is a cycle, and reading manifests takes half as long. Threads may nest it.
@@ -69,17 +69,17 @@ def few_collections() -> Iterator[None]:
             gc.enable()
 
 
-def live_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+def list_live_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """The manifests that ``snapshot`` names.
 
     Raises:
         DamagedMetadataError: the manifest list is damaged or cut off.
     """
     data = read_checked(io, snapshot.manifest_list)
-    return list(_rows(snapshot.manifest_list, data, _list_reader))
+    return list(_read_rows(snapshot.manifest_list, data, _list_reader))
 
 
-def live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], Exception]) -> list[Segment]:
+def list_live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], Exception]) -> list[Segment]:
     """The segments behind the live entries of ``manifest``, in its order; opens no data file.
 
     Args:
@@ -91,56 +91,56 @@ def live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], E
         DamagedMetadataError: the manifest is damaged or cut off. And what ``foreign`` makes.
     """
     found = []
-    for status, row in _entry_rows(io, manifest):
+    for status, row in _read_entry_rows(io, manifest):
         if status != _DELETED:
             try:
-                found.append(_segment(row))
+                found.append(_make_segment_from_row(row))
             except (KeyError, TypeError, IndexError, AttributeError, ValueError) as problem:
                 raise foreign(row[0]) from problem
-    if len(found) != live_files(manifest):
-        raise damaged(manifest.manifest_path)
+    if len(found) != count_live_files(manifest):
+        raise make_damage_error(manifest.manifest_path)
     return found
 
 
-def live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
+def list_live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
     """The paths of the live entries of ``manifest``, whoever wrote them.
 
     Raises:
         DamagedMetadataError: the manifest is damaged or cut off.
     """
-    found = [row[0] for status, row in _entry_rows(io, manifest) if status != _DELETED]
-    if len(found) != live_files(manifest):
-        raise damaged(manifest.manifest_path)
+    found = [row[0] for status, row in _read_entry_rows(io, manifest) if status != _DELETED]
+    if len(found) != count_live_files(manifest):
+        raise make_damage_error(manifest.manifest_path)
     return found
 
 
-def live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, int]]:
+def read_live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, int]]:
     """Records and bytes of the live entries of ``manifest`` by path, whoever wrote them.
 
     Raises:
         DamagedMetadataError: the manifest is damaged or cut off.
     """
-    found = {row[0]: (row[2], row[3]) for status, row in _entry_rows(io, manifest) if status != _DELETED}
-    if len(found) != live_files(manifest):
-        raise damaged(manifest.manifest_path)
+    found = {row[0]: (row[2], row[3]) for status, row in _read_entry_rows(io, manifest) if status != _DELETED}
+    if len(found) != count_live_files(manifest):
+        raise make_damage_error(manifest.manifest_path)
     return found
 
 
-def live_files(manifest: ManifestFile) -> int:
+def count_live_files(manifest: ManifestFile) -> int:
     """How many files ``manifest`` says are in the log, without opening it."""
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 
-def _entry_rows(io: FileIO, manifest: ManifestFile) -> Iterator[Any]:
+def _read_entry_rows(io: FileIO, manifest: ManifestFile) -> Iterator[Any]:
     data = read_checked(io, manifest.manifest_path)
     if len(data) != manifest.manifest_length:
-        raise damaged(manifest.manifest_path)  # perhaps between two blocks, where no reader would notice
-    return _rows(manifest.manifest_path, data, _entry_reader)
+        raise make_damage_error(manifest.manifest_path)  # perhaps between two blocks, where no reader would notice
+    return _read_rows(manifest.manifest_path, data, _entry_reader)
 
 
-def segment_of(file: DataFile) -> Segment:
+def make_segment(file: DataFile) -> Segment:
     """The segment behind an entry that PyIceberg read."""
-    return _segment(
+    return _make_segment_from_row(
         [
             file.file_path,
             file.partition,
@@ -153,30 +153,30 @@ def segment_of(file: DataFile) -> Segment:
     )
 
 
-def _segment(row: Row) -> Segment:
+def _make_segment_from_row(row: Row) -> Segment:
     path, partition, records, size_bytes, nulls, lower, upper = row[:7]
     oldest, youngest = lower.get(_TIMESTAMP), upper.get(_TIMESTAMP)
     has_time = oldest is not None and youngest is not None
     return Segment(
         path=path,
         partition=int(partition[0]),
-        first_offset=long_of(lower[_OFFSET]),
-        last_offset=long_of(upper[_OFFSET]),
+        first_offset=decode_long(lower[_OFFSET]),
+        last_offset=decode_long(upper[_OFFSET]),
         records=records,
         size_bytes=size_bytes,
-        min_timestamp_ms=long_of(oldest) // 1000 if has_time else None,
-        max_timestamp_ms=long_of(youngest) // 1000 if has_time else None,
+        min_timestamp_ms=decode_long(oldest) // 1000 if has_time else None,
+        max_timestamp_ms=decode_long(youngest) // 1000 if has_time else None,
         tombstones=nulls[_VALUE],
         keyless=nulls.get(_KEY, 0),
     )
 
 
-def long_of(bound: bytes) -> int:
+def decode_long(bound: bytes) -> int:
     """A long or timestamptz bound (microseconds): both are 8 bytes, little-endian (Iceberg's appendix D)."""
     return int.from_bytes(bound, "little", signed=True)
 
 
-def _rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterator[Any]:
+def _read_rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterator[Any]:
     # PyIceberg's compiled decoder does not look where its bytes end, and a damaged length can end the process. So it is
     # for content whose checksum was right; the slow one is for files from before there were checksums, and of others.
     decoder_of = new_decoder if has_checksum(path) else StreamingBinaryDecoder
@@ -204,7 +204,7 @@ def _rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterato
     except Exception as problem:
         # Whatever a decoder makes of bytes that are none. PyIceberg takes a file that ends early for a short one, and
         # segments would be missing.
-        raise damaged(path) from problem
+        raise make_damage_error(path) from problem
 
 
 _HEADER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})

@@ -37,9 +37,9 @@ def require_consistent(topic: str, table: Table) -> None:
             f"The table {topic} in Winnow's namespace is no topic: Winnow did not create it, or its property "
             f"{PARTITIONS_PROPERTY} is gone from {table.metadata_location}. Nothing was changed."
         )
-    wrong = _contradiction(metadata)
+    wrong = _find_contradiction(metadata)
     if wrong is not None:
-        raise _damaged(topic, table.metadata_location, wrong)
+        raise _make_damage_error(topic, table.metadata_location, wrong)
 
 
 def require_same_table(topic: str, table: Table, state: TopicState) -> None:
@@ -53,7 +53,9 @@ def require_same_table(topic: str, table: Table, state: TopicState) -> None:
         ("the table's folder (location)", state.location, str(table.location())),
     ):
         if recorded is not None and recorded != present:
-            raise _damaged(topic, table.metadata_location, f"{what} is {present}, and {recorded} was committed")
+            raise _make_damage_error(
+                topic, table.metadata_location, f"{what} is {present}, and {recorded} was committed"
+            )
 
 
 def require_below(topic: str, table: Table, path: str) -> None:
@@ -64,10 +66,10 @@ def require_below(topic: str, table: Table, path: str) -> None:
     """
     if not path.startswith(f"{table.location().rstrip('/')}/"):
         wrong = f"the state {path} is not below the table's folder (location) {table.location()}"
-        raise _damaged(topic, table.metadata_location, wrong)
+        raise _make_damage_error(topic, table.metadata_location, wrong)
 
 
-def _contradiction(metadata: TableMetadata) -> str | None:
+def _find_contradiction(metadata: TableMetadata) -> str | None:
     main = metadata.refs.get(MAIN)
     current = metadata.current_snapshot()
     if current is None and (metadata.snapshots or metadata.current_snapshot_id is not None or main is not None):
@@ -90,7 +92,7 @@ def _contradiction(metadata: TableMetadata) -> str | None:
     return None
 
 
-def _damaged(topic: str, location: str, wrong: str) -> DamagedMetadataError:
+def _make_damage_error(topic: str, location: str, wrong: str) -> DamagedMetadataError:
     return DamagedMetadataError(
         f"The metadata of topic {topic} are damaged, or another tool changed them: {wrong}. Nothing was changed. "
         f"Restore the metadata file {location} from a backup or the object store's versions, then run it again."

@@ -20,9 +20,9 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 from winnow.errors import WinnowError
-from winnow.log.file_checksums import ChecksumNames, damaged, has_checksum
-from winnow.log.manifests import few_collections, live_files, live_paths, long_of, segment_of
-from winnow.log.table import LOG_SPEC, data_file
+from winnow.log.file_checksums import ChecksumNames, has_checksum, make_damage_error
+from winnow.log.manifests import count_live_files, decode_long, list_live_paths, make_segment, reduce_garbage_collection
+from winnow.log.table import LOG_SPEC, make_data_file
 from winnow.model import Segment
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.update import TableUpdate, UpdatesAndRequirements
 
-MANIFEST_ENTRIES: Final = 10_000
+MAXIMUM_MANIFEST_ENTRIES: Final = 10_000
 """So many entries a manifest gets at most when entries are put together; one below half of it counts as small."""
-MOST_SMALL_MANIFESTS: Final = 20
+MAXIMUM_SMALL_MANIFESTS: Final = 20
 """With more small manifests than that, a commit puts them together: often enough that deciding opens few files."""
-_BLOCK_ENTRIES: Final = 1_000
+_MAXIMUM_BLOCK_ENTRIES: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         self._files = ChecksumNames(table.io)
         super().__init__(Operation.OVERWRITE if remove else Operation.APPEND, transaction, self._files)
         for segment in add:
-            self.append_data_file(data_file(table, segment))
-        self._live_before = sum(map(live_files, manifests))
-        with few_collections():
+            self.append_data_file(make_data_file(table, segment))
+        self._live_before = sum(map(count_live_files, manifests))
+        with reduce_garbage_collection():
             self._carried = self._carry(manifests, frozenset(remove), remove_from, adds=bool(add))
         for entry in self._carried.gone:
             self.delete_data_file(entry.data_file)
@@ -92,7 +92,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         for manifest in manifests:
             if not manifest.has_added_files() and not manifest.has_existing_files():
                 continue  # it says only what an earlier snapshot took out
-            if not wanted or not _may_hold(manifest, ordered):
+            if not wanted or not _may_contain_partitions(manifest, ordered):
                 carried.manifests.append(manifest)
                 continue
             entries = self._live_entries(manifest)
@@ -103,7 +103,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             carried.gone.extend(going)
             carried.entries.extend(entry for entry in entries if entry.data_file.file_path not in wanted)
         small = [manifest for manifest in carried.manifests if _is_small(manifest)]
-        if len(small) + adds + bool(carried.entries) > MOST_SMALL_MANIFESTS:
+        if len(small) + adds + bool(carried.entries) > MAXIMUM_SMALL_MANIFESTS:
             paths = {manifest.manifest_path for manifest in small}
             carried.manifests[:] = [each for each in carried.manifests if each.manifest_path not in paths]
             for manifest in small:
@@ -112,7 +112,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
 
     def _live_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
         if not has_checksum(manifest.manifest_path):
-            live_paths(
+            list_live_paths(
                 self._io, manifest
             )  # decodes it safely: PyIceberg's decoder can end the process at a damaged one
         try:
@@ -120,20 +120,20 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         except (OSError, WinnowError):
             raise
         except Exception as problem:  # whatever a decoder makes of bytes that are none
-            raise damaged(manifest.manifest_path) from problem
-        if len(entries) != live_files(manifest):
-            raise damaged(manifest.manifest_path)  # PyIceberg takes one that ends early for a short one
+            raise make_damage_error(manifest.manifest_path) from problem
+        if len(entries) != count_live_files(manifest):
+            raise make_damage_error(manifest.manifest_path)  # PyIceberg takes one that ends early for a short one
         return entries
 
     def _manifests(self) -> list[ManifestFile]:
-        with few_collections():
-            added = [_entry(ManifestEntryStatus.ADDED, self._snapshot_id, each) for each in self._added_data_files]
+        with reduce_garbage_collection():
+            added = [_make_entry(ManifestEntryStatus.ADDED, self._snapshot_id, each) for each in self._added_data_files]
             existing = [
-                _entry(ManifestEntryStatus.EXISTING, each.snapshot_id, each.data_file, each)
+                _make_entry(ManifestEntryStatus.EXISTING, each.snapshot_id, each.data_file, each)
                 for each in self._carried.entries
             ]
             deleted = [
-                _entry(ManifestEntryStatus.DELETED, self._snapshot_id, each.data_file, each)
+                _make_entry(ManifestEntryStatus.DELETED, self._snapshot_id, each.data_file, each)
                 for each in self._carried.gone
             ]
             made = [*self._written(added), *self._written(deleted), *self._written(existing), *self._carried.manifests]
@@ -143,7 +143,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
     def _account(self, made: Sequence[ManifestFile]) -> None:
         """Every file of the log before is in it afterwards, but those that go."""
         expected = self._live_before + len(self._added_data_files) - len(self._carried.gone)
-        found = sum(map(live_files, made))
+        found = sum(map(count_live_files, made))
         if found != expected:
             raise WinnowError(
                 f"The commit would leave {found} files in the log instead of {expected}: this is a defect of Winnow. "
@@ -159,7 +159,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             # In the order of partitions, so that the next commit opens only those that hold its partitions.
             mine.sort(key=lambda entry: (entry.data_file.partition[0] or 0, entry.data_file.file_path))
             # Evenly, so that no small one is left over.
-            count = -(-len(mine) // MANIFEST_ENTRIES)
+            count = -(-len(mine) // MAXIMUM_MANIFEST_ENTRIES)
             for number in range(count):
                 some = mine[len(mine) * number // count : len(mine) * (number + 1) // count]
                 with self.new_manifest_writer(self.spec(spec_id)) as writer:
@@ -172,14 +172,14 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
     @property
     def removed(self) -> list[Segment]:
         """The segments that go out, as the manifests have them."""
-        return [segment_of(entry.data_file) for entry in self._carried.gone]
+        return [make_segment(entry.data_file) for entry in self._carried.gone]
 
     def _commit(self) -> UpdatesAndRequirements:
         updates, requirements = super()._commit()
         # PyIceberg takes the names from before the files are written, and their checksums are known afterwards.
         *self._written_manifests, manifest_list = self._files.written
         self._written_manifest_lists = [manifest_list]
-        return tuple(_with_list(update, manifest_list) for update in updates), requirements
+        return tuple(_set_manifest_list(update, manifest_list) for update in updates), requirements
 
     def _existing_manifests(self) -> list[ManifestFile]:
         return self._carried.manifests
@@ -202,7 +202,7 @@ class _Blocks:
 
     def write_block(self, entries: list[ManifestEntry]) -> None:
         self._waiting += entries
-        if len(self._waiting) >= _BLOCK_ENTRIES:
+        if len(self._waiting) >= _MAXIMUM_BLOCK_ENTRIES:
             self._flush()
 
     def tell(self) -> int:
@@ -219,7 +219,7 @@ class _Blocks:
         self._inner.__exit__(*problem)
 
 
-def _with_list(update: TableUpdate, path: str) -> TableUpdate:
+def _set_manifest_list(update: TableUpdate, path: str) -> TableUpdate:
     """``update`` with the manifest list of the snapshot that it adds at ``path``."""
     if not isinstance(update, AddSnapshotUpdate):
         return update
@@ -227,7 +227,7 @@ def _with_list(update: TableUpdate, path: str) -> TableUpdate:
     return update.model_copy(update={"snapshot": snapshot})
 
 
-def _entry(
+def _make_entry(
     status: ManifestEntryStatus, snapshot_id: int | None, file: DataFile, before: ManifestEntry | None = None
 ) -> ManifestEntry:
     return ManifestEntry.from_args(
@@ -241,10 +241,10 @@ def _entry(
 
 
 def _is_small(manifest: ManifestFile) -> bool:
-    return live_files(manifest) < MANIFEST_ENTRIES // 2
+    return count_live_files(manifest) < MAXIMUM_MANIFEST_ENTRIES // 2
 
 
-def _may_hold(manifest: ManifestFile, partitions: Sequence[int] | None) -> bool:
+def _may_contain_partitions(manifest: ManifestFile, partitions: Sequence[int] | None) -> bool:
     """Whether ``manifest`` may name a file of one of the sorted ``partitions``, by the bounds in the manifest list."""
     summaries = manifest.partitions
     if partitions is None or manifest.partition_spec_id != LOG_SPEC.spec_id or not summaries or len(summaries) != 1:
@@ -252,5 +252,5 @@ def _may_hold(manifest: ManifestFile, partitions: Sequence[int] | None) -> bool:
     lower, upper = summaries[0].lower_bound, summaries[0].upper_bound
     if lower is None or upper is None:
         return True
-    at = bisect_left(partitions, long_of(lower))
-    return at < len(partitions) and partitions[at] <= long_of(upper)
+    at = bisect_left(partitions, decode_long(lower))
+    return at < len(partitions) and partitions[at] <= decode_long(upper)

@@ -29,11 +29,16 @@ from pyiceberg.types import (
 
 from winnow.errors import CommitConflictError, DamagedMetadataError, DamagedSegmentError
 from winnow.files import storage
-from winnow.files.checked_reading import named_damage
-from winnow.files.quarantine import QuarantineWriter, ingest_folder, may_hold, moved_folder
-from winnow.log.file_checksums import damaged
-from winnow.log.manifests import live_manifests, live_paths, live_sizes
-from winnow.log.topic_log import COMMIT_TRIES, back_off, catalog_errors, ensure_namespace
+from winnow.files.checked_reading import translate_read_errors
+from winnow.files.quarantine import (
+    QuarantineWriter,
+    locate_ingest_folder,
+    locate_keyless_move_folder,
+    may_contain_ingest,
+)
+from winnow.log.file_checksums import make_damage_error
+from winnow.log.manifests import list_live_manifests, list_live_paths, read_live_sizes
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES, ensure_namespace, translate_catalog_errors, wait_before_retry
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -98,10 +103,10 @@ class Quarantine:
 
         Appends do not conflict with one another.
         """
-        with catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
+        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
             table = self._created()
             # Not Table.append: PyIceberg makes an empty list of a missing one, and records must stay what they were.
-            path = storage.join(ingest_folder(self.location, ingest_id), f"{uuid.uuid4().hex}.parquet")
+            path = storage.join(locate_ingest_folder(self.location, ingest_id), f"{uuid.uuid4().hex}.parquet")
             with QuarantineWriter(file_bytes=rows.nbytes + 1, name=lambda _: path) as writer:
                 for batch in rows.to_batches():
                     writer.write(batch)
@@ -117,21 +122,21 @@ class Quarantine:
             CommitConflictError: other commits came first too often; nothing of this one landed.
             ServiceError: the catalog cannot be reached.
         """
-        with catalog_errors(f"The quarantine of topic {self.topic} could not take over {len(paths)} file(s)"):
-            for attempt in range(COMMIT_TRIES):
+        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not take over {len(paths)} file(s)"):
+            for attempt in range(MAXIMUM_COMMIT_TRIES):
                 table = self._created()
-                there = _named(table)
+                there = _list_paths(table)
                 missing = [path for path in paths if path not in there]
                 if not missing:
                     return
                 try:
                     _add_once(table, missing)
                 except CommitFailedException:
-                    back_off(attempt)
+                    wait_before_retry(attempt)
                 else:
                     return
         raise CommitConflictError(
-            f"Other commits to the quarantine of topic {self.topic} came first {COMMIT_TRIES} times; its keyless "
+            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; its keyless "
             "records were not moved and nothing was published. Run it again."
         )
 
@@ -148,7 +153,7 @@ class Quarantine:
         """
         if not visible:
             return
-        with catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
+        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
             try:
                 table = self._catalog.load_table(self._identifier)
             except NoSuchTableError:
@@ -159,12 +164,12 @@ class Quarantine:
             if offsets is not None:
                 wanted &= (pc.field("offset") >= offsets[0]) & (pc.field("offset") <= offsets[1])
             ids = frozenset(visible)
-            for path in sorted(_named(table)):
-                if may_hold(path, self.location, ids):
-                    yield from _rows(self.topic, path, wanted)
+            for path in sorted(_list_paths(table)):
+                if may_contain_ingest(path, self.location, ids):
+                    yield from _read_rows(self.topic, path, wanted)
                 elif not storage.exists(path):
                     # Of an ingest that nobody will ever see, or a name in a damaged manifest: nobody can tell.
-                    raise _missing(self.topic, path)
+                    raise _list_missing(self.topic, path)
 
     def files(self) -> list[QuarantineFile]:
         """The files of the table, by path; none where there is no table.
@@ -172,12 +177,12 @@ class Quarantine:
         Raises:
             ServiceError: the catalog cannot be reached.
         """
-        with catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
+        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
             try:
                 table = self._catalog.load_table(self._identifier)
             except NoSuchTableError:
                 return []
-            found = [live_sizes(table.io, manifest) for manifest in _manifests(table)]
+            found = [read_live_sizes(table.io, manifest) for manifest in _manifests(table)]
         return sorted(QuarantineFile(path, *sizes) for each in found for path, sizes in each.items())
 
     def table(self) -> Table | None:
@@ -186,7 +191,7 @@ class Quarantine:
         Raises:
             ServiceError: the catalog cannot be reached.
         """
-        with catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
+        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be read"):
             try:
                 return self._catalog.load_table(self._identifier)
             except NoSuchTableError:
@@ -197,11 +202,11 @@ class Quarantine:
 
         ``adopted``: the paths of :meth:`files`.
         """
-        return _below(moved_folder(self.location, plan_id), adopted)
+        return _is_below(locate_keyless_move_folder(self.location, plan_id), adopted)
 
     def files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
         """Files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
-        return _below(ingest_folder(self.location, ingest_id), adopted)
+        return _is_below(locate_ingest_folder(self.location, ingest_id), adopted)
 
     def withdraw(self, paths: Collection[str]) -> None:
         """Take files out of the table whose records no state of the log names, nor will. Repeating changes nothing.
@@ -211,30 +216,30 @@ class Quarantine:
             ServiceError: the catalog cannot be reached.
         """
         gone = frozenset(paths)
-        with catalog_errors(f"Files could not be taken out of the quarantine of topic {self.topic}"):
-            for attempt in range(COMMIT_TRIES):
+        with translate_catalog_errors(f"Files could not be taken out of the quarantine of topic {self.topic}"):
+            for attempt in range(MAXIMUM_COMMIT_TRIES):
                 try:
                     table = self._catalog.load_table(self._identifier)
                 except NoSuchTableError:
                     return
-                if not gone & _named(table):
+                if not gone & _list_paths(table):
                     return
                 files = [task.file for task in table.scan().plan_files() if task.file.file_path in gone]
                 if not files:
                     return
                 try:
                     with (
-                        _without_retries(table).transaction() as transaction,
+                        _disable_retries(table).transaction() as transaction,
                         transaction.update_snapshot().overwrite() as snapshot,
                     ):
                         for file in files:
                             snapshot.delete_data_file(file)
                 except CommitFailedException:
-                    back_off(attempt)
+                    wait_before_retry(attempt)
                 else:
                     return
         raise CommitConflictError(
-            f"Other commits to the quarantine of topic {self.topic} came first {COMMIT_TRIES} times; nothing was taken "
+            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; nothing was taken "
             "out of it. Run the sweep again."
         )
 
@@ -251,7 +256,7 @@ class Quarantine:
                 return self._catalog.load_table(self._identifier)
 
 
-def _below(folder: str, adopted: Collection[str]) -> list[storage.FileEntry]:
+def _is_below(folder: str, adopted: Collection[str]) -> list[storage.FileEntry]:
     listed = storage.list_files(folder)
     there = {entry.uri for entry in listed}
     # A process that was paused may have adopted a file after a sweep deleted it.
@@ -259,7 +264,7 @@ def _below(folder: str, adopted: Collection[str]) -> list[storage.FileEntry]:
     return [*listed, *(storage.FileEntry(path, 0) for path in sorted(gone))]
 
 
-def _missing(topic: str, path: str) -> DamagedMetadataError:
+def _list_missing(topic: str, path: str) -> DamagedMetadataError:
     return DamagedMetadataError(
         f"A file that the quarantine of topic {topic} names is missing: {path}. If a paused process left that name "
         f"behind, winnow sweep {topic} takes it out; else restore the file from a backup or the object store's "
@@ -267,45 +272,45 @@ def _missing(topic: str, path: str) -> DamagedMetadataError:
     )
 
 
-def _named(table: Table) -> set[str]:
+def _list_paths(table: Table) -> set[str]:
     """Paths of the files in the table's newest snapshot.
 
     Raises:
         DamagedMetadataError: its metadata are damaged; PyIceberg takes a manifest that ends early for a short one.
     """
-    return {path for manifest in _manifests(table) for path in live_paths(table.io, manifest)}
+    return {path for manifest in _manifests(table) for path in list_live_paths(table.io, manifest)}
 
 
 def _manifests(table: Table) -> list[ManifestFile]:
     snapshot = table.current_snapshot()
     if snapshot is None:
         if table.metadata.snapshots or table.metadata.current_snapshot_id is not None:
-            raise damaged(table.metadata_location)  # it would look empty
+            raise make_damage_error(table.metadata_location)  # it would look empty
         return []
-    return live_manifests(table.io, snapshot)
+    return list_live_manifests(table.io, snapshot)
 
 
 def _add_once(table: Table, paths: Sequence[str]) -> None:
     # Here only and not in the catalog: PyIceberg's own retry does not ask again whether somebody else, with the same
     # attempt in hand, has added a file meanwhile.
-    _without_retries(table).add_files(list(paths), check_duplicate_files=False)
+    _disable_retries(table).add_files(list(paths), check_duplicate_files=False)
 
 
-def _without_retries(table: Table) -> Table:
+def _disable_retries(table: Table) -> Table:
     """``table``, in this process, with PyIceberg's own retry off."""
     properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
 
 
-def _rows(topic: str, path: str, wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
+def _read_rows(topic: str, path: str, wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
     import pyarrow.dataset as ds
 
-    filesystem, path_in_store = storage.filesystem_for(path)
+    filesystem, path_in_store = storage.open_filesystem(path)
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     checked = ds.ParquetFileFormat(default_fragment_scan_options=options)
     try:
-        with named_damage(), storage.answering(path):
+        with translate_read_errors(), storage.translate_store_errors(path):
             # Row groups without a row that is wanted are passed over by their statistics.
             scanner = ds.dataset(path_in_store, filesystem=filesystem, format=checked).scanner(
                 filter=wanted, batch_readahead=1, fragment_readahead=1, use_threads=False

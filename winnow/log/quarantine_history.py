@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import CommitFailedException
 
 from winnow.errors import CommitConflictError
-from winnow.log.manifests import live_manifests
+from winnow.log.manifests import list_live_manifests
 from winnow.log.quarantine import Quarantine
-from winnow.log.references import expirable
+from winnow.log.references import list_expirable_snapshots
 from winnow.log.sweep import Expiry
-from winnow.log.topic_log import COMMIT_TRIES, back_off, catalog_errors
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES, translate_catalog_errors, wait_before_retry
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -30,11 +30,11 @@ def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int
         ServiceError: the catalog cannot be reached.
     """
     table = quarantine.table()
-    going = set() if table is None else expirable(table, now_ms=now_ms, grace_ms=grace_ms)
+    going = set() if table is None else list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
     if table is None or not going:
         return None
-    gone, gone_lists = _metadata_files(table, going)
-    left, left_lists = _metadata_files(table, {each.snapshot_id for each in table.metadata.snapshots} - going)
+    gone, gone_lists = _list_metadata_files(table, going)
+    left, left_lists = _list_metadata_files(table, {each.snapshot_id for each in table.metadata.snapshots} - going)
     return Expiry(
         snapshot_ids=frozenset(going),
         manifests=frozenset(gone - left),
@@ -50,25 +50,25 @@ def expire_quarantine(quarantine: Quarantine, snapshot_ids: Collection[int]) -> 
         CommitConflictError: other commits came first too often; the snapshots stay.
         ServiceError: the catalog cannot be reached.
     """
-    for attempt in range(COMMIT_TRIES):
+    for attempt in range(MAXIMUM_COMMIT_TRIES):
         table = quarantine.table()
         there = [] if table is None else [s.snapshot_id for s in table.metadata.snapshots]
         going = [each for each in there if each in snapshot_ids]
         if table is None or not going:
             return
         try:
-            with catalog_errors(f"Snapshots of the quarantine of topic {quarantine.topic} were not expired"):
+            with translate_catalog_errors(f"Snapshots of the quarantine of topic {quarantine.topic} were not expired"):
                 table.maintenance.expire_snapshots().by_ids(going).commit()
             return
         except (CommitFailedException, ValueError):
-            back_off(attempt)  # ValueError: another sweep has expired one of them meanwhile
+            wait_before_retry(attempt)  # ValueError: another sweep has expired one of them meanwhile
     raise CommitConflictError(
-        f"Other commits to the quarantine of topic {quarantine.topic} came first {COMMIT_TRIES} times; its old "
+        f"Other commits to the quarantine of topic {quarantine.topic} came first {MAXIMUM_COMMIT_TRIES} times; its old "
         "snapshots stay. Run the sweep again."
     )
 
 
-def quarantine_metadata_files(quarantine: Quarantine) -> set[str]:
+def list_quarantine_metadata_files(quarantine: Quarantine) -> set[str]:
     """The manifests and manifest lists that snapshots of the quarantine refer to, its newest among them.
 
     Raises:
@@ -78,15 +78,15 @@ def quarantine_metadata_files(quarantine: Quarantine) -> set[str]:
     table = quarantine.table()
     if table is None:
         return set()
-    manifests, lists = _metadata_files(table, {each.snapshot_id for each in table.metadata.snapshots})
+    manifests, lists = _list_metadata_files(table, {each.snapshot_id for each in table.metadata.snapshots})
     return manifests | lists
 
 
-def _metadata_files(table: Table, snapshot_ids: Collection[int]) -> tuple[set[str], set[str]]:
+def _list_metadata_files(table: Table, snapshot_ids: Collection[int]) -> tuple[set[str], set[str]]:
     manifests: set[str] = set()
     lists: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if snapshot.snapshot_id in snapshot_ids:
             lists.add(snapshot.manifest_list)
-            manifests.update(manifest.manifest_path for manifest in live_manifests(table.io, snapshot))
+            manifests.update(manifest.manifest_path for manifest in list_live_manifests(table.io, snapshot))
     return manifests, lists

@@ -21,7 +21,7 @@ MAXIMUM_KEYS_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ConfigurationDifference:
     """One key that the table's properties and the committed configuration do not agree on; None: not set."""
 
     key: str
@@ -29,25 +29,25 @@ class Difference:
     present: str | None
 
     def __str__(self) -> str:
-        return f"{self.key} is {_told(self.present)} (committed: {_told(self.committed)})"
+        return f"{self.key} is {_format_difference(self.present)} (committed: {_format_difference(self.committed)})"
 
 
-def configuration_of(properties: Mapping[str, str]) -> dict[str, str]:
+def read_configuration(properties: Mapping[str, str]) -> dict[str, str]:
     """The configuration among a table's properties: topic keys and the number of partitions."""
     return {key: text for key, text in sorted(properties.items()) if key == PARTITIONS_PROPERTY or is_topic_key(key)}
 
 
-def overrides_of(properties: Mapping[str, str]) -> dict[str, str]:
+def read_overrides(properties: Mapping[str, str]) -> dict[str, str]:
     """The topic configuration among a table's properties, or in a recorded configuration: keys the table knows."""
     return {key: text for key, text in properties.items() if is_topic_key(key)}
 
 
-def initial_property(configuration: Mapping[str, str]) -> dict[str, str]:
+def make_initial_property(configuration: Mapping[str, str]) -> dict[str, str]:
     """The table property that records what a topic is created with."""
-    return {INITIAL_PROPERTY: json.dumps(configuration_of(configuration), sort_keys=True)}
+    return {INITIAL_PROPERTY: json.dumps(read_configuration(configuration), sort_keys=True)}
 
 
-def initial_configuration(properties: Mapping[str, str]) -> dict[str, str] | None:
+def read_initial_configuration(properties: Mapping[str, str]) -> dict[str, str] | None:
     """What :func:`initial_property` recorded; None: nothing, by an older Winnow. An unreadable one equals no other."""
     text = properties.get(INITIAL_PROPERTY)
     if text is None:
@@ -59,19 +59,21 @@ def initial_configuration(properties: Mapping[str, str]) -> dict[str, str] | Non
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
-def differences(recorded: Mapping[str, str] | None, properties: Mapping[str, str]) -> tuple[Difference, ...]:
+def list_differences(
+    recorded: Mapping[str, str] | None, properties: Mapping[str, str]
+) -> tuple[ConfigurationDifference, ...]:
     """What the table's ``properties`` say otherwise than what was ``recorded`` (None: nothing was)."""
     if recorded is None:
         return ()
-    present = configuration_of(properties)
+    present = read_configuration(properties)
     return tuple(
-        Difference(key, recorded.get(key), present.get(key))
+        ConfigurationDifference(key, recorded.get(key), present.get(key))
         for key in sorted({*recorded, *present})
         if recorded.get(key) != present.get(key)
     )
 
 
-def describe_differences(topic: str, found: tuple[Difference, ...], metadata_location: str) -> str:
+def describe_differences(topic: str, found: tuple[ConfigurationDifference, ...], metadata_location: str) -> str:
     """A sentence that names the keys, and one with the command that accepts them."""
     told = "; ".join(map(str, found[:MAXIMUM_KEYS_NAMED]))
     more = f"; and {len(found) - MAXIMUM_KEYS_NAMED} more" if len(found) > MAXIMUM_KEYS_NAMED else ""
@@ -83,7 +85,7 @@ def describe_differences(topic: str, found: tuple[Difference, ...], metadata_loc
     )
 
 
-def require_recorded(
+def check_recorded(
     topic: str, recorded: Mapping[str, str] | None, properties: Mapping[str, str], metadata_location: str
 ) -> None:
     """Check that the table's properties hold the configuration that was recorded.
@@ -91,10 +93,10 @@ def require_recorded(
     Raises:
         ForeignConfigurationError: they do not; names the keys and the command that accepts them.
     """
-    found = differences(recorded, properties)
+    found = list_differences(recorded, properties)
     if found:
         raise ForeignConfigurationError(describe_differences(topic, found, metadata_location))
 
 
-def _told(text: str | None) -> str:
+def _format_difference(text: str | None) -> str:
     return "not set" if text is None else repr(text)

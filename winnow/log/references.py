@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from winnow.log.manifests import live_manifests, live_paths
+from winnow.log.manifests import list_live_manifests, list_live_paths
 from winnow.log.state import STATE_PROPERTY, StateReference
 
 
 @dataclass
-class References:
+class FileReferences:
     """Paths of files some snapshot refers to."""
 
     data: set[str] = field(default_factory=set)
@@ -26,26 +26,26 @@ class References:
     def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
         """Take in everything ``snapshot`` refers to; manifests in ``known`` were read already."""
         self.manifest_lists.add(snapshot.manifest_list)
-        state = state_path(table, snapshot)
+        state = find_state_path(table, snapshot)
         if state is not None:
             self.states.add(state)
-        for manifest in live_manifests(table.io, snapshot):
+        for manifest in list_live_manifests(table.io, snapshot):
             self.manifests.add(manifest.manifest_path)
             if manifest.manifest_path in known:
                 continue
             known.add(manifest.manifest_path)
-            self.data.update(live_paths(table.io, manifest))
+            self.data.update(list_live_paths(table.io, manifest))
 
 
-def state_path(table: Table, snapshot: Snapshot) -> str | None:
+def find_state_path(table: Table, snapshot: Snapshot) -> str | None:
     """The state file a snapshot's summary names."""
     summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
     return StateReference.from_summary(table.name()[-1], summary).path if summary.get(STATE_PROPERTY) else None
 
 
-def references(table: Table, snapshot_ids: set[int] | None = None) -> References:
+def collect_references(table: Table, snapshot_ids: set[int] | None = None) -> FileReferences:
     """Everything the named snapshots (none = all that are left, on every branch and tag) refer to."""
-    found = References()
+    found = FileReferences()
     known: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if snapshot_ids is None or snapshot.snapshot_id in snapshot_ids:
@@ -53,7 +53,7 @@ def references(table: Table, snapshot_ids: set[int] | None = None) -> References
     return found
 
 
-def expirable(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
+def list_expirable_snapshots(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
     """Snapshots whose grace has passed: not the head, on no branch or tag, and replaced longer ago than the grace.
 
     A snapshot is replaced when its successor is committed; a snapshot with no successor in the metadata is kept.

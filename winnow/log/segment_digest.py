@@ -19,15 +19,17 @@ _DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << 8 * _DIGEST_BYTES
 
 
-def digest_of(segments: Iterable[Segment]) -> SegmentDigest:
+def compute_segment_digest(segments: Iterable[Segment]) -> SegmentDigest:
     """The digest of ``segments``, in whatever order."""
-    count, records, size_bytes, value = _sum(segments)
+    count, records, size_bytes, value = _sum_digests(segments)
     return SegmentDigest(count, records, size_bytes, f"{value:032x}")
 
 
-def changed(before: SegmentDigest, *, added: Iterable[Segment], removed: Iterable[Segment]) -> SegmentDigest:
+def update_segment_digest(
+    before: SegmentDigest, *, added: Iterable[Segment], removed: Iterable[Segment]
+) -> SegmentDigest:
     """``before`` after segments came in and went out."""
-    plus, minus = _sum(added), _sum(removed)
+    plus, minus = _sum_digests(added), _sum_digests(removed)
     return SegmentDigest(
         before.segments + plus[0] - minus[0],
         before.records + plus[1] - minus[1],
@@ -45,9 +47,9 @@ def require_segments(topic: str, recorded: SegmentDigest, found: SegmentDigest, 
     if found == recorded:
         return
     if (found.segments, found.records, found.size_bytes) == (recorded.segments, recorded.records, recorded.size_bytes):
-        how = f"{_figures(found)}, as committed, but with another path, partition, offset, timestamp or count"
+        how = f"{_format_figures(found)}, as committed, but with another path, partition, offset, timestamp or count"
     else:
-        how = f"{_figures(found)} where {_figures(recorded)} were committed"
+        how = f"{_format_figures(found)} where {_format_figures(recorded)} were committed"
     raise DamagedMetadataError(
         f"The manifests of topic {topic} do not name the segments that were committed: they name {how}. The manifest "
         f"list {manifest_list}, or a manifest that it names, was changed or damaged. Nothing was changed. Restore "
@@ -55,11 +57,11 @@ def require_segments(topic: str, recorded: SegmentDigest, found: SegmentDigest, 
     )
 
 
-def _figures(digest: SegmentDigest) -> str:
+def _format_figures(digest: SegmentDigest) -> str:
     return f"{digest.segments:,} segment(s) with {digest.records:,} records in {digest.size_bytes:,} bytes"
 
 
-def _sum(segments: Iterable[Segment]) -> tuple[int, int, int, int]:
+def _sum_digests(segments: Iterable[Segment]) -> tuple[int, int, int, int]:
     count = records = size_bytes = value = 0
     for each in segments:
         count += 1

@@ -20,9 +20,9 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.utils.config import Config
 from sqlalchemy import event
 
-from winnow.log.file_checksums import damaged, name_for, read_checked
+from winnow.log.file_checksums import make_checksum_name, make_damage_error, read_checked
 from winnow.log.metadata_text import MetadataText, SnapshotsText
-from winnow.log.transaction import head_alone, with_history
+from winnow.log.transaction import keep_head_only, restore_history
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-KEPT_FILES: Final = 8
+MAXIMUM_CACHED_FILES: Final = 8
 """So many metadata files are kept as they were parsed, and of so many tables the text: a few topics' newest."""
 
 
 class LogSqlCatalog(SqlCatalog):
     """A SQL catalog whose commits cost what they change, not what the table has kept. Safe for threads."""
 
-    _parsed: _Newest[str, TableMetadata]
-    _texts: _Newest[UUID, SnapshotsText]
-    _staged: _Newest[str, MetadataText]
+    _parsed: _RecentValues[str, TableMetadata]
+    _texts: _RecentValues[UUID, SnapshotsText]
+    _staged: _RecentValues[str, MetadataText]
 
     @classmethod
     def over(cls, catalog: Catalog) -> Self:
         """PyIceberg's own SqlCatalog under this class; both share its database connections."""
         made = cls.__new__(cls)
         made.__dict__.update(catalog.__dict__)
-        made._parsed, made._texts, made._staged = _Newest(), _Newest(), _Newest()
+        made._parsed, made._texts, made._staged = _RecentValues(), _RecentValues(), _RecentValues()
         _sync_commits(made.engine)
         return made
 
@@ -61,7 +61,7 @@ class LogSqlCatalog(SqlCatalog):
         if location is None:
             return super()._convert_orm_to_iceberg(orm_table)
         if metadata is None:
-            metadata = _read(load_file_io(self.properties, location), location)
+            metadata = _read_metadata(load_file_io(self.properties, location), location)
             self._parsed.keep(location, metadata)
         return Table(
             identifier=(*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name),
@@ -86,19 +86,19 @@ class LogSqlCatalog(SqlCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
-        head = None if current_table is None else head_alone(current_table.metadata, updates)
+        head = None if current_table is None else keep_head_only(current_table.metadata, updates)
         if current_table is None or head is None:
             staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
         else:
             short = Table(table_identifier, head, current_table.metadata_location, current_table.io, self)
             staged = super()._update_and_stage_table(short, table_identifier, requirements, updates)
-            staged.metadata = with_history(current_table.metadata, staged.metadata)
+            staged.metadata = restore_history(current_table.metadata, staged.metadata)
         text = MetadataText(staged.metadata, self._texts.get(staged.metadata.table_uuid))
         # The name holds a checksum, so the content is made before PyIceberg tells the catalog the name.
         if Compressor.get_compressor(staged.metadata_location) is NOOP_COMPRESSOR:
             exclude_none = not Config().get_bool("legacy-current-snapshot-id")  # as PyIceberg writes it
             content = text.model_dump_json(exclude_none=exclude_none).encode()
-            staged.metadata_location = name_for(staged.metadata_location, content)
+            staged.metadata_location = make_checksum_name(staged.metadata_location, content)
             self._staged.keep(staged.metadata_location, text)
         return staged
 
@@ -125,7 +125,7 @@ def _sync_commits(engine: Engine) -> None:
     engine.dispose()  # the connections so far know nothing of it
 
 
-def _read(io: FileIO, location: str) -> TableMetadata:
+def _read_metadata(io: FileIO, location: str) -> TableMetadata:
     """The metadata in a table's metadata file, checked.
 
     Raises:
@@ -138,10 +138,10 @@ def _read(io: FileIO, location: str) -> TableMetadata:
             cast(Any, BytesIO(data)), compression=Compressor.get_compressor(location=location)
         )
     except Exception as problem:  # whatever PyIceberg makes of a text that is no table's
-        raise damaged(location) from problem
+        raise make_damage_error(location) from problem
 
 
-class _Newest(Generic[K, V]):
+class _RecentValues(Generic[K, V]):
     """The values that were used last, by key."""
 
     def __init__(self) -> None:
@@ -165,5 +165,5 @@ class _Newest(Generic[K, V]):
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
-            if len(self._values) > KEPT_FILES:
+            if len(self._values) > MAXIMUM_CACHED_FILES:
                 self._values.popitem(last=False)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from winnow import documents
 from winnow.errors import DamagedMetadataError, ForeignTableError
 from winnow.files import storage
-from winnow.log.file_checksums import no_such_path
+from winnow.log.file_checksums import make_missing_path_error
 from winnow.model import PartitionState, Receipt, ReceiptReference, TopicState
 
 STATE_PROPERTY = "winnow.state"
@@ -63,7 +63,7 @@ class StateReference:
             ) from problem
 
 
-def empty_state(topic: str, partitions: int) -> TopicState:
+def make_empty_state(topic: str, partitions: int) -> TopicState:
     """The state of a topic nothing was appended to."""
     return TopicState(topic=topic, partitions={number: PartitionState() for number in range(partitions)})
 
@@ -107,7 +107,7 @@ def read_checked(topic: str, what: str, path: str, sha256: str) -> bytes:
         DamagedMetadataError: it is missing or another.
     """
     try:
-        with no_such_path(path):
+        with make_missing_path_error(path):
             data = storage.read_bytes(path)
     except FileNotFoundError as problem:
         raise DamagedMetadataError(

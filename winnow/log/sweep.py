@@ -8,9 +8,9 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from winnow.files import storage
-from winnow.log.references import expirable, references
+from winnow.log.references import collect_references, list_expirable_snapshots
 from winnow.log.state import STATE_PROPERTY, StateReference, read_state
-from winnow.log.topic_log import COMMIT_TRIES, TopicLog, back_off, catalog_errors
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES, TopicLog, translate_catalog_errors, wait_before_retry
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Expiry:
 def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
     """Which snapshots may be expired now, and which metadata files only they refer to. Changes nothing."""
     table = log.head().table
-    going = expirable(table, now_ms=now_ms, grace_ms=grace_ms)
+    going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
     staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
-    left = references(table, staying)
-    gone = references(table, going)
+    left = collect_references(table, staying)
+    gone = collect_references(table, going)
     return Expiry(
         snapshot_ids=frozenset(going),
         manifests=frozenset(gone.manifests - left.manifests),
@@ -38,28 +38,28 @@ def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
     )
 
 
-def expire(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
+def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
     """Expire snapshots by id; those that are gone already are passed over. Begun again on conflict."""
-    for attempt in range(COMMIT_TRIES):
+    for attempt in range(MAXIMUM_COMMIT_TRIES):
         table = log.head().table
         there = [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id in snapshot_ids]
         if not there:
             return
         try:
-            with catalog_errors(f"Snapshots of topic {log.topic} were not expired"):
+            with translate_catalog_errors(f"Snapshots of topic {log.topic} were not expired"):
                 table.maintenance.expire_snapshots().by_ids(there).commit()
             return
         except (CommitFailedException, ValueError):
-            back_off(attempt)  # ValueError: another sweep has expired one of them meanwhile
+            wait_before_retry(attempt)  # ValueError: another sweep has expired one of them meanwhile
     raise log.conflict()
 
 
-def attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
+def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
     """Data files written under a plan id, by listing."""
     return storage.list_files(storage.join(table_location, "data", plan_id))
 
 
-def named_quarantine_ingests(topic: str, table: Table) -> set[str]:
+def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
     """Ingest ids whose quarantined records are visible in some snapshot that ``table`` has kept; reads their states."""
     found: set[str] = set()
     for snapshot in table.metadata.snapshots:

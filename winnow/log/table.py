@@ -23,7 +23,7 @@ from pyiceberg.types import (
 )
 
 from winnow.files.schema import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
-from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, initial_property
+from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, make_initial_property
 from winnow.model import Segment
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ LOG_SCHEMA = Schema(
 LOG_SPEC = PartitionSpec(PartitionField(_PARTITION, 1000, IdentityTransform(), "partition"))
 
 
-def log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema = LOG_SCHEMA) -> dict[str, str]:
+def make_log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema = LOG_SCHEMA) -> dict[str, str]:
     """Table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
     return {
         PARTITIONS_PROPERTY: str(partitions),
-        **initial_property({PARTITIONS_PROPERTY: str(partitions), **overrides}),
+        **make_initial_property({PARTITIONS_PROPERTY: str(partitions), **overrides}),
         "schema.name-mapping.default": schema.name_mapping.model_dump_json(),
         "write.metadata.metrics.default": "counts",
         "write.metadata.metrics.column.partition": "full",
@@ -82,7 +82,7 @@ def log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema
     }
 
 
-def data_file(table: Table, segment: Segment) -> DataFile:
+def make_data_file(table: Table, segment: Segment) -> DataFile:
     """The manifest entry of a segment, from figures counted while it was written; its footer is not read again.
 
     Bounds are given for partition, offset and timestamp only: key and value appear as counts.

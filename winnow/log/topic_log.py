@@ -35,9 +35,9 @@ from winnow.files import object_store, storage
 from winnow.log import chains, metadata_check, segment_digest
 from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
-from winnow.log.manifests import few_collections, live_manifests, live_segments
+from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.producer import LogUpdate
-from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, Difference, overrides_of
+from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, ConfigurationDifference, read_overrides
 from winnow.log.table import FENCE_PROPERTY
 from winnow.log.transaction import LogTransaction
 from winnow.model import PartitionsAdded, PartitionState, Receipt, ReceiptReference, Segment, TopicState
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
 
 _BY_OFFSET = operator.attrgetter("first_offset")
-COMMIT_TRIES = 12
+MAXIMUM_COMMIT_TRIES = 12
 """How often the commit loop begins again before it gives up with CommitConflictError."""
-CLOCKS_APART_MS = 86_400_000
+MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
 """A receipt is looked for so much further back than it can be, in case the clocks of two machines disagree."""
 
 
@@ -70,9 +70,9 @@ class Head:
         return str(self.table.location())
 
     @property
-    def configuration_differences(self) -> tuple[Difference, ...]:
+    def configuration_differences(self) -> tuple[ConfigurationDifference, ...]:
         """Where the table's properties are not the configuration that Winnow committed."""
-        return recorded.differences(self.state.configuration, self.table.properties)
+        return recorded.list_differences(self.state.configuration, self.table.properties)
 
     @property
     def table_uuid(self) -> str:
@@ -145,7 +145,7 @@ class TopicLog:
     # ------------------------------------------------------------------ reading
 
     def _load(self) -> Table:
-        with catalog_errors(f"Topic {self.topic} could not be opened"):
+        with translate_catalog_errors(f"Topic {self.topic} could not be opened"):
             try:
                 return self._catalog.load_table(self._identifier)
             except NoSuchTableError as problem:
@@ -183,8 +183,8 @@ class TopicLog:
         metadata_check.require_consistent(self.topic, table)
         snapshot = table.current_snapshot()
         if snapshot is None:
-            configuration = recorded.initial_configuration(table.properties)
-            state = carried.empty_state(self.topic, int(table.properties[PARTITIONS_PROPERTY]))
+            configuration = recorded.read_initial_configuration(table.properties)
+            state = carried.make_empty_state(self.topic, int(table.properties[PARTITIONS_PROPERTY]))
             return Head(table, None, replace(state, live=segment_digest.NO_SEGMENTS, configuration=configuration))
         reference = self._state_reference(snapshot)
         metadata_check.require_below(self.topic, table, reference.path)
@@ -204,11 +204,11 @@ class TopicLog:
             ForeignConfigurationError: the table's properties are not the configuration that Winnow committed.
         """
         head = head or self.head()
-        recorded.require_recorded(
+        recorded.check_recorded(
             self.topic, head.state.configuration, head.table.properties, head.table.metadata_location
         )
         try:
-            return self.parse(overrides_of(head.table.properties))
+            return self.parse(read_overrides(head.table.properties))
         except ConfigurationError as problem:
             raise ConfigurationError(f"Topic {self.topic}: {problem}") from None
 
@@ -232,14 +232,17 @@ class TopicLog:
             DamagedMetadataError: a manifest is damaged, or they name other segments than were committed.
         """
         found: dict[int, list[Segment]] = {}
-        with few_collections(), catalog_errors(f"The segments of topic {self.topic} could not be listed"):
+        with (
+            reduce_garbage_collection(),
+            translate_catalog_errors(f"The segments of topic {self.topic} could not be listed"),
+        ):
             listed = self._listed(head)
             if head.state.live is not None:
                 snapshot = head.table.current_snapshot()
                 segment_digest.require_segments(
                     self.topic,
                     head.state.live,
-                    segment_digest.digest_of(listed),
+                    segment_digest.compute_segment_digest(listed),
                     snapshot.manifest_list if snapshot is not None else head.table.metadata_location,
                 )
             for segment in listed:
@@ -250,7 +253,7 @@ class TopicLog:
         return [
             segment
             for manifest in self._manifests(head)
-            for segment in live_segments(head.table.io, manifest, self._not_ours)
+            for segment in list_live_segments(head.table.io, manifest, self._not_ours)
         ]
 
     def _not_ours(self, path: str) -> ForeignTableError:
@@ -263,7 +266,7 @@ class TopicLog:
         snapshot = head.table.current_snapshot() if head.snapshot_id is not None else None
         if snapshot is None:
             return []
-        manifests = live_manifests(head.table.io, snapshot)
+        manifests = list_live_manifests(head.table.io, snapshot)
         if any(manifest.content != ManifestContent.DATA for manifest in manifests):
             raise ForeignTableError(
                 f"Topic {self.topic} holds row-level deletes that Winnow does not write. Nothing was changed. "
@@ -287,8 +290,8 @@ class TopicLog:
 
     def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
         """References to receipts, oldest first: all, or those of plans published ``since_ms`` and some before them."""
-        since_ms = None if since_ms is None else since_ms - CLOCKS_APART_MS
-        return chains.all_receipts(head.state, since_ms=since_ms)
+        since_ms = None if since_ms is None else since_ms - MAXIMUM_CLOCK_DIFFERENCE_MS
+        return chains.list_receipt_references(head.state, since_ms=since_ms)
 
     def receipts(self, head: Head | None = None) -> list[Receipt]:
         """Receipts of all published plans, oldest first."""
@@ -333,10 +336,10 @@ class TopicLog:
         """
 
         def change(head: Head) -> Change:
-            recorded.require_recorded(
+            recorded.check_recorded(
                 self.topic, head.state.configuration, head.table.properties, head.table.metadata_location
             )
-            current = overrides_of(head.table.properties)
+            current = read_overrides(head.table.properties)
             # Another change may have come in between; both together must be valid too.
             self.parse({key: text for key, text in {**current, **changes}.items() if key not in deletions})
             present = tuple(key for key in deletions if key in head.table.properties)
@@ -360,7 +363,7 @@ class TopicLog:
 
         def change(head: Head) -> Change:
             present = {**head.table.properties, **changes}
-            self.parse({key: text for key, text in overrides_of(present).items() if key not in deletions})
+            self.parse({key: text for key, text in read_overrides(present).items() if key not in deletions})
             before = len(head.state.partitions)
             text = present.get(PARTITIONS_PROPERTY, "")
             count = max(before, int(text) if text.isdecimal() else 0)
@@ -390,24 +393,24 @@ class TopicLog:
             CommitUnknownError: the catalog did not say whether the commit landed; nothing was cleaned up.
             and whatever ``build`` raises.
         """
-        for attempt in range(COMMIT_TRIES):
+        for attempt in range(MAXIMUM_COMMIT_TRIES):
             head = self.head()
             committed = self._try(head, build(head))
             if committed is not None:
                 return committed
-            back_off(attempt)
+            wait_before_retry(attempt)
         raise self.conflict()
 
     def conflict(self) -> CommitConflictError:
         """The error for a commit that lost too often."""
         return CommitConflictError(
-            f"Other commits to topic {self.topic} came first {COMMIT_TRIES} times; nothing of this one landed. "
+            f"Other commits to topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; nothing of this one landed. "
             "Run it again."
         )
 
     def _try(self, head: Head, change: Change) -> Committed | None:
         table = head.table
-        with catalog_errors(f"The commit to topic {self.topic} was not begun"):
+        with translate_catalog_errors(f"The commit to topic {self.topic} was not begun"):
             manifests = self._manifests(head)
             transaction = LogTransaction(table)
             if change.properties:
@@ -429,7 +432,7 @@ class TopicLog:
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
                 leftovers.append(reference.path)
             new_state = self._with_digests(head, change, producer.removed, new_state)
-            new_state, links = chains.shortened(head.location, new_state)
+            new_state, links = chains.shorten_chains(head.location, new_state)
             leftovers += links
             state_reference = carried.write_state(head.location, new_state)
             producer.snapshot_properties = {
@@ -437,13 +440,13 @@ class TopicLog:
                 carried.STATE_PROPERTY: state_reference.to_property(),
             }
             leftovers.append(state_reference.path)
-        with catalog_errors(f"The commit to topic {self.topic} was not begun"):
+        with translate_catalog_errors(f"The commit to topic {self.topic} was not begun"):
             producer.commit()
         snapshot_id = producer.snapshot_id
         try:
             transaction.commit_transaction()
         except CommitFailedException:
-            _discard(leftovers)  # the catalog was asked whether it landed (winnow.log.confirmed_commits)
+            _delete_files(leftovers)  # the catalog was asked whether it landed (winnow.log.confirmed_commits)
             return None
         except Exception as problem:
             if not self._landed(snapshot_id):
@@ -458,17 +461,17 @@ class TopicLog:
         """``state`` with what whoever loads it compares: the digest of its segments, its configuration, its table."""
         live = head.state.live
         if live is None:  # of a Winnow that kept none
-            live = segment_digest.digest_of(self._listed(head))
+            live = segment_digest.compute_segment_digest(self._listed(head))
         configuration = head.state.configuration
-        touched = recorded.configuration_of(dict.fromkeys((*change.properties, *change.dropped_properties), ""))
+        touched = recorded.read_configuration(dict.fromkeys((*change.properties, *change.dropped_properties), ""))
         if configuration is None or change.accepts_configuration or touched:
             after = {**head.table.properties, **change.properties}
-            configuration = recorded.configuration_of(
+            configuration = recorded.read_configuration(
                 {key: text for key, text in after.items() if key not in change.dropped_properties}
             )
         return replace(
             state,
-            live=segment_digest.changed(live, added=change.add, removed=removed),
+            live=segment_digest.update_segment_digest(live, added=change.add, removed=removed),
             configuration=configuration,
             table_uuid=head.table_uuid,
             location=head.location,
@@ -482,14 +485,14 @@ class TopicLog:
         return table.metadata.snapshot_by_id(snapshot_id) is not None
 
 
-def _discard(paths: Sequence[str]) -> None:
+def _delete_files(paths: Sequence[str]) -> None:
     # Only after a refused commit: nothing can refer to these files. A failure leaves an unreferenced file, no harm.
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):
             storage.delete(path)
 
 
-def back_off(attempt: int) -> None:
+def wait_before_retry(attempt: int) -> None:
     """Wait a little longer after each lost try, never two committers equally long."""
     time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
 
@@ -507,7 +510,7 @@ def ensure_namespace(catalog: Catalog, namespace: str) -> None:
 
 
 @contextlib.contextmanager
-def catalog_errors(what_happened: str) -> Iterator[None]:
+def translate_catalog_errors(what_happened: str) -> Iterator[None]:
     """Turn connection problems of the catalog or the object store into ServiceError; let everything else through."""
     try:
         yield
@@ -517,12 +520,12 @@ def catalog_errors(what_happened: str) -> Iterator[None]:
         raise
     except FileNotFoundError as problem:
         raise ServiceError(
-            f"{what_happened}: a file that the catalog names is not there ({_place(problem)}). Nothing was changed. "
+            f"{what_happened}: a file that the catalog names is not there ({_find_place(problem)}). Nothing was changed. "
             "Check that the bucket or folder of the warehouse is there and is the one the tables were made in, then "
             "run it again; what is gone for good comes back from a backup or the object store's versions."
         ) from problem
     except Exception as problem:
-        if isinstance(problem, OSError) and object_store.is_answer(problem):
+        if isinstance(problem, OSError) and object_store.is_store_error(problem):
             raise ServiceError(
                 f"{what_happened}: the object store does not serve the warehouse ({problem}). Nothing was changed. "
                 "Check that the bucket is there, the endpoint (AWS_ENDPOINT_URL_S3) and the credentials, then run it "
@@ -536,7 +539,7 @@ def catalog_errors(what_happened: str) -> Iterator[None]:
         raise
 
 
-def _place(problem: FileNotFoundError) -> str:
+def _find_place(problem: FileNotFoundError) -> str:
     # Arrow quotes the path in its sentence; the operating system keeps it apart.
     quoted = re.search(r"'([^']+)'", str(problem))
     return str(problem.filename or (quoted[1] if quoted else "no path was given"))

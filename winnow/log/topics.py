@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from winnow.log.topic_log import TopicLog
 
 NAMESPACE = "winnow"
-MAX_PARTITIONS = 100_000
+MAXIMUM_PARTITIONS = 100_000
 SYNCED_FILE_IO = "winnow.log.file_io.SyncedFileIO"
 """By this name PyIceberg loads the FileIO that syncs what it writes on a local file system."""
 
@@ -50,15 +50,15 @@ class TopicLogs:
     def catalog(self) -> Catalog:
         """The PyIceberg catalog, opened at first use."""
         from winnow.log.confirmed_commits import confirm_commits
-        from winnow.log.topic_log import catalog_errors, ensure_namespace
+        from winnow.log.topic_log import ensure_namespace, translate_catalog_errors
 
-        database = _database_file(self._properties)
+        database = _find_database_file(self._properties)
         is_new = database is not None and not database.exists()
         if database is not None:
-            with scratch.answering(database.parent, "WINNOW_CATALOG__URI"):
+            with scratch.translate_disk_errors(database.parent, "WINNOW_CATALOG__URI"):
                 database.parent.mkdir(parents=True, exist_ok=True)
                 scratch.create_private(database)
-        with catalog_errors("The catalog could not be opened"):
+        with translate_catalog_errors("The catalog could not be opened"):
             try:
                 catalog = self._load()
             except Exception:
@@ -75,7 +75,7 @@ class TopicLogs:
         from pyiceberg.catalog import load_catalog
 
         loaded = load_catalog(
-            NAMESPACE, **{**object_store.catalog_properties(self._properties), "warehouse": self._warehouse}
+            NAMESPACE, **{**object_store.add_store_properties(self._properties), "warehouse": self._warehouse}
         )
         _sync_files(loaded, self._warehouse)
         sql = sys.modules.get("pyiceberg.catalog.sql")
@@ -92,27 +92,27 @@ class TopicLogs:
             ConfigurationError: the name, the number of partitions or the configuration is not valid, or it exists.
         """
         validate_topic_name(topic)
-        if not 1 <= partitions <= MAX_PARTITIONS:
+        if not 1 <= partitions <= MAXIMUM_PARTITIONS:
             raise ConfigurationError(
-                f"Topic {topic} was not created: the number of partitions must be between 1 and {MAX_PARTITIONS}, "
+                f"Topic {topic} was not created: the number of partitions must be between 1 and {MAXIMUM_PARTITIONS}, "
                 f"not {partitions}."
             )
         config = TopicConfig.parse(overrides, self._defaults)
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         from winnow.files import storage
-        from winnow.log.table import LOG_SCHEMA, LOG_SPEC, log_properties
-        from winnow.log.topic_log import catalog_errors
+        from winnow.log.table import LOG_SCHEMA, LOG_SPEC, make_log_properties
+        from winnow.log.topic_log import translate_catalog_errors
 
         location = storage.join(self._warehouse, NAMESPACE, topic)
-        with catalog_errors(f"Topic {topic} was not created"):
+        with translate_catalog_errors(f"Topic {topic} was not created"):
             try:
                 self.catalog.create_table(
                     (NAMESPACE, topic),
                     schema=LOG_SCHEMA,
                     partition_spec=LOG_SPEC,
                     location=location,
-                    properties=log_properties(partitions, dict(config.overrides)),
+                    properties=make_log_properties(partitions, dict(config.overrides)),
                 )
             except TableAlreadyExistsError as problem:
                 raise ConfigurationError(
@@ -122,9 +122,9 @@ class TopicLogs:
 
     def names(self) -> list[str]:
         """All topics, sorted."""
-        from winnow.log.topic_log import catalog_errors
+        from winnow.log.topic_log import translate_catalog_errors
 
-        with catalog_errors("The topics could not be listed"):
+        with translate_catalog_errors("The topics could not be listed"):
             return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(NAMESPACE))
 
     def open(self, topic: str) -> TopicLog:
@@ -157,7 +157,7 @@ def _sync_files(catalog: Catalog, warehouse: str) -> None:
         catalog.properties.setdefault("py-io-impl", SYNCED_FILE_IO)
 
 
-def _database_file(catalog: Mapping[str, str]) -> Path | None:
+def _find_database_file(catalog: Mapping[str, str]) -> Path | None:
     """The file of a catalog on SQLite; None: the catalog is another."""
     uri = catalog.get("uri", "")
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None

@@ -44,13 +44,13 @@ class LogTransaction(Transaction):
 
 
 def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
-    head = head_alone(base, updates)
+    head = keep_head_only(base, updates)
     if head is None:
         return update_table_metadata(base, updates)
-    return with_history(base, update_table_metadata(head, updates))
+    return restore_history(base, update_table_metadata(head, updates))
 
 
-def head_alone(base: TableMetadata, updates: Sequence[TableUpdate]) -> TableMetadata | None:
+def keep_head_only(base: TableMetadata, updates: Sequence[TableUpdate]) -> TableMetadata | None:
     """``base`` with its newest snapshot alone and no log of snapshots; None: ``updates`` need to see the others."""
     newest = base.current_snapshot()
     if newest is None:
@@ -70,7 +70,7 @@ def head_alone(base: TableMetadata, updates: Sequence[TableUpdate]) -> TableMeta
     return base.model_copy(update={"snapshots": [newest], "snapshot_log": []})
 
 
-def with_history(base: TableMetadata, updated: TableMetadata) -> TableMetadata:
+def restore_history(base: TableMetadata, updated: TableMetadata) -> TableMetadata:
     """``updated``, which was made from :func:`head_alone` of ``base``, with the snapshots that were left out."""
     return updated.model_copy(
         update={

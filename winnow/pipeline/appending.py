@@ -13,20 +13,20 @@ import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.files.quarantine import ingest_folder
+from winnow.files.quarantine import locate_ingest_folder
 from winnow.files.schema import ARROW_SCHEMA
-from winnow.files.segments import SegmentWriter, conform
+from winnow.files.segments import SegmentWriter, cast_to_segment_schema
 from winnow.model import Append, PartitionState, Segment
 from winnow.pipeline.spool import SpooledFile
 
 Offsets = npt.NDArray[np.int64]
 
-LAST_OFFSET = 2**63 - 2
+MAXIMUM_OFFSET = 2**63 - 2
 """The highest offset a record may have: the log end offset after it is still a 64-bit number."""
 
 
 @dataclass
-class Prepared:
+class PreparedSegments:
     """Segments made against one head, not yet committed."""
 
     ingest_id: str
@@ -60,7 +60,7 @@ class PartitionAppender:
         partition: int,
         state: PartitionState,
         paths: Sequence[str],
-        prepared: Prepared,
+        prepared: PreparedSegments,
         *,
         location: str,
         segment_bytes: int,
@@ -82,7 +82,7 @@ class PartitionAppender:
             partition=partition,
             segment_bytes=segment_bytes,
             name=lambda number: storage.join(
-                ingest_folder(location, prepared.ingest_id),
+                locate_ingest_folder(location, prepared.ingest_id),
                 f"{partition:05d}-{state.log_end_offset:020d}-{number:05d}.parquet",
             ),
         )
@@ -108,7 +108,7 @@ class PartitionAppender:
         self._next = int(offsets[-1]) + 1
         self._appended += len(offsets)
         self._note_slices(batch.column("file").to_numpy(zero_copy_only=False), offsets)
-        self._writer.write(_segment_batch(batch, offsets))
+        self._writer.write(_build_segment_batch(batch, offsets))
 
     def _check_increasing(self, batch: pa.RecordBatch, offsets: Offsets) -> None:
         previous = np.concatenate(([self._last_arrived], offsets[:-1]))
@@ -117,14 +117,14 @@ class PartitionAppender:
             at = int(wrong[0])
             path = self._paths[batch.column("file")[at].as_py()]
             row = batch.column("row")[at].as_py()
-            raise wrong_order(path, row, self.partition, int(offsets[at]), int(previous[at]))
+            raise build_order_error(path, row, self.partition, int(offsets[at]), int(previous[at]))
         self._last_arrived = int(offsets[-1])
 
     def _check_room(self, batch: pa.RecordBatch, last: int) -> None:
         """Refuse a last offset beyond which no log end offset can be written: that is a 64-bit number too."""
-        if last > LAST_OFFSET:
+        if last > MAXIMUM_OFFSET:
             path = self._paths[batch.column("file")[-1].as_py()]
-            raise no_room(path, batch.column("row")[-1].as_py(), self.partition, last)
+            raise build_offset_overflow_error(path, batch.column("row")[-1].as_py(), self.partition, last)
 
     def _note_slices(self, files: Offsets, offsets: Offsets) -> None:
         for number in np.unique(files):
@@ -174,7 +174,7 @@ class PartitionAppender:
         ]
 
 
-def wrong_order(path: str, row: int, partition: int, offset: int, previous: int) -> BadInputError:
+def build_order_error(path: str, row: int, partition: int, offset: int, previous: int) -> BadInputError:
     """The refusal of a record whose offset is not above that of the record before it in its partition."""
     return BadInputError(
         f"{path}, row {row} (partition {partition}, offset {offset}): offsets must increase within a partition, but "
@@ -182,34 +182,34 @@ def wrong_order(path: str, row: int, partition: int, offset: int, previous: int)
     )
 
 
-def no_room(path: str, row: int, partition: int, offset: int) -> BadInputError:
+def build_offset_overflow_error(path: str, row: int, partition: int, offset: int) -> BadInputError:
     """The refusal of a record after which the log end offset would not be a 64-bit number."""
     return BadInputError(
-        f"{path}, row {row} (partition {partition}, offset {offset}): an offset can be {LAST_OFFSET} (2^63 - 2) "
+        f"{path}, row {row} (partition {partition}, offset {offset}): an offset can be {MAXIMUM_OFFSET} (2^63 - 2) "
         "at most, because the log end offset comes after it. Nothing of this call landed."
     )
 
 
-def by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+def split_by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     """``batch`` cut where the partition changes; rows come sorted by partition."""
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
     cuts = [0, *(np.nonzero(np.diff(partitions))[0] + 1).tolist(), batch.num_rows]
     return [batch.slice(start, end - start) for start, end in itertools.pairwise(cuts) if end > start]
 
 
-def microseconds(milliseconds: pa.Array) -> pa.Array:
+def convert_to_timestamps(milliseconds: pa.Array) -> pa.Array:
     """Milliseconds since the epoch (int64, null = none) as the log's timestamps."""
     return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _segment_batch(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
+def _build_segment_batch(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
     columns = [
         batch.column("partition"),
         pa.array(offsets),
-        microseconds(batch.column("timestamp")),
+        convert_to_timestamps(batch.column("timestamp")),
         batch.column("timestampType"),
         batch.column("key"),
         batch.column("value"),
         batch.column("headers"),
     ]
-    return conform(pa.RecordBatch.from_arrays(columns, names=ARROW_SCHEMA.names))
+    return cast_to_segment_schema(pa.RecordBatch.from_arrays(columns, names=ARROW_SCHEMA.names))

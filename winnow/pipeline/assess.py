@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from winnow import eligibility
-from winnow.clock import CLOCK_SKEW_MS
+from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.config.topic import TopicConfig
 from winnow.eligibility import Decision, PartitionLog, Rules
 from winnow.files import storage
-from winnow.log.manifests import few_collections
+from winnow.log.manifests import reduce_garbage_collection
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Assessment
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import held_by_another, held_by_others
-from winnow.pipeline.pictures import harmless, pictured, record_looks
-from winnow.report.events import tell
-from winnow.store.looks import Look
+from winnow.pipeline.leases import find_topics_held_by_others, is_held_by_another
+from winnow.pipeline.pictures import build_overview, record_assessed_topics, suppress_overview_errors
+from winnow.report.events import log_event
+from winnow.store.looks import AssessedTopic
 
-TOPICS_AT_ONCE = 200
+MAXIMUM_TOPICS_PER_WRITE = 200
 """What was found of so many topics is recorded in one transaction."""
-LOADING_THREADS = 8
+MAXIMUM_LOADING_THREADS = 8
 """So many topics are loaded side by side where manifests rest in an object store."""
 
 
@@ -42,7 +42,7 @@ class TopicView:
     """The present, taken once, so that assessing and planning decide by the same instant."""
 
 
-def rules_of(config: TopicConfig) -> Rules:
+def build_rules(config: TopicConfig) -> Rules:
     """The part of the configuration that decides eligibility."""
     return Rules(
         compacts=config.compacts,
@@ -61,20 +61,20 @@ def rules_of(config: TopicConfig) -> Rules:
     )
 
 
-def view_topic(ctx: Context, topic: str) -> TopicView:
+def load_topic_view(ctx: Context, topic: str) -> TopicView:
     """Head, configuration and segments of a topic.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     log = ctx.log.open(topic)
-    with few_collections():
+    with reduce_garbage_collection():
         head = log.head()
         config = log.config(head)
-        return TopicView(log, head, config, rules_of(config), partition_logs(log, head), ctx.now_ms())
+        return TopicView(log, head, config, build_rules(config), load_partition_logs(log, head), ctx.now_ms())
 
 
-def partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
+def load_partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
     """Every partition of a topic as manifests and state show it, in partition order."""
     segments = log.segments(head)
     return tuple(
@@ -85,14 +85,14 @@ def partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
 
 def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessment]:
     """Assess every partition of ``view``."""
-    busy = held_by_another(ctx, view.log.topic)
-    return [decision.assessment for decision in decisions_of(view, as_of_ms=as_of_ms, busy=busy)]
+    busy = is_held_by_another(ctx, view.log.topic)
+    return [decision.assessment for decision in decide_partitions(view, as_of_ms=as_of_ms, busy=busy)]
 
 
-def decisions_of(view: TopicView, *, as_of_ms: int, busy: bool) -> list[Decision]:
+def decide_partitions(view: TopicView, *, as_of_ms: int, busy: bool) -> list[Decision]:
     """What is decided about every partition of ``view``, in their order. ``busy``: another run holds the topic."""
     return [
-        eligibility.consider(
+        eligibility.decide_eligibility(
             partition,
             view.rules,
             as_of_ms=as_of_ms,
@@ -104,7 +104,7 @@ def decisions_of(view: TopicView, *, as_of_ms: int, busy: bool) -> list[Decision
     ]
 
 
-def assess(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True) -> list[Assessment]:
+def assess_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True) -> list[Assessment]:
     """Assess ``topics`` (none = all), and record each decision and picture in the metadata store.
 
     Raises:
@@ -112,12 +112,12 @@ def assess(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool =
             of those before it is recorded.
     """
     names = list(topics) or ctx.log.names()
-    with looking(ctx, names, as_of_ms=as_of_ms, record=record) as look:
+    with open_assessor(ctx, names, as_of_ms=as_of_ms, record=record) as look:
         return [assessment for topic in names for assessment in look(topic)]
 
 
 @contextmanager
-def looking(
+def open_assessor(
     ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True
 ) -> Iterator[Callable[[str], list[Assessment]]]:
     """Assess many topics one by one, and record what was found of some hundred of them at a time.
@@ -134,15 +134,15 @@ def looking(
     Raises:
         ServiceError: metadata store or catalog cannot be reached.
     """
-    with _ahead(ctx, topics) as view_of:
-        looks = _Looks(ctx, topics, as_of_ms, view_of, record=record)
+    with _preload_views(ctx, topics) as view_of:
+        looks = _Assessor(ctx, topics, as_of_ms, view_of, record=record)
         try:
             yield looks.assess
         finally:
             looks.record()
 
 
-class _Looks:
+class _Assessor:
     """The topics of one call, some hundred at a time."""
 
     def __init__(
@@ -152,30 +152,32 @@ class _Looks:
         self._as_of_ms = as_of_ms
         self._view_of = view_of
         self._records = record
-        self._share_of = {topic: number // TOPICS_AT_ONCE for number, topic in enumerate(topics)}
+        self._share_of = {topic: number // MAXIMUM_TOPICS_PER_WRITE for number, topic in enumerate(topics)}
         self._topics = topics
         self._share: int | None = None
         self._busy: frozenset[str] = frozenset()
-        self._waiting: list[Look] = []
+        self._waiting: list[AssessedTopic] = []
 
     def assess(self, topic: str) -> list[Assessment]:
         """Look at ``topic``."""
         started_ms = self._ctx.now_ms()
-        self._begin_share(topic)
+        self._begin_chunk(topic)
         view = self._view_of(topic)
-        if 0 <= view.now_ms - self._as_of_ms <= CLOCK_SKEW_MS:
+        if 0 <= view.now_ms - self._as_of_ms <= MAXIMUM_CLOCK_SKEW_MS:
             # What is asked about now is decided for one instant, and the picture of now is the same.
             view = replace(view, now_ms=self._as_of_ms)
         busy = topic in self._busy
-        decisions = decisions_of(view, as_of_ms=self._as_of_ms, busy=busy)
+        decisions = decide_partitions(view, as_of_ms=self._as_of_ms, busy=busy)
         found = [decision.assessment for decision in decisions]
         if self._records:
-            look = Look(found)
-            with harmless(topic):
+            look = AssessedTopic(found)
+            with suppress_overview_errors(topic):
                 same = view.now_ms == self._as_of_ms and not busy
-                look = replace(pictured(self._ctx, view, decisions=decisions if same else None), assessments=found)
+                look = replace(
+                    build_overview(self._ctx, view, decisions=decisions if same else None), assessments=found
+                )
             self._waiting.append(look)
-            tell(
+            log_event(
                 "assessed",
                 topic,
                 partitions=len(found),
@@ -190,27 +192,27 @@ class _Looks:
         """Write down what was found since the last time."""
         waiting, self._waiting = self._waiting, []
         if waiting:
-            record_looks(self._ctx, waiting, as_of_ms=self._as_of_ms)
+            record_assessed_topics(self._ctx, waiting, as_of_ms=self._as_of_ms)
 
-    def _begin_share(self, topic: str) -> None:
+    def _begin_chunk(self, topic: str) -> None:
         share = self._share_of.get(topic, 0)
         if share == self._share:
             return
         self.record()
         self._share = share
-        some = self._topics[share * TOPICS_AT_ONCE : (share + 1) * TOPICS_AT_ONCE]
-        self._busy = held_by_others(self._ctx, some)
+        some = self._topics[share * MAXIMUM_TOPICS_PER_WRITE : (share + 1) * MAXIMUM_TOPICS_PER_WRITE]
+        self._busy = find_topics_held_by_others(self._ctx, some)
 
 
 @contextmanager
-def _ahead(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[str], TopicView]]:
+def _preload_views(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[str], TopicView]]:
     """Load the views of ``topics`` a few ahead, where loading waits for an object store; else when they are asked for.
 
     Reading from a local disk is all decoding, which threads of one process do not share.
     """
-    threads = 1 if storage.is_local(ctx.settings.warehouse) else min(LOADING_THREADS, len(topics))
+    threads = 1 if storage.is_local(ctx.settings.warehouse) else min(MAXIMUM_LOADING_THREADS, len(topics))
     if threads <= 1:
-        yield lambda topic: view_topic(ctx, topic)
+        yield lambda topic: load_topic_view(ctx, topic)
         return
     assert ctx.log.catalog is not None  # opened once, before threads ask for it
     coming = iter(topics)
@@ -220,12 +222,12 @@ def _ahead(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[str], Topi
         def begin(count: int) -> None:
             for topic in islice(coming, count):
                 if topic not in loading:
-                    loading[topic] = pool.submit(view_topic, ctx, topic)
+                    loading[topic] = pool.submit(load_topic_view, ctx, topic)
 
         def view_of(topic: str) -> TopicView:
             begin(1)
             future = loading.pop(topic, None)
-            return view_topic(ctx, topic) if future is None else future.result()
+            return load_topic_view(ctx, topic) if future is None else future.result()
 
         begin(threads)
         try:

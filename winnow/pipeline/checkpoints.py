@@ -19,7 +19,7 @@ from winnow.sources.checkpoint_file import CheckpointEntry
 OPERATION = "import-checkpoint"
 
 
-class Outcome(StrEnum):
+class ImportOutcome(StrEnum):
     """What became of one entry of the file."""
 
     IMPORTED = "imported"
@@ -40,12 +40,12 @@ class ImportedEntry:
     topic: str
     partition: int
     offset: int
-    outcome: Outcome
+    outcome: ImportOutcome
     first_dirty_offset: int | None
     message: str
 
 
-def is_imported(state: PartitionState) -> bool:
+def has_imported_checkpoint(state: PartitionState) -> bool:
     """Whether the checkpoint was imported and no cleaning of Winnow's own came after it."""
     return (
         state.first_dirty_offset is not None
@@ -54,7 +54,7 @@ def is_imported(state: PartitionState) -> bool:
     )
 
 
-def by_topic(entries: Iterable[CheckpointEntry]) -> dict[str, list[CheckpointEntry]]:
+def group_by_topic(entries: Iterable[CheckpointEntry]) -> dict[str, list[CheckpointEntry]]:
     """Entries per topic, both sorted."""
     found: dict[str, list[CheckpointEntry]] = {}
     for entry in sorted(entries):
@@ -73,10 +73,12 @@ def import_checkpoints(ctx: Context, topic: str, entries: Sequence[CheckpointEnt
         ForeignTableError, CommitConflictError, CommitUnknownError, ServiceError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`; the topic is as it was, or (unknown) may not be.
     """
-    outcomes: list[tuple[CheckpointEntry, Outcome]] = []
+    outcomes: list[tuple[CheckpointEntry, ImportOutcome]] = []
 
     def change(state: TopicState) -> dict[int, PartitionState]:
-        outcomes[:] = [(entry, _outcome(state.partitions.get(entry.partition), entry.offset)) for entry in entries]
+        outcomes[:] = [
+            (entry, _decide_outcome(state.partitions.get(entry.partition), entry.offset)) for entry in entries
+        ]
         return {
             entry.partition: replace(
                 state.partitions[entry.partition],
@@ -84,45 +86,47 @@ def import_checkpoints(ctx: Context, topic: str, entries: Sequence[CheckpointEnt
                 history=(Cleaning(entry.offset, None, None),),
             )
             for entry, outcome in outcomes
-            if outcome in {Outcome.IMPORTED, Outcome.RAISED}
+            if outcome in {ImportOutcome.IMPORTED, ImportOutcome.RAISED}
         }
 
     try:
         state, _ = change_states(ctx, topic, change, operation=OPERATION)
     except UnknownTopicError:
         text = f"there is no topic {topic}"
-        return [ImportedEntry(topic, e.partition, e.offset, Outcome.UNKNOWN_TOPIC, None, text) for e in entries]
-    return [_told(entry, outcome, state.partitions.get(entry.partition)) for entry, outcome in outcomes]
+        return [ImportedEntry(topic, e.partition, e.offset, ImportOutcome.UNKNOWN_TOPIC, None, text) for e in entries]
+    return [_build_imported_entry(entry, outcome, state.partitions.get(entry.partition)) for entry, outcome in outcomes]
 
 
-def _outcome(state: PartitionState | None, offset: int) -> Outcome:
+def _decide_outcome(state: PartitionState | None, offset: int) -> ImportOutcome:
     if state is None:
-        return Outcome.UNKNOWN_PARTITION
+        return ImportOutcome.UNKNOWN_PARTITION
     if state.first_dirty_offset is None:
-        return Outcome.IMPORTED
-    if not is_imported(state) or offset < state.first_dirty_offset:
-        return Outcome.KEPT_NEWER
-    return Outcome.UNCHANGED if offset == state.first_dirty_offset else Outcome.RAISED
+        return ImportOutcome.IMPORTED
+    if not has_imported_checkpoint(state) or offset < state.first_dirty_offset:
+        return ImportOutcome.KEPT_NEWER
+    return ImportOutcome.UNCHANGED if offset == state.first_dirty_offset else ImportOutcome.RAISED
 
 
-def _told(entry: CheckpointEntry, outcome: Outcome, state: PartitionState | None) -> ImportedEntry:
+def _build_imported_entry(
+    entry: CheckpointEntry, outcome: ImportOutcome, state: PartitionState | None
+) -> ImportedEntry:
     in_force = state.first_dirty_offset if state is not None else None
     return ImportedEntry(
-        entry.topic, entry.partition, entry.offset, outcome, in_force, _sentence(entry, outcome, state)
+        entry.topic, entry.partition, entry.offset, outcome, in_force, _describe_outcome(entry, outcome, state)
     )
 
 
-def _sentence(entry: CheckpointEntry, outcome: Outcome, state: PartitionState | None) -> str:
+def _describe_outcome(entry: CheckpointEntry, outcome: ImportOutcome, state: PartitionState | None) -> str:
     if state is None:
         return f"topic {entry.topic} has no partition {entry.partition}"
-    if outcome is Outcome.KEPT_NEWER:
-        whose = "a higher one was imported before" if is_imported(state) else "Winnow has cleaned it since"
+    if outcome is ImportOutcome.KEPT_NEWER:
+        whose = "a higher one was imported before" if has_imported_checkpoint(state) else "Winnow has cleaned it since"
         return f"stays at {state.first_dirty_offset}: {whose}"
-    what = {Outcome.IMPORTED: "clean up to here, when is not known", Outcome.RAISED: "raised"}
-    return what.get(outcome, "was imported before") + _outside(entry.offset, state)
+    what = {ImportOutcome.IMPORTED: "clean up to here, when is not known", ImportOutcome.RAISED: "raised"}
+    return what.get(outcome, "was imported before") + _describe_outside_log(entry.offset, state)
 
 
-def _outside(offset: int, state: PartitionState) -> str:
+def _describe_outside_log(offset: int, state: PartitionState) -> str:
     """What holds while an offset lies outside the log."""
     if offset > state.log_end_offset:
         return f"; beyond the log end {state.log_end_offset}: counts as the log start until the log reaches it"
@@ -131,7 +135,7 @@ def _outside(offset: int, state: PartitionState) -> str:
     return ""
 
 
-def checkpoint_entries(ctx: Context, topic: str) -> list[CheckpointEntry]:
+def export_checkpoints(ctx: Context, topic: str) -> list[CheckpointEntry]:
     """The checkpoints of ``topic`` as its log carries them; partitions without one are left out.
 
     Raises:

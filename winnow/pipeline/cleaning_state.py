@@ -30,7 +30,7 @@ from enum import StrEnum
 from winnow.errors import WinnowError
 
 
-class Kind(StrEnum):
+class CleaningStateKind(StrEnum):
     """Which state."""
 
     NONE = "none"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
     PAUSED = "paused"
 
 
-class Event(StrEnum):
+class CleaningEvent(StrEnum):
     """What can happen to a partition."""
 
     TAKE = "take"
@@ -52,39 +52,39 @@ class Event(StrEnum):
 class CleaningState:
     """A state; ``pauses`` counts who paused, at least 1 where aborted or paused, else 0."""
 
-    kind: Kind
+    kind: CleaningStateKind
     pauses: int = 0
 
     def __str__(self) -> str:
         return f"{self.kind.value}({self.pauses})" if self.pauses else self.kind.value
 
 
-def state_of(*, held: bool, pauses: int) -> CleaningState:
+def derive_cleaning_state(*, held: bool, pauses: int) -> CleaningState:
     """The state that follows from the facts."""
     if pauses:
-        return CleaningState(Kind.ABORTED if held else Kind.PAUSED, pauses)
-    return CleaningState(Kind.IN_PROGRESS if held else Kind.NONE)
+        return CleaningState(CleaningStateKind.ABORTED if held else CleaningStateKind.PAUSED, pauses)
+    return CleaningState(CleaningStateKind.IN_PROGRESS if held else CleaningStateKind.NONE)
 
 
-def is_legal(state: CleaningState, event: Event) -> bool:
+def is_legal_event(state: CleaningState, event: CleaningEvent) -> bool:
     """Whether ``event`` may happen in ``state``."""
-    if event is Event.TAKE:
-        return state.kind is Kind.NONE
-    if event is Event.DONE:
-        return state.kind in {Kind.IN_PROGRESS, Kind.ABORTED}
-    return event is Event.PAUSE or state.pauses > 0
+    if event is CleaningEvent.TAKE:
+        return state.kind is CleaningStateKind.NONE
+    if event is CleaningEvent.DONE:
+        return state.kind in {CleaningStateKind.IN_PROGRESS, CleaningStateKind.ABORTED}
+    return event is CleaningEvent.PAUSE or state.pauses > 0
 
 
-def after(state: CleaningState, event: Event) -> CleaningState:
+def apply_event(state: CleaningState, event: CleaningEvent) -> CleaningState:
     """The state that follows.
 
     Raises:
         WinnowError: the event is illegal in this state.
     """
-    if not is_legal(state, event):
+    if not is_legal_event(state, event):
         raise WinnowError(f"A partition in state {state} knows no {event.value}. Nothing was changed.")
-    held = state.kind in {Kind.IN_PROGRESS, Kind.ABORTED}
-    return state_of(
-        held={Event.TAKE: True, Event.DONE: False}.get(event, held),
-        pauses=state.pauses + {Event.PAUSE: 1, Event.RESUME: -1}.get(event, 0),
+    held = state.kind in {CleaningStateKind.IN_PROGRESS, CleaningStateKind.ABORTED}
+    return derive_cleaning_state(
+        held={CleaningEvent.TAKE: True, CleaningEvent.DONE: False}.get(event, held),
+        pauses=state.pauses + {CleaningEvent.PAUSE: 1, CleaningEvent.RESUME: -1}.get(event, 0),
     )

@@ -8,28 +8,28 @@ from winnow import __version__
 from winnow.config.settings import Settings
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
-from winnow.engine.rewrite import ENGINE, compact_partition
+from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.model import Plan, StagingManifest
 from winnow.pipeline.context import Context
-from winnow.pipeline.plan_limits import has_own_places
-from winnow.pipeline.spark_process import JobResult, Progress, engine_arguments, job_file, run_job
+from winnow.pipeline.plan_limits import is_below_own_tables
+from winnow.pipeline.spark_process import JobResult, Progress, build_engine_arguments, find_job_file, run_job
 from winnow.planning import PlanReference
-from winnow.report.events import tell
+from winnow.report.events import log_event
 from winnow.store import RunState
 
-JOB = "compact"
+JOB_NAME = "compact"
 """The program, below jobs/, that carries out plans."""
 
 
-def spark_arguments(settings: Settings, plans: Sequence[PlanReference], attempt: str) -> list[str]:
+def build_job_arguments(settings: Settings, plans: Sequence[PlanReference], attempt: str) -> list[str]:
     """Arguments of the job: references only. Credentials reach it by environment or instance role."""
     giant_bytes = str(settings.engine.giant_bytes)
-    options = ["--attempt", attempt, *engine_arguments(settings), "--giant-bytes", giant_bytes]
-    return [*options, *[staging.plan_argument(plan.uri, plan.sha256) for plan in plans]]
+    options = ["--attempt", attempt, *build_engine_arguments(settings), "--giant-bytes", giant_bytes]
+    return [*options, *[staging.format_plan_argument(plan.uri, plan.sha256) for plan in plans]]
 
 
-def stage_unread(
+def stage_retention_plans(
     ctx: Context, plans: Sequence[PlanReference], attempt: str
 ) -> tuple[list[PlanReference], dict[str, PlanFailure]]:
     """Stage the plans of retention alone: they read no segment, so no Spark is started for them.
@@ -43,7 +43,7 @@ def stage_unread(
     left: list[PlanReference] = []
     refused: dict[str, PlanFailure] = {}
     assert ctx.log.catalog is not None  # opened once, before threads ask for it
-    checked = staging.at_once(lambda each: _checked_plan(ctx, each), plans)
+    checked = staging.run_concurrently(lambda each: _read_checked_plan(ctx, each), plans)
     for reference, plan in zip(plans, checked, strict=True):
         if isinstance(plan, WinnowError):
             refused[reference.plan_id] = PlanFailure(str(plan).rstrip("."), plan.exit_code)
@@ -55,12 +55,12 @@ def stage_unread(
             compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
             for partition in sorted(plan.partitions, key=lambda each: each.partition)
         )
-        manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE, __version__)
+        manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE_NAME, __version__)
         staging.write_manifest(reference.uri, manifest)
     return left, refused
 
 
-def _checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
+def _read_checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
     """The plan of ``reference``, or why it may not be carried out."""
     try:
         plan = staging.read_plan(reference.uri, reference.sha256)
@@ -69,7 +69,7 @@ def _checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
         raise
     except WinnowError as problem:
         return problem
-    own = has_own_places(plan, location, ctx.log.quarantine(reference.topic).location)
+    own = is_below_own_tables(plan, location, ctx.log.quarantine(reference.topic).location)
     if (plan.plan_id, plan.topic) == (reference.plan_id, reference.topic) and own:
         return plan
     return PlanVoidError(
@@ -82,22 +82,24 @@ def _checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
 def begin_attempt(ctx: Context, plan: PlanReference, attempt: str) -> None:
     """An attempt at ``plan`` begins: its run is compacting."""
     ctx.store.runs.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
-    tell("compacting", plan.topic, plan_id=plan.plan_id, attempt=attempt)
+    log_event("compacting", plan.topic, plan_id=plan.plan_id, attempt=attempt)
 
 
 def end_attempt(ctx: Context, plan: PlanReference, attempt: str, *, started_ms: int) -> None:
     """An attempt left its staging manifest: the run of ``plan`` is staged."""
     now_ms = ctx.now_ms()
     ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, now_ms, attempt=attempt)
-    tell("staged", plan.topic, plan_id=plan.plan_id, attempt=attempt, duration_ms=now_ms - started_ms)
+    log_event("staged", plan.topic, plan_id=plan.plan_id, attempt=attempt, duration_ms=now_ms - started_ms)
 
 
-def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobResult:
+def submit_plans(
+    ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
+) -> JobResult:
     """Run spark-submit for ``plans`` and wait for it.
 
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.
         ServiceError: there is no spark-submit.
     """
-    job = [job_file(JOB), *spark_arguments(ctx.settings, plans, attempt)]
+    job = [find_job_file(JOB_NAME), *build_job_arguments(ctx.settings, plans, attempt)]
     return run_job(ctx.settings, job, name=f"winnow {attempt}", plans=plans, progress=progress)

@@ -15,15 +15,15 @@ from winnow.config.topic import TopicConfig
 from winnow.eligibility import (
     PartitionLog,
     Rules,
-    after_retention,
-    covered_end,
-    expired_ranges,
-    outliving,
-    retention,
+    apply_retention,
+    find_covered_end,
+    list_expired_ranges,
+    make_tombstone_expiry,
+    remove_retired,
 )
 from winnow.engine import shadow_request
 from winnow.engine.events import PlanFailure
-from winnow.engine.shadow_request import Order, ShadowPartition, ShadowRequest, ShadowResult
+from winnow.engine.shadow_request import DiffPartition, DiffRequest, DiffResult, RecordOrder
 from winnow.errors import (
     ConfigurationError,
     DamagedSegmentError,
@@ -34,16 +34,16 @@ from winnow.errors import (
 )
 from winnow.files import storage
 from winnow.model import Assessment, Strategy
-from winnow.pipeline.assess import TopicView, assess_view, view_topic
-from winnow.pipeline.comparison import Comparison, summary
+from winnow.pipeline.assess import TopicView, assess_view, load_topic_view
+from winnow.pipeline.comparison import Comparison, build_comparison
 from winnow.pipeline.context import Context
-from winnow.pipeline.spark_process import Progress, engine_arguments, job_file, run_job
+from winnow.pipeline.spark_process import Progress, build_engine_arguments, find_job_file, run_job
 from winnow.planning import PlanReference
 
-Runner = Callable[[Context, ShadowRequest, Progress | None], ShadowResult]
+CompareRunner = Callable[[Context, DiffRequest, Progress | None], DiffResult]
 
 
-def compare(
+def compare_strategies(
     ctx: Context,
     topic: str,
     *,
@@ -52,7 +52,7 @@ def compare(
     as_of_ms: int,
     sample: int,
     progress: Progress | None = None,
-    run: Runner | None = None,
+    run: CompareRunner | None = None,
 ) -> Comparison:
     """Choose in shadow under ``strategy`` and under the one in force, and tell where the winners differ.
 
@@ -73,81 +73,81 @@ def compare(
         ConfigurationError: strategy ``header`` without a header's name.
         DamagedSegmentError, ServiceError, WinnowError: it could not be carried out; nothing was changed.
     """
-    view = view_topic(ctx, topic)
-    present = Order(view.rules.strategy, _header_of(view.rules.strategy, view.config))
-    request = ShadowRequest(
+    view = load_topic_view(ctx, topic)
+    present = RecordOrder(view.rules.strategy, _get_header(view.rules.strategy, view.config))
+    request = DiffRequest(
         comparison_id=uuid.uuid4().hex,
         topic=topic,
         as_of_ms=as_of_ms,
         present=present,
-        other=_other(strategy, header, view.config),
+        other=_build_other_order(strategy, header, view.config),
         sample=sample,
         partitions=(),
     )
-    covered = covered_partitions(ctx, view, request, as_of_ms=as_of_ms)
+    covered = build_compared_partitions(ctx, view, request, as_of_ms=as_of_ms)
     request = replace(request, partitions=tuple(covered))
-    result = ShadowResult(request.comparison_id, topic, ())
+    result = DiffResult(request.comparison_id, topic, ())
     if covered:
-        result = (run or in_spark)(ctx, request, progress)
-    return summary(view, request, result)
+        result = (run or compare_in_spark)(ctx, request, progress)
+    return build_comparison(view, request, result)
 
 
-def _header_of(strategy: Strategy, config: TopicConfig) -> str | None:
+def _get_header(strategy: Strategy, config: TopicConfig) -> str | None:
     return config.compaction_strategy_header or None if strategy is Strategy.HEADER else None
 
 
-def _other(strategy: Strategy, header: str | None, config: TopicConfig) -> Order:
+def _build_other_order(strategy: Strategy, header: str | None, config: TopicConfig) -> RecordOrder:
     if strategy is not Strategy.HEADER:
         if header is not None:
             raise UsageError(f"--header goes with --strategy header, not with {strategy.value}. Nothing was compared.")
-        return Order(strategy)
+        return RecordOrder(strategy)
     name = header or config.compaction_strategy_header
     if not name:
         raise ConfigurationError(
             "compaction.strategy.header must be specified. Name the header that holds the version: --header NAME"
         )
-    return Order(strategy, name)
+    return RecordOrder(strategy, name)
 
 
-def covered_partitions(
-    ctx: Context, view: TopicView, request: ShadowRequest, *, as_of_ms: int
-) -> list[ShadowPartition]:
+def build_compared_partitions(
+    ctx: Context, view: TopicView, request: DiffRequest, *, as_of_ms: int
+) -> list[DiffPartition]:
     """What a compaction of each partition would cover, eligible or not; those with nothing to cover are left out."""
     others = replace(view.rules, strategy=request.other.strategy, strategy_header=request.other.header)
     found = [
-        _covered(ctx, log, view.rules, others, assessment, as_of_ms)
+        _build_compared_partition(ctx, log, view.rules, others, assessment, as_of_ms)
         for log, assessment in zip(view.partitions, assess_view(ctx, view, as_of_ms=as_of_ms), strict=True)
     ]
     return [partition for partition in found if partition.segments]
 
 
-def _covered(
+def _build_compared_partition(
     ctx: Context, log: PartitionLog, rules: Rules, others: Rules, assessment: Assessment, as_of_ms: int
-) -> ShadowPartition:
-    left = after_retention(log, retention(log, rules, as_of_ms=as_of_ms, now_ms=ctx.now_ms()))
+) -> DiffPartition:
+    left = remove_retired(log, apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=ctx.now_ms()))
     start, end = left.state.log_start_offset, assessment.first_uncleanable_offset
     clock_ms = ctx.cleaning_time_ms(as_of_ms)
-    return ShadowPartition(
+    return DiffPartition(
         partition=log.partition,
         start_offset=start,
         end_offset=end,
         segments=tuple(s for s in left.segments if s.first_offset < end and s.last_offset >= start),
-        expired_present=expired_ranges(left.state.history, outliving(left, rules, end, clock_ms)),
-        expired_other=expired_ranges(left.state.history, outliving(left, others, end, clock_ms)),
-        covered_end_present=covered_end(left.state.history, rules, end),
-        covered_end_other=covered_end(left.state.history, others, end),
+        expired_present=list_expired_ranges(left.state.history, make_tombstone_expiry(left, rules, end, clock_ms)),
+        expired_other=list_expired_ranges(left.state.history, make_tombstone_expiry(left, others, end, clock_ms)),
+        covered_end_present=find_covered_end(left.state.history, rules, end),
+        covered_end_other=find_covered_end(left.state.history, others, end),
     )
 
 
-def in_spark(ctx: Context, request: ShadowRequest, progress: Progress | None = None) -> ShadowResult:
+def compare_in_spark(ctx: Context, request: DiffRequest, progress: Progress | None = None) -> DiffResult:
     """Carry out ``request`` in one Spark application. Request and result leave the staging area afterwards.
 
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.
         DamagedSegmentError, ServiceError, WinnowError: it could not be carried out.
     """
-    uri = shadow_request.request_uri(ctx.settings.staging, request.topic, request.comparison_id)
-    job = [job_file("compare"), *engine_arguments(ctx.settings), uri]
+    uri = shadow_request.build_request_uri(ctx.settings.staging, request.topic, request.comparison_id)
+    job = [find_job_file("compare"), *build_engine_arguments(ctx.settings), uri]
     size_bytes = sum(partition.size_bytes for partition in request.partitions)
     reference = PlanReference(request.topic, request.comparison_id, uri, len(request.partitions), size_bytes, None)
     try:
@@ -156,14 +156,14 @@ def in_spark(ctx: Context, request: ShadowRequest, progress: Progress | None = N
         done = run_job(ctx.settings, job, name=name, plans=[reference], progress=progress)
         failure = done.failures.get(request.comparison_id)
         if failure is not None:
-            raise _error(request.topic, failure)
-        return documents.load_json(ShadowResult, storage.read_bytes(shadow_request.result_uri(uri)))
+            raise _build_error(request.topic, failure)
+        return documents.load_json(DiffResult, storage.read_bytes(shadow_request.build_result_uri(uri)))
     finally:
-        for document in (uri, shadow_request.result_uri(uri)):
+        for document in (uri, shadow_request.build_result_uri(uri)):
             storage.delete(document)
 
 
-def _error(topic: str, failure: PlanFailure) -> WinnowError:
+def _build_error(topic: str, failure: PlanFailure) -> WinnowError:
     kinds: dict[int, type[WinnowError]] = {
         kind.exit_code: kind for kind in (UsageError, DamagedSegmentError, RunAgainError, ServiceError)
     }

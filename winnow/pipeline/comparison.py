@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from winnow.engine.shadow_request import Coordinates, Order, ShadowRequest, ShadowResult, ShadowSide
+from winnow.engine.shadow_request import DiffRequest, DiffResult, DiffSide, RecordCoordinates, RecordOrder
 from winnow.model import Strategy
 from winnow.pipeline.assess import TopicView
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparisonSide:
     """What one order would leave of everything compared. ``order`` says it in words."""
 
     strategy: Strategy
@@ -28,8 +28,8 @@ class DifferingKey:
     """One key with two winners: coordinates, never bytes."""
 
     partition: int
-    present: Coordinates
-    other: Coordinates
+    present: RecordCoordinates
+    other: RecordCoordinates
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Comparison:
     records_keyless: int
     keys: int
     keys_differing: int
-    present: Side
-    other: Side
+    present: ComparisonSide
+    other: ComparisonSide
     headers_missing: int | None
     headers_malformed: int | None
     partitions_cleaned_before: int
@@ -72,7 +72,7 @@ class Comparison:
     partitions: tuple[PartitionComparison, ...]
 
 
-def summary(view: TopicView, request: ShadowRequest, result: ShadowResult) -> Comparison:
+def build_comparison(view: TopicView, request: DiffRequest, result: DiffResult) -> Comparison:
     """The answer to ``request`` over the topic that ``view`` shows."""
     parts = result.partitions
     ranges = {partition.partition: partition for partition in request.partitions}
@@ -86,17 +86,17 @@ def summary(view: TopicView, request: ShadowRequest, result: ShadowResult) -> Co
     return Comparison(
         topic=request.topic,
         as_of_ms=request.as_of_ms,
-        sentence=_sentence(request, keys, differing),
+        sentence=_format_sentence(request, keys, differing),
         records=sum(part.records for part in parts),
         records_keyless=sum(part.records_keyless for part in parts),
         keys=keys,
         keys_differing=differing,
-        present=_side(request.present, [part.present for part in parts]),
-        other=_side(request.other, [part.other for part in parts]),
+        present=_build_side(request.present, [part.present for part in parts]),
+        other=_build_side(request.other, [part.other for part in parts]),
         headers_missing=sum(part.headers_missing for part in parts) if looks_at_header else None,
         headers_malformed=sum(part.headers_malformed for part in parts) if looks_at_header else None,
         partitions_cleaned_before=cleaned,
-        notices=tuple(_notices(view, cleaned)),
+        notices=tuple(_build_notices(view, cleaned)),
         sample=tuple(sample[: request.sample]),
         partitions=tuple(
             PartitionComparison(
@@ -115,11 +115,11 @@ def summary(view: TopicView, request: ShadowRequest, result: ShadowResult) -> Co
     )
 
 
-def _side(order: Order, sides: Sequence[ShadowSide]) -> Side:
+def _build_side(order: RecordOrder, sides: Sequence[DiffSide]) -> ComparisonSide:
     def total(name: str) -> int:
         return sum(int(getattr(side, name)) for side in sides)
 
-    return Side(
+    return ComparisonSide(
         strategy=order.strategy,
         header=order.header,
         order=order.words,
@@ -130,22 +130,22 @@ def _side(order: Order, sides: Sequence[ShadowSide]) -> Side:
     )
 
 
-def _sentence(request: ShadowRequest, keys: int, differing: int) -> str:
+def _format_sentence(request: DiffRequest, keys: int, differing: int) -> str:
     if not request.partitions:
         return f"Nothing of {request.topic} is cleanable at this as-of, so there is nothing to compare."
     if request.other == request.present:
         return f"{request.topic} has this strategy already: none of its {keys:,} keys would have another winner."
     return (
-        f"Under {_name(request.other)} instead of {_name(request.present)}, {differing:,} of {keys:,} keys of "
+        f"Under {_format_order(request.other)} instead of {_format_order(request.present)}, {differing:,} of {keys:,} keys of "
         f"{request.topic} would have another winner."
     )
 
 
-def _name(order: Order) -> str:
+def _format_order(order: RecordOrder) -> str:
     return f"strategy {order.strategy.value}" + (f" ({order.header})" if order.header is not None else "")
 
 
-def _notices(view: TopicView, cleaned: int) -> list[str]:
+def _build_notices(view: TopicView, cleaned: int) -> list[str]:
     found: list[str] = []
     if cleaned:
         found.append(

@@ -7,26 +7,26 @@ from collections.abc import Iterator
 from winnow import eligibility
 from winnow.config.topic import TopicConfig
 from winnow.eligibility import PartitionLog
-from winnow.pipeline.assess import rules_of
+from winnow.pipeline.assess import build_rules
 
-NOT_COMING_BACK = "Records that earlier compactions removed cannot return"
+RECORDS_STAY_REMOVED = "Records that earlier compactions removed cannot return"
 
 
-def consequences(
+def describe_consequences(
     partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig, *, now_ms: int
 ) -> tuple[str, ...]:
     """Sentences about what changes when ``before`` becomes ``after``; none when nothing of weight does."""
     return (
-        *_retention(partitions, before, after, now_ms),
-        *_strategy(partitions, before, after),
-        *_keyless(partitions, before, after),
+        *_describe_retention(partitions, before, after, now_ms),
+        *_describe_strategy(partitions, before, after),
+        *_describe_keyless(partitions, before, after),
     )
 
 
-def _retention(
+def _describe_retention(
     partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig, now_ms: int
 ) -> Iterator[str]:
-    if not after.deletes or _retains_as(before) == _retains_as(after):
+    if not after.deletes or _get_retention_settings(before) == _get_retention_settings(after):
         return
     if after.retention_ms < 0 and after.retention_bytes < 0:
         yield (
@@ -34,11 +34,11 @@ def _retention(
             "removed. Winnow's default of retention.ms is -1, because an archive may be the only copy."
         )
         return
-    rules = rules_of(after)
+    rules = build_rules(after)
     taken = [
         (log, found)
         for log in partitions
-        if (found := eligibility.retention(log, rules, as_of_ms=now_ms, now_ms=now_ms)).retired
+        if (found := eligibility.apply_retention(log, rules, as_of_ms=now_ms, now_ms=now_ms)).retired
     ]
     if not taken:
         yield "Retention would remove nothing at the next run."
@@ -53,7 +53,7 @@ def _retention(
     )
 
 
-def _retains_as(config: TopicConfig) -> tuple[object, ...]:
+def _get_retention_settings(config: TopicConfig) -> tuple[object, ...]:
     return (
         config.deletes,
         config.compacts,
@@ -63,19 +63,19 @@ def _retains_as(config: TopicConfig) -> tuple[object, ...]:
     )
 
 
-def _strategy(partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig) -> Iterator[str]:
-    if not after.compacts or rules_of(before).order == rules_of(after).order:
+def _describe_strategy(partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig) -> Iterator[str]:
+    if not after.compacts or build_rules(before).order == build_rules(after).order:
         return
-    dirty = [log for log in partitions if eligibility.whole_log_dirty(log, rules_of(after))]
+    dirty = [log for log in partitions if eligibility.is_whole_log_dirty(log, build_rules(after))]
     if dirty:
         yield (
             f"The strategy changed: the whole log of {len(dirty)} partition(s) is dirty now and is compacted anew by "
-            f"{rules_of(after).order}. {NOT_COMING_BACK}: of a key that was compacted already only the record that won "
+            f"{build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted already only the record that won "
             "then takes part."
         )
 
 
-def _keyless(partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig) -> Iterator[str]:
+def _describe_keyless(partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig) -> Iterator[str]:
     if not after.compacts or before.compacts:
         return
     keyless = sum(segment.keyless for log in partitions for segment in log.segments)

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from winnow.clock import CLOCK_SKEW_MS, Clock, wall_clock_ms
+from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, Clock, read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, scratch
-from winnow.files.probe import nearest_folder
+from winnow.files.probe import find_nearest_folder
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.process_identity import name_process
-from winnow.report.channels import Channel, channels_of, queues_of
-from winnow.report.desk import AlertDesk
+from winnow.report.channels import Channel, list_queue_names, make_channels
+from winnow.report.desk import AlertManager
 from winnow.store import Store
 
 if TYPE_CHECKING:
-    from winnow.engine.rewrite import Budget
+    from winnow.engine.rewrite import TaskBudget
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,11 @@ class Context:
     page_url: str | None = None
 
     @property
-    def alerts(self) -> AlertDesk:
+    def alerts(self) -> AlertManager:
         """Where to say what is wrong and what is well again."""
-        return AlertDesk(self.store.alerts, self.now_ms, self.channels, queues_of(self.settings), self.page_url)
+        return AlertManager(
+            self.store.alerts, self.now_ms, self.channels, list_queue_names(self.settings), self.page_url
+        )
 
     def cleaning_time_ms(self, as_of_ms: int) -> int:
         """The later of as-of and now: a backfill never shortens a tombstone's life for a reader of today."""
@@ -49,26 +51,28 @@ class Context:
 
     def is_simulated(self, as_of_ms: int) -> bool:
         """Whether ``as_of_ms`` lies more than a minute ahead of the present."""
-        return as_of_ms > self.now_ms() + CLOCK_SKEW_MS
+        return as_of_ms > self.now_ms() + MAXIMUM_CLOCK_SKEW_MS
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> TaskBudget:
         """What one engine task may use."""
-        from winnow.engine.rewrite import Budget
+        from winnow.engine.rewrite import TaskBudget
 
         engine = self.settings.engine
         spill_folder: str | None = engine.spill_folder
         # Who may only read this home may still ask questions that take room.
-        if self.settings.spill_folder_is_default and not os.access(nearest_folder(Path(engine.spill_folder)), os.W_OK):
+        if self.settings.spill_folder_is_default and not os.access(
+            find_nearest_folder(Path(engine.spill_folder)), os.W_OK
+        ):
             spill_folder = None
-        return Budget(engine.memory_bytes, engine.threads, spill_folder, engine.bytes_per_second)
+        return TaskBudget(engine.memory_bytes, engine.threads, spill_folder, engine.bytes_per_second)
 
 
 @contextmanager
 def open_context(
     settings: Settings | None = None,
     *,
-    now_ms: Clock = wall_clock_ms,
+    now_ms: Clock = read_wall_clock_ms,
     holder: str | None = None,
     to_read: bool = False,
     channels: Sequence[Channel] = (),
@@ -84,11 +88,11 @@ def open_context(
     processes left in private folders is removed.
     """
     settings = settings or load_settings()
-    object_store.export(settings.catalog)
+    object_store.export_credentials(settings.catalog)
     for place in (settings.engine.spill_folder, settings.private_folder):
         scratch.remove_abandoned(place)
     for database in settings.embedded_databases:
-        scratch.keep_private(database)
+        scratch.restrict_database_access(database)
     with (Store.open_to_read if to_read else Store.open)(settings.store_url) as store:
         yield Context(
             settings=settings,
@@ -96,6 +100,6 @@ def open_context(
             log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults),
             now_ms=now_ms,
             holder=holder or name_process(),
-            channels=(*channels_of(settings), *channels),
+            channels=(*make_channels(settings), *channels),
             page_url=page_url or settings.alert.page_url,
         )

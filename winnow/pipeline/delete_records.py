@@ -13,7 +13,7 @@ from winnow.errors import UsageError
 from winnow.model import PartitionState, Segment, Strategy, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.state_change import change_states
-from winnow.pipeline.uncleanable import chosen_partitions
+from winnow.pipeline.uncleanable import select_partitions
 
 LOG_END = -1
 """As an offset: everything up to the log end (Kafka's DeleteRecordsRequest.HIGH_WATERMARK)."""
@@ -49,12 +49,12 @@ def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple
     results: dict[int, DeletedRecords] = {}
 
     def change(state: TopicState) -> dict[int, PartitionState]:
-        chosen_partitions(topic, state, before)
+        select_partitions(topic, state, before)
         moved: dict[int, PartitionState] = {}
         for partition, offset in sorted(before.items()):
             current = state.partitions[partition]
-            start = _start(f"{topic}-{partition}", current, offset)
-            records = _records(segments.get(partition, ()), current.log_start_offset, start)
+            start = _compute_log_start(f"{topic}-{partition}", current, offset)
+            records = _count_records(segments.get(partition, ()), current.log_start_offset, start)
             results[partition] = DeletedRecords(partition, start, current.log_start_offset, records)
             moved[partition] = replace(current, log_start_offset=start)
         return moved
@@ -63,7 +63,7 @@ def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple
     return tuple(results[partition] for partition in sorted(results))
 
 
-def caution(config: TopicConfig) -> str | None:
+def describe_caution(config: TopicConfig) -> str | None:
     """What deleting records by offset can bring forward under the topic's strategy; None under offset."""
     if not config.compacts or config.compaction_strategy is Strategy.OFFSET:
         return None
@@ -73,7 +73,7 @@ def caution(config: TopicConfig) -> str | None:
     )
 
 
-def _start(name: str, state: PartitionState, offset: int) -> int:
+def _compute_log_start(name: str, state: PartitionState, offset: int) -> int:
     wanted = state.log_end_offset if offset == LOG_END else offset
     if wanted < 0:
         raise UsageError(
@@ -88,5 +88,5 @@ def _start(name: str, state: PartitionState, offset: int) -> int:
     return max(state.log_start_offset, wanted)
 
 
-def _records(segments: tuple[Segment, ...], start: int, end: int) -> int:
+def _count_records(segments: tuple[Segment, ...], start: int, end: int) -> int:
     return sum(segment.records for segment in segments if start <= segment.last_offset and segment.first_offset < end)

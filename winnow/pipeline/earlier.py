@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from winnow.estimates import EARLIER_RUNS, Earlier
+from winnow.estimates import MAXIMUM_EARLIER_RUNS, NewKeyEstimator
 from winnow.pipeline.context import Context
 
 
@@ -17,6 +17,6 @@ class EarlierRuns:
     topic: str
 
     @cached_property
-    def shares(self) -> Earlier:
+    def shares(self) -> NewKeyEstimator:
         """How many records that came since a cleaning brought a key of their own."""
-        return Earlier.of(self.ctx.store.projection.list_receipts(self.topic, limit=EARLIER_RUNS))
+        return NewKeyEstimator.of(self.ctx.store.projection.list_receipts(self.topic, limit=MAXIMUM_EARLIER_RUNS))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.estimates import Basis, Earlier, Estimate, Memory, estimate
+from winnow.estimates import Basis, Estimate, Memory, NewKeyEstimator, estimate_plan
 from winnow.model import Assessment, PartitionPlan, Reason
-from winnow.pipeline.assess import TopicView, assess_view, view_topic
+from winnow.pipeline.assess import TopicView, assess_view, load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.earlier import EarlierRuns
-from winnow.pipeline.plan import decide
+from winnow.pipeline.plan import build_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +61,16 @@ class Explanation:
     partitions: tuple[PartitionExplanation, ...]
 
 
-def explain(ctx: Context, topic: str, *, as_of_ms: int) -> Explanation:
+def explain_compaction(ctx: Context, topic: str, *, as_of_ms: int) -> Explanation:
     """The real plan, printed instead of carried out. Writes nothing anywhere.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    view = view_topic(ctx, topic)
+    view = load_topic_view(ctx, topic)
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
     runs = EarlierRuns(ctx, topic)
-    plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=runs)
+    plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=runs)
     planned = {p.partition: p for p in plan.partitions} if plan is not None else {}
     budget_bytes = ctx.settings.engine.memory_bytes
     return Explanation(
@@ -79,19 +79,19 @@ def explain(ctx: Context, topic: str, *, as_of_ms: int) -> Explanation:
         as_of_ms=as_of_ms,
         strategy=view.rules.strategy.value,
         partitions=tuple(
-            _planned(view, planned[a.partition], a, runs.shares, budget_bytes, as_of_ms)
+            _explain_planned_partition(view, planned[a.partition], a, runs.shares, budget_bytes, as_of_ms)
             if a.partition in planned
-            else _idle(a, as_of_ms)
+            else _explain_idle_partition(a, as_of_ms)
             for a in assessments
         ),
     )
 
 
-def _slack_ms(assessment: Assessment, as_of_ms: int) -> int | None:
+def _compute_slack_ms(assessment: Assessment, as_of_ms: int) -> int | None:
     return None if assessment.deadline_ms is None else assessment.deadline_ms - as_of_ms
 
 
-def _idle(assessment: Assessment, as_of_ms: int) -> PartitionExplanation:
+def _explain_idle_partition(assessment: Assessment, as_of_ms: int) -> PartitionExplanation:
     return PartitionExplanation(
         partition=assessment.partition,
         eligible=assessment.eligible,
@@ -102,15 +102,20 @@ def _idle(assessment: Assessment, as_of_ms: int) -> PartitionExplanation:
         at_most_bytes_to_write=0,
         tombstones_in_expired_ranges=0,
         next_first_dirty_offset=assessment.first_uncleanable_offset,
-        deadline_slack_ms=_slack_ms(assessment, as_of_ms),
+        deadline_slack_ms=_compute_slack_ms(assessment, as_of_ms),
     )
 
 
-def _planned(
-    view: TopicView, plan: PartitionPlan, assessment: Assessment, earlier: Earlier, budget_bytes: int, as_of_ms: int
+def _explain_planned_partition(
+    view: TopicView,
+    plan: PartitionPlan,
+    assessment: Assessment,
+    earlier: NewKeyEstimator,
+    budget_bytes: int,
+    as_of_ms: int,
 ) -> PartitionExplanation:
     state = view.head.state.partitions[plan.partition]
-    expected = estimate(plan, state.history, earlier)
+    expected = estimate_plan(plan, state.history, earlier)
     bytes_retired = sum(segment.size_bytes for segment in plan.retired)
     changed = plan.compacts and state.strategy is not None and state.strategy != view.rules.order
     return PartitionExplanation(
@@ -123,14 +128,14 @@ def _planned(
         at_most_bytes_to_write=plan.size_bytes,
         tombstones_in_expired_ranges=expected.tombstones_due,
         next_first_dirty_offset=plan.next_first_dirty_offset,
-        deadline_slack_ms=_slack_ms(assessment, as_of_ms),
+        deadline_slack_ms=_compute_slack_ms(assessment, as_of_ms),
         at_most_keys=expected.at_most_keys,
         at_least_records_kept=expected.at_least_records_kept,
         at_most_records_kept=expected.at_most_records_kept,
         expected_records_kept=expected.expected_records_kept,
         expected_bytes_out=expected.expected_bytes_out,
         basis=expected.basis,
-        reclaimed_bytes=_reclaimed_bytes(plan, expected, bytes_retired),
+        reclaimed_bytes=_estimate_reclaimed_bytes(plan, expected, bytes_retired),
         at_most_winners_bytes=expected.at_most_winners_bytes,
         memory_budget_bytes=budget_bytes,
         memory=expected.memory(budget_bytes),
@@ -142,7 +147,7 @@ def _planned(
     )
 
 
-def _reclaimed_bytes(plan: PartitionPlan, expected: Estimate, bytes_retired: int) -> int | None:
+def _estimate_reclaimed_bytes(plan: PartitionPlan, expected: Estimate, bytes_retired: int) -> int | None:
     if expected.expected_bytes_out is None:
         return None
     return plan.size_bytes - expected.expected_bytes_out + bytes_retired

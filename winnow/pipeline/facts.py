@@ -17,23 +17,30 @@ from typing import Self
 from winnow import documents
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
-from winnow.engine.facts_document import Figures, read_facts
+from winnow.engine.facts_document import FactValues, read_facts
 from winnow.errors import ServiceError, ValidationBrokenError, WinnowError
 from winnow.model import Plan, StagingManifest
 from winnow.pipeline.context import Context
-from winnow.pipeline.spark_process import Progress, engine_arguments, job_file, run_job
+from winnow.pipeline.spark_process import Progress, build_engine_arguments, find_job_file, run_job
 from winnow.planning import PlanReference
-from winnow.quality.facts import FactRow, FactWorkers, IndependentFacts, bytes_to_read, pairs_of, rows_of
-from winnow.quality.remote import facts_of
+from winnow.quality.facts import (
+    FactRow,
+    FactWorkers,
+    IndependentFacts,
+    estimate_bytes_to_read,
+    make_fact_rows,
+    pair_partitions,
+)
+from winnow.quality.remote import parse_figures
 
-JOB = "facts"
+JOB_NAME = "facts"
 """The program, below jobs/, that recomputes facts."""
-MOST_WORKERS = 4
+MAXIMUM_WORKERS = 4
 """Partitions recomputed at a time where the setting does not say: each may use as much memory as an engine task."""
 
 
 @dataclass(frozen=True)
-class Attempt:
+class StagedAttempt:
     """One attempt at one plan, and what it left."""
 
     uri: str
@@ -44,28 +51,28 @@ class Attempt:
     @cached_property
     def key(self) -> tuple[str, str]:
         """Plan and staging manifest: an attempt whose manifest was written again has other files."""
-        return self.plan.plan_id, documents.digest(self.manifest)
+        return self.plan.plan_id, documents.compute_digest(self.manifest)
 
     @property
     def size_bytes(self) -> int:
         """At most so many bytes are read to recompute it."""
-        return bytes_to_read(self.plan, self.manifest)
+        return estimate_bytes_to_read(self.plan, self.manifest)
 
 
-class Facts:
+class FactRecomputer:
     """Recomputes attempts: each when it is asked for, or all ahead (:meth:`begin`). Use as a context manager."""
 
     def __init__(self, ctx: Context, progress: Progress | None = None) -> None:
         self._ctx = ctx
         self._progress = progress
         self._pool = FactWorkers(
-            ctx.settings.facts.workers or min(MOST_WORKERS, os.cpu_count() or 1),
+            ctx.settings.facts.workers or min(MAXIMUM_WORKERS, os.cpu_count() or 1),
             memory_limit_bytes=ctx.budget.memory_limit_bytes,
             threads=ctx.budget.threads,
             spill_folder=ctx.budget.spill_folder,
         )
         self._begun: dict[tuple[str, str], dict[int, Future[IndependentFacts]]] = {}
-        self._large: list[Attempt] = []
+        self._large: list[StagedAttempt] = []
         self._digests: dict[tuple[str, str], str] = {}
         """Of the documents that applications of this process wrote: what else lies there may be anybody's."""
 
@@ -82,9 +89,9 @@ class Facts:
                 plan, sha256 = staging.read_plan_and_digest(reference.uri, reference.sha256)
                 manifest = staging.read_manifest(reference.uri, attempt)
                 if manifest is not None:
-                    self._begin(Attempt(reference.uri, plan, manifest, sha256))
+                    self._begin(StagedAttempt(reference.uri, plan, manifest, sha256))
 
-    def rows(self, attempt: Attempt) -> list[FactRow]:
+    def rows(self, attempt: StagedAttempt) -> list[FactRow]:
         """The fact table of one attempt.
 
         Raises:
@@ -94,25 +101,25 @@ class Facts:
         if attempt.key not in self._begun and attempt not in self._large:
             self._begin(attempt)
         if attempt in self._large:
-            found = self._of_spark(attempt)
+            found = self._recompute_in_spark(attempt)
         else:
             found = {number: future.result() for number, future in self._begun.pop(attempt.key).items()}
-        return rows_of(attempt.plan, attempt.manifest, found)
+        return make_fact_rows(attempt.plan, attempt.manifest, found)
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _begin(self, attempt: StagedAttempt) -> None:
         if attempt.size_bytes >= self._ctx.settings.facts.spark_from_bytes:
             self._large.append(attempt)
         else:
             self._begun[attempt.key] = self._pool.begin(attempt.plan, attempt.manifest)
 
-    def _of_spark(self, attempt: Attempt) -> dict[int, IndependentFacts]:
+    def _recompute_in_spark(self, attempt: StagedAttempt) -> dict[int, IndependentFacts]:
         figures = self._left(attempt)
         if figures is None:
             # Whatever else is large comes with it: an application costs more to start than a topic to read.
             missing = [each for each in self._large if self._left(each) is None]
             failures = self._submit([each for each in missing if each.manifest.attempt == attempt.manifest.attempt])
             if attempt.plan.plan_id in failures:
-                raise _error(attempt.plan, failures[attempt.plan.plan_id])
+                raise _build_error(attempt.plan, failures[attempt.plan.plan_id])
             figures = self._left(attempt)
         if figures is None:
             raise ValidationBrokenError(
@@ -120,9 +127,9 @@ class Facts:
                 "Spark application left none of this attempt, or not of every partition. Nothing was published and no "
                 "partition was marked. Validate again."
             )
-        return {number: facts_of(each) for number, each in figures.items()}
+        return {number: parse_figures(each) for number, each in figures.items()}
 
-    def _submit(self, attempts: Sequence[Attempt]) -> dict[str, PlanFailure]:
+    def _submit(self, attempts: Sequence[StagedAttempt]) -> dict[str, PlanFailure]:
         references = [
             PlanReference(
                 a.plan.topic, a.plan.plan_id, a.uri, len(a.plan.partitions), a.size_bytes, None, a.plan_sha256
@@ -130,21 +137,25 @@ class Facts:
             for a in attempts
         ]
         name = attempts[0].manifest.attempt
-        options = ["--attempt", name, *engine_arguments(self._ctx.settings)]
-        job = [job_file(JOB), *options, *[staging.plan_argument(each.uri, each.sha256) for each in references]]
+        options = ["--attempt", name, *build_engine_arguments(self._ctx.settings)]
+        job = [
+            find_job_file(JOB_NAME),
+            *options,
+            *[staging.format_plan_argument(each.uri, each.sha256) for each in references],
+        ]
         done = run_job(self._ctx.settings, job, name=f"winnow facts {name}", plans=references, progress=self._progress)
         self._digests |= {a.key: done.digests[a.plan.plan_id] for a in attempts if a.plan.plan_id in done.digests}
         return done.failures
 
-    def _left(self, attempt: Attempt) -> dict[int, Figures] | None:
+    def _left(self, attempt: StagedAttempt) -> dict[int, FactValues] | None:
         """What a Spark application of this process left of ``attempt``; None: not the facts of every partition."""
         sha256 = self._digests.get(attempt.key)
         figures = None if sha256 is None else read_facts(attempt.uri, attempt.manifest, sha256)
-        wanted = {partition.partition for partition, _ in pairs_of(attempt.plan, attempt.manifest)}
+        wanted = {partition.partition for partition, _ in pair_partitions(attempt.plan, attempt.manifest)}
         return figures if figures is not None and figures.keys() == wanted else None
 
 
-def _error(plan: Plan, failure: PlanFailure) -> WinnowError:
+def _build_error(plan: Plan, failure: PlanFailure) -> WinnowError:
     what = f"The facts of plan {plan.plan_id} of topic {plan.topic} could not be recomputed in Spark: {failure.error}"
     kind = ServiceError if failure.exit_code == ServiceError.exit_code else ValidationBrokenError
     return kind(f"{what.rstrip('.')}. Nothing was published and no partition was marked. Validate again.")

@@ -13,22 +13,22 @@ from dataclasses import replace
 from winnow.clock import format_ms
 from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError, UsageError
-from winnow.log.topic_log import COMMIT_TRIES, Head
-from winnow.pipeline.appending import PartitionAppender, by_partition
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES, Head
+from winnow.pipeline.appending import PartitionAppender, split_by_partition
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest_report import IngestReport
-from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_homeless, refuse_keyless
-from winnow.pipeline.landing import Landing, LogMovedError, Request
+from winnow.pipeline.keyless import KeylessRecords, check_order, refuse_keyless, refuse_without_partition
+from winnow.pipeline.landing import IngestCommit, IngestRequest, LogMovedError
 from winnow.pipeline.overlap import check_overlap
-from winnow.pipeline.spool import Arrivals, Spool, SpooledFile
-from winnow.pipeline.straight import NotStraightError, StraightThrough
-from winnow.report.events import tell
+from winnow.pipeline.spool import PartitionArrivals, Spool, SpooledFile
+from winnow.pipeline.straight import NotStreamableError, StreamingAppender
+from winnow.report.events import log_event
 from winnow.sources.paths import expand_paths
-from winnow.sources.refusals import NOTHING_LANDED
+from winnow.sources.refusals import NOTHING_INGESTED
 from winnow.sources.source_topic import OtherTopicError, TopicFilter
 from winnow.sources.topic_survey import survey_topics
 
-BATCH_ROWS = 8_192
+MAXIMUM_BATCH_ROWS = 8_192
 
 
 def ingest_files(
@@ -61,25 +61,25 @@ def ingest_files(
     """
     started_ms = ctx.now_ms()
     if source_topic is not None and not is_topic_name(source_topic):
-        raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_LANDED}")
+        raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_INGESTED}")
     log = ctx.log.open(topic)
     try:
         head = log.head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
     files = expand_paths(paths)
-    request = Request(ctx, log, as_of_ms, again, trust_compacted, source_topic)
+    request = IngestRequest(ctx, log, as_of_ms, again, trust_compacted, source_topic)
     try:
-        done = _append(request, head, files, progress)
+        done = _append_files(request, head, files, progress)
     except OtherTopicError as problem:
-        raise _refuse_topics(problem, topic, files) from None
+        raise _build_other_topics_error(problem, topic, files) from None
     if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
         notice = (
             f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
             "count as that young, so they are compacted and retired later, never earlier."
         )
         done = replace(done, notices=(*done.notices, notice))
-    tell(
+    log_event(
         "ingested",
         topic,
         files=done.files,
@@ -93,41 +93,41 @@ def ingest_files(
     return done
 
 
-def _append(
-    request: Request, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
+def _append_files(
+    request: IngestRequest, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
 ) -> IngestReport:
     try:
-        return _Straight(request, head).run(files, progress)
-    except (NotStraightError, LogMovedError):
-        return _over_the_spool(request, head, files, progress)
+        return _StreamingIngest(request, head).run(files, progress)
+    except (NotStreamableError, LogMovedError):
+        return _append_spooled(request, head, files, progress)
 
 
-def _refuse_topics(problem: OtherTopicError, topic: str, files: Sequence[str]) -> BadInputError:
+def _build_other_topics_error(problem: OtherTopicError, topic: str, files: Sequence[str]) -> BadInputError:
     """The refusal of input that holds records of another topic: which topics, in which files, and what to type."""
     survey = survey_topics(files, problem.path, problem.found)
     return BadInputError(
-        f"{problem.sentence}. Found in the input: {survey.describe()}. {NOTHING_LANDED} Name files of topic {topic} "
+        f"{problem.sentence}. Found in the input: {survey.describe()}. {NOTHING_INGESTED} Name files of topic {topic} "
         "alone; or say whose records to take, and those of other topics are left out: "
         f"winnow ingest files {topic} PATH... --source-topic NAME"
     )
 
 
-def _over_the_spool(
-    request: Request, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
+def _append_spooled(
+    request: IngestRequest, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
 ) -> IngestReport:
     log = request.log
     with Spool(log.topic, log.partitions(head), request.ctx.budget, request.source_topic) as spool:
         spool.read(files, progress)
-        for _ in range(COMMIT_TRIES):
+        for _ in range(MAXIMUM_COMMIT_TRIES):
             with contextlib.suppress(LogMovedError):
-                return _Spooled(request, log.head(), spool).run()
+                return _SpooledIngest(request, log.head(), spool).run()
     raise CommitConflictError(
-        f"The log of topic {log.topic} moved {COMMIT_TRIES} times while this call prepared its segments; nothing of it "
+        f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments; nothing of it "
         "landed. Run it again."
     )
 
 
-class _Straight(Landing):
+class _StreamingIngest(IngestCommit):
     """The one try without a spool."""
 
     def run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
@@ -136,42 +136,42 @@ class _Straight(Landing):
         Raises:
             NotStraightError: the input is for the spool.
         """
-        with self.row.renewing(), self.starting_over_if_void():
+        with self.row.renew_in_background(), self.restart_if_voided():
             return self._run(paths, progress)
 
     def _run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
         records_of = TopicFilter(self.log.topic, self.request.source_topic)
-        through = StraightThrough(
+        through = StreamingAppender(
             records_of,
             self.head.state,
             self.prepared,
-            self.appender,
+            self.open_appender,
             held_bytes=self.ctx.budget.memory_limit_bytes // 2,
             needs_keys=self.config.compacts,
         )
         try:
             self.files = through.read(paths, progress)
-            self.note_left_out(records_of)
-            self._refuse_known()
+            self.note_other_topics(records_of)
+            self._reject_known_files()
             for file in self.files:
                 self.note_extra_columns(file)
         except BaseException:
             self.remove(through.abandon())
             raise
-        return self.land(self.files, lambda: self.remove(through.abandon()))
+        return self.commit_prepared(self.files, lambda: self.remove(through.abandon()))
 
-    def _refuse_known(self) -> None:
+    def _reject_known_files(self) -> None:
         """A file without offsets that was ingested before, or is there twice, is one to skip."""
         lacking = [file.digest for file in self.files if file.lacks_offsets]
         known = self.head.state.file_digests
         if not self.again and (len(set(lacking)) < len(lacking) or any(digest in known for digest in lacking)):
-            raise NotStraightError
+            raise NotStreamableError
 
 
-class _Spooled(Landing):
+class _SpooledIngest(IngestCommit):
     """One try of a spooled call against one head."""
 
-    def __init__(self, request: Request, head: Head, spool: Spool) -> None:
+    def __init__(self, request: IngestRequest, head: Head, spool: Spool) -> None:
         super().__init__(request, head, spool.files)
         self.spool = spool
         self._appender: PartitionAppender | None = None
@@ -179,30 +179,30 @@ class _Spooled(Landing):
 
     def run(self) -> IngestReport:
         """Check, write, commit, report."""
-        with self.row.renewing(), self.starting_over_if_void():
+        with self.row.renew_in_background(), self.restart_if_voided():
             return self._run()
 
     def _run(self) -> IngestReport:
-        self.note_left_out(self.spool.records_of)
-        taken = self._taken()
+        self.note_other_topics(self.spool.records_of)
+        taken = self._select_files()
         arrivals = self.spool.arrivals([file.number for file in taken])
         if self.config.compacts and not self.quarantines:
             refuse_keyless(self.log.topic, self.spool, taken, self.head.state)
         if self.quarantines:
             check_order(self.spool, taken)
         else:
-            refuse_homeless(self.log.topic, self.spool, taken)
+            refuse_without_partition(self.log.topic, self.spool, taken)
         self._check_overlaps(arrivals, taken)
         try:
             self._write(arrivals, taken)
         except BaseException:
             self._discard()
             raise
-        return self.land(taken, self._discard)
+        return self.commit_prepared(taken, self._discard)
 
     # -------------------------------------------------------------- which files
 
-    def _taken(self) -> list[SpooledFile]:
+    def _select_files(self) -> list[SpooledFile]:
         """The files of this call that are not known as a whole already."""
         taken: list[SpooledFile] = []
         seen: set[str] = set()
@@ -230,7 +230,7 @@ class _Spooled(Landing):
 
     # -------------------------------------------------------------- checks
 
-    def _check_overlaps(self, arrivals: Sequence[Arrivals], taken: Sequence[SpooledFile]) -> None:
+    def _check_overlaps(self, arrivals: Sequence[PartitionArrivals], taken: Sequence[SpooledFile]) -> None:
         overlapping = [
             arrival
             for arrival in arrivals
@@ -254,24 +254,24 @@ class _Spooled(Landing):
 
     # -------------------------------------------------------------- segments
 
-    def _write(self, arrivals: Sequence[Arrivals], taken: Sequence[SpooledFile]) -> None:
+    def _write(self, arrivals: Sequence[PartitionArrivals], taken: Sequence[SpooledFile]) -> None:
         for arrival in arrivals:
             state = self.head.state.partitions[arrival.partition]
             self.prepared.base[arrival.partition] = state
             self.prepared.log_end[arrival.partition] = state.log_end_offset
         paths = [file.path for file in self.files]
         condition = "partition IS NOT NULL" + (" AND key IS NOT NULL" if self.quarantines else "")
-        for batch in self.spool.stream(condition, [file.number for file in taken], BATCH_ROWS):
-            for part in by_partition(batch):
+        for batch in self.spool.stream(condition, [file.number for file in taken], MAXIMUM_BATCH_ROWS):
+            for part in split_by_partition(batch):
                 partition = part.column("partition")[0].as_py()
                 if self._appender is None or self._appender.partition != partition:
                     self._finish()
-                    self._appender = self.appender(partition, paths)
+                    self._appender = self.open_appender(partition, paths)
                 self._appender.add(part)
         self._finish()
         if self.quarantines:
             aside = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
-            aside.pass_over()
+            aside.skip_known()
             aside.count()
             if self.prepared.quarantined:
                 self.row.open()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from winnow.model import PartitionState
-from winnow.pipeline.appending import Prepared
+from winnow.pipeline.appending import PreparedSegments
 from winnow.sources.source_topic import TopicFilter
 
 
@@ -44,10 +44,10 @@ class IngestReport:
     source_topic: str | None = None
 
 
-def report_of(
+def build_report(
     topic: str,
     snapshot_id: int | None,
-    prepared: Prepared,
+    prepared: PreparedSegments,
     *,
     states: Mapping[int, PartitionState],
     files: int,

@@ -12,7 +12,7 @@ from winnow.pipeline.context import Context
 from winnow.store import OpenIngest
 
 
-class IngestRow:
+class IngestHeartbeat:
     """Says that an ingest call is at work, so that a sweep neither forgets its files nor takes it for dead.
 
     The row decides nothing: whether the call may commit is what the topic's state says (:meth:`is_voided`).
@@ -58,7 +58,7 @@ class IngestRow:
                 self._ctx.store.ingests.close([self._ingest_id])
 
     @contextlib.contextmanager
-    def renewing(self) -> Iterator[None]:
+    def renew_in_background(self) -> Iterator[None]:
         """Note in the background that the call is at work, until the block ends."""
         stop = threading.Event()
 

@@ -13,20 +13,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from winnow.eligibility import PartitionLog
-from winnow.engine.damage import explained
-from winnow.engine.orders import greatest_offset
-from winnow.engine.rewrite import Budget
-from winnow.engine.shadow import READ_COLUMNS, locate
-from winnow.engine.shadow_request import Coordinates, Order, ShadowPartition, as_plan
+from winnow.engine.damage import explain_failure
+from winnow.engine.orders import build_greatest_offset_sql
+from winnow.engine.rewrite import TaskBudget
+from winnow.engine.shadow import READ_COLUMNS, find_coordinates
+from winnow.engine.shadow_request import DiffPartition, RecordCoordinates, RecordOrder, build_equivalent_plan
 from winnow.files import duck
-from winnow.files.duck import file_list, literal
+from winnow.files.duck import quote_file_list, quote_literal
 from winnow.files.page_checksums import check_local_pages
 from winnow.model import Segment
 
 if TYPE_CHECKING:
     import duckdb
 
-CHUNK_BYTES = 256 << 20
+MAXIMUM_CHUNK_BYTES = 256 << 20
 """Segments are read in chunks of about so many bytes, so that progress shows."""
 
 Progress = Callable[[int], None]
@@ -39,13 +39,13 @@ class KeyScan:
     Use as a context manager. Records below the log start are not seen.
     """
 
-    def __init__(self, log: PartitionLog, headers: Iterable[str], budget: Budget) -> None:
+    def __init__(self, log: PartitionLog, headers: Iterable[str], budget: TaskBudget) -> None:
         self._log = log
         self._segments = [s for s in log.segments if s.last_offset >= log.state.log_start_offset]
         self._headers = sorted(set(headers))
         self._opened = ExitStack()
         self._connection: duckdb.DuckDBPyConnection = self._opened.enter_context(
-            duck.connected(
+            duck.open_connection(
                 memory_limit_bytes=budget.memory_limit_bytes,
                 threads=budget.threads,
                 spill_folder=budget.spill_folder,
@@ -79,11 +79,11 @@ class KeyScan:
         """
         headers = "NULL"
         if self._headers:
-            names = ", ".join(literal(name) for name in self._headers)
+            names = ", ".join(quote_literal(name) for name in self._headers)
             headers = f"list_filter(headers, lambda h: h.key IN ({names}))"
-        for chunk in _chunks(self._segments):
-            files = file_list(segment.path for segment in chunk)
-            with _told(self._log, chunk):
+        for chunk in _build_chunks(self._segments):
+            files = quote_file_list(segment.path for segment in chunk)
+            with _explain_read_errors(self._log, chunk):
                 check_local_pages([segment.path for segment in chunk], READ_COLUMNS)
                 self._connection.execute(
                     f'INSERT INTO found SELECT "offset", "timestamp", {headers} FROM read_parquet({files}) '
@@ -93,23 +93,25 @@ class KeyScan:
             progress(sum(segment.size_bytes for segment in chunk))
         return self.count()
 
-    def key_at(self, offset: int) -> bytes | None:
+    def read_key(self, offset: int) -> bytes | None:
         """The key of the record at ``offset``; None where it has none. It must be there."""
-        segment = segment_at(self._segments, offset)
+        segment = find_segment(self._segments, offset)
         assert segment is not None
-        with _told(self._log, [segment]):
+        with _explain_read_errors(self._log, [segment]):
             check_local_pages([segment.path], ("offset", "key"))
-            (key,) = self._row(f'SELECT key FROM read_parquet({file_list([segment.path])}) WHERE "offset" = {offset}')
+            (key,) = self._row(
+                f'SELECT key FROM read_parquet({quote_file_list([segment.path])}) WHERE "offset" = {offset}'
+            )
         return None if key is None else bytes(key)
 
     def count(self, start: int = 0, end: int | None = None) -> int:
         """How many records of the key were found in [``start``, ``end``); ``end`` None: all the rest."""
-        return int(self._row(f"SELECT count(*) FROM found WHERE {_between(start, end)}")[0])
+        return int(self._row(f"SELECT count(*) FROM found WHERE {_build_offset_condition(start, end)}")[0])
 
-    def winner(self, order: Order, end: int) -> int | None:
+    def winner(self, order: RecordOrder, end: int) -> int | None:
         """The offset that wins among the records found below ``end``; None where there are none."""
-        greatest = greatest_offset(order.strategy, order.header)
-        offset = self._row(f"SELECT {greatest} FROM found WHERE {_between(0, end)}")[0]
+        greatest = build_greatest_offset_sql(order.strategy, order.header)
+        offset = self._row(f"SELECT {greatest} FROM found WHERE {_build_offset_condition(0, end)}")[0]
         return None if offset is None else int(offset)
 
     def newest(self, most: int) -> list[int]:
@@ -117,59 +119,59 @@ class KeyScan:
         rows = self._connection.execute(f'SELECT "offset" FROM found ORDER BY "offset" DESC LIMIT {most}').fetchall()
         return sorted(offset for (offset,) in rows)
 
-    def coordinates(self, offsets: Iterable[int], header: str | None) -> Mapping[int, Coordinates]:
+    def coordinates(self, offsets: Iterable[int], header: str | None) -> Mapping[int, RecordCoordinates]:
         """Coordinates by offset; offsets without a record are left out."""
-        with _told(self._log, self._segments):
-            return locate(self._connection, self._segments, set(offsets), header)
+        with _explain_read_errors(self._log, self._segments):
+            return find_coordinates(self._connection, self._segments, set(offsets), header)
 
-    def at_or_after(self, offset: int) -> int | None:
+    def find_offset_from(self, offset: int) -> int | None:
         """The offset of the first record of any key at or above ``offset``; None at the log end."""
         for segment in self._segments:
             if segment.last_offset < offset:
                 continue
             first = max(offset, self._log.state.log_start_offset)
-            with _told(self._log, [segment]):
+            with _explain_read_errors(self._log, [segment]):
                 check_local_pages([segment.path], ("offset",))
-                files = file_list([segment.path])
+                files = quote_file_list([segment.path])
                 (found,) = self._row(f'SELECT min("offset") FROM read_parquet({files}) WHERE "offset" >= {first}')
             return int(found)
         return None
 
     def _row(self, query: str) -> tuple[Any, ...]:
-        row = duck.one_row(self._connection, query)
+        row = duck.fetch_one_row(self._connection, query)
         assert row is not None
         return row
 
 
-def segment_at(segments: Sequence[Segment], offset: int) -> Segment | None:
+def find_segment(segments: Sequence[Segment], offset: int) -> Segment | None:
     """The segment whose range holds ``offset``; None between two of them."""
     return next((s for s in segments if s.first_offset <= offset <= s.last_offset), None)
 
 
-def _chunks(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+def _build_chunks(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
     chunk: list[Segment] = []
     for segment in segments:
         chunk.append(segment)
-        if sum(each.size_bytes for each in chunk) >= CHUNK_BYTES:
+        if sum(each.size_bytes for each in chunk) >= MAXIMUM_CHUNK_BYTES:
             yield chunk
             chunk = []
     if chunk:
         yield chunk
 
 
-def _between(start: int, end: int | None) -> str:
+def _build_offset_condition(start: int, end: int | None) -> str:
     return f'"offset" >= {start}' + (f' AND "offset" < {end}' if end is not None else "")
 
 
 @contextlib.contextmanager
-def _told(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
+def _explain_read_errors(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
     """Say which segment cannot be read, and no byte of what is in it."""
     try:
         yield
     except Exception as problem:
         state = log.state
-        looked = ShadowPartition(log.partition, state.log_start_offset, state.log_end_offset, tuple(segments))
-        found = explained(problem, log.topic, as_plan(looked))
+        looked = DiffPartition(log.partition, state.log_start_offset, state.log_end_offset, tuple(segments))
+        found = explain_failure(problem, log.topic, build_equivalent_plan(looked))
         raise type(found)(
             f"{log.topic}-{log.partition} could not be looked through: {str(found).rstrip('.')}. Nothing was changed. "
             "Ask again; if that repeats, look at the segment."

@@ -11,12 +11,18 @@ from winnow.files import duck
 from winnow.files.quarantine import QUARANTINE_SCHEMA
 from winnow.log.quarantine import Quarantine
 from winnow.model import TopicState
-from winnow.pipeline.appending import LAST_OFFSET, Prepared, microseconds, no_room, wrong_order
-from winnow.pipeline.spool import Spool, SpooledFile, in_files
+from winnow.pipeline.appending import (
+    MAXIMUM_OFFSET,
+    PreparedSegments,
+    build_offset_overflow_error,
+    build_order_error,
+    convert_to_timestamps,
+)
+from winnow.pipeline.spool import Spool, SpooledFile, format_file_numbers
 
-BATCH_ROWS = 8_192
-ROWS_PER_APPEND = 50_000
-_KEYLESS = "key IS NULL"
+MAXIMUM_BATCH_ROWS = 8_192
+MAXIMUM_ROWS_PER_APPEND = 50_000
+_KEYLESS_CONDITION = "key IS NULL"
 
 
 def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state: TopicState) -> None:
@@ -42,16 +48,16 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state
     )
 
 
-def refuse_homeless(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
+def refuse_without_partition(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
     """Refuse the call when a record names neither a key nor a partition, and the topic quarantines none.
 
     Raises:
         BadInputError: with file and row of the first.
     """
-    row = duck.one_row(
+    row = duck.fetch_one_row(
         spool.connection,
         f"""
-        SELECT file, row FROM spool WHERE partition IS NULL AND file IN {in_files([file.number for file in taken])}
+        SELECT file, row FROM spool WHERE partition IS NULL AND file IN {format_file_numbers([file.number for file in taken])}
         ORDER BY "sequence" LIMIT 1
         """,
     )
@@ -68,19 +74,19 @@ def check_order(spool: Spool, taken: Sequence[SpooledFile]) -> None:
     Raises:
         BadInputError: with file, row, partition and offset of the first.
     """
-    files = in_files([file.number for file in taken])
-    row = duck.one_row(
+    files = format_file_numbers([file.number for file in taken])
+    row = duck.fetch_one_row(
         spool.connection,
         f"""
         SELECT file, row, partition, "offset", previous FROM (
             SELECT *, lag("offset") OVER (PARTITION BY partition ORDER BY "sequence") AS previous FROM spool
             WHERE "offset" IS NOT NULL AND file IN {files}
-              AND partition IN (SELECT partition FROM spool WHERE {_KEYLESS} AND file IN {files})
+              AND partition IN (SELECT partition FROM spool WHERE {_KEYLESS_CONDITION} AND file IN {files})
         ) WHERE "offset" <= previous ORDER BY "sequence" LIMIT 1
         """,
     )
     if row is not None:
-        raise wrong_order(spool.files[row[0]].path, *row[1:])
+        raise build_order_error(spool.files[row[0]].path, *row[1:])
 
 
 class KeylessRecords:
@@ -89,25 +95,27 @@ class KeylessRecords:
     A record that names an offset takes it: the log end goes beyond it, so that ingesting it again changes nothing.
     """
 
-    def __init__(self, spool: Spool, state: TopicState, taken: Sequence[SpooledFile], prepared: Prepared) -> None:
+    def __init__(
+        self, spool: Spool, state: TopicState, taken: Sequence[SpooledFile], prepared: PreparedSegments
+    ) -> None:
         self._spool = spool
         self._state = state
         self._numbers = [file.number for file in taken]
         self._digests = {file.number: file.digest for file in taken}
         self._prepared = prepared
 
-    def pass_over(self) -> None:
+    def skip_known(self) -> None:
         """Let log ends go beyond the offsets that quarantined records take."""
-        files = in_files(self._numbers)
+        files = format_file_numbers(self._numbers)
         rows = self._spool.connection.execute(
             f"""
             SELECT partition, min("offset"), max("offset"), arg_max(file, "offset"), arg_max(row, "offset") FROM spool
-            WHERE {_KEYLESS} AND "offset" IS NOT NULL AND file IN {files} GROUP BY partition
+            WHERE {_KEYLESS_CONDITION} AND "offset" IS NOT NULL AND file IN {files} GROUP BY partition
             """
         ).fetchall()
         for partition, lowest, highest, file, row in rows:
-            if highest > LAST_OFFSET:
-                raise no_room(self._spool.files[file].path, row, partition, highest)
+            if highest > MAXIMUM_OFFSET:
+                raise build_offset_overflow_error(self._spool.files[file].path, row, partition, highest)
             log_end = self._state.partitions[partition].log_end_offset
             if highest >= log_end:
                 self._prepared.log_end[partition] = max(self._prepared.log_end[partition], highest + 1)
@@ -116,7 +124,7 @@ class KeylessRecords:
 
     def count(self) -> None:
         """Count what is new and what is there already, per partition (None: the record names no partition)."""
-        for batch in self._spool.stream(_KEYLESS, self._numbers, BATCH_ROWS):
+        for batch in self._spool.stream(_KEYLESS_CONDITION, self._numbers, MAXIMUM_BATCH_ROWS):
             for partition, new in zip(batch.column("partition").to_pylist(), self._is_new(batch), strict=True):
                 counted = self._prepared.quarantined if new else self._prepared.skipped
                 counted[partition] = counted.get(partition, 0) + 1
@@ -124,11 +132,11 @@ class KeylessRecords:
     def write(self, quarantine: Quarantine) -> None:
         """Write the new ones to the side table, where nobody sees them until the log's state names this ingest."""
         rows: list[pa.RecordBatch] = []
-        for batch in self._spool.stream(_KEYLESS, self._numbers, BATCH_ROWS):
+        for batch in self._spool.stream(_KEYLESS_CONDITION, self._numbers, MAXIMUM_BATCH_ROWS):
             fresh = batch.filter(pa.array(self._is_new(batch), pa.bool_()))
             if fresh.num_rows:
                 rows.append(self._rows(fresh))
-            if sum(part.num_rows for part in rows) >= ROWS_PER_APPEND:
+            if sum(part.num_rows for part in rows) >= MAXIMUM_ROWS_PER_APPEND:
                 quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._prepared.ingest_id)
                 rows = []
         if rows:
@@ -151,7 +159,7 @@ class KeylessRecords:
                 batch.column("row"),
                 batch.column("partition"),
                 batch.column("offset"),
-                microseconds(batch.column("timestamp")),
+                convert_to_timestamps(batch.column("timestamp")),
                 batch.column("timestampType"),
                 batch.column("key"),
                 batch.column("value"),

@@ -7,12 +7,12 @@ log.
 
 from __future__ import annotations
 
-from winnow.files.quarantine import moved_id
+from winnow.files.quarantine import make_keyless_move_id
 from winnow.model import Plan, StagingManifest
 from winnow.pipeline.context import Context
 
 
-def move_keyless(ctx: Context, plan: Plan, manifest: StagingManifest) -> str | None:
+def adopt_keyless_files(ctx: Context, plan: Plan, manifest: StagingManifest) -> str | None:
     """Take the attempt's files with keyless records into the quarantine's table.
 
     The same file is never added twice, so publishing again changes nothing. Call it before the log's commit, and let
@@ -29,4 +29,4 @@ def move_keyless(ctx: Context, plan: Plan, manifest: StagingManifest) -> str | N
     if not files:
         return None
     ctx.log.quarantine(plan.topic).adopt(files)
-    return moved_id(plan.plan_id, manifest.attempt)
+    return make_keyless_move_id(plan.plan_id, manifest.attempt)

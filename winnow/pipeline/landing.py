@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, WinnowError
 from winnow.files import storage
-from winnow.log.chains import same_ingests
-from winnow.log.ledger import digests_seen, write_ledger
+from winnow.log.chains import has_same_ingests
+from winnow.log.ledger import list_seen_digests, write_ledger
 from winnow.log.topic_log import Change, Head, TopicLog
 from winnow.model import Append, IngestLedger, PartitionState, TopicState
-from winnow.pipeline.appending import PartitionAppender, Prepared
+from winnow.pipeline.appending import PartitionAppender, PreparedSegments
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest_report import IngestReport, report_of
-from winnow.pipeline.ingest_rows import IngestRow
+from winnow.pipeline.ingest_report import IngestReport, build_report
+from winnow.pipeline.ingest_rows import IngestHeartbeat
 from winnow.pipeline.spool import SpooledFile
-from winnow.sources.parquet import extra_columns
-from winnow.sources.refusals import NOTHING_LANDED
+from winnow.sources.parquet import list_extra_columns
+from winnow.sources.refusals import NOTHING_INGESTED
 from winnow.sources.source_topic import TopicFilter
 
 
@@ -29,7 +29,7 @@ class LogMovedError(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
+class IngestRequest:
     """What one ingest call was asked for."""
 
     ctx: Context
@@ -42,15 +42,15 @@ class Request:
 
 
 @dataclass
-class Landing:
+class IngestCommit:
     """Segments made against one head on their way into the log. ``files``: all of the input, also what is skipped."""
 
-    request: Request
+    request: IngestRequest
     head: Head
     files: list[SpooledFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     records_of: TopicFilter | None = None
-    prepared: Prepared = field(default_factory=lambda: Prepared(ingest_id=uuid.uuid4().hex))
+    prepared: PreparedSegments = field(default_factory=lambda: PreparedSegments(ingest_id=uuid.uuid4().hex))
 
     def __post_init__(self) -> None:
         self.ctx = self.request.ctx
@@ -58,11 +58,11 @@ class Landing:
         self.as_of_ms = self.request.as_of_ms
         self.again = self.request.again
         self.config: TopicConfig = self.log.config(self.head)
-        self.row = IngestRow(
+        self.row = IngestHeartbeat(
             self.ctx, self.log.topic, self.prepared.ingest_id, least_number=self.head.state.first_valid_ingest
         )
 
-    def appender(self, partition: int, paths: Sequence[str]) -> PartitionAppender:
+    def open_appender(self, partition: int, paths: Sequence[str]) -> PartitionAppender:
         """What writes the records of ``partition``; ``paths``: of the input, by number."""
         self.row.open()
         return PartitionAppender(
@@ -78,11 +78,11 @@ class Landing:
 
     def note_extra_columns(self, file: SpooledFile) -> None:
         """Say which columns of ``file`` no record takes anything from."""
-        extra = extra_columns(file.path) if file.path.endswith(".parquet") else []
+        extra = list_extra_columns(file.path) if file.path.endswith(".parquet") else []
         if extra:
             self.notices.append(f"{file.path}: columns that are not Kafka's were left out: {', '.join(extra)}.")
 
-    def note_left_out(self, records_of: TopicFilter) -> None:
+    def note_other_topics(self, records_of: TopicFilter) -> None:
         """Say what was left out of the input because it is of other topics.
 
         Raises:
@@ -97,13 +97,13 @@ class Landing:
         if not any(file.records for file in self.files):
             raise BadInputError(
                 f"No record of topic {wanted} is in the input: its {left_out:,} records are of other topics: {others}. "
-                f"{NOTHING_LANDED} Name one of those with --source-topic, or name other files."
+                f"{NOTHING_INGESTED} Name one of those with --source-topic, or name other files."
             )
         self.notices.append(
             f"Records of other topics than {wanted} were left out: {left_out:,} in all, by topic {others}."
         )
 
-    def land(self, taken: Sequence[SpooledFile], discard: Callable[[], None]) -> IngestReport:
+    def commit_prepared(self, taken: Sequence[SpooledFile], discard: Callable[[], None]) -> IngestReport:
         """Commit what is prepared of the files ``taken``; ``discard`` removes what was written for it.
 
         Raises:
@@ -111,13 +111,13 @@ class Landing:
             WinnowError: a record would be lost; nothing landed.
             CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
         """
-        self._recognise(taken)
+        self._note_known_slices(taken)
         self._account(discard)
         if self.prepared.is_empty:
             return self._report(None)
         try:
             storage.sync(segment.path for found in self.prepared.segments.values() for segment in found)
-            committed = self.log.commit(lambda head: self._change(head, taken))
+            committed = self.log.commit(lambda head: self._build_change(head, taken))
         except (LogMovedError, BadInputError, CommitConflictError):
             # Only where it is certain that nothing refers to these files; after anything else they stay.
             discard()
@@ -126,7 +126,7 @@ class Landing:
         return self._report(committed.snapshot_id)
 
     @contextlib.contextmanager
-    def starting_over_if_void(self) -> Iterator[None]:
+    def restart_if_voided(self) -> Iterator[None]:
         """Turn a file that is gone into :class:`LogMovedError` where a sweep has voided this call and deleted it."""
         try:
             yield
@@ -140,13 +140,13 @@ class Landing:
 
         What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
         """
-        removed = remove(
+        removed = remove_files(
             [*paths, storage.join(self.head.location, "winnow", "ingests", f"{self.prepared.ingest_id}.json")]
         )
         if removed and not self.prepared.quarantined:
             self.row.close()
 
-    def _recognise(self, taken: Sequence[SpooledFile]) -> None:
+    def _note_known_slices(self, taken: Sequence[SpooledFile]) -> None:
         """Note slices that add nothing and are not known yet.
 
         Once a compaction has removed their records, only the ledger can tell that they were there. A slice is noted
@@ -159,7 +159,7 @@ class Landing:
             unknown = digests - noted.get(partition, set())
             unknown -= {entry.digest for entry in state.partitions[partition].appends}
             if unknown:
-                unknown -= digests_seen(state, partition)
+                unknown -= list_seen_digests(state, partition)
             if unknown:
                 # An empty range: the ledger names the slice, and no offset is said to have come with it.
                 end = state.partitions[partition].log_end_offset
@@ -167,7 +167,7 @@ class Landing:
                     Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
                 ]
 
-    def _change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
+    def _build_change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
         if self.row.is_voided(head.state):
             raise LogMovedError  # a sweep took this call for dead, and may have deleted its files
         for partition, base in self.prepared.base.items():
@@ -178,9 +178,9 @@ class Landing:
                 base.log_start_offset,
             ):
                 raise LogMovedError
-        if self._known_now(head, taken):
+        if self._is_known_meanwhile(head, taken):
             raise LogMovedError
-        if not self.prepared.adds_records and not same_ingests(head.state, self.head.state):
+        if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
             raise LogMovedError  # the other call may have brought the same file
         ledger = IngestLedger(
             ingest_id=self.prepared.ingest_id,
@@ -194,7 +194,7 @@ class Landing:
         lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
         state = replace(
             head.state,
-            partitions={**head.state.partitions, **self._appended_states(head.state)},
+            partitions={**head.state.partitions, **self._build_states(head.state)},
             ingests=(*head.state.ingests, reference),
             quarantine_ingests=(
                 *head.state.quarantine_ingests,
@@ -213,7 +213,7 @@ class Landing:
             },
         )
 
-    def _known_now(self, head: Head, taken: Sequence[SpooledFile]) -> bool:
+    def _is_known_meanwhile(self, head: Head, taken: Sequence[SpooledFile]) -> bool:
         """Whether somebody else ingested one of the files without offsets since this try began."""
         before = self.head.state.file_digests
         return not self.again and any(
@@ -221,7 +221,7 @@ class Landing:
             for file in taken
         )
 
-    def _appended_states(self, state: TopicState) -> dict[int, PartitionState]:
+    def _build_states(self, state: TopicState) -> dict[int, PartitionState]:
         changed: dict[int, PartitionState] = {}
         for partition, log_end in self.prepared.log_end.items():
             current = state.partitions[partition]
@@ -251,7 +251,7 @@ class Landing:
             )
 
     def _report(self, snapshot_id: int | None) -> IngestReport:
-        return report_of(
+        return build_report(
             self.log.topic,
             snapshot_id,
             self.prepared,
@@ -262,7 +262,7 @@ class Landing:
         )
 
 
-def remove(paths: Sequence[str]) -> bool:
+def remove_files(paths: Sequence[str]) -> bool:
     """Remove files that nothing refers to; whether all of them are gone."""
     gone = 0
     for path in paths:

@@ -8,11 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-WAITING = 3
+MAXIMUM_WAITING_CALLS = 3
 """Calls that a lane holds at once, each with a batch in hand."""
 
 
-class Lane:
+class OrderedWorker:
     """One thread for calls that let go of Python's lock: hashing, compressing, writing. A context manager.
 
     What a call raises is raised by a later :meth:`put` or by :meth:`settle`; those behind it may have run. Leaving the
@@ -23,7 +23,7 @@ class Lane:
         self._pool = ThreadPoolExecutor(1)
         self._waiting: deque[Future[Any]] = deque()
 
-    def __enter__(self) -> Lane:
+    def __enter__(self) -> OrderedWorker:
         return self
 
     def __exit__(
@@ -33,7 +33,7 @@ class Lane:
 
     def put(self, call: Callable[..., object], *arguments: object) -> None:
         """Have ``call`` done after those before it; waits while :data:`WAITING` of them are not done yet."""
-        while len(self._waiting) >= WAITING:
+        while len(self._waiting) >= MAXIMUM_WAITING_CALLS:
             self._waiting.popleft().result()
         self._waiting.append(self._pool.submit(call, *arguments))
 

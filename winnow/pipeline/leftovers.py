@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from winnow.files import storage
-from winnow.files.quarantine import ingest_folder, may_hold, moved_folder
-from winnow.log.chains import all_ingests
+from winnow.files.quarantine import locate_ingest_folder, locate_keyless_move_folder, may_contain_ingest
+from winnow.log.chains import list_ingest_references
 from winnow.log.quarantine import Quarantine
-from winnow.log.references import References
-from winnow.log.sweep import attempt_files, named_quarantine_ingests
+from winnow.log.references import FileReferences
+from winnow.log.sweep import list_attempt_files, list_visible_quarantine_ingests
 from winnow.log.topic_log import Head
 from winnow.model import TopicState, VoidedIngest
 from winnow.pipeline.context import Context
@@ -60,13 +60,15 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
     runs = ctx.store.runs.list_to_sweep(topic, closed_before_ms)
     adopted = [file.path for file in quarantine.files()] if runs else []
     for run in runs:
-        entries = attempt_files(head.location, run.plan_id)
+        entries = list_attempt_files(head.location, run.plan_id)
         moved = quarantine.files_of_plan(run.plan_id, adopted)
         # Asked after the listing: an attempt is written down before its first file.
         fences = ctx.store.runs.list_attempt_fences(run.plan_id)
         files = [
-            *_of_attempts(entries, storage.join(head.location, "data", run.plan_id), fences, quarantined=False),
-            *_of_attempts(moved, moved_folder(quarantine.location, run.plan_id), fences, quarantined=True),
+            *_build_leftovers(entries, storage.join(head.location, "data", run.plan_id), fences, quarantined=False),
+            *_build_leftovers(
+                moved, locate_keyless_move_folder(quarantine.location, run.plan_id), fences, quarantined=True
+            ),
         ]
         if ctx.store.runs.find(run.plan_id) == run:  # or it was opened again meanwhile, and is at work
             found.append(RunLeftovers(run, tuple(files)))
@@ -86,11 +88,11 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
     adopted = [file.path for file in quarantine.files()] if idle else []
     for ingest in idle:
         ledger = storage.join(head.location, "winnow", "ingests", f"{ingest.ingest_id}.json")
-        size_bytes = storage.size_bytes(ledger)
+        size_bytes = storage.read_size_bytes(ledger)
         files = [
             *(
                 Leftover(entry.uri, entry.size_bytes)
-                for entry in storage.list_files(ingest_folder(head.location, ingest.ingest_id))
+                for entry in storage.list_files(locate_ingest_folder(head.location, ingest.ingest_id))
             ),
             *(
                 Leftover(entry.uri, entry.size_bytes, quarantined=True)
@@ -102,19 +104,19 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
     return found
 
 
-def fences_to_pass(
-    runs: Iterable[RunLeftovers], head: Head, referenced: References, quarantine: Quarantine
+def compute_required_fences(
+    runs: Iterable[RunLeftovers], head: Head, referenced: FileReferences, quarantine: Quarantine
 ) -> list[int] | None:
     """The fences that the topic's must be lifted above before files of ``runs`` may go; None: it is high enough.
 
     An attempt that is not known may carry any fence up to the present one.
     """
-    kept = kept_paths(head.state)
+    kept = list_kept_paths(head.state)
     visible = frozenset(head.state.quarantine_ingests)
 
     def is_named(file: Leftover) -> bool:
         if file.quarantined:
-            return may_hold(file.uri, quarantine.location, visible)
+            return may_contain_ingest(file.uri, quarantine.location, visible)
         return file.uri in referenced or file.uri in kept
 
     needed = [
@@ -123,19 +125,23 @@ def fences_to_pass(
     return needed if any(fence >= head.fence for fence in needed) else None
 
 
-def ingests_to_void(ingests: Iterable[IngestLeftovers], state: TopicState) -> tuple[list[OpenIngest], list[OpenIngest]]:
+def select_ingests_to_void(
+    ingests: Iterable[IngestLeftovers], state: TopicState
+) -> tuple[list[OpenIngest], list[OpenIngest]]:
     """Of ``ingests`` those that a commit has yet to void, and those that were committed after all."""
     waiting = [each.ingest for each in ingests if not state.is_voided(each.ingest.ingest_id, each.ingest.number)]
     if not waiting:
         return [], []
-    committed = {reference.ingest_id for reference in all_ingests(state)} | set(state.quarantine_ingests)
+    committed = {reference.ingest_id for reference in list_ingest_references(state)} | set(state.quarantine_ingests)
     return (
         [ingest for ingest in waiting if ingest.ingest_id not in committed],
         [ingest for ingest in waiting if ingest.ingest_id in committed],
     )
 
 
-def with_voided(state: TopicState, voided: Sequence[OpenIngest], still_open: Iterable[OpenIngest]) -> TopicState:
+def apply_voided_ingests(
+    state: TopicState, voided: Sequence[OpenIngest], still_open: Iterable[OpenIngest]
+) -> TopicState:
     """``state`` after voiding ingest calls; those before every one that is ``still_open`` are named by number alone."""
     ids = {each.ingest_id for each in state.voided_ingests}
     named = [*state.voided_ingests, *(VoidedIngest(i.ingest_id, i.number) for i in voided if i.ingest_id not in ids)]
@@ -151,7 +157,7 @@ def with_voided(state: TopicState, voided: Sequence[OpenIngest], still_open: Ite
     )
 
 
-class Deletable:
+class DeletionFilter:
     """Decides file by file what may be deleted, from a head that was loaded after the sweep's own commit.
 
     Args:
@@ -161,37 +167,37 @@ class Deletable:
         passed_unknown: whether the sweep itself lifted the fence after it listed the files.
     """
 
-    def __init__(self, head: Head, referenced: References, quarantine: Quarantine, *, passed_unknown: bool) -> None:
+    def __init__(self, head: Head, referenced: FileReferences, quarantine: Quarantine, *, passed_unknown: bool) -> None:
         self._head = head
         self._quarantine = quarantine
         self._referenced = referenced
         self._passed_unknown = passed_unknown
-        self._kept = kept_paths(head.state)
+        self._kept = list_kept_paths(head.state)
         self._visible: set[str] | None = None
 
-    def of_run(self, run: RunLeftovers) -> list[Leftover]:
+    def select_of_run(self, run: RunLeftovers) -> list[Leftover]:
         """The files of a closed run that no commit names and none will."""
-        return [file for file in run.files if self._is_behind_the_fence(file) and self._is_unnamed(file)]
+        return [file for file in run.files if self._is_below_fence(file) and self._is_unnamed(file)]
 
-    def of_ingest(self, ingest: IngestLeftovers) -> list[Leftover]:
+    def select_of_ingest(self, ingest: IngestLeftovers) -> list[Leftover]:
         """The files of an ingest call that is void; none of a call that is not."""
         call = ingest.ingest
         if not self._head.state.is_voided(call.ingest_id, call.number):
             return []
         return [file for file in ingest.files if self._is_unnamed(file)]
 
-    def _is_behind_the_fence(self, file: Leftover) -> bool:
+    def _is_below_fence(self, file: Leftover) -> bool:
         return self._passed_unknown if file.fence is None else file.fence < self._head.fence
 
     def _is_unnamed(self, file: Leftover) -> bool:
         if not file.quarantined:
             return file.uri not in self._referenced and file.uri not in self._kept
         if self._visible is None:
-            self._visible = named_quarantine_ingests(self._head.state.topic, self._head.table)
-        return not may_hold(file.uri, self._quarantine.location, self._visible)
+            self._visible = list_visible_quarantine_ingests(self._head.state.topic, self._head.table)
+        return not may_contain_ingest(file.uri, self._quarantine.location, self._visible)
 
 
-def delete(quarantine: Quarantine, files: Collection[Leftover]) -> None:
+def delete_leftovers(quarantine: Quarantine, files: Collection[Leftover]) -> None:
     """Delete ``files``; those of the quarantine leave its table first."""
     withdrawn = [file.uri for file in files if file.quarantined]
     if withdrawn:
@@ -200,12 +206,12 @@ def delete(quarantine: Quarantine, files: Collection[Leftover]) -> None:
         storage.delete(file.uri)
 
 
-def kept_paths(state: TopicState) -> frozenset[str]:
+def list_kept_paths(state: TopicState) -> frozenset[str]:
     """Files that wait for their grace, or are being deleted as retired ones: not leftovers."""
     return frozenset(file.path for file in state.waiting_files)
 
 
-def _of_attempts(
+def _build_leftovers(
     entries: Iterable[storage.FileEntry], folder: str, fences: Mapping[str, int], *, quarantined: bool
 ) -> Iterator[Leftover]:
     for entry in entries:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from winnow.config.settings import Settings
 from winnow.model import Assessment, Receipt
-from winnow.pipeline.assess import TopicView, assess_view, view_topic
+from winnow.pipeline.assess import TopicView, assess_view, load_topic_view
 from winnow.pipeline.context import Context
-from winnow.pipeline.overdue import Due
-from winnow.report.forecast import Prospect, Work, forecast, pace
-from winnow.report.metrics import Measurement, measure
+from winnow.pipeline.overdue import DuePartition
+from winnow.report.forecast import DeadlineForecast, PendingPartition, forecast_deadlines, measure_pace
+from winnow.report.metrics import Measurement, compute_measurement
 
-RECENT_RUNS = 10
+MAXIMUM_RECENT_RUNS = 10
 """So many receipts of a topic, the newest, tell its pace and its last run; some of them may be retention alone."""
 
 
@@ -25,11 +25,11 @@ def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    view = view_topic(ctx, topic)
-    return measure(
+    view = load_topic_view(ctx, topic)
+    return compute_measurement(
         view.head.state,
         assess_view(ctx, view, as_of_ms=as_of_ms),
-        ctx.store.projection.list_receipts(topic, limit=RECENT_RUNS),
+        ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS),
         compacts=view.rules.compacts,
         last_run_ms=ctx.store.assessments.last_assessed_ms(topic),
         as_of_ms=as_of_ms,
@@ -39,73 +39,76 @@ def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
+class TopicDeadlines:
     """What one topic brings into the forecast: its work, and the receipts that tell the pace."""
 
-    work: tuple[Work, ...]
+    work: tuple[PendingPartition, ...]
     receipts: tuple[Receipt, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class TopicsForecast:
     """The outlook of all deadlines. ``bytes_per_second``: of one task; None: no run has told it."""
 
     as_of_ms: int
     bytes_per_second: float | None
     parallelism: int
-    prospects: tuple[Prospect, ...]
+    prospects: tuple[DeadlineForecast, ...]
 
 
-def deadlines_of(ctx: Context, topic: str, *, as_of_ms: int) -> Deadlines:
+def load_deadlines(ctx: Context, topic: str, *, as_of_ms: int) -> TopicDeadlines:
     """The deadlines of ``topic``; none where max.compaction.lag.ms is not set or the policy does not compact."""
-    view = view_topic(ctx, topic)
-    return deadlines_for(ctx, topic, due_partitions(view, assess_view(ctx, view, as_of_ms=as_of_ms)))
+    view = load_topic_view(ctx, topic)
+    return build_deadlines(ctx, topic, find_due_partitions(view, assess_view(ctx, view, as_of_ms=as_of_ms)))
 
 
-def due_partitions(view: TopicView, assessments: Sequence[Assessment]) -> dict[int, Due]:
+def find_due_partitions(view: TopicView, assessments: Sequence[Assessment]) -> dict[int, DuePartition]:
     """The partitions of ``view`` that have a deadline, by number; none where the policy does not compact."""
     if not view.rules.compacts:
         return {}
     logs = {log.partition: log for log in view.partitions}
-    return {a.partition: Due(a, logs[a.partition]) for a in assessments if a.deadline_ms is not None}
+    return {a.partition: DuePartition(a, logs[a.partition]) for a in assessments if a.deadline_ms is not None}
 
 
-def deadlines_for(ctx: Context, topic: str, due: Mapping[int, Due]) -> Deadlines:
+def build_deadlines(ctx: Context, topic: str, due: Mapping[int, DuePartition]) -> TopicDeadlines:
     """What the partitions in ``due`` bring into the forecast."""
-    return Deadlines(
-        tuple(each.work for each in due.values()), tuple(ctx.store.projection.list_receipts(topic, limit=RECENT_RUNS))
+    return TopicDeadlines(
+        tuple(each.work for each in due.values()),
+        tuple(ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS)),
     )
 
 
-def forecast_of(ctx: Context, topics: Sequence[Deadlines], *, as_of_ms: int) -> Forecast:
+def compute_forecast(ctx: Context, topics: Sequence[TopicDeadlines], *, as_of_ms: int) -> TopicsForecast:
     """The outlook of all deadlines of ``topics`` together: they share the engine."""
-    bytes_per_second = pace(receipt for each in topics for receipt in each.receipts)
-    tasks = parallelism(ctx.settings)
+    bytes_per_second = measure_pace(receipt for each in topics for receipt in each.receipts)
+    tasks = estimate_parallelism(ctx.settings)
     work = [w for each in topics for w in each.work]
-    prospects = forecast(work, bytes_per_second=bytes_per_second, parallelism=tasks, as_of_ms=as_of_ms)
-    return Forecast(as_of_ms, bytes_per_second, tasks, tuple(prospects))
+    prospects = forecast_deadlines(work, bytes_per_second=bytes_per_second, parallelism=tasks, as_of_ms=as_of_ms)
+    return TopicsForecast(as_of_ms, bytes_per_second, tasks, tuple(prospects))
 
 
-_LOCAL = re.compile(r"local\[(\*|[0-9]+)(?:,[0-9]+)?\]")
+_LOCAL_MASTER = re.compile(r"local\[(\*|[0-9]+)(?:,[0-9]+)?\]")
 
 
-def parallelism(settings: Settings) -> int:
+def estimate_parallelism(settings: Settings) -> int:
     """Tasks that the Spark application runs at a time, as far as the settings tell; 1 where they do not.
 
     ``local[N]``: N; a cluster: ``spark.cores.max``, else ``spark.executor.instances`` x ``spark.executor.cores``; each
     divided by ``spark.task.cpus``, and never more than the engine's own setting ``tasks``.
     """
     conf = settings.spark.conf
-    local = _LOCAL.fullmatch(settings.spark.master)
+    local = _LOCAL_MASTER.fullmatch(settings.spark.master)
     if local:
         cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1])
     elif "spark.cores.max" in conf:
-        cores = _whole(conf["spark.cores.max"])
+        cores = _parse_whole_number(conf["spark.cores.max"])
     else:
-        cores = _whole(conf.get("spark.executor.instances")) * _whole(conf.get("spark.executor.cores"))
-    tasks = max(1, cores // _whole(conf.get("spark.task.cpus")))
+        cores = _parse_whole_number(conf.get("spark.executor.instances")) * _parse_whole_number(
+            conf.get("spark.executor.cores")
+        )
+    tasks = max(1, cores // _parse_whole_number(conf.get("spark.task.cpus")))
     return tasks if settings.engine.tasks is None else min(tasks, settings.engine.tasks)
 
 
-def _whole(text: str | None) -> int:
+def _parse_whole_number(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and int(text) > 0 else 1

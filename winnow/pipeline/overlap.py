@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from winnow import eligibility
 from winnow.errors import BadInputError
 from winnow.files import duck
-from winnow.files.checked_reading import check_before_duckdb, name_damaged
+from winnow.files.checked_reading import check_before_duckdb, find_damaged_segment
 from winnow.files.quarantine import QUARANTINE_SCHEMA
 from winnow.files.schema import ARROW_SCHEMA
-from winnow.log.ledger import digests_seen
+from winnow.log.ledger import list_seen_digests
 from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import Head
 from winnow.model import PartitionState, Segment
-from winnow.pipeline.spool import Spool, in_files
+from winnow.pipeline.spool import Spool, format_file_numbers
 
 if TYPE_CHECKING:
     import duckdb
 
 _NOTHING_LANDED = "Nothing of this call landed."
-_FIELDS = ("timestamp", "timestampType", "key", "value", "headers")
-_EXISTING = '"offset", epoch_ms("timestamp") AS "timestamp", "timestampType", key, value, headers'
+_COMPARED_FIELDS = ("timestamp", "timestampType", "key", "value", "headers")
+_EXISTING_COLUMNS = '"offset", epoch_ms("timestamp") AS "timestamp", "timestampType", key, value, headers'
 
 
 def check_overlap(
@@ -48,7 +48,7 @@ def check_overlap(
     import duckdb
 
     state = head.state.partitions[partition]
-    below = _below(spool, partition, state.log_end_offset, taken)
+    below = _build_arriving_condition(spool, partition, state.log_end_offset, taken)
     if below is None:
         return
     first, last = below
@@ -56,66 +56,68 @@ def check_overlap(
     check_before_duckdb(spool.topic, reached, ARROW_SCHEMA.names, after=_NOTHING_LANDED)
     connection = spool.connect([segment.path for segment in reached])
     try:
-        _keep_quarantined(connection, quarantine, head, partition, below)
+        _create_quarantined(connection, quarantine, head, partition, below)
         _create_existing(connection, reached)
         _create_compared(connection, partition, state.log_end_offset, taken)
         _refuse_different(spool, connection, partition)
         _refuse_absent(spool, connection, head, partition, trust_compacted)
     except duckdb.Error as problem:
-        name_damaged(spool.topic, reached, problem, after=_NOTHING_LANDED)
+        find_damaged_segment(spool.topic, reached, problem, after=_NOTHING_LANDED)
         raise
     finally:
         connection.close()
 
 
-def _below(spool: Spool, partition: int, log_end_offset: int, taken: Sequence[int]) -> tuple[int, int] | None:
-    row = duck.one_row(
+def _build_arriving_condition(
+    spool: Spool, partition: int, log_end_offset: int, taken: Sequence[int]
+) -> tuple[int, int] | None:
+    row = duck.fetch_one_row(
         spool.connection,
         f"""
         SELECT min("offset"), max("offset") FROM spool
-        WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {in_files(taken)}
+        WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {format_file_numbers(taken)}
         """,
     )
     return None if row is None or row[0] is None else (row[0], row[1])
 
 
-def _keep_quarantined(
+def _create_quarantined(
     connection: duckdb.DuckDBPyConnection, quarantine: Quarantine, head: Head, partition: int, offsets: tuple[int, int]
 ) -> None:
     """Table ``quarantined``: the visible rows of the partition within ``offsets``; it spills, they may be many."""
     connection.register("rows", QUARANTINE_SCHEMA.empty_table())
-    connection.execute(f"CREATE TEMP TABLE quarantined AS SELECT {_EXISTING} FROM rows")
+    connection.execute(f"CREATE TEMP TABLE quarantined AS SELECT {_EXISTING_COLUMNS} FROM rows")
     connection.unregister("rows")
     for batch in quarantine.read(head.state.quarantine_ingests, partition=partition, offsets=offsets):
         connection.register("rows", batch)
-        connection.execute(f"INSERT INTO quarantined SELECT {_EXISTING} FROM rows")
+        connection.execute(f"INSERT INTO quarantined SELECT {_EXISTING_COLUMNS} FROM rows")
         connection.unregister("rows")
 
 
 def _create_existing(connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment]) -> None:
-    files = duck.file_list(segment.path for segment in segments)
-    log = f"SELECT {_EXISTING} FROM read_parquet({files}) UNION ALL " if segments else ""
+    files = duck.quote_file_list(segment.path for segment in segments)
+    log = f"SELECT {_EXISTING_COLUMNS} FROM read_parquet({files}) UNION ALL " if segments else ""
     connection.execute(f"CREATE VIEW existing AS {log} SELECT * FROM quarantined")
 
 
 def _create_compared(
     connection: duckdb.DuckDBPyConnection, partition: int, log_end_offset: int, taken: Sequence[int]
 ) -> None:
-    equal = " AND ".join(f'arriving."{name}" IS NOT DISTINCT FROM existing."{name}"' for name in _FIELDS)
+    equal = " AND ".join(f'arriving."{name}" IS NOT DISTINCT FROM existing."{name}"' for name in _COMPARED_FIELDS)
     connection.execute(
         f"""
         CREATE TEMP TABLE compared AS
         SELECT arriving.file, arriving.row, arriving."sequence", arriving."offset",
                existing."offset" IS NOT NULL AS present, ({equal}) AS equal
         FROM (SELECT * FROM spool
-              WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {in_files(taken)}) AS arriving
+              WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {format_file_numbers(taken)}) AS arriving
         LEFT JOIN existing USING ("offset")
         """
     )
 
 
 def _refuse_different(spool: Spool, connection: duckdb.DuckDBPyConnection, partition: int) -> None:
-    row = duck.one_row(
+    row = duck.fetch_one_row(
         connection, 'SELECT file, row, "offset" FROM compared WHERE present AND NOT equal ORDER BY "sequence" LIMIT 1'
     )
     if row is not None:
@@ -129,44 +131,44 @@ def _refuse_absent(
     spool: Spool, connection: duckdb.DuckDBPyConnection, head: Head, partition: int, trust_compacted: bool
 ) -> None:
     state = head.state.partitions[partition]
-    cleaned = _cleaned_offset(state)
-    row = duck.one_row(
+    cleaned = _find_cleaned_offset(state)
+    row = duck.fetch_one_row(
         connection,
         f'SELECT file, row, "offset" FROM compared WHERE NOT present AND "offset" >= {cleaned} '
         'ORDER BY "sequence" LIMIT 1',
     )
     if row is not None:
-        raise BadInputError(_hole(spool, row, partition, state))
+        raise BadInputError(_build_missing_offset_error(spool, row, partition, state))
     if trust_compacted:
         return
     files = connection.execute("SELECT DISTINCT file FROM compared WHERE NOT present").fetchall()
     if not files:
         return
-    seen = digests_seen(head.state, partition)
+    seen = list_seen_digests(head.state, partition)
     for (number,) in sorted(files):
         if spool.files[number].slices.get(partition) not in seen:
-            row = duck.one_row(
+            row = duck.fetch_one_row(
                 connection,
                 f'SELECT file, row, "offset" FROM compared WHERE NOT present AND file = {number} '
                 'ORDER BY "sequence" LIMIT 1',
             )
             assert row is not None
             raise BadInputError(
-                f"{_hole(spool, row, partition, state)} If these records were compacted away in the source, say "
+                f"{_build_missing_offset_error(spool, row, partition, state)} If these records were compacted away in the source, say "
                 "--trust-compacted."
             )
 
 
-def _cleaned_offset(state: PartitionState) -> int:
+def _find_cleaned_offset(state: PartitionState) -> int:
     """The offset below which records may have been compacted away.
 
     A run that covers part of a log under another strategy lowers the checkpoint; what was removed stays removed.
     """
     ends = [entry.end_offset for entry in state.history if entry.cleaning_time_ms is not None]
-    return max([eligibility.first_dirty_offset(state), *ends[-1:]])
+    return max([eligibility.find_first_dirty_offset(state), *ends[-1:]])
 
 
-def _hole(spool: Spool, row: tuple[int, int, int], partition: int, state: PartitionState) -> str:
+def _build_missing_offset_error(spool: Spool, row: tuple[int, int, int], partition: int, state: PartitionState) -> str:
     return (
         f"{spool.files[row[0]].path}, row {row[1]} (partition {partition}, offset {row[2]}): the log of {spool.topic}-"
         f"{partition} has gone on to offset {state.log_end_offset} without this record. Were files ingested in the "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from winnow.pipeline.assess import view_topic
+from winnow.pipeline.assess import load_topic_view
 from winnow.pipeline.context import Context
-from winnow.pipeline.pictures import harmless, record_picture
+from winnow.pipeline.pictures import record_overview, suppress_overview_errors
 
 
-def refresh_picture(ctx: Context, topic: str) -> bool:
+def refresh_overview(ctx: Context, topic: str) -> bool:
     """Look at ``topic`` again and record what the page shows of it. Reads manifests and state, as assessing does.
 
     What was done is done and recorded, so a picture that cannot be taken never fails it: the page shows the one before
@@ -16,7 +16,7 @@ def refresh_picture(ctx: Context, topic: str) -> bool:
     Returns:
         Whether the picture was taken.
     """
-    with harmless(topic) as taken:
-        record_picture(ctx, view_topic(ctx, topic))
+    with suppress_overview_errors(topic) as taken:
+        record_overview(ctx, load_topic_view(ctx, topic))
         taken.append(topic)
     return bool(taken)

@@ -8,15 +8,15 @@ from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
 
-from winnow.eligibility import first_dirty_offset
-from winnow.model import Cleaning, OffsetRange, PartitionPlan, PartitionState, Plan, Segment, total_order
+from winnow.eligibility import find_first_dirty_offset
+from winnow.model import Cleaning, OffsetRange, PartitionPlan, PartitionState, Plan, Segment, name_total_order
 
-_START, _END = attrgetter("start"), attrgetter("end")
-MOST_ENTRIES = 512
+_GET_START, _GET_END = attrgetter("start"), attrgetter("end")
+MAXIMUM_HISTORY_ENTRIES = 512
 """Entries of a cleaning history that extended lives may bring it to; one entry a run is added whatever its length."""
 
 
-def behind_retention(state: PartitionState, partition: PartitionPlan, after: list[Segment]) -> PartitionState:
+def apply_retention(state: PartitionState, partition: PartitionPlan, after: list[Segment]) -> PartitionState:
     """The partition's state behind retention: the log start, and nothing that is only about what lies below it."""
     start = partition.log_start_offset
     checkpoint = state.first_dirty_offset
@@ -24,12 +24,12 @@ def behind_retention(state: PartitionState, partition: PartitionPlan, after: lis
         state,
         log_start_offset=start,
         first_dirty_offset=None if checkpoint is None else max(checkpoint, start),
-        history=_without_needless(state.history, after),
+        history=_drop_needless(state.history, after),
         appends=tuple(entry for entry in state.appends if entry.last_offset >= start),
     )
 
 
-def after_cleaning(
+def apply_cleaning(
     state: PartitionState,
     partition: PartitionPlan,
     plan: Plan,
@@ -43,23 +43,23 @@ def after_cleaning(
     ``extended``: in order, where tombstones lie that superseded a record in this run and wait for late ones anew.
     """
     end = partition.next_first_dirty_offset
-    order = total_order(plan.strategy, plan.strategy_header)
+    order = name_total_order(plan.strategy, plan.strategy_header)
     stamped = Cleaning(end, cleaning_time_ms, cleaning_time_ms + plan.delete_retention_ms)
-    history = _stamped(state.history, stamped)
+    history = _stamp_ranges(state.history, stamped)
     if extended:
-        history = _without_emptied(history, partition, extended)
-        history = _extended(history, extended, cleaning_time_ms)
+        history = _drop_emptied(history, partition, extended)
+        history = _extend_lifetimes(history, extended, cleaning_time_ms)
     return replace(
         state,
-        first_dirty_offset=max(end, first_dirty_offset(state) if state.strategy == order else end),
+        first_dirty_offset=max(end, find_first_dirty_offset(state) if state.strategy == order else end),
         strategy=order,
-        history=_without_needless(history, after),
+        history=_drop_needless(history, after),
         appends=tuple(entry for entry in state.appends if entry.last_offset >= end),
         uncleanable=None,
     )
 
 
-def _stamped(history: tuple[Cleaning, ...], stamped: Cleaning) -> tuple[Cleaning, ...]:
+def _stamp_ranges(history: tuple[Cleaning, ...], stamped: Cleaning) -> tuple[Cleaning, ...]:
     """Stamp what no earlier run covered. An entry with unknown time (an imported checkpoint) counts as not covered."""
     known: list[Cleaning] = []
     start = 0
@@ -75,7 +75,7 @@ def _stamped(history: tuple[Cleaning, ...], stamped: Cleaning) -> tuple[Cleaning
     return tuple(known)
 
 
-def _extended(
+def _extend_lifetimes(
     history: tuple[Cleaning, ...], ranges: Sequence[OffsetRange], cleaning_time_ms: int
 ) -> tuple[Cleaning, ...]:
     """Each of ``ranges`` (in order, disjoint) as entries of its own with this run's time; delete horizons stay."""
@@ -84,7 +84,7 @@ def _extended(
     for entry in history:
         time_ms = entry.cleaning_time_ms
         earlier = time_ms is not None and time_ms < cleaning_time_ms
-        for each in _meeting(ranges, start, entry.end_offset) if earlier else ():
+        for each in _find_overlapping(ranges, start, entry.end_offset) if earlier else ():
             inside = OffsetRange(max(start, each.start), min(entry.end_offset, each.end))
             if start < inside.start:
                 pieces.append(replace(entry, end_offset=inside.start))
@@ -93,15 +93,15 @@ def _extended(
         if start < entry.end_offset:
             pieces.append(entry)
         start = entry.end_offset
-    return _shortened(_joined(pieces))
+    return _limit_entries(_join_equal_neighbours(pieces))
 
 
-def _meeting(ranges: Sequence[OffsetRange], start: int, end: int) -> Sequence[OffsetRange]:
+def _find_overlapping(ranges: Sequence[OffsetRange], start: int, end: int) -> Sequence[OffsetRange]:
     """Those of ``ranges`` (in order, disjoint) that share an offset with [``start``, ``end``)."""
-    return ranges[bisect_right(ranges, start, key=_END) : bisect_left(ranges, end, key=_START)]
+    return ranges[bisect_right(ranges, start, key=_GET_END) : bisect_left(ranges, end, key=_GET_START)]
 
 
-def _joined(history: Sequence[Cleaning]) -> list[Cleaning]:
+def _join_equal_neighbours(history: Sequence[Cleaning]) -> list[Cleaning]:
     """Neighbours that say the same as one."""
     joined: list[Cleaning] = []
     for entry in history:
@@ -111,7 +111,7 @@ def _joined(history: Sequence[Cleaning]) -> list[Cleaning]:
     return joined
 
 
-def _shortened(history: Sequence[Cleaning]) -> tuple[Cleaning, ...]:
+def _limit_entries(history: Sequence[Cleaning]) -> tuple[Cleaning, ...]:
     """At most :data:`MOST_ENTRIES`: neighbours whose times differ least become one, with the later of their times.
 
     So some tombstones stay a little longer, and none goes earlier. Entries with unknown time stay as they are.
@@ -121,24 +121,24 @@ def _shortened(history: Sequence[Cleaning]) -> tuple[Cleaning, ...]:
         for at, (entry, after) in enumerate(pairwise(history))
         if entry.cleaning_time_ms is not None and after.cleaning_time_ms is not None
     )
-    into_next = {at for _, at in costs[: max(0, len(history) - MOST_ENTRIES)]}
+    into_next = {at for _, at in costs[: max(0, len(history) - MAXIMUM_HISTORY_ENTRIES)]}
     shortened: list[Cleaning] = []
     for at, entry in enumerate(history):
         if at - 1 in into_next:
             before = shortened.pop()
-            time_ms = _later(before.cleaning_time_ms, entry.cleaning_time_ms)
-            horizon_ms = _later(before.delete_horizon_ms, entry.delete_horizon_ms)
+            time_ms = _get_later_time(before.cleaning_time_ms, entry.cleaning_time_ms)
+            horizon_ms = _get_later_time(before.delete_horizon_ms, entry.delete_horizon_ms)
             shortened.append(Cleaning(entry.end_offset, time_ms, horizon_ms))
         else:
             shortened.append(entry)
     return tuple(shortened)
 
 
-def _later(one: int | None, other: int | None) -> int | None:
+def _get_later_time(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else max(one, other)
 
 
-def _without_emptied(
+def _drop_emptied(
     history: tuple[Cleaning, ...], partition: PartitionPlan, extended: Sequence[OffsetRange]
 ) -> tuple[Cleaning, ...]:
     """Without entries whose last tombstones went in this run: the next one takes over their offsets; the last stays.
@@ -150,14 +150,14 @@ def _without_emptied(
     for entry in history:
         covered = entry.end_offset <= partition.next_first_dirty_offset
         gone = covered and any(each.start <= start and entry.end_offset <= each.end for each in partition.expired)
-        stays = bool(_meeting(extended, start, entry.end_offset))
+        stays = bool(_find_overlapping(extended, start, entry.end_offset))
         if stays or not gone or entry is history[-1]:
             kept.append(entry)
         start = entry.end_offset
     return tuple(kept)
 
 
-def _without_needless(history: tuple[Cleaning, ...], after: list[Segment]) -> tuple[Cleaning, ...]:
+def _drop_needless(history: tuple[Cleaning, ...], after: list[Segment]) -> tuple[Cleaning, ...]:
     """Without leading entries below whose end no tombstone remains; the last entry stays."""
     tombstones_from = min((s.first_offset for s in after if s.tombstones), default=None)
     needless = 0

@@ -10,14 +10,21 @@ from dataclasses import dataclass, replace
 from winnow.clock import format_ms
 from winnow.errors import UsageError
 from winnow.model import PartitionState, TopicState
-from winnow.pipeline.cleaning_state import CleaningState, Event, Kind, after, is_legal, state_of
+from winnow.pipeline.cleaning_state import (
+    CleaningEvent,
+    CleaningState,
+    CleaningStateKind,
+    apply_event,
+    derive_cleaning_state,
+    is_legal_event,
+)
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import held_by_another
+from winnow.pipeline.leases import is_held_by_another
 from winnow.pipeline.state_change import change_states
-from winnow.pipeline.uncleanable import chosen_partitions
+from winnow.pipeline.uncleanable import select_partitions
 
-UNCLEANABLE = "uncleanable"
-MAX_NAME_LENGTH = 100
+UNCLEANABLE_STATE = "uncleanable"
+MAXIMUM_NAME_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class PartitionRow:
     changed: bool = False
 
 
-def who() -> str:
+def get_user_name() -> str:
     """The name of the operating system's user; its number where it has no name."""
     try:
         return getpass.getuser()
@@ -49,10 +56,10 @@ def who() -> str:
         return f"uid-{os.getuid()}"
 
 
-def cleaning_state(state: PartitionState, *, held: bool) -> CleaningState:
+def get_cleaning_state(state: PartitionState, *, held: bool) -> CleaningState:
     """The state machine's state of one partition. A pause without a name counts as one."""
     paused = state.paused_since_ms is not None
-    return state_of(held=held, pauses=max(len(state.paused_by), 1) if paused else 0)
+    return derive_cleaning_state(held=held, pauses=max(len(state.paused_by), 1) if paused else 0)
 
 
 def list_partitions(ctx: Context, topic: str, partitions: Collection[int] | None = None) -> list[PartitionRow]:
@@ -62,10 +69,12 @@ def list_partitions(ctx: Context, topic: str, partitions: Collection[int] | None
         UsageError: the topic has no such partition.
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    return _rows(ctx, ctx.log.open(topic).head().state, partitions)
+    return _build_rows(ctx, ctx.log.open(topic).head().state, partitions)
 
 
-def pause(ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str) -> list[PartitionRow]:
+def pause_partitions(
+    ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str
+) -> list[PartitionRow]:
     """Pause partitions (None = all) under the name ``by``. Pausing twice under one name changes nothing.
 
     A run that is at work on a paused partition publishes nothing of its topic.
@@ -74,12 +83,12 @@ def pause(ctx: Context, topic: str, partitions: Collection[int] | None = None, *
         UsageError: no such partition, or no name.
         CommitConflictError, CommitUnknownError, ServiceError: see :func:`change_states`.
     """
-    name = _checked_name(by)
+    name = _check_name(by)
     now_ms = ctx.now_ms()
     changed: list[int] = []
 
     def change(state: TopicState) -> dict[int, PartitionState]:
-        known = {number: state.partitions[number] for number in chosen_partitions(topic, state, partitions)}
+        known = {number: state.partitions[number] for number in select_partitions(topic, state, partitions)}
         fresh = {number: each for number, each in known.items() if name not in each.paused_by}
         changed[:] = fresh
         return {
@@ -92,10 +101,10 @@ def pause(ctx: Context, topic: str, partitions: Collection[int] | None = None, *
         }
 
     state, _ = change_states(ctx, topic, change, operation="pause", summary={"winnow.by": name})
-    return _rows(ctx, state, partitions, changed)
+    return _build_rows(ctx, state, partitions, changed)
 
 
-def resume(
+def resume_partitions(
     ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str, everybody: bool = False
 ) -> list[PartitionRow]:
     """Take back the pause of ``by``, or of ``everybody``. A partition goes on when nobody pauses it any more.
@@ -106,62 +115,65 @@ def resume(
         UsageError: no such partition, or no name.
         CommitConflictError, CommitUnknownError, ServiceError: see :func:`change_states`.
     """
-    name = _checked_name(by)
+    name = _check_name(by)
     changed: list[int] = []
 
     def change(state: TopicState) -> dict[int, PartitionState]:
-        known = {number: state.partitions[number] for number in chosen_partitions(topic, state, partitions)}
+        known = {number: state.partitions[number] for number in select_partitions(topic, state, partitions)}
         resumed = {
             number: each
             for number, each in known.items()
-            if is_legal(cleaning_state(each, held=False), Event.RESUME)
+            if is_legal_event(get_cleaning_state(each, held=False), CleaningEvent.RESUME)
             and (everybody or name in each.paused_by or not each.paused_by)
         }
         changed[:] = resumed
-        return {number: _resumed(each, name, everybody=everybody) for number, each in resumed.items()}
+        return {number: _remove_pause(each, name, everybody=everybody) for number, each in resumed.items()}
 
     state, _ = change_states(ctx, topic, change, operation="resume", summary={"winnow.by": name})
-    return _rows(ctx, state, partitions, changed)
+    return _build_rows(ctx, state, partitions, changed)
 
 
-def _resumed(state: PartitionState, name: str, *, everybody: bool) -> PartitionState:
-    if everybody or after(cleaning_state(state, held=False), Event.RESUME).kind is Kind.NONE:
+def _remove_pause(state: PartitionState, name: str, *, everybody: bool) -> PartitionState:
+    if (
+        everybody
+        or apply_event(get_cleaning_state(state, held=False), CleaningEvent.RESUME).kind is CleaningStateKind.NONE
+    ):
         return replace(state, paused_by=(), paused_since_ms=None)
     return replace(state, paused_by=tuple(each for each in state.paused_by if each != name))
 
 
-def _checked_name(name: str) -> str:
+def _check_name(name: str) -> str:
     name = name.strip()
-    if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+    if not name or len(name) > MAXIMUM_NAME_LENGTH or not name.isprintable():
         raise UsageError(
-            f"A pause needs a name of 1 to {MAX_NAME_LENGTH} printable characters. Nothing was changed; give one with "
+            f"A pause needs a name of 1 to {MAXIMUM_NAME_LENGTH} printable characters. Nothing was changed; give one with "
             "--by NAME."
         )
     return name
 
 
-def _rows(
+def _build_rows(
     ctx: Context, state: TopicState, partitions: Collection[int] | None, changed: Collection[int] = ()
 ) -> list[PartitionRow]:
     topic = state.topic
-    held = held_by_another(ctx, topic)
+    held = is_held_by_another(ctx, topic)
     lease = ctx.store.leases.find(topic) if held else None
     holder = f"held by {lease.holder} until {format_ms(lease.expires_ms)}" if lease is not None else None
     return [
-        _row(topic, number, state.partitions[number], holder if held else None, number in changed)
-        for number in chosen_partitions(topic, state, partitions)
+        _build_row(topic, number, state.partitions[number], holder if held else None, number in changed)
+        for number in select_partitions(topic, state, partitions)
     ]
 
 
-def _row(topic: str, number: int, state: PartitionState, holder: str | None, changed: bool) -> PartitionRow:
-    found = cleaning_state(state, held=holder is not None)
+def _build_row(topic: str, number: int, state: PartitionState, holder: str | None, changed: bool) -> PartitionRow:
+    found = get_cleaning_state(state, held=holder is not None)
     mark = state.uncleanable
     shown, reason, since_ms = found.kind.value, None, None
     if holder is not None:
         reason = holder
         since_ms = state.paused_since_ms
     elif mark is not None:
-        shown, reason, since_ms = UNCLEANABLE, mark.reason, mark.since_ms
+        shown, reason, since_ms = UNCLEANABLE_STATE, mark.reason, mark.since_ms
     elif found.pauses:
         reason = f"paused by {', '.join(state.paused_by) or 'somebody'}"
         since_ms = state.paused_since_ms

@@ -14,15 +14,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from winnow import eligibility
-from winnow.config.topic import entries
+from winnow.config.topic import list_entries
 from winnow.eligibility import Decision, PartitionLog
 from winnow.errors import WinnowError
-from winnow.estimates import estimate
+from winnow.estimates import estimate_plan
 from winnow.pipeline.context import Context
 from winnow.pipeline.earlier import EarlierRuns
 from winnow.planning import plan_partition
-from winnow.store.looks import Look
-from winnow.store.overview_values import PartitionPicture, TopicPicture
+from winnow.store.looks import AssessedTopic
+from winnow.store.overview_values import PartitionOverview, TopicOverview
 
 if TYPE_CHECKING:
     from winnow.pipeline.assess import TopicView
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("winnow")
 
 
-def record_picture(ctx: Context, view: TopicView, earlier: EarlierRuns | None = None) -> None:
+def record_overview(ctx: Context, view: TopicView, earlier: EarlierRuns | None = None) -> None:
     """Record what the page shows of the topic in ``view``: one transaction, however many partitions.
 
     ``earlier``: what was read of earlier runs, where something was.
@@ -38,14 +38,14 @@ def record_picture(ctx: Context, view: TopicView, earlier: EarlierRuns | None = 
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
-    look = pictured(ctx, view, earlier)
+    look = build_overview(ctx, view, earlier)
     assert look.picture is not None
     ctx.store.overview.record(look.picture, look.partitions)
 
 
-def pictured(
+def build_overview(
     ctx: Context, view: TopicView, earlier: EarlierRuns | None = None, decisions: Sequence[Decision] | None = None
-) -> Look:
+) -> AssessedTopic:
     """What the page shows of the topic in ``view``, to be recorded.
 
     Args:
@@ -54,12 +54,12 @@ def pictured(
         earlier: what was read of earlier runs, where something was.
         decisions: those of its partitions, where they were made at its present and nobody holds the topic.
     """
-    made = present_decisions(view) if decisions is None else decisions
-    found = partition_pictures(view, made, earlier or EarlierRuns(ctx, view.log.topic))
-    return Look(picture=topic_picture(view, found, recorded_at_ms=ctx.now_ms()), partitions=found)
+    made = decide_for_present(view) if decisions is None else decisions
+    found = build_partition_overviews(view, made, earlier or EarlierRuns(ctx, view.log.topic))
+    return AssessedTopic(picture=build_topic_overview(view, found, recorded_at_ms=ctx.now_ms()), partitions=found)
 
 
-def record_looks(ctx: Context, looks: Sequence[Look], *, as_of_ms: int) -> None:
+def record_assessed_topics(ctx: Context, looks: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
     """Record decisions and pictures in one transaction; decisions alone where a picture cannot be written.
 
     Raises:
@@ -72,18 +72,21 @@ def record_looks(ctx: Context, looks: Sequence[Look], *, as_of_ms: int) -> None:
         ctx.store.assessments.record(as_of_ms, ctx.now_ms(), found)
         for look in looks:
             if look.picture is not None:
-                with harmless(look.picture.topic):
+                with suppress_overview_errors(look.picture.topic):
                     ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), [replace(look, assessments=())])
 
 
-def present_decisions(view: TopicView) -> list[Decision]:
+def decide_for_present(view: TopicView) -> list[Decision]:
     """What is decided about every partition of ``view`` now, whoever holds the topic."""
     now_ms = view.now_ms
-    return [eligibility.consider(log, view.rules, as_of_ms=now_ms, cleaning_time_ms=now_ms) for log in view.partitions]
+    return [
+        eligibility.decide_eligibility(log, view.rules, as_of_ms=now_ms, cleaning_time_ms=now_ms)
+        for log in view.partitions
+    ]
 
 
 @contextmanager
-def harmless(topic: str) -> Iterator[list[str]]:
+def suppress_overview_errors(topic: str) -> Iterator[list[str]]:
     """A picture that cannot be taken stops nothing: the page shows the one before until somebody looks again.
 
     Gives a list for the block to write down what it got done.
@@ -97,16 +100,21 @@ def harmless(topic: str) -> Iterator[list[str]]:
         log.warning("The page shows topic %s as it was before; the next check looks again. %s", topic, said)
 
 
-def partition_pictures(view: TopicView, decisions: Sequence[Decision], earlier: EarlierRuns) -> list[PartitionPicture]:
+def build_partition_overviews(
+    view: TopicView, decisions: Sequence[Decision], earlier: EarlierRuns
+) -> list[PartitionOverview]:
     """Every partition of ``view`` as it stands now, in their order."""
-    return [_partition(view, log, decision, earlier) for log, decision in zip(view.partitions, decisions, strict=True)]
+    return [
+        _build_partition_overview(view, log, decision, earlier)
+        for log, decision in zip(view.partitions, decisions, strict=True)
+    ]
 
 
-def topic_picture(view: TopicView, partitions: list[PartitionPicture], *, recorded_at_ms: int) -> TopicPicture:
+def build_topic_overview(view: TopicView, partitions: list[PartitionOverview], *, recorded_at_ms: int) -> TopicOverview:
     """The topic of ``view``, summed up over its partitions."""
     config = view.config
     reclaimable = [each.reclaimable_bytes for each in partitions if each.reclaimable_bytes is not None]
-    return TopicPicture(
+    return TopicOverview(
         topic=view.log.topic,
         as_of_ms=view.now_ms,
         recorded_at_ms=recorded_at_ms,
@@ -121,15 +129,17 @@ def topic_picture(view: TopicView, partitions: list[PartitionPicture], *, record
         size_bytes=sum(each.size_bytes for each in partitions),
         reclaimable_bytes=sum(reclaimable) if len(reclaimable) == len(partitions) else None,
         retired_bytes=sum(file.size_bytes for file in view.head.state.waiting_files),
-        configuration=_configuration(view),
+        configuration=_format_configuration(view),
         table_name=".".join(view.head.table.name()),
         location=view.head.location,
     )
 
 
-def _partition(view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns) -> PartitionPicture:
+def _build_partition_overview(
+    view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns
+) -> PartitionOverview:
     rules, found, span = view.rules, decision.assessment, decision.span
-    return PartitionPicture(
+    return PartitionOverview(
         topic=log.topic,
         partition=log.partition,
         eligible=found.eligible,
@@ -146,11 +156,13 @@ def _partition(view: TopicView, log: PartitionLog, decision: Decision, earlier: 
         max_compaction_delay_ms=found.max_compaction_delay_ms if rules.compacts else 0,
         # Where nothing is ever compacted, nothing can be late.
         deadline_ms=found.deadline_ms if rules.compacts else None,
-        reclaimable_bytes=_reclaimable_bytes(view, log, decision, earlier),
+        reclaimable_bytes=_estimate_reclaimable_bytes(view, log, decision, earlier),
     )
 
 
-def _reclaimable_bytes(view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns) -> int | None:
+def _estimate_reclaimable_bytes(
+    view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns
+) -> int | None:
     """What a run now would free, also where none is due yet; None where no earlier run says what one keeps."""
     found, now_ms = decision.assessment, view.now_ms
     cleans = view.rules.compacts and found.cleanable_bytes > 0
@@ -160,11 +172,11 @@ def _reclaimable_bytes(view: TopicView, log: PartitionLog, decision: Decision, e
     retired_bytes = sum(segment.size_bytes for segment in plan.retired)
     if not view.rules.compacts or not plan.segments:
         return retired_bytes
-    expected_bytes = estimate(plan, log.state.history, earlier.shares).expected_bytes_out
+    expected_bytes = estimate_plan(plan, log.state.history, earlier.shares).expected_bytes_out
     return None if expected_bytes is None else retired_bytes + max(0, plan.size_bytes - expected_bytes)
 
 
-def _configuration(view: TopicView) -> str:
+def _format_configuration(view: TopicView) -> str:
     rows = [
         {
             "name": each.name,
@@ -173,6 +185,6 @@ def _configuration(view: TopicView) -> str:
             "is_default": each.name not in view.config.overrides,
             "sentence": each.sentence,
         }
-        for each in entries(view.config)
+        for each in list_entries(view.config)
     ]
     return json.dumps(rows, ensure_ascii=False)

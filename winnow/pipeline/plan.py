@@ -8,22 +8,22 @@ from dataclasses import replace
 from winnow import __version__, documents, planning
 from winnow.config.topic import TopicConfig
 from winnow.engine import staging
-from winnow.estimates import estimate
+from winnow.estimates import estimate_plan
 from winnow.files import storage
 from winnow.model import Assessment, Plan
-from winnow.pipeline.assess import TopicView, assess_view, rules_of, view_topic
+from winnow.pipeline.assess import TopicView, assess_view, build_rules, load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.earlier import EarlierRuns
-from winnow.pipeline.pictures import harmless, pictured, record_looks
+from winnow.pipeline.pictures import build_overview, record_assessed_topics, suppress_overview_errors
 from winnow.planning import Batch, PlanReference, TopicFacts, make_plan, plan_partition
-from winnow.report.events import tell
-from winnow.store.looks import Look
+from winnow.report.events import log_event
+from winnow.store.looks import AssessedTopic
 
-BATCH_BYTES = 64 << 30
+MAXIMUM_BATCH_BYTES = 64 << 30
 """Topics share a Spark application up to this many bytes; a larger topic has its own."""
 
 
-def decide(
+def build_plan(
     ctx: Context,
     view: TopicView,
     assessments: Sequence[Assessment],
@@ -44,7 +44,7 @@ def decide(
     for found in eligible:
         log = by_partition[found.partition]
         planned = plan_partition(log, view.rules, found, as_of_ms=as_of_ms, now_ms=view.now_ms)
-        expected = estimate(planned, log.state.history, earlier.shares)
+        expected = estimate_plan(planned, log.state.history, earlier.shares)
         partitions.append(
             replace(
                 planned,
@@ -60,14 +60,14 @@ def decide(
         winnow_version=__version__,
         partition_count=len(view.partitions) if view.head.state.partitions_added else None,
         quarantine_location=ctx.log.quarantine(view.log.topic).location,
-        configuration=configuration_digest(view.config),
+        configuration=compute_configuration_digest(view.config),
     )
     return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
 
 
-def configuration_digest(config: TopicConfig) -> str:
+def compute_configuration_digest(config: TopicConfig) -> str:
     """A digest of everything in ``config`` that decides what a plan removes, and how long tombstones stay."""
-    return documents.digest((rules_of(config), config.delete_retention_ms))
+    return documents.compute_digest((build_rules(config), config.delete_retention_ms))
 
 
 def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") -> PlanReference | None:
@@ -76,14 +76,14 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     The run's row exists before Spark starts. Planning the same decision again gives the same id and changes nothing.
     """
     started_ms = ctx.now_ms()
-    view = view_topic(ctx, topic)
+    view = load_topic_view(ctx, topic)
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
     earlier = EarlierRuns(ctx, topic)
-    look = Look(assessments)
-    with harmless(topic):
-        look = replace(pictured(ctx, view, earlier), assessments=assessments)
-    record_looks(ctx, [look], as_of_ms=as_of_ms)
-    plan = decide(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
+    look = AssessedTopic(assessments)
+    with suppress_overview_errors(topic):
+        look = replace(build_overview(ctx, view, earlier), assessments=assessments)
+    record_assessed_topics(ctx, [look], as_of_ms=as_of_ms)
+    plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None
     before = ctx.store.runs.find(plan.plan_id)
@@ -100,8 +100,8 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
         holder=ctx.holder,
         fence=view.head.fence,
     )
-    planned = reference_to(plan, uri, sha256)
-    tell(
+    planned = build_reference(plan, uri, sha256)
+    log_event(
         "planned",
         topic,
         plan_id=plan.plan_id,
@@ -115,7 +115,7 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
     return planned
 
 
-def reference_to(plan: Plan, uri: str, sha256: str) -> PlanReference:
+def build_reference(plan: Plan, uri: str, sha256: str) -> PlanReference:
     """What travels between tasks instead of ``plan``, which rests at ``uri`` as bytes with the digest ``sha256``."""
     deadlines = [p.deadline_ms for p in plan.partitions if p.deadline_ms is not None]
     return PlanReference(
@@ -129,6 +129,6 @@ def reference_to(plan: Plan, uri: str, sha256: str) -> PlanReference:
     )
 
 
-def batches(plans: Sequence[PlanReference], *, batch_bytes: int = BATCH_BYTES) -> list[Batch]:
+def pack_batches(plans: Sequence[PlanReference], *, batch_bytes: int = MAXIMUM_BATCH_BYTES) -> list[Batch]:
     """Plans packed into Spark applications, most urgent first."""
-    return planning.pack(plans, batch_bytes=batch_bytes)
+    return planning.pack_batches(plans, batch_bytes=batch_bytes)

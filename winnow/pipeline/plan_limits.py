@@ -20,18 +20,18 @@ from winnow.errors import PlanVoidError
 from winnow.files import storage
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Segment, StagingManifest, Strategy
-from winnow.pipeline.assess import rules_of
+from winnow.pipeline.assess import build_rules
 from winnow.pipeline.context import Context
 from winnow.pipeline.staged_output import count_misfits
 
-SHOWN = 3
+MAXIMUM_SHOWN_EXCESSES = 3
 """Topic partitions that an error names."""
-UNBOUNDED = -1
+UNLIMITED_RETENTION = -1
 """``retention.ms`` and ``retention.bytes`` where nothing leaves by age or size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class PlanExcess:
     """In how many ways the plan of one topic partition goes beyond what is allowed; all zero in a sound plan.
 
     ``unlike_log``: planned segments that the log does not hold with exactly these figures. ``not_configured``: rules of
@@ -60,7 +60,7 @@ class Excess:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PlanLimits:
     """What besides state and configuration bounds a plan.
 
     ``quarantine_location``: the folder of the topic's own quarantine. ``decided_by_ms``: no earlier than the instant at
@@ -71,50 +71,50 @@ class Limits:
     decided_by_ms: int
 
 
-def limits_of(ctx: Context, topic: str, *, opened_at_ms: int) -> Limits:
+def build_limits(ctx: Context, topic: str, *, opened_at_ms: int) -> PlanLimits:
     """The limits of plans of ``topic`` whose run was opened at ``opened_at_ms``.
 
     A plan is made before its run is opened, perhaps by a clock that is ahead of this one. Planned again later, it has
     the same id only where the same is due.
     """
-    return Limits(ctx.log.quarantine(topic).location, max(opened_at_ms, ctx.now_ms()))
+    return PlanLimits(ctx.log.quarantine(topic).location, max(opened_at_ms, ctx.now_ms()))
 
 
-def has_own_places(plan: Plan, location: str, quarantine_location: str) -> bool:
+def is_below_own_tables(plan: Plan, location: str, quarantine_location: str) -> bool:
     """Whether ``plan`` writes below the topic's own tables, at ``location`` and ``quarantine_location``, alone."""
     own = plan.data_location == storage.join(location, "data")
     return own and plan.quarantine_location in {None, quarantine_location}
 
 
 def find_excesses(
-    plan: Plan, log: TopicLog, head: Head, live: Mapping[int, tuple[Segment, ...]], limits: Limits
-) -> dict[int, Excess]:
+    plan: Plan, log: TopicLog, head: Head, live: Mapping[int, tuple[Segment, ...]], limits: PlanLimits
+) -> dict[int, PlanExcess]:
     """Where ``plan`` goes beyond what state and configuration at ``head`` allow, per partition.
 
     Only a plan that still matches the log can be judged (:func:`winnow.pipeline.standing.find_void`); ``live`` are the
     segments at ``head``.
     """
     config, states, decided_by_ms = log.config(head), head.state.partitions, limits.decided_by_ms
-    rules = rules_of(config)
+    rules = build_rules(config)
     wrong_rules = _count_wrong_rules(plan, config, rules) + int(
-        not has_own_places(plan, head.location, limits.quarantine_location)
+        not is_below_own_tables(plan, head.location, limits.quarantine_location)
     )
-    found: dict[int, Excess] = {}
+    found: dict[int, PlanExcess] = {}
     for partition in plan.partitions:
         number = partition.partition
         state = states.get(number)
         if state is None:
-            found[number] = Excess(not_configured=1)
+            found[number] = PlanExcess(not_configured=1)
             continue
-        seen = _as_planned(plan.topic, partition, live.get(number, ()), state)
+        seen = _rebuild_planned_log(plan.topic, partition, live.get(number, ()), state)
         there = {segment.path: segment for segment in seen.segments}
-        found[number] = Excess(
+        found[number] = PlanExcess(
             unlike_log=sum(there.get(s.path) != s for s in (*partition.retired, *partition.segments)),
             not_configured=wrong_rules + _count_wrong_compaction(partition, rules),
             retired_not_due=_count_retired_not_due(seen, partition, rules, plan.as_of_ms, decided_by_ms),
-            expired_not_due=_count_lives_cut_short(seen, partition, rules)
+            expired_not_due=_count_lifetimes_not_extended(seen, partition, rules)
             + _count_expired_not_due(seen, partition, rules, max(plan.as_of_ms, decided_by_ms)),
-            end_not_cleanable=_ends_too_late(seen, partition, rules, plan.as_of_ms),
+            end_not_cleanable=_is_end_too_late(seen, partition, rules, plan.as_of_ms),
         )
     return found
 
@@ -125,7 +125,7 @@ def refuse_excess(
     plan: Plan,
     manifest: StagingManifest,
     live: Mapping[int, tuple[Segment, ...]],
-    limits: Limits,
+    limits: PlanLimits,
 ) -> None:
     """Refuse to publish what goes beyond state and configuration at ``head``, and files that are not the attempt's own.
 
@@ -140,7 +140,8 @@ def refuse_excess(
             wrong.setdefault(number, []).append(f"{foreign} foreign and {others} unfit new files")
     if wrong:
         named = "; ".join(
-            f"{plan.topic}-{number}: {', '.join(words)}" for number, words in sorted(wrong.items())[:SHOWN]
+            f"{plan.topic}-{number}: {', '.join(words)}"
+            for number, words in sorted(wrong.items())[:MAXIMUM_SHOWN_EXCESSES]
         )
         raise PlanVoidError(
             f"Plan {plan.plan_id} of topic {plan.topic} goes beyond what the topic's state and configuration allow "
@@ -164,7 +165,9 @@ def _count_wrong_compaction(partition: PartitionPlan, rules: Rules) -> int:
     return len(partition.segments) + len(partition.expired)
 
 
-def _as_planned(topic: str, partition: PartitionPlan, live: Sequence[Segment], state: PartitionState) -> PartitionLog:
+def _rebuild_planned_log(
+    topic: str, partition: PartitionPlan, live: Sequence[Segment], state: PartitionState
+) -> PartitionLog:
     """The partition as it was planned from: without what was appended since."""
     end = min(partition.log_end_offset, state.log_end_offset)
     appends = tuple(append for append in state.appends if append.first_offset < end)
@@ -189,18 +192,18 @@ def _count_retired_not_due(
             continue
         remaining_bytes -= segment.size_bytes
         start = segment.last_offset + 1
-        too_many = rules.retention_bytes != UNBOUNDED and remaining_bytes >= rules.retention_bytes
-        youngest_ms = _youngest_ms(segment, state.appends)
-        too_old = rules.retention_ms != UNBOUNDED and youngest_ms is not None and youngest_ms < oldest_kept_ms
+        too_many = rules.retention_bytes != UNLIMITED_RETENTION and remaining_bytes >= rules.retention_bytes
+        youngest_ms = _find_youngest_ms(segment, state.appends)
+        too_old = rules.retention_ms != UNLIMITED_RETENTION and youngest_ms is not None and youngest_ms < oldest_kept_ms
         allowed = rules.deletes and not (rules.compacts and rules.protects_latest)
-        if not (allowed and (too_many or too_old) and _outlived(segment, log, rules, max(as_of_ms, decided_by_ms))):
+        if not (allowed and (too_many or too_old) and _is_outlived(segment, log, rules, max(as_of_ms, decided_by_ms))):
             count += 1
     if len(partition.retired) == len(log.segments) and start > state.log_start_offset:
         start = state.log_end_offset
     return count + int(partition.log_start_offset != start)
 
 
-def _youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
+def _find_youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
     """The youngest record's timestamp; where none has one, the as-of of the latest append that brought one of them."""
     if segment.max_timestamp_ms is not None:
         return segment.max_timestamp_ms
@@ -208,13 +211,13 @@ def _youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
     return max((append.as_of_ms for append in covering), default=None)
 
 
-def _outlived(segment: Segment, log: PartitionLog, rules: Rules, cleaning_time_ms: int) -> bool:
+def _is_outlived(segment: Segment, log: PartitionLog, rules: Rules, cleaning_time_ms: int) -> bool:
     """Whether no record that may still arrive, or is not cleaned yet, could lose to one of ``segment``."""
     if not rules.compacts or rules.strategy is Strategy.OFFSET:
         return True
     state = log.state
     cleaned_otherwise = state.strategy is not None and state.strategy != rules.order
-    dirty_from = state.log_start_offset if cleaned_otherwise else eligibility.first_dirty_offset(state)
+    dirty_from = state.log_start_offset if cleaned_otherwise else eligibility.find_first_dirty_offset(state)
     if segment.last_offset >= dirty_from:
         return False
     span = OffsetRange(segment.first_offset, segment.last_offset + 1)
@@ -226,11 +229,11 @@ def _count_expired_not_due(log: PartitionLog, partition: PartitionPlan, rules: R
     return sum(not _may_expire(span, log, rules, end, cleaning_time_ms) for span in partition.expired)
 
 
-def _count_lives_cut_short(log: PartitionLog, partition: PartitionPlan, rules: Rules) -> int:
+def _count_lifetimes_not_extended(log: PartitionLog, partition: PartitionPlan, rules: Rules) -> int:
     """1 where tombstones that supersede a record in this run would not begin to wait for late ones anew."""
     if not partition.compacts:
         return 0
-    end = eligibility.covered_end(log.state.history, rules, partition.next_first_dirty_offset)
+    end = eligibility.find_covered_end(log.state.history, rules, partition.next_first_dirty_offset)
     return int(partition.covered_end != end)
 
 
@@ -253,7 +256,7 @@ def _may_expire(span: OffsetRange, log: PartitionLog, rules: Rules, end: int, cl
     return span.end <= start
 
 
-def _ends_too_late(log: PartitionLog, partition: PartitionPlan, rules: Rules, as_of_ms: int) -> int:
+def _is_end_too_late(log: PartitionLog, partition: PartitionPlan, rules: Rules, as_of_ms: int) -> int:
     if not partition.compacts:
         return 0
     retired = {segment.path for segment in partition.retired}
@@ -263,5 +266,7 @@ def _ends_too_late(log: PartitionLog, partition: PartitionPlan, rules: Rules, as
         tuple(segment for segment in log.segments if segment.path not in retired),
         replace(log.state, log_start_offset=partition.log_start_offset),
     )
-    span = eligibility.cleanable_range(left, rules, as_of_ms, whole_log_dirty=eligibility.whole_log_dirty(left, rules))
+    span = eligibility.find_cleanable_range(
+        left, rules, as_of_ms, whole_log_dirty=eligibility.is_whole_log_dirty(left, rules)
+    )
     return int(partition.next_first_dirty_offset > span.first_uncleanable_offset)

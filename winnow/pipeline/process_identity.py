@@ -13,7 +13,7 @@ import socket
 import uuid
 from pathlib import Path
 
-_NAME = re.compile(r"^[^:]*:(?P<pid>\d+):[0-9a-f]+@(?P<boot>[0-9a-f]+)\.(?P<namespace>\d+)\.(?P<start>\d+)$")
+_PROCESS_NAME = re.compile(r"^[^:]*:(?P<pid>\d+):[0-9a-f]+@(?P<boot>[0-9a-f]+)\.(?P<namespace>\d+)\.(?P<start>\d+)$")
 _STARTTIME_FIELD = 22 - 3
 """Of /proc/<pid>/stat, counted behind the command's name, which is the second field and may hold anything."""
 
@@ -24,18 +24,18 @@ def name_process() -> str:
     Where the system has no /proc the part behind the ``@`` is left out, and nobody takes the process for dead.
     """
     name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-    place = _place()
-    start = _start_time(os.getpid())
+    place = _read_boot_and_namespace()
+    start = _read_start_time(os.getpid())
     return name if place is None or start is None else f"{name}@{place[0]}.{place[1]}.{start}"
 
 
-def is_dead(name: str) -> bool:
+def is_process_dead(name: str) -> bool:
     """Whether ``name`` names a process of this boot and process id namespace that no longer lives.
 
     Whatever cannot be told counts as alive.
     """
-    match = _NAME.match(name)
-    if match is None or (match["boot"], match["namespace"]) != _place():
+    match = _PROCESS_NAME.match(name)
+    if match is None or (match["boot"], match["namespace"]) != _read_boot_and_namespace():
         return False
     pid = int(match["pid"])
     try:
@@ -44,11 +44,11 @@ def is_dead(name: str) -> bool:
         return True
     except PermissionError:
         pass  # another user's; it may be hidden below /proc, too
-    start = _start_time(pid)
+    start = _read_start_time(pid)
     return start is not None and start != match["start"]
 
 
-def _place() -> tuple[str, str] | None:
+def _read_boot_and_namespace() -> tuple[str, str] | None:
     """The boot of this machine and this process's process id namespace; None where the system does not tell."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
@@ -57,7 +57,7 @@ def _place() -> tuple[str, str] | None:
         return None
 
 
-def _start_time(pid: int) -> str | None:
+def _read_start_time(pid: int) -> str | None:
     """When the process started, in clock ticks since the boot; ``ended`` for one that waits for its parent to notice.
 
     None: there is none, or it may not be seen.

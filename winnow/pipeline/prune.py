@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from winnow.pipeline.context import Context
-from winnow.quality.data_docs import exclusive, remove_pages
+from winnow.quality.data_docs import lock_site, remove_pages
 
 LOG = logging.getLogger(__name__)
 
@@ -13,7 +13,7 @@ LOG = logging.getLogger(__name__)
 def prune_history(ctx: Context, topic: str, now_ms: int) -> tuple[int, int]:
     """Remove the history of ``topic`` from before ``now_ms`` less ``history.retention_ms``: rows, and pages.
 
-    Where a page went the site's index names it until it is built again (:func:`winnow.quality.judge.build_index`).
+    Where a page went the site's index names it until it is built again (:func:`winnow.quality.judge.build_site_index`).
 
     Raises:
         ServiceError: the store cannot be reached. What was removed so far stays removed.
@@ -31,7 +31,7 @@ def _remove_pages(ctx: Context, urls: tuple[str, ...]) -> int:
     if not folder.is_dir():
         return 0
     try:
-        with exclusive(folder):
+        with lock_site(folder):
             return remove_pages(folder, urls)
     except OSError as problem:
         LOG.warning("Data Docs pages of old verdicts could not be removed: %s", problem)

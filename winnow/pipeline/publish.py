@@ -24,19 +24,19 @@ from winnow.model import (
     Status,
     TopicState,
 )
-from winnow.pipeline.assess import rules_of
+from winnow.pipeline.assess import build_rules
 from winnow.pipeline.context import Context
-from winnow.pipeline.keyless_move import move_keyless
-from winnow.pipeline.overview import refresh_picture
-from winnow.pipeline.partition_states import after_cleaning, behind_retention
-from winnow.pipeline.plan_limits import Limits, limits_of, refuse_excess
-from winnow.pipeline.run_plan import close_as_void, read_judged
+from winnow.pipeline.keyless_move import adopt_keyless_files
+from winnow.pipeline.overview import refresh_overview
+from winnow.pipeline.partition_states import apply_cleaning, apply_retention
+from winnow.pipeline.plan_limits import PlanLimits, build_limits, refuse_excess
+from winnow.pipeline.run_plan import close_as_void, read_validated_attempt
 from winnow.pipeline.simulated import count_ahead_of_time
 from winnow.pipeline.staged_files import check_staged_files
-from winnow.pipeline.standing import fenced_off, find_void
+from winnow.pipeline.standing import find_fence_violation, find_void
 from winnow.report import situations
-from winnow.report.alerts import PUBLISHED_AGAIN, Kind
-from winnow.report.events import tell
+from winnow.report.alerts import PUBLISHED_AGAIN, AlertKind
+from winnow.report.events import log_event
 from winnow.report.receipts import describe_simulation
 from winnow.store import Run, RunState
 
@@ -45,7 +45,7 @@ class _AlreadyPublishedError(Exception):
     """The plan id is in the table's history."""
 
 
-def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
+def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     """Publish a validated attempt and move the checkpoint. Publishing again returns the same receipt.
 
     Raises:
@@ -59,10 +59,10 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     log = ctx.log.open(run.topic)
     known = log.find_receipt(plan_id, since_ms=run.opened_at_ms)
     if known is not None:
-        return checkpoint(ctx, log, known)
+        return move_checkpoint(ctx, log, known)
     verdict = ctx.store.verdicts.find(plan_id, attempt)
     try:
-        plan, manifest = read_judged(run, verdict, attempt)
+        plan, manifest = read_validated_attempt(run, verdict, attempt)
     except PlanVoidError as problem:
         close_as_void(ctx, run, problem)
         raise
@@ -74,24 +74,24 @@ def publish(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     try:
         receipt = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
     except PlanVoidError as problem:
-        published = _refuse(ctx, log, run, str(problem))
+        published = _close_as_refused(ctx, log, run, str(problem))
         if published is not None:
             return published
         raise
     except CommitUnknownError as problem:
         what = str(problem).partition(". ")[0]
-        unknown = situations.commit_unknown(plan.topic, plan_id, what, at_ms=ctx.now_ms())
+        unknown = situations.make_commit_unknown(plan.topic, plan_id, what, at_ms=ctx.now_ms())
         with contextlib.suppress(PlanVoidError):  # another attempt replaced it, and looks for the receipt too
             ctx.store.runs.set_state(
                 plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences, attempt=attempt
             )
-        tell("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
-        ctx.alerts.raise_alert(unknown)
+        log_event("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
+        ctx.alerts.open_alert(unknown)
         raise CommitUnknownError(unknown.sentences) from problem
-    return checkpoint(ctx, log, receipt, started_ms=started_ms)
+    return move_checkpoint(ctx, log, receipt, started_ms=started_ms)
 
 
-def _refuse(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
+def _close_as_refused(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
     """Close ``run``, whose plan is void, as refused; the receipt when an earlier try of it was published after all.
 
     Raises:
@@ -100,7 +100,7 @@ def _refuse(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | No
     if run.status.is_unsettled:
         found = end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)
         if found is not None:
-            return checkpoint(ctx, log, found)
+            return move_checkpoint(ctx, log, found)
     with contextlib.suppress(
         RunAgainError
     ):  # who closed the run, or began another attempt, has said what becomes of it
@@ -112,18 +112,20 @@ def _refuse(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | No
             attempt=run.attempt,
             seen=RunState.PUBLISHING,
         )
-    tell("refused", run.topic, plan_id=run.plan_id, attempt=run.attempt)
+    log_event("refused", run.topic, plan_id=run.plan_id, attempt=run.attempt)
     if run.status.is_unsettled:
-        ctx.alerts.recover(run.topic, {Kind.COMMIT_UNKNOWN}, (), settled_as_void(run.plan_id), plan_id=run.plan_id)
+        ctx.alerts.recover(
+            run.topic, {AlertKind.COMMIT_UNKNOWN}, (), describe_not_published(run.plan_id), plan_id=run.plan_id
+        )
     return None
 
 
-def settled_as_void(plan_id: str) -> str:
+def describe_not_published(plan_id: str) -> str:
     """What to say of a run whose commit was in doubt and is not there."""
     return f"is settled: plan {plan_id} is not in the table's history and void, and the next run plans anew"
 
 
-def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int | None = None) -> Receipt:
+def move_checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int | None = None) -> Receipt:
     """Move the checkpoint in the metadata store from a receipt; repeating it changes nothing.
 
     ``started_ms``: when its publishing began, if that was now.
@@ -135,7 +137,7 @@ def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int
     run = ctx.store.runs.find(receipt.plan_id)
     if run is None or run.status is not RunState.PUBLISHED:
         # Before the state says that all is done. An old receipt that is asked for again mends nothing.
-        _recover(ctx, receipt, state)
+        _resolve_alerts(ctx, receipt, state)
     if run is not None:
         ctx.store.runs.set_state(
             receipt.plan_id,
@@ -146,22 +148,22 @@ def checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int
             attempt=receipt.attempt or run.attempt,
         )
         if run.status is not RunState.PUBLISHED:
-            _tell(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
-    refresh_picture(ctx, receipt.topic)
+            _log_published(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
+    refresh_overview(ctx, receipt.topic)
     return receipt
 
 
-def _recover(ctx: Context, receipt: Receipt, state: TopicState) -> None:
+def _resolve_alerts(ctx: Context, receipt: Receipt, state: TopicState) -> None:
     # Retention goes on where a partition is marked, and mends nothing but the doubt about its own commit.
     well = [part.partition for part in receipt.partitions if state.partitions[part.partition].uncleanable is None]
-    kinds = PUBLISHED_AGAIN if well else {Kind.COMMIT_UNKNOWN}
+    kinds = PUBLISHED_AGAIN if well else {AlertKind.COMMIT_UNKNOWN}
     how = "was compacted and published again" if well else f"is settled: plan {receipt.plan_id} is published"
     ctx.alerts.recover(receipt.topic, kinds, well, how, plan_id=receipt.plan_id)
 
 
-def _tell(receipt: Receipt, duration_ms: int | None) -> None:
+def _log_published(receipt: Receipt, duration_ms: int | None) -> None:
     parts = receipt.partitions
-    tell(
+    log_event(
         "published",
         receipt.topic,
         plan_id=receipt.plan_id,
@@ -185,7 +187,7 @@ def _tell(receipt: Receipt, duration_ms: int | None) -> None:
 def _commit(
     ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
 ) -> Receipt:
-    limits = limits_of(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
+    limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
     moved: str | None = None
     listed = False
 
@@ -193,10 +195,10 @@ def _commit(
         # The same questions on every turn, in this order: a commit that landed is done, whatever came after it.
         if any(each.plan_id == plan.plan_id for each in log.receipt_references(head, since_ms=run.opened_at_ms)):
             raise _AlreadyPublishedError
-        fenced = fenced_off(run, head)
+        fenced = find_fence_violation(run, head)
         if fenced is not None:
             raise PlanVoidError(fenced.message)
-        change = change_for(log, head, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved)
+        change = build_change(log, head, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved)
         nonlocal listed
         if not listed:
             # Once is enough: only behind a higher fence may anybody delete them from here on.
@@ -207,7 +209,7 @@ def _commit(
     try:
         if any(part.keyless_files for part in manifest.partitions):
             build(log.head())  # a void plan must not leave rows in the quarantine that no state will ever name
-        moved = move_keyless(ctx, plan, manifest)
+        moved = adopt_keyless_files(ctx, plan, manifest)
         committed = log.commit(build)
     except _AlreadyPublishedError:
         found = log.find_receipt(plan.plan_id, since_ms=run.opened_at_ms)
@@ -217,12 +219,12 @@ def _commit(
     return committed.receipt
 
 
-def change_for(
+def build_change(
     log: TopicLog,
     head: Head,
     plan: Plan,
     manifest: StagingManifest,
-    limits: Limits,
+    limits: PlanLimits,
     *,
     now_ms: int,
     data_docs: str | None,
@@ -256,15 +258,15 @@ def change_for(
         planned = {segment.path for segment in (*partition.retired, *partition.segments)}
         after = [segment for segment in partition.segments if segment.path not in gone] + outputs
         after += [segment for segment in live.get(partition.partition, ()) if segment.path not in planned]
-        state = behind_retention(states[partition.partition], partition, after)
+        state = apply_retention(states[partition.partition], partition, after)
         if partition.compacts:
-            state = after_cleaning(
+            state = apply_cleaning(
                 state, partition, plan, after, cleaning_time_ms=cleaning_time_ms, extended=part.facts.extended
             )
         states[partition.partition] = state
-        receipt = _partition_receipt(partition, part)
+        receipt = _build_partition_receipt(partition, part)
         if plan.as_of_ms > now_ms:
-            receipt = _with_ahead_of_time(receipt, log, head, partition, live, now_ms=now_ms)
+            receipt = _add_ahead_of_time(receipt, log, head, partition, live, now_ms=now_ms)
         receipts.append(receipt)
     retired = tuple(RetiredFile(s.path, s.size_bytes, now_ms, plan.plan_id) for s in removed)
     template = Receipt(
@@ -273,7 +275,7 @@ def change_for(
         status=Status.PUBLISHED,
         snapshot_id=None,
         partitions=tuple(receipts),
-        message=_message(plan.topic, receipts, as_of_ms=plan.as_of_ms, now_ms=now_ms),
+        message=_format_message(plan.topic, receipts, as_of_ms=plan.as_of_ms, now_ms=now_ms),
         as_of_ms=plan.as_of_ms,
         finished_at_ms=now_ms,
         attempt=manifest.attempt,
@@ -301,7 +303,7 @@ def change_for(
     )
 
 
-def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> PartitionReceipt:
+def _build_partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> PartitionReceipt:
     facts = staged.facts
     return PartitionReceipt(
         partition=partition.partition,
@@ -328,7 +330,7 @@ def _partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> Par
     )
 
 
-def _with_ahead_of_time(
+def _add_ahead_of_time(
     receipt: PartitionReceipt,
     log: TopicLog,
     head: Head,
@@ -343,7 +345,7 @@ def _with_ahead_of_time(
         partition,
         head.state.partitions[partition.partition],
         live.get(partition.partition, ()),
-        rules_of(log.config(head)),
+        build_rules(log.config(head)),
         tombstones_expired=receipt.tombstones_expired,
         now_ms=now_ms,
     )
@@ -352,7 +354,7 @@ def _with_ahead_of_time(
     )
 
 
-def _message(topic: str, receipts: list[PartitionReceipt], *, as_of_ms: int, now_ms: int) -> str:
+def _format_message(topic: str, receipts: list[PartitionReceipt], *, as_of_ms: int, now_ms: int) -> str:
     records_in = sum(r.records_in for r in receipts)
     kept = sum(r.records_kept for r in receipts)
     retired = sum(r.records_retired for r in receipts)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from winnow.errors import DamagedSegmentError, UsageError
-from winnow.files.checked_reading import damaged, read_segment
+from winnow.files.checked_reading import make_damage_error, read_segment
 from winnow.log.topic_log import TopicLog
 from winnow.model import Segment
 from winnow.pipeline.context import Context
@@ -48,7 +48,7 @@ def read_batches(
     for segment, start in wanted:
         if left == 0:
             return  # nothing of it is wanted, so it is not opened: it may be the damaged one
-        for batch in _checked(log, segment, start, left):
+        for batch in _read_segment(log, segment, start, left):
             if left == 0:
                 return
             part = batch if left < 0 else batch.slice(0, left)
@@ -56,18 +56,18 @@ def read_batches(
             yield part
 
 
-def _checked(log: TopicLog, segment: Segment, start: int, most: int) -> Iterator[pa.RecordBatch]:
+def _read_segment(log: TopicLog, segment: Segment, start: int, most: int) -> Iterator[pa.RecordBatch]:
     """The segment's records; that it is damaged is said, that it was swept meanwhile stays a FileNotFoundError."""
     try:
         yield from read_segment(segment, start, most=most)
     except FileNotFoundError as problem:
         if segment in log.segments(log.head()).get(segment.partition, ()):
-            raise _damaged(log.topic, segment, "is missing") from problem
+            raise _build_damaged_error(log.topic, segment, "is missing") from problem
         raise
     except DamagedSegmentError as problem:
-        raise _damaged(log.topic, segment, str(problem)) from problem
+        raise _build_damaged_error(log.topic, segment, str(problem)) from problem
 
 
-def _damaged(topic: str, segment: Segment, wrong: str) -> DamagedSegmentError:
+def _build_damaged_error(topic: str, segment: Segment, wrong: str) -> DamagedSegmentError:
     left = "What was written so far is incomplete; nothing was changed. Other partitions are read with --partition."
-    return damaged(topic, segment, wrong, left)
+    return make_damage_error(topic, segment, wrong, left)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from winnow.pipeline.context import Context
-from winnow.pipeline.overview import refresh_picture
+from winnow.pipeline.overview import refresh_overview
 
 
 def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
@@ -20,5 +20,5 @@ def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
         head = log.head()
         state = head.state
         ctx.store.projection.replace(topic, state.partitions, log.receipts(head), state.waiting_files, ctx.now_ms())
-        refresh_picture(ctx, topic)
+        refresh_overview(ctx, topic)
     return rebuilt

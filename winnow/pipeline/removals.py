@@ -12,14 +12,14 @@ from enum import StrEnum
 from itertools import islice
 
 from winnow import documents
-from winnow.log.chains import all_ingests
+from winnow.log.chains import list_ingest_references
 from winnow.log.state import read_checked, read_receipt
 from winnow.model import Append, IngestLedger, IngestReference, TopicState
 from winnow.pipeline.assess import TopicView
 from winnow.pipeline.context import Context
 
 
-class Verdict(StrEnum):
+class AbsenceVerdict(StrEnum):
     """Why an offset of the log holds no record that readers see."""
 
     NOT_WRITTEN = "not_written"
@@ -35,7 +35,7 @@ class Verdict(StrEnum):
     """The ingest that spans the offset had gaps, and this may be one of them."""
 
 
-class Ingested(StrEnum):
+class IngestedAnswer(StrEnum):
     """Whether an ingest call brought an offset; ``perhaps``: it brought some of the offsets around it, not all."""
 
     YES = "yes"
@@ -44,7 +44,7 @@ class Ingested(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RemovalRun:
     """What a published run did to the partition asked about."""
 
     plan_id: str | None
@@ -69,25 +69,25 @@ class Absence:
     covered it.
     """
 
-    verdict: Verdict
-    causes: tuple[Verdict, ...] = ()
-    ingested: Ingested | None = None
+    verdict: AbsenceVerdict
+    causes: tuple[AbsenceVerdict, ...] = ()
+    ingested: IngestedAnswer | None = None
     slice: Append | None = None
-    covered_by: Run | None = None
-    runs: tuple[Run, ...] = ()
+    covered_by: RemovalRun | None = None
+    runs: tuple[RemovalRun, ...] = ()
 
 
-def runs_of(ctx: Context, view: TopicView, partition: int) -> list[Run]:
+def list_partition_runs(ctx: Context, view: TopicView, partition: int) -> list[RemovalRun]:
     """The published runs that worked on ``partition``, oldest first.
 
     One receipt is held at a time, since each has an entry for every partition. They come from the metadata store, and
     from beside the table where the store does not know them.
     """
-    found: list[Run] = []
+    found: list[RemovalRun] = []
     for reference in view.log.receipt_references(view.head):
         receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.log.topic, reference)
         found.extend(
-            Run(
+            RemovalRun(
                 plan_id=receipt.plan_id,
                 snapshot_id=receipt.snapshot_id,
                 as_of_ms=receipt.as_of_ms,
@@ -107,18 +107,18 @@ def runs_of(ctx: Context, view: TopicView, partition: int) -> list[Run]:
     return found
 
 
-def covering(runs: Sequence[Run], offset: int) -> list[Run]:
+def find_covering_runs(runs: Sequence[RemovalRun], offset: int) -> list[RemovalRun]:
     """The runs that judged the record at ``offset``: a run that read nothing (retention alone) judged nothing."""
     return [run for run in runs if run.records_in > 0 and run.next_first_dirty_offset > offset]
 
 
-def _retiring(runs: Sequence[Run], offset: int) -> tuple[Run, ...]:
+def _find_retiring_runs(runs: Sequence[RemovalRun], offset: int) -> tuple[RemovalRun, ...]:
     """The first run that retired records and left the log start above ``offset``; none when another hand raised it."""
     found = (run for run in runs if run.records_retired and (run.log_start_offset or 0) > offset)
     return tuple(islice(found, 1))
 
 
-def absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absence:
+def explain_absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absence:
     """Why ``offset`` of ``partition``, at which there is no record, holds none.
 
     Raises:
@@ -126,53 +126,55 @@ def absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absen
     """
     state = view.head.state.partitions[partition]
     if offset >= state.log_end_offset:
-        return Absence(Verdict.NOT_WRITTEN)
+        return Absence(AbsenceVerdict.NOT_WRITTEN)
     if _is_quarantined(ctx, view, partition, offset):
-        return Absence(Verdict.QUARANTINED)
-    entry = slice_of(view.head.state, partition, offset)
-    ingested = _ingested(entry)
-    runs = runs_of(ctx, view, partition)
-    if ingested is not Ingested.NO and offset < state.log_start_offset:
-        return Absence(Verdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=_retiring(runs, offset))
-    judged = covering(runs, offset) if ingested is not Ingested.NO else []
-    causes = _causes(judged)
+        return Absence(AbsenceVerdict.QUARANTINED)
+    entry = find_slice(view.head.state, partition, offset)
+    ingested = _find_ingested(entry)
+    runs = list_partition_runs(ctx, view, partition)
+    if ingested is not IngestedAnswer.NO and offset < state.log_start_offset:
+        return Absence(
+            AbsenceVerdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=_find_retiring_runs(runs, offset)
+        )
+    judged = find_covering_runs(runs, offset) if ingested is not IngestedAnswer.NO else []
+    causes = _find_possible_causes(judged)
     if not causes:
-        return Absence(Verdict.NEVER_INGESTED, ingested=Ingested.NO, slice=entry)
-    verdict = causes[0] if len(causes) == 1 else Verdict.REMOVED
+        return Absence(AbsenceVerdict.NEVER_INGESTED, ingested=IngestedAnswer.NO, slice=entry)
+    verdict = causes[0] if len(causes) == 1 else AbsenceVerdict.REMOVED
     return Absence(
-        verdict=verdict if ingested is Ingested.YES else Verdict.REMOVED_OR_NEVER_WRITTEN,
+        verdict=verdict if ingested is IngestedAnswer.YES else AbsenceVerdict.REMOVED_OR_NEVER_WRITTEN,
         causes=causes,
         ingested=ingested,
         slice=entry,
         covered_by=judged[0],
-        runs=tuple(run for run in judged if _may_have_removed(run, is_first=run is judged[0])),
+        runs=tuple(run for run in judged if _is_possible_remover(run, is_first=run is judged[0])),
     )
 
 
-def _causes(judged: Sequence[Run]) -> tuple[Verdict, ...]:
+def _find_possible_causes(judged: Sequence[RemovalRun]) -> tuple[AbsenceVerdict, ...]:
     """The rules that the counts of ``judged``, oldest first, leave open.
 
     Keyless records go in the first run that covers them; tombstones in a later one, never in the first.
     """
-    found: list[Verdict] = []
+    found: list[AbsenceVerdict] = []
     if any(run.records_superseded for run in judged):
-        found.append(Verdict.SUPERSEDED)
+        found.append(AbsenceVerdict.SUPERSEDED)
     if any(run.tombstones_expired for run in judged[1:]):
-        found.append(Verdict.TOMBSTONE_EXPIRED)
+        found.append(AbsenceVerdict.TOMBSTONE_EXPIRED)
     if judged and judged[0].records_keyless:
-        found.append(Verdict.KEYLESS)
+        found.append(AbsenceVerdict.KEYLESS)
     return tuple(found)
 
 
-def _may_have_removed(run: Run, *, is_first: bool) -> bool:
+def _is_possible_remover(run: RemovalRun, *, is_first: bool) -> bool:
     return bool(run.records_superseded or (run.records_keyless if is_first else run.tombstones_expired))
 
 
-def _ingested(entry: Append | None) -> Ingested:
+def _find_ingested(entry: Append | None) -> IngestedAnswer:
     if entry is None:
-        return Ingested.NO
+        return IngestedAnswer.NO
     is_dense = entry.records == entry.last_offset - entry.first_offset + 1
-    return Ingested.YES if is_dense else Ingested.PERHAPS
+    return IngestedAnswer.YES if is_dense else IngestedAnswer.PERHAPS
 
 
 def _is_quarantined(ctx: Context, view: TopicView, partition: int, offset: int) -> bool:
@@ -183,19 +185,19 @@ def _is_quarantined(ctx: Context, view: TopicView, partition: int, offset: int) 
     return any(batch.num_rows for batch in rows)
 
 
-def slice_of(state: TopicState, partition: int, offset: int) -> Append | None:
+def find_slice(state: TopicState, partition: int, offset: int) -> Append | None:
     """The slice of an ingest call that spans ``offset``; None when none does.
 
     Offsets of a partition rise from call to call, so the ledgers are bisected rather than all read.
     """
-    ingests = all_ingests(state)
+    ingests = list_ingest_references(state)
     low, high = 0, len(ingests)
     while low < high:
         middle = (low + high) // 2
-        probe, slices = middle, _slices(state, ingests[middle], partition)
+        probe, slices = middle, _read_slices(state, ingests[middle], partition)
         while not slices and probe + 1 < high:  # a call that brought nothing to this partition
             probe += 1
-            slices = _slices(state, ingests[probe], partition)
+            slices = _read_slices(state, ingests[probe], partition)
         if not slices or offset < slices[0].first_offset:
             high = middle
         elif offset > slices[-1].last_offset:
@@ -205,6 +207,6 @@ def slice_of(state: TopicState, partition: int, offset: int) -> Append | None:
     return None
 
 
-def _slices(state: TopicState, reference: IngestReference, partition: int) -> tuple[Append, ...]:
+def _read_slices(state: TopicState, reference: IngestReference, partition: int) -> tuple[Append, ...]:
     data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
     return documents.load_json(IngestLedger, data).slices.get(partition, ())

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from winnow.report.receipts import human_bytes, paragraph
+from winnow.report.receipts import format_human_bytes, format_receipt
 
-__all__ = ["human_bytes", "paragraph"]
+__all__ = ["format_human_bytes", "format_receipt"]

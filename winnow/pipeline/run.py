@@ -19,20 +19,20 @@ from winnow.errors import (
     ValidationFailedError,
     WinnowError,
 )
-from winnow.files.environment import service_error
+from winnow.files.environment import make_service_error
 from winnow.model import Receipt, Status
-from winnow.pipeline.compact import begin_attempt, end_attempt, stage_unread, submit
+from winnow.pipeline.compact import begin_attempt, end_attempt, stage_retention_plans, submit_plans
 from winnow.pipeline.context import Context
-from winnow.pipeline.facts import Facts
-from winnow.pipeline.leases import holding
-from winnow.pipeline.plan import batches, plan_topic
-from winnow.pipeline.publish import publish
-from winnow.pipeline.settle import settle, void_run
-from winnow.pipeline.uncleanable import condemn
-from winnow.pipeline.validate import validate
+from winnow.pipeline.facts import FactRecomputer
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.plan import pack_batches, plan_topic
+from winnow.pipeline.publish import publish_attempt
+from winnow.pipeline.settle import settle_open_runs, void_run
+from winnow.pipeline.uncleanable import mark_failed_partitions
+from winnow.pipeline.validate import validate_attempt
 from winnow.planning import PlanReference
-from winnow.quality import warm_up
-from winnow.quality.judge import build_index
+from winnow.quality import start_import
+from winnow.quality.judge import build_site_index
 
 Progress = Callable[[dict[str, Any]], None]
 log = logging.getLogger("winnow")
@@ -87,29 +87,31 @@ def compact_topics(
         plans: list[PlanReference] = []
         for topic in names:
             try:
-                leases.enter_context(holding(ctx, topic))
-                settled = settle(ctx, topic)
+                leases.enter_context(hold_lease(ctx, topic))
+                settled = settle_open_runs(ctx, topic)
                 plan = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
             except Exception as problem:  # one topic's failure, foreseen or not, never stops another
                 if leave_held and isinstance(problem, TopicBusyError):
-                    outcome.receipts.append(_nothing(ctx, topic, as_of_ms, str(problem)))
+                    outcome.receipts.append(_build_idle_receipt(ctx, topic, as_of_ms, str(problem)))
                 else:
-                    _fail(ctx, outcome, (topic, None, None), as_of_ms, problem, Status.REFUSED)
+                    _record_failure(ctx, outcome, (topic, None, None), as_of_ms, problem, Status.REFUSED)
             else:
                 if plan is not None:
                     plans.append(plan)
                 else:
                     outcome.receipts.append(
-                        settled[-1] if settled else _nothing(ctx, topic, as_of_ms, _nothing_text(topic))
+                        settled[-1]
+                        if settled
+                        else _build_idle_receipt(ctx, topic, as_of_ms, _describe_nothing_eligible(topic))
                     )
-        for batch in batches(plans):
+        for batch in pack_batches(plans):
             _run_batch(ctx, batch.plans, attempt, as_of_ms, outcome, progress)
     order = {topic: number for number, topic in enumerate(names)}
     outcome.receipts.sort(key=lambda receipt: order[receipt.topic])
     return outcome
 
 
-def _nothing_text(topic: str) -> str:
+def _describe_nothing_eligible(topic: str) -> str:
     return f"Nothing of {topic} is eligible now. See why with: winnow assess {topic}"
 
 
@@ -122,46 +124,48 @@ def _run_batch(
     progress: Progress | None,
 ) -> None:
     started_ms = ctx.now_ms()
-    plans = [plan for plan in plans if _started(ctx, plan, attempt, as_of_ms, outcome)]
+    plans = [plan for plan in plans if _begin_attempt_or_fail(ctx, plan, attempt, as_of_ms, outcome)]
     if not plans:
         return
-    warm_up()  # importing Great Expectations takes seconds; Spark is at work meanwhile
+    start_import()  # importing Great Expectations takes seconds; Spark is at work meanwhile
     try:
-        reading, failures = stage_unread(ctx, plans, attempt)
-        failures |= submit(ctx, reading, attempt, progress).failures if reading else {}
+        reading, failures = stage_retention_plans(ctx, plans, attempt)
+        failures |= submit_plans(ctx, reading, attempt, progress).failures if reading else {}
     except Exception as problem:  # what keeps Spark from starting is told of every plan
-        found = _told("the batch", problem, ctx.settings.places)
+        found = _convert_to_winnow_error("the batch", problem, ctx.settings.places)
         failures = {plan.plan_id: PlanFailure(str(found), found.exit_code) for plan in plans}
-    with Facts(ctx, progress) as facts:  # of all topics side by side, while the first is judged and published
+    with FactRecomputer(ctx, progress) as facts:  # of all topics side by side, while the first is judged and published
         facts.begin([plan for plan in plans if plan.plan_id not in failures], attempt)
         for plan in plans:
             key = (plan.topic, plan.plan_id, attempt)
             try:
                 if plan.plan_id in failures:
-                    _fail_plan(ctx, plan, attempt, as_of_ms, failures[plan.plan_id], outcome)
+                    _record_plan_failure(ctx, plan, attempt, as_of_ms, failures[plan.plan_id], outcome)
                     continue
                 end_attempt(ctx, plan, attempt, started_ms=started_ms)
-                validate(ctx, plan.plan_id, attempt, facts=facts, index=False)
+                validate_attempt(ctx, plan.plan_id, attempt, facts=facts, index=False)
             except Exception as problem:  # as above
-                _fail(ctx, outcome, key, as_of_ms, problem, Status.REFUSED)
+                _record_failure(ctx, outcome, key, as_of_ms, problem, Status.REFUSED)
                 continue
             try:
-                outcome.receipts.append(publish(ctx, plan.plan_id, attempt))
+                outcome.receipts.append(publish_attempt(ctx, plan.plan_id, attempt))
             except Exception as problem:  # as above; it may have happened after the commit
-                _fail(ctx, outcome, key, as_of_ms, problem, Status.UNKNOWN)
-    build_index(ctx.settings.data_docs)
+                _record_failure(ctx, outcome, key, as_of_ms, problem, Status.UNKNOWN)
+    build_site_index(ctx.settings.data_docs)
 
 
-def _started(ctx: Context, plan: PlanReference, attempt: str, as_of_ms: int, outcome: CompactionOutcome) -> bool:
+def _begin_attempt_or_fail(
+    ctx: Context, plan: PlanReference, attempt: str, as_of_ms: int, outcome: CompactionOutcome
+) -> bool:
     try:
         begin_attempt(ctx, plan, attempt)
     except Exception as problem:  # as above
-        _fail(ctx, outcome, (plan.topic, plan.plan_id, attempt), as_of_ms, problem, Status.REFUSED)
+        _record_failure(ctx, outcome, (plan.topic, plan.plan_id, attempt), as_of_ms, problem, Status.REFUSED)
         return False
     return True
 
 
-def _fail_plan(
+def _record_plan_failure(
     ctx: Context,
     plan: PlanReference,
     attempt: str,
@@ -170,7 +174,7 @@ def _fail_plan(
     outcome: CompactionOutcome,
 ) -> None:
     """Spark left no staging manifest: the partitions at fault are marked, or the plan is void."""
-    condemned = condemn(ctx, plan, failure, attempt)
+    condemned = mark_failed_partitions(ctx, plan, failure, attempt)
     if condemned is not None:
         message, status = str(condemned), Status.INVALID
     else:
@@ -179,10 +183,12 @@ def _fail_plan(
         run = ctx.store.runs.find(plan.plan_id)
         if run is not None and run.attempt == attempt:
             void_run(ctx, ctx.log.open(plan.topic), run, message)
-    outcome.add_failure(_ended(ctx, plan.topic, plan.plan_id, status, as_of_ms, message, attempt), failure.exit_code)
+    outcome.add_failure(
+        _build_receipt(ctx, plan.topic, plan.plan_id, status, as_of_ms, message, attempt), failure.exit_code
+    )
 
 
-def _fail(
+def _record_failure(
     ctx: Context,
     outcome: CompactionOutcome,
     key: tuple[str, str | None, str | None],
@@ -192,16 +198,16 @@ def _fail(
 ) -> None:
     """Note the failure of a topic, its plan and attempt (``key``); ``otherwise`` where ``problem`` says no status."""
     topic, plan_id, attempt = key
-    found = _told(f"topic {topic}", problem, ctx.settings.places)
-    status = _status_of(problem) or otherwise
-    outcome.add_failure(_ended(ctx, topic, plan_id, status, as_of_ms, str(found), attempt), found.exit_code)
+    found = _convert_to_winnow_error(f"topic {topic}", problem, ctx.settings.places)
+    status = _find_status(problem) or otherwise
+    outcome.add_failure(_build_receipt(ctx, topic, plan_id, status, as_of_ms, str(found), attempt), found.exit_code)
 
 
-def _told(what: str, problem: Exception, places: Sequence[str]) -> WinnowError:
+def _convert_to_winnow_error(what: str, problem: Exception, places: Sequence[str]) -> WinnowError:
     if isinstance(problem, WinnowError):
         return problem
     log.debug("%s", what, exc_info=problem)
-    of_the_machine = service_error(problem, places)
+    of_the_machine = make_service_error(problem, places)
     if of_the_machine is not None:
         return ServiceError(f"{what[:1].upper()}{what[1:]}: {of_the_machine}")
     # A library's own words may quote data, so only the kind of the exception is told.
@@ -211,7 +217,7 @@ def _told(what: str, problem: Exception, places: Sequence[str]) -> WinnowError:
     )
 
 
-def _status_of(problem: Exception) -> Status | None:
+def _find_status(problem: Exception) -> Status | None:
     if isinstance(problem, ValidationFailedError):
         return Status.INVALID
     if isinstance(problem, PlanVoidError | CommitConflictError):
@@ -219,11 +225,11 @@ def _status_of(problem: Exception) -> Status | None:
     return Status.UNKNOWN if isinstance(problem, CommitUnknownError) else None
 
 
-def _nothing(ctx: Context, topic: str, as_of_ms: int, message: str) -> Receipt:
-    return _ended(ctx, topic, None, Status.NOTHING_TO_DO, as_of_ms, message, None)
+def _build_idle_receipt(ctx: Context, topic: str, as_of_ms: int, message: str) -> Receipt:
+    return _build_receipt(ctx, topic, None, Status.NOTHING_TO_DO, as_of_ms, message, None)
 
 
-def _ended(
+def _build_receipt(
     ctx: Context, topic: str, plan_id: str | None, status: Status, as_of_ms: int, message: str, attempt: str | None
 ) -> Receipt:
     return Receipt(

@@ -14,7 +14,7 @@ from winnow.engine import staging
 from winnow.errors import PlanVoidError, RunAgainError, ValidationFailedError
 from winnow.model import Plan, StagingManifest, Verdict
 from winnow.pipeline.context import Context
-from winnow.report.events import tell
+from winnow.report.events import log_event
 from winnow.store import Run, RunState
 
 
@@ -56,7 +56,7 @@ def read_run_manifest(run: Run, attempt: str) -> StagingManifest | None:
     return manifest
 
 
-def read_judged(run: Run, verdict: Verdict | None, attempt: str) -> tuple[Plan, StagingManifest]:
+def read_validated_attempt(run: Run, verdict: Verdict | None, attempt: str) -> tuple[Plan, StagingManifest]:
     """Plan and staging manifest of an attempt that passed validation, exactly as they were judged.
 
     Raises:
@@ -82,7 +82,7 @@ def read_judged(run: Run, verdict: Verdict | None, attempt: str) -> tuple[Plan, 
             "something wrote it again. The plan is void and nothing was published. Run it again: the next run plans "
             "anew."
         )
-    if verdict.manifest_digest != documents.digest(manifest):
+    if verdict.manifest_digest != documents.compute_digest(manifest):
         raise ValidationFailedError(
             f"The staging manifest of {what} is not the one that passed validation: something wrote it again. Nothing "
             "was published. Run the compaction again."
@@ -98,4 +98,4 @@ def close_as_void(ctx: Context, run: Run, problem: PlanVoidError) -> None:
         ctx.store.runs.set_state(
             run.plan_id, RunState.VOID, ctx.now_ms(), message=str(problem), attempt=run.attempt, seen=run.status
         )
-        tell("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)
+        log_event("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)

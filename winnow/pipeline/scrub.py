@@ -26,16 +26,16 @@ from winnow.log.topic_log import Head
 from winnow.model import Segment
 from winnow.pipeline.context import Context
 from winnow.report import situations
-from winnow.report.alerts import Finding, Kind
-from winnow.report.events import tell
-from winnow.report.receipts import human_bytes
+from winnow.report.alerts import AlertKind, Finding
+from winnow.report.events import log_event
+from winnow.report.receipts import format_human_bytes
 from winnow.store.checks import FileCheck
 
 DAY_MS = 86_400_000
-WRITTEN_AT_ONCE = 64
+MAXIMUM_CHECKS_PER_WRITE = 64
 """Checks held back before they are written down: as many files are read again after a crash at most."""
-WRITTEN_BYTES = 64 << 20
-NAMED = 3
+MAXIMUM_BYTES_PER_WRITE = 64 << 20
+MAXIMUM_NAMED_FILES = 3
 """Findings of a partition that an alert describes."""
 
 SEGMENT, QUARANTINE, DOCUMENT = "segment", "quarantine", "document"
@@ -43,7 +43,7 @@ MISSING, DAMAGED = "missing", "damaged"
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that were checked and those that are going to be."""
-Read = Callable[[Callable[[int], None]], None]
+ReadFile = Callable[[Callable[[int], None]], None]
 """Reads a file in full; calls its argument with the bytes that are about to be read."""
 
 
@@ -88,11 +88,11 @@ class LiveFile:
     kind: str
     partition: int | None
     size_bytes: int
-    read: Read
+    read: ReadFile
 
 
 @dataclass(slots=True)
-class _Topic:
+class _ScrubbedTopic:
     """One topic of a scrub: its live files, and the last check of each that has one."""
 
     name: str
@@ -124,11 +124,11 @@ class Scrub:
         checked_before_ms: int | None = None,
     ) -> None:
         self._ctx = ctx
-        self._max_bytes = bytes_left_today(ctx) if max_bytes is None else max_bytes
+        self._max_bytes = compute_bytes_left_today(ctx) if max_bytes is None else max_bytes
         self._throttle = Throttle(bytes_per_second or ctx.settings.scrub.bytes_per_second)
         self._progress = progress
         self._checked_before_ms = checked_before_ms
-        self._topics: list[_Topic] = []
+        self._topics: list[_ScrubbedTopic] = []
         self._unwritten: list[FileCheck] = []
         self._done_bytes = self._total_bytes = 0
 
@@ -139,11 +139,11 @@ class Scrub:
             UnknownTopicError, ForeignTableError: there is no such topic, or its head is not Winnow's.
             ServiceError: catalog or metadata store cannot be reached.
         """
-        files = live_files(self._ctx, topic)
+        files = list_live_files(self._ctx, topic)
         known = self._ctx.store.segment_checks.list_checks(topic)
         live = {file.path for file in files}
         self._ctx.store.segment_checks.forget(topic, known.keys() - live)
-        self._topics.append(_Topic(topic, files, {path: known[path] for path in known.keys() & live}))
+        self._topics.append(_ScrubbedTopic(topic, files, {path: known[path] for path in known.keys() & live}))
 
     def run(self) -> list[ScrubReport]:
         """Check files, the one whose check is the oldest first, and raise or close alerts; a report for each topic.
@@ -160,15 +160,15 @@ class Scrub:
             self._write()
         return [self._report(topic) for topic in self._topics]
 
-    def _chosen(self) -> list[tuple[_Topic, LiveFile]]:
+    def _chosen(self) -> list[tuple[_ScrubbedTopic, LiveFile]]:
         found = [(topic, file) for topic in self._topics for file in topic.files]
         if self._checked_before_ms is not None:
             before_ms = self._checked_before_ms
-            found = [each for each in found if _age(*each)[0] < before_ms]
-        found.sort(key=lambda each: _age(*each))
+            found = [each for each in found if _build_age_key(*each)[0] < before_ms]
+        found.sort(key=lambda each: _build_age_key(*each))
         if self._max_bytes is None:
             return found
-        chosen, left = list[tuple[_Topic, LiveFile]](), self._max_bytes
+        chosen, left = list[tuple[_ScrubbedTopic, LiveFile]](), self._max_bytes
         for topic, file in found:
             is_first = left == self._max_bytes > 0
             if file.size_bytes > left and not is_first:
@@ -177,7 +177,7 @@ class Scrub:
             left -= file.size_bytes
         return chosen
 
-    def _check(self, topic: _Topic, file: LiveFile) -> None:
+    def _check(self, topic: _ScrubbedTopic, file: LiveFile) -> None:
         done_bytes = self._done_bytes
 
         def passed(size_bytes: int) -> None:
@@ -190,7 +190,7 @@ class Scrub:
             file.read(passed)
             finding, text = None, None
         except FileNotFoundError:
-            if file.path not in {each.path for each in live_files(self._ctx, topic.name)}:
+            if file.path not in {each.path for each in list_live_files(self._ctx, topic.name)}:
                 topic.files.remove(file)  # compacted away meanwhile, and swept
                 topic.checks.pop(file.path, None)
                 self._ctx.store.segment_checks.forget(topic.name, [file.path])
@@ -216,7 +216,11 @@ class Scrub:
         topic.checked[file.path] = file.size_bytes
         self._unwritten.append(check)
         unwritten_bytes = sum(each.size_bytes for each in self._unwritten)
-        if len(self._unwritten) >= WRITTEN_AT_ONCE or unwritten_bytes >= WRITTEN_BYTES or finding is not None:
+        if (
+            len(self._unwritten) >= MAXIMUM_CHECKS_PER_WRITE
+            or unwritten_bytes >= MAXIMUM_BYTES_PER_WRITE
+            or finding is not None
+        ):
             self._write()
         self._done_bytes += file.size_bytes
         self._progress(self._done_bytes, self._total_bytes)
@@ -225,12 +229,12 @@ class Scrub:
         self._ctx.store.segment_checks.record(self._unwritten)
         self._unwritten = []
 
-    def _report(self, topic: _Topic) -> ScrubReport:
+    def _report(self, topic: _ScrubbedTopic) -> ScrubReport:
         segments = [file for file in topic.files if file.kind == SEGMENT]
         checks = topic.checks.values()
         found = tuple(
             ScrubFinding(each.partition, each.path, each.finding, each.text or "")
-            for each in sorted(checks, key=_place)
+            for each in sorted(checks, key=_build_check_key)
             if each.finding is not None
         )
         times_ms = [each.checked_at_ms for each in checks]
@@ -249,7 +253,7 @@ class Scrub:
             message="",
         )
         self._alert(topic)
-        tell(
+        log_event(
             "scrubbed",
             topic.name,
             segments=report.segments,
@@ -258,25 +262,25 @@ class Scrub:
             bytes_left=report.bytes_left,
             findings=len(found),
         )
-        return replace(report, message=_message(report))
+        return replace(report, message=_format_message(report))
 
-    def _alert(self, topic: _Topic) -> None:
+    def _alert(self, topic: _ScrubbedTopic) -> None:
         now_ms = self._ctx.now_ms()
         findings = [check for check in topic.checks.values() if check.finding is not None]
         damaged = {check.partition for check in findings}
-        alerted = self._ctx.store.alerts.list_open({Kind.SEGMENT_DAMAGED}, topic.name)
+        alerted = self._ctx.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED}, topic.name)
         mended = {row.partition for row in alerted} - damaged
         # Closing the alert of a partition closes that of the topic as a whole, too.
         if mended and not (None in damaged and None in {row.partition for row in alerted}):
             numbers = [number for number in mended if number is not None]
             how = "has no damaged file any more"
-            self._ctx.alerts.recover(topic.name, {Kind.SEGMENT_DAMAGED}, numbers, how)
+            self._ctx.alerts.recover(topic.name, {AlertKind.SEGMENT_DAMAGED}, numbers, how)
         if findings:
-            grouped = [_finding(partition, findings) for partition in sorted(damaged, key=_none_first)]
-            self._ctx.alerts.raise_alert(situations.segment_damaged(topic.name, grouped, at_ms=now_ms))
+            grouped = [_build_finding(partition, findings) for partition in sorted(damaged, key=_build_partition_key)]
+            self._ctx.alerts.open_alert(situations.make_segment_damaged(topic.name, grouped, at_ms=now_ms))
 
 
-def live_files(ctx: Context, topic: str) -> list[LiveFile]:
+def list_live_files(ctx: Context, topic: str) -> list[LiveFile]:
     """Every file that the head of ``topic`` names: segments, quarantine files, receipts, ledgers and chains."""
     log = ctx.log.open(topic)
     head = log.head()
@@ -297,10 +301,10 @@ def live_files(ctx: Context, topic: str) -> list[LiveFile]:
             )
             for each in ctx.log.quarantine(topic).files()
         ]
-    return [*files, *_documents(topic, head)]
+    return [*files, *_list_documents(topic, head)]
 
 
-def bytes_left_today(ctx: Context) -> int | None:
+def compute_bytes_left_today(ctx: Context) -> int | None:
     """What ``scrub.bytes_per_day`` leaves of the last 24 hours; None: there is no such limit."""
     limit = ctx.settings.scrub.bytes_per_day
     if limit is None:
@@ -309,13 +313,13 @@ def bytes_left_today(ctx: Context) -> int | None:
     return max(0, limit - used)
 
 
-def budget_free_at_ms(ctx: Context) -> int:
+def find_budget_free_at_ms(ctx: Context) -> int:
     """When the oldest bytes of the last 24 hours leave the day's budget; the present where none are in it."""
     used = ctx.store.segment_checks.list_sizes_since(ctx.now_ms() - DAY_MS)
     return used[0][0] + DAY_MS if used else ctx.now_ms()
 
 
-def scrub(
+def open_scrub(
     ctx: Context,
     topics: Iterable[str],
     *,
@@ -341,9 +345,12 @@ def _read_segment(segment: Segment, passed: Callable[[int], None]) -> None:
         continue
 
 
-def _documents(topic: str, head: Head) -> list[LiveFile]:
-    found = [(link.path, link.sha256) for link in chains.links(head.state)]
-    for listed, named in ((chains.all_receipts, head.state.receipts), (chains.all_ingests, head.state.ingests)):
+def _list_documents(topic: str, head: Head) -> list[LiveFile]:
+    found = [(link.path, link.sha256) for link in chains.list_links(head.state)]
+    for listed, named in (
+        (chains.list_receipt_references, head.state.receipts),
+        (chains.list_ingest_references, head.state.ingests),
+    ):
         try:
             found += [(each.path, each.sha256) for each in listed(head.state)]
         except WinnowError:
@@ -358,39 +365,39 @@ def _read_document(path: str, sha256: str, passed: Callable[[int], None]) -> Non
         raise DamagedSegmentError("is not the document that was committed")
 
 
-def _age(topic: _Topic, file: LiveFile) -> tuple[int, str, int, str]:
+def _build_age_key(topic: _ScrubbedTopic, file: LiveFile) -> tuple[int, str, int, str]:
     """By when a file was checked last, never checked first; partitions and paths decide among equals."""
     check = topic.checks.get(file.path)
     partition = -1 if file.partition is None else file.partition
     return (-1 if check is None else check.checked_at_ms, file.topic, partition, file.path)
 
 
-def _place(check: FileCheck) -> tuple[int, str]:
-    return _none_first(check.partition), check.path
+def _build_check_key(check: FileCheck) -> tuple[int, str]:
+    return _build_partition_key(check.partition), check.path
 
 
-def _none_first(partition: int | None) -> int:
+def _build_partition_key(partition: int | None) -> int:
     return -1 if partition is None else partition
 
 
-def _finding(partition: int | None, findings: Collection[FileCheck]) -> Finding:
+def _build_finding(partition: int | None, findings: Collection[FileCheck]) -> Finding:
     of = sorted((check for check in findings if check.partition == partition), key=operator.attrgetter("path"))
-    told = "; ".join(f"{check.path} {check.text}" for check in of[:NAMED])
-    more = f"; and {len(of) - NAMED:,} more" if len(of) > NAMED else ""
+    told = "; ".join(f"{check.path} {check.text}" for check in of[:MAXIMUM_NAMED_FILES])
+    more = f"; and {len(of) - MAXIMUM_NAMED_FILES:,} more" if len(of) > MAXIMUM_NAMED_FILES else ""
     return Finding(partition, min(check.since_ms or check.checked_at_ms for check in of), f"{told}{more}")
 
 
-def _message(report: ScrubReport) -> str:
+def _format_message(report: ScrubReport) -> str:
     text = (
         f"{report.topic}: {report.segments_checked:,} of {report.segments:,} segment(s) read in full "
-        f"({human_bytes(report.bytes_checked)}), {_found(report.findings)}."
+        f"({format_human_bytes(report.bytes_checked)}), {_count_findings(report.findings)}."
     )
     if report.bytes_left:
-        text += f" {human_bytes(report.bytes_left)} are left for the next scrub."
+        text += f" {format_human_bytes(report.bytes_left)} are left for the next scrub."
     if report.oldest_checked_ms is not None:
         text += f" Every live file was checked since {format_ms(report.oldest_checked_ms)}."
     return text
 
 
-def _found(findings: Sequence[ScrubFinding]) -> str:
+def _count_findings(findings: Sequence[ScrubFinding]) -> str:
     return f"{len(findings):,} damaged or missing" if findings else "nothing damaged"

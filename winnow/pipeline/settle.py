@@ -7,18 +7,18 @@ from winnow.log.fence import end_attempts
 from winnow.log.topic_log import TopicLog
 from winnow.model import Receipt
 from winnow.pipeline.context import Context
-from winnow.pipeline.publish import checkpoint, settled_as_void
-from winnow.report.alerts import Kind
-from winnow.report.events import tell
+from winnow.pipeline.publish import describe_not_published, move_checkpoint
+from winnow.report.alerts import AlertKind
+from winnow.report.events import log_event
 from winnow.store import Run, RunState
 
-MAXIMUM_LOOKS = 8
+MAXIMUM_TRIES = 8
 """How often a run that moves while it is being closed is looked up again."""
 
-ENDED_EARLY = "The run ended before it published anything; its plan is void and readers saw no change."
+ENDED_EARLY_MESSAGE = "The run ended before it published anything; its plan is void and readers saw no change."
 
 
-def settle(ctx: Context, topic: str) -> list[Receipt]:
+def settle_open_runs(ctx: Context, topic: str) -> list[Receipt]:
     """Settle the open runs of ``topic``: published ones get their checkpoint and keep their receipt, others are void.
 
     The caller holds the topic, so most often no open run of it is alive. One that is, because its lease was lost while
@@ -28,7 +28,7 @@ def settle(ctx: Context, topic: str) -> list[Receipt]:
         CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
     """
     log = ctx.log.open(topic)
-    found = [void_run(ctx, log, run, ENDED_EARLY) for run in ctx.store.runs.list_open(topic)]
+    found = [void_run(ctx, log, run, ENDED_EARLY_MESSAGE) for run in ctx.store.runs.list_open(topic)]
     return [receipt for receipt in found if receipt is not None]
 
 
@@ -42,10 +42,10 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
         CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
         RunAgainError: the run kept moving; it is alive.
     """
-    for _ in range(MAXIMUM_LOOKS):
-        published = _published(log, run)
+    for _ in range(MAXIMUM_TRIES):
+        published = _find_published_receipt(log, run)
         if published is not None:
-            return checkpoint(ctx, log, published)
+            return move_checkpoint(ctx, log, published)
         try:
             ctx.store.runs.set_state(
                 run.plan_id, RunState.VOID, ctx.now_ms(), message=message, attempt=run.attempt, seen=run.status
@@ -58,10 +58,10 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
                 raise
             run = now
             continue
-        tell("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)
+        log_event("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)
         if run.status.is_unsettled:
             ctx.alerts.recover(
-                run.topic, {Kind.COMMIT_UNKNOWN}, None, settled_as_void(run.plan_id), plan_id=run.plan_id
+                run.topic, {AlertKind.COMMIT_UNKNOWN}, None, describe_not_published(run.plan_id), plan_id=run.plan_id
             )
         return None
     raise RunAgainError(
@@ -70,7 +70,7 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
     )
 
 
-def _published(log: TopicLog, run: Run) -> Receipt | None:
+def _find_published_receipt(log: TopicLog, run: Run) -> Receipt | None:
     """The receipt of ``run``; None: it is not published, and no attempt of it that may be committing will be."""
     if run.status.is_unsettled:
         return end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from winnow.eligibility import PartitionLog, Rules, cleanable_range, expired_ranges, outliving, whole_log_dirty
+from winnow.eligibility import (
+    PartitionLog,
+    Rules,
+    find_cleanable_range,
+    is_whole_log_dirty,
+    list_expired_ranges,
+    make_tombstone_expiry,
+)
 from winnow.model import OffsetRange, PartitionPlan, PartitionState, Segment
 
 
@@ -47,13 +54,13 @@ def count_ahead_of_time(
         return AheadOfTime()
     retired = {segment.path for segment in partition.retired}
     log = PartitionLog(topic, partition.partition, tuple(s for s in live if s.path not in retired), state)
-    going_now = expired_ranges(
-        state.history, outliving(log, rules, partition.next_first_dirty_offset, cleaning_time_ms=now_ms)
+    going_now = list_expired_ranges(
+        state.history, make_tombstone_expiry(log, rules, partition.next_first_dirty_offset, cleaning_time_ms=now_ms)
     )
-    early = _without(partition.expired, going_now)
-    due = sum(s.tombstones for s in partition.segments if _meets(s, going_now))
-    ahead = sum(s.tombstones for s in partition.segments if _meets(s, early))
-    span = cleanable_range(log, rules, now_ms, whole_log_dirty=whole_log_dirty(log, rules))
+    early = _subtract_ranges(partition.expired, going_now)
+    due = sum(s.tombstones for s in partition.segments if _is_overlapping(s, going_now))
+    ahead = sum(s.tombstones for s in partition.segments if _is_overlapping(s, early))
+    span = find_cleanable_range(log, rules, now_ms, whole_log_dirty=is_whole_log_dirty(log, rules))
     uncleanable = max(span.first_uncleanable_offset, partition.first_dirty_offset)
     return AheadOfTime(
         # Where no tombstone was due, those that were dropped are all early; else the segments' own counts bound them.
@@ -62,11 +69,11 @@ def count_ahead_of_time(
     )
 
 
-def _meets(segment: Segment, ranges: Sequence[OffsetRange]) -> bool:
+def _is_overlapping(segment: Segment, ranges: Sequence[OffsetRange]) -> bool:
     return any(each.start <= segment.last_offset and segment.first_offset < each.end for each in ranges)
 
 
-def _without(ranges: Sequence[OffsetRange], taken: Sequence[OffsetRange]) -> list[OffsetRange]:
+def _subtract_ranges(ranges: Sequence[OffsetRange], taken: Sequence[OffsetRange]) -> list[OffsetRange]:
     """``ranges`` less what lies in ``taken``; both sorted and disjoint."""
     left: list[OffsetRange] = []
     for each in ranges:

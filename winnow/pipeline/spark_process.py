@@ -12,17 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from winnow.bundle import bundled
+from winnow.bundle import find_bundled_folder
 from winnow.config.masking import mask
 from winnow.config.settings import Settings
-from winnow.engine.events import PlanFailure, failure_in, parse_event
+from winnow.engine.events import PlanFailure, parse_event, parse_failure
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import scratch
-from winnow.java import check_spark_install, find_java, is_local, spark_environment
+from winnow.java import check_spark_install, find_java, is_local, make_spark_environment
 from winnow.planning import PlanReference
 
-TAIL_LINES = 15
-_PLAIN = frozenset(f"{string.ascii_letters}{string.digits}._-/,;*+%@$()[]{{}}")
+MAXIMUM_TAIL_LINES = 15
+_UNESCAPED_CHARACTERS = frozenset(f"{string.ascii_letters}{string.digits}._-/,;*+%@$()[]{{}}")
 """Characters that mean themselves in a file of Java's properties, wherever they stand."""
 DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 """Spark's properties that become arguments of the driver's JVM."""
@@ -43,12 +43,12 @@ class JobResult:
     digests: dict[str, str] = field(default_factory=dict)
 
 
-def job_file(name: str) -> str:
+def find_job_file(name: str) -> str:
     """The program ``name`` that spark-submit starts."""
-    return str(bundled("jobs") / f"{name}.py")
+    return str(find_bundled_folder("jobs") / f"{name}.py")
 
 
-def engine_arguments(settings: Settings) -> list[str]:
+def build_engine_arguments(settings: Settings) -> list[str]:
     """Arguments of every job: what its tasks may use. Credentials reach it by environment or instance role."""
     engine = settings.engine
     # On other machines there is no such home; where they spill they know from Spark.
@@ -64,7 +64,7 @@ def engine_arguments(settings: Settings) -> list[str]:
     ]
 
 
-def spark_conf(settings: Settings) -> dict[str, str]:
+def build_spark_conf(settings: Settings) -> dict[str, str]:
     """Spark configuration: no UI, quick to start, workers reused; what the settings say wins."""
     return {
         "spark.ui.enabled": "false",
@@ -78,7 +78,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
 
 
 @contextmanager
-def properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterator[list[str]]:
+def open_properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterator[list[str]]:
     """``conf`` in a file that its owner alone can read, for a block; gives the arguments that name it to spark-submit.
 
     A command line can be read by every user of the machine (``ps``), and ends up in logs. All properties go by the
@@ -88,35 +88,35 @@ def properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterator[lis
         ConfigurationError: options of the driver's JVM with a quotation mark that is not closed.
         ServiceError: the file cannot be written.
     """
-    with scratch.folder(settings.private_folder) as private:
+    with scratch.make_private_folder(settings.private_folder) as private:
         told = dict(conf)
-        for name in DRIVER_OPTIONS if _starts_its_driver_here(settings) else ():
+        for name in DRIVER_OPTIONS if _is_driver_local(settings) else ():
             options = told.get(name, "")
             if mask(name, options) != options:
                 # Java reads arguments from a file, too; Spark would put them into the command line of the driver.
-                arguments = scratch.write_file(private / f"{name}.args", _java_arguments(name, options))
+                arguments = scratch.write_file(private / f"{name}.args", _format_java_arguments(name, options))
                 told[name] = f"@{arguments}"
-        path = scratch.write_file(private / "spark.properties", _java_properties(told))
+        path = scratch.write_file(private / "spark.properties", _format_java_properties(told))
         yield ["--load-spark-defaults", "--properties-file", str(path)]
 
 
-def _starts_its_driver_here(settings: Settings) -> bool:
+def _is_driver_local(settings: Settings) -> bool:
     # Spark's own cluster runs no Python driver; on others the driver may run where the file is not.
     return is_local(settings.spark.master) or settings.spark.master.startswith("spark://")
 
 
-def _java_properties(conf: Mapping[str, str]) -> str:
-    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in sorted(conf.items()))
+def _format_java_properties(conf: Mapping[str, str]) -> str:
+    return "".join(f"{_escape(name)}={_escape(value)}\n" for name, value in sorted(conf.items()))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """``text`` as Java's ``Properties`` read it back: ASCII, and nothing that ends a name or a line."""
     units = memoryview(text.encode("utf-16-be", "surrogatepass")).cast("B")
     codes = [units[place] << 8 | units[place + 1] for place in range(0, len(units), 2)]
-    return "".join(chr(code) if chr(code) in _PLAIN else f"\\u{code:04x}" for code in codes)
+    return "".join(chr(code) if chr(code) in _UNESCAPED_CHARACTERS else f"\\u{code:04x}" for code in codes)
 
 
-def _java_arguments(name: str, options: str) -> str:
+def _format_java_arguments(name: str, options: str) -> str:
     try:
         arguments = shlex.split(options)
     except ValueError:
@@ -142,8 +142,10 @@ def run_job(
         ServiceError: there is no spark-submit.
     """
     check_spark_install()
-    environment = spark_environment(os.environ, find_java(os.environ, settings.home / "java"), settings.spark.master)
-    with properties_file(settings, spark_conf(settings)) as options:
+    environment = make_spark_environment(
+        os.environ, find_java(os.environ, settings.home / "java"), settings.spark.master
+    )
+    with open_properties_file(settings, build_spark_conf(settings)) as options:
         command = ["spark-submit", "--master", settings.spark.master, "--name", name, *options, *job]
         return _follow(command, environment, progress, plans)
 
@@ -168,13 +170,13 @@ def _follow(
         for line in process.stdout:
             event = parse_event(line)
             if event is None:
-                tail = [*tail, line.rstrip()][-TAIL_LINES:]
+                tail = [*tail, line.rstrip()][-MAXIMUM_TAIL_LINES:]
                 continue
             if event["event"] in {"plan", "failed"}:
                 # "failed" is about the application, and so about every plan of it.
                 told = [event["plan_id"]] if event["event"] == "plan" else [plan.plan_id for plan in plans]
                 heard.update(told)
-                failure = failure_in(event)
+                failure = parse_failure(event)
                 failures.update({plan_id: failure for plan_id in told if failure is not None})
                 digests.update({plan_id: str(event["sha256"]) for plan_id in told if event.get("sha256")})
             if progress is not None:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError
 from winnow.files import duck, scratch, storage
-from winnow.sources.arriving import ARRIVING
+from winnow.sources.arriving import RECORD_SCHEMA
 from winnow.sources.digest import SliceDigests
 from winnow.sources.files import read_file
 from winnow.sources.source_topic import TopicFilter
@@ -25,9 +25,9 @@ from winnow.sources.source_topic import TopicFilter
 if TYPE_CHECKING:
     import duckdb
 
-    from winnow.engine.rewrite import Budget
+    from winnow.engine.rewrite import TaskBudget
 
-SPOOL_SCHEMA = ARRIVING.append(pa.field("file", pa.int32())).append(pa.field("sequence", pa.int64()))
+SPOOL_SCHEMA = RECORD_SCHEMA.append(pa.field("file", pa.int32())).append(pa.field("sequence", pa.int64()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SpooledFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class PartitionArrivals:
     """What the call holds for one partition, over the files that are not skipped as a whole."""
 
     partition: int
@@ -55,14 +55,14 @@ class Arrivals:
 class Spool:
     """Reads files into a local spool and answers questions about it. A context manager: the spool goes with it."""
 
-    def __init__(self, topic: str, partitions: int, budget: Budget, source_topic: str | None = None) -> None:
+    def __init__(self, topic: str, partitions: int, budget: TaskBudget, source_topic: str | None = None) -> None:
         self.topic = topic
         self.records_of = TopicFilter(topic, source_topic)
         self._partitions = partitions
         self._budget = budget
         self.files: list[SpooledFile] = []
         self._opened = ExitStack()
-        self._folder = self._opened.enter_context(scratch.folder(budget.spill_folder))
+        self._folder = self._opened.enter_context(scratch.make_private_folder(budget.spill_folder))
         self._path = str(self._folder / "spool.parquet")
         self._connection: duckdb.DuckDBPyConnection | None = None
 
@@ -91,7 +91,7 @@ class Spool:
             spill_folder=str(self._folder),
             uris=uris,
         )
-        connection.execute(f"CREATE VIEW spool AS SELECT * FROM read_parquet({duck.file_list([self._path])})")
+        connection.execute(f"CREATE VIEW spool AS SELECT * FROM read_parquet({duck.quote_file_list([self._path])})")
         return connection
 
     def read(self, paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> None:
@@ -100,7 +100,7 @@ class Spool:
         Raises:
             BadInputError: a file cannot be read or holds something that is not a record.
         """
-        total_bytes = sum(storage.size_bytes(path) or 0 for path in paths)
+        total_bytes = sum(storage.read_size_bytes(path) or 0 for path in paths)
         read_bytes = 0
         sequence = 0
         with pq.ParquetWriter(self._path, SPOOL_SCHEMA, compression="lz4", write_statistics=False) as writer:
@@ -109,18 +109,18 @@ class Spool:
                 records = lacking = 0
                 for batch in read_file(path, topic=self.topic, partitions=self._partitions, records_of=self.records_of):
                     digests.update(batch)
-                    writer.write_batch(numbered(batch, number, sequence))
+                    writer.write_batch(add_file_columns(batch, number, sequence))
                     sequence += batch.num_rows
                     records += batch.num_rows
                     lacking += batch.column("offset").null_count
                 self.files.append(
                     SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
                 )
-                read_bytes += storage.size_bytes(path) or 0
+                read_bytes += storage.read_size_bytes(path) or 0
                 if progress is not None:
                     progress(read_bytes, total_bytes)
 
-    def arrivals(self, taken: Sequence[int]) -> list[Arrivals]:
+    def arrivals(self, taken: Sequence[int]) -> list[PartitionArrivals]:
         """Per partition what the files numbered ``taken`` hold.
 
         Raises:
@@ -129,17 +129,19 @@ class Spool:
         rows = self.connection.execute(
             f"""
             SELECT partition, count(*), count("offset"), min("offset") FROM spool
-            WHERE partition IS NOT NULL AND file IN {in_files(taken)} GROUP BY partition ORDER BY partition
+            WHERE partition IS NOT NULL AND file IN {format_file_numbers(taken)} GROUP BY partition ORDER BY partition
             """
         ).fetchall()
-        found = [Arrivals(*row) for row in rows]
+        found = [PartitionArrivals(*row) for row in rows]
         for arrival in found:
             if arrival.with_offset not in (0, arrival.records):
-                raise self._mixed(arrival.partition, taken)
+                raise self._find_mixed_offsets(arrival.partition, taken)
         return found
 
-    def _mixed(self, partition: int, taken: Sequence[int]) -> BadInputError:
-        file, row = self._first(f'partition = {partition} AND "offset" IS NULL AND file IN {in_files(taken)}')
+    def _find_mixed_offsets(self, partition: int, taken: Sequence[int]) -> BadInputError:
+        file, row = self._first(
+            f'partition = {partition} AND "offset" IS NULL AND file IN {format_file_numbers(taken)}'
+        )
         return BadInputError(
             f"{self.files[file].path}, row {row} (partition {partition}): this record has no offset but others of the "
             "partition have one. Give every record of a partition an offset, or none. Nothing of this call landed."
@@ -160,20 +162,22 @@ class Spool:
         )
         self.connection.register("log_ends", ends)
         new = (
-            f"FROM spool LEFT JOIN log_ends USING (partition) WHERE key IS NULL AND file IN {in_files(taken)} "
+            f"FROM spool LEFT JOIN log_ends USING (partition) WHERE key IS NULL AND file IN {format_file_numbers(taken)} "
             'AND ("offset" IS NULL OR log_end IS NULL OR "offset" >= log_end)'
         )
-        count = duck.one_row(self.connection, f"SELECT count(*) {new}")
+        count = duck.fetch_one_row(self.connection, f"SELECT count(*) {new}")
         if count is None or count[0] == 0:
             return None
-        row = duck.one_row(
+        row = duck.fetch_one_row(
             self.connection, f'SELECT file, row, spool.partition, "offset" {new} ORDER BY "sequence" LIMIT 1'
         )
         assert row is not None
         return self.files[row[0]], int(row[1]), row[2], row[3], int(count[0])
 
     def _first(self, condition: str) -> tuple[int, int]:
-        row = duck.one_row(self.connection, f"SELECT file, row FROM spool WHERE {condition} ORDER BY sequence LIMIT 1")
+        row = duck.fetch_one_row(
+            self.connection, f"SELECT file, row FROM spool WHERE {condition} ORDER BY sequence LIMIT 1"
+        )
         assert row is not None
         return int(row[0]), int(row[1])
 
@@ -181,20 +185,22 @@ class Spool:
         """Rows that meet ``condition``, partition by partition, within each in the order they were read."""
         connection = self.connect()
         try:
-            partitions = duck.one_row(
+            partitions = duck.fetch_one_row(
                 connection,
-                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {in_files(taken)} AND ({condition})",
+                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {format_file_numbers(taken)} AND ({condition})",
             )
             order = "" if partitions and partitions[0] <= 1 else 'ORDER BY partition, "sequence"'
             if not order:
                 connection.execute("SET threads = 1")
-            relation = connection.sql(f"SELECT * FROM spool WHERE file IN {in_files(taken)} AND ({condition}) {order}")
+            relation = connection.sql(
+                f"SELECT * FROM spool WHERE file IN {format_file_numbers(taken)} AND ({condition}) {order}"
+            )
             yield from relation.to_arrow_reader(batch_rows)
         finally:
             connection.close()
 
 
-def numbered(batch: pa.RecordBatch, number: int, sequence: int) -> pa.RecordBatch:
+def add_file_columns(batch: pa.RecordBatch, number: int, sequence: int) -> pa.RecordBatch:
     """``batch`` of file ``number`` as rows of the spool; ``sequence``: how many records came before it."""
     count = batch.num_rows
     files = pa.array(np.full(count, number, dtype=np.int32))
@@ -202,6 +208,6 @@ def numbered(batch: pa.RecordBatch, number: int, sequence: int) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays([*batch.columns, files, numbers], schema=SPOOL_SCHEMA)
 
 
-def in_files(numbers: Sequence[int]) -> str:
+def format_file_numbers(numbers: Sequence[int]) -> str:
     """File numbers as the right side of SQL's ``file IN``; one that no file has where there are none."""
     return "(" + ", ".join(str(number) for number in (numbers or [-1])) + ")"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from winnow.errors import PlanVoidError
 from winnow.files import storage
-from winnow.files.quarantine import moved_folder
+from winnow.files.quarantine import locate_keyless_move_folder
 from winnow.model import Plan, StagingManifest
 
 
@@ -19,10 +19,13 @@ def check_staged_files(plan: Plan, manifest: StagingManifest) -> None:
     keyless = [path for part in manifest.partitions for path in part.keyless_files]
     wrong: list[str] = []
     if outputs:
-        found = {entry.uri: entry.size_bytes for entry in _listed(plan.data_location, plan.plan_id)}
+        found = {entry.uri: entry.size_bytes for entry in _list_plan_files(plan.data_location, plan.plan_id)}
         wrong += [output.path for output in outputs if found.get(output.path) != output.size_bytes]
     if keyless and plan.quarantine_location is not None:
-        there = {entry.uri for entry in storage.list_files(moved_folder(plan.quarantine_location, plan.plan_id))}
+        there = {
+            entry.uri
+            for entry in storage.list_files(locate_keyless_move_folder(plan.quarantine_location, plan.plan_id))
+        }
         wrong += [path for path in keyless if path not in there]
     if wrong:
         raise PlanVoidError(
@@ -32,5 +35,5 @@ def check_staged_files(plan: Plan, manifest: StagingManifest) -> None:
         )
 
 
-def _listed(data_location: str, plan_id: str) -> list[storage.FileEntry]:
+def _list_plan_files(data_location: str, plan_id: str) -> list[storage.FileEntry]:
     return storage.list_files(storage.join(data_location, plan_id))

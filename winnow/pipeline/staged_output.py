@@ -13,7 +13,7 @@ from itertools import pairwise
 from winnow.files import storage
 from winnow.model import PartitionPlan, Plan, Segment, StagedPartition, StagingManifest
 
-_NAMES = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.parquet")
+_FILE_NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.parquet")
 """Folders and file below an attempt: no name begins with a dot and nothing is escaped, so no spelling leads out."""
 
 
@@ -28,10 +28,10 @@ def is_below_attempt(path: str, data_folder: str, plan_id: str, attempt: str) ->
     below = path[len(folder) :]
     top, slash, _ = below.partition("/")
     mine = top == attempt or top.startswith(f"{attempt}-")
-    return bool(slash) and mine and _NAMES.fullmatch(below) is not None
+    return bool(slash) and mine and _FILE_NAME.fullmatch(below) is not None
 
 
-def foreign_files(
+def find_foreign_files(
     plan: Plan, manifest: StagingManifest, staged: StagedPartition, *, location: str, quarantine_location: str
 ) -> list[str]:
     """Paths of new segments and keyless files of ``staged`` that this attempt cannot have written, sorted.
@@ -51,7 +51,7 @@ def foreign_files(
     )
 
 
-def misfits(partition: PartitionPlan, staged: StagedPartition) -> list[str]:
+def find_misfits(partition: PartitionPlan, staged: StagedPartition) -> list[str]:
     """What is wrong with the replacements of one partition, by the manifest's own account; none when all is well.
 
     Inputs must be planned segments of this partition, each once. New segments must bear this partition's number, have
@@ -64,7 +64,11 @@ def misfits(partition: PartitionPlan, staged: StagedPartition) -> list[str]:
     found += [f"{path} is replaced {count} times" for path, count in times.items() if count > 1]
     for rewrite in staged.rewrites:
         inputs = [planned[path] for path in rewrite.inputs if path in planned]
-        found += [problem for output in rewrite.outputs if (problem := _misfit(partition, inputs, output)) is not None]
+        found += [
+            problem
+            for output in rewrite.outputs
+            if (problem := _describe_misfit(partition, inputs, output)) is not None
+        ]
     outputs = [segment for rewrite in staged.rewrites for segment in rewrite.outputs]
     found += [f"{path} is named twice" for path, count in Counter(s.path for s in outputs).items() if count > 1]
     staying = [segment for segment in partition.segments if segment.path not in times]
@@ -76,7 +80,7 @@ def misfits(partition: PartitionPlan, staged: StagedPartition) -> list[str]:
     return found
 
 
-def _misfit(partition: PartitionPlan, inputs: list[Segment], output: Segment) -> str | None:
+def _describe_misfit(partition: PartitionPlan, inputs: list[Segment], output: Segment) -> str | None:
     if output.partition != partition.partition:
         return f"{output.path} is said to be of partition {output.partition}"
     if output.records < 1 or output.first_offset > output.last_offset:
@@ -99,8 +103,10 @@ def count_misfits(
         partition = planned.get(staged.partition)
         found[staged.partition] = (
             foreign
-            + len(foreign_files(plan, manifest, staged, location=location, quarantine_location=quarantine_location)),
-            wrong + (1 if partition is None else len(misfits(partition, staged))),
+            + len(
+                find_foreign_files(plan, manifest, staged, location=location, quarantine_location=quarantine_location)
+            ),
+            wrong + (1 if partition is None else len(find_misfits(partition, staged))),
         )
     for number, count in Counter(staged.partition for staged in manifest.partitions).items():
         if count > 1:

@@ -10,12 +10,12 @@ from winnow.errors import PlanVoidError
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import PartitionPlan, PartitionState, Plan, Segment
 from winnow.pipeline.context import Context
-from winnow.pipeline.plan import configuration_digest
+from winnow.pipeline.plan import compute_configuration_digest
 from winnow.pipeline.run_plan import read_run_plan
 from winnow.store import Run, RunState
 
 
-class Cause(StrEnum):
+class VoidCause(StrEnum):
     """Why a plan is void. All but ``unexplained`` are Winnow's own doing, and the next run simply goes on."""
 
     RECREATED = "recreated"
@@ -31,56 +31,56 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Void:
+class VoidReason:
     """Why a plan is void, for people. ``by``: the id of the plan that was published meanwhile, where it is known."""
 
-    cause: Cause
+    cause: VoidCause
     message: str
     by: str | None = None
 
 
-def fenced_off(run: Run, head: Head) -> Void | None:
+def find_fence_violation(run: Run, head: Head) -> VoidReason | None:
     """Why no attempt of ``run`` may be published over ``head``: its fence is another one; None while it may."""
     if head.fence == run.fence:
         return None
-    return Void(
-        Cause.FENCED,
+    return VoidReason(
+        VoidCause.FENCED,
         f"Another run or a sweep ended attempt {run.attempt} at plan {run.plan_id} of topic {run.topic}: the topic's "
         f"fence is {head.fence} and the attempt's is {run.fence}. The plan is void and nothing was published. Run it "
         "again.",
     )
 
 
-def find_void(log: TopicLog, head: Head, plan: Plan, live: Mapping[int, tuple[Segment, ...]]) -> Void | None:
+def find_void(log: TopicLog, head: Head, plan: Plan, live: Mapping[int, tuple[Segment, ...]]) -> VoidReason | None:
     """Why ``plan`` may not be published over ``head``, whose segments are ``live``; None while it may."""
     if head.table_uuid != plan.table_uuid:
-        return Void(
-            Cause.RECREATED,
+        return VoidReason(
+            VoidCause.RECREATED,
             f"Topic {plan.topic} was dropped and created again since plan {plan.plan_id}; the plan is void and nothing "
             "was published. Run it again.",
         )
     # What a plan removes is right under the rules it was made under; altering a topic makes another snapshot.
-    if plan.configuration not in {None, configuration_digest(log.config(head))}:
-        return Void(
-            Cause.RECONFIGURED,
+    if plan.configuration not in {None, compute_configuration_digest(log.config(head))}:
+        return VoidReason(
+            VoidCause.RECONFIGURED,
             f"The configuration of topic {plan.topic} changed since plan {plan.plan_id} was made; the plan is void and "
             "nothing was published. Run it again: the next plan follows the configuration as it is.",
         )
     for partition in sorted(plan.partitions, key=lambda p: p.partition):
         number = partition.partition
-        found = _moved(plan, partition, live.get(number, ()), head.state.partitions[number], head)
+        found = _describe_moved_log(plan, partition, live.get(number, ()), head.state.partitions[number], head)
         if found is not None:
             return found
     return None
 
 
-def _moved(
+def _describe_moved_log(
     plan: Plan, partition: PartitionPlan, live: tuple[Segment, ...], state: PartitionState, head: Head
-) -> Void | None:
+) -> VoidReason | None:
     name = f"{plan.topic}-{partition.partition}"
     if state.paused_since_ms is not None:
-        return Void(
-            Cause.PAUSED,
+        return VoidReason(
+            VoidCause.PAUSED,
             f"{name} was paused while plan {plan.plan_id} was carried out; the plan is void and nothing was published. "
             f"The next run takes the other partitions. Paused by {', '.join(state.paused_by) or 'somebody'}; to go on: "
             f"winnow partitions resume {plan.topic} --partition {partition.partition} --all",
@@ -96,9 +96,9 @@ def _moved(
     moved = state.log_start_offset != (partition.log_start_offset if before is None else before)
     if planned == there and not straddling and not moved:
         return None
-    by = _publisher(plan, set(planned) - set(there), head)
-    cause = Cause.TAKEN if by is not None else Cause.DELETED if moved else Cause.UNEXPLAINED
-    return Void(
+    by = _find_publisher(plan, set(planned) - set(there), head)
+    cause = VoidCause.TAKEN if by is not None else VoidCause.DELETED if moved else VoidCause.UNEXPLAINED
+    return VoidReason(
         cause,
         f"The log of {name} below offset {partition.next_first_dirty_offset} is no longer what plan "
         f"{plan.plan_id} was made for; the plan is void and nothing was published. Run it again: the next plan "
@@ -107,13 +107,13 @@ def _moved(
     )
 
 
-def _publisher(plan: Plan, gone: set[str], head: Head) -> str | None:
+def _find_publisher(plan: Plan, gone: set[str], head: Head) -> str | None:
     """The plan that took planned segments out of the log; retired files say so until they are swept."""
     files = head.state.waiting_files
     return next((file.plan_id for file in files if file.path in gone and file.plan_id != plan.plan_id), None)
 
 
-def standing(ctx: Context, run: Run) -> Void | None:
+def check_plan_validity(ctx: Context, run: Run) -> VoidReason | None:
     """Why the plan of ``run`` is void at the present head of its topic; None while it may be published, or is.
 
     Raises:
@@ -126,19 +126,19 @@ def standing(ctx: Context, run: Run) -> Void | None:
     try:
         plan, _ = read_run_plan(run)
     except PlanVoidError as problem:
-        return Void(Cause.UNEXPLAINED, str(problem))
+        return VoidReason(VoidCause.UNEXPLAINED, str(problem))
     found = find_void(log, head, plan, log.segments(head))
-    if found is None or found.cause is not Cause.UNEXPLAINED:
+    if found is None or found.cause is not VoidCause.UNEXPLAINED:
         return found
     # Retired files are forgotten once they are swept; the newest receipt still says that somebody was here.
     newest = head.state.receipts[-1] if head.state.receipts else None
     receipt = log.find_receipt(newest.plan_id, head) if newest is not None else None
     if receipt is not None and receipt.finished_at_ms >= run.opened_at_ms:
-        return Void(Cause.TAKEN, found.message, receipt.plan_id)
+        return VoidReason(VoidCause.TAKEN, found.message, receipt.plan_id)
     return found
 
 
-def left_to(ctx: Context, plan_id: str) -> str | None:
+def explain_void(ctx: Context, plan_id: str) -> str | None:
     """A sentence when ``plan_id`` ended because other work came first, and the next run simply goes on; else None.
 
     None means that a person should look: nothing that Winnow did explains why the plan cannot be carried out.
@@ -151,7 +151,7 @@ def left_to(ctx: Context, plan_id: str) -> str | None:
         return None
     if run.holder not in {None, ctx.holder}:
         return f"Topic {run.topic}: plan {plan_id} is the work of {run.holder} now; it is left to that run."
-    found = standing(ctx, run) or fenced_off(run, ctx.log.open(run.topic).head())
+    found = check_plan_validity(ctx, run) or find_fence_violation(run, ctx.log.open(run.topic).head())
     if found is None:
         if run.status is RunState.VOID:
             return (
@@ -159,17 +159,17 @@ def left_to(ctx: Context, plan_id: str) -> str | None:
                 "takes the topic."
             )
         return None
-    if found.cause is Cause.UNEXPLAINED:
+    if found.cause is VoidCause.UNEXPLAINED:
         return None
-    if found.cause is Cause.TAKEN:
+    if found.cause is VoidCause.TAKEN:
         return (
-            f"Topic {run.topic}: the log moved on, {_who(ctx, found.by)} took it. Plan {plan_id} is void and nothing "
+            f"Topic {run.topic}: the log moved on, {_describe_run_holder(ctx, found.by)} took it. Plan {plan_id} is void and nothing "
             "of it was published; the next run takes the topic from where it is."
         )
     return f"{found.message.rstrip('.')} (the next run takes the topic)."
 
 
-def _who(ctx: Context, plan_id: str | None) -> str:
+def _describe_run_holder(ctx: Context, plan_id: str | None) -> str:
     run = ctx.store.runs.find(plan_id) if plan_id is not None else None
     if run is None or run.holder is None:
         return f"plan {plan_id}" if plan_id is not None else "another run"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from winnow.log.topic_log import Change, Head
 from winnow.model import PartitionState, TopicState
 from winnow.pipeline.context import Context
-from winnow.pipeline.overview import refresh_picture
-from winnow.report.events import tell
+from winnow.pipeline.overview import refresh_overview
+from winnow.report.events import log_event
 
 
 class _UnchangedError(Exception):
@@ -49,11 +49,11 @@ def change_states(
     try:
         committed = log.commit(build)
         changed = True
-        tell("state_changed", topic, operation=operation, partitions=moved, snapshot_id=str(committed.snapshot_id))
+        log_event("state_changed", topic, operation=operation, partitions=moved, snapshot_id=str(committed.snapshot_id))
     except _UnchangedError:
         changed = False
     # What is there now, not what was committed: another commit may have come after it.
     state = log.head().state
     ctx.store.projection.record_states(topic, state.partitions, ctx.now_ms())
-    refresh_picture(ctx, topic)
+    refresh_overview(ctx, topic)
     return state, changed

@@ -19,16 +19,16 @@ from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.files.rolling import ROW_GROUP_BYTES
 from winnow.model import TopicState
-from winnow.pipeline.appending import PartitionAppender, Prepared, by_partition
-from winnow.pipeline.lane import Lane
-from winnow.pipeline.spool import SpooledFile, numbered
+from winnow.pipeline.appending import PartitionAppender, PreparedSegments, split_by_partition
+from winnow.pipeline.lane import OrderedWorker
+from winnow.pipeline.spool import SpooledFile, add_file_columns
 from winnow.sources.digest import SliceDigests
 from winnow.sources.files import read_file
 from winnow.sources.source_topic import TopicFilter
 
-MOST_OPEN = 128
+MAXIMUM_OPEN_PARTITIONS = 128
 """Partitions written at a time; beyond that row groups would be too small to be worth reading."""
-PIECE_ROWS = 8_192
+MAXIMUM_SLICE_ROWS = 8_192
 """Records handed to a segment's writer at a time, which ends a segment between two pieces only."""
 
 Progress = Callable[[int, int], None]
@@ -36,11 +36,11 @@ MakeAppender = Callable[[int, Sequence[str]], PartitionAppender]
 """Of a partition and the paths of the input."""
 
 
-class NotStraightError(Exception):
+class NotStreamableError(Exception):
     """The input holds something that only the spool can sort out. Never leaves the ingest."""
 
 
-class StraightThrough:
+class StreamingAppender:
     """One pass over ``paths`` into the segments of ``prepared``.
 
     Args:
@@ -56,7 +56,7 @@ class StraightThrough:
         self,
         records_of: TopicFilter,
         state: TopicState,
-        prepared: Prepared,
+        prepared: PreparedSegments,
         make: MakeAppender,
         *,
         held_bytes: int,
@@ -81,10 +81,10 @@ class StraightThrough:
             BadInputError: a file cannot be read or holds something that is not a record.
         """
         self._paths = paths
-        total_bytes = sum(storage.size_bytes(path) or 0 for path in paths)
+        total_bytes = sum(storage.read_size_bytes(path) or 0 for path in paths)
         read_bytes = 0
         files: list[SpooledFile] = []
-        with Lane() as hashing, Lane() as writing:
+        with OrderedWorker() as hashing, OrderedWorker() as writing:
             for number, path in enumerate(paths):
                 digests = SliceDigests()
                 records = lacking = 0
@@ -94,16 +94,16 @@ class StraightThrough:
                     partitions=len(self._state.partitions),
                     records_of=self._records_of,
                 ):
-                    sorted_batch = self._in_order(batch)
+                    sorted_batch = self._sort_by_partition(batch)
                     hashing.put(digests.update, sorted_batch)
-                    writing.put(self._write, numbered(sorted_batch, number, 0))
+                    writing.put(self._write, add_file_columns(sorted_batch, number, 0))
                     records += batch.num_rows
                     lacking += batch.column("offset").null_count
                 hashing.settle()
                 files.append(
                     SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
                 )
-                read_bytes += storage.size_bytes(path) or 0
+                read_bytes += storage.read_size_bytes(path) or 0
                 if progress is not None:
                     progress(read_bytes, total_bytes)
             # Writing opens appenders: only when it has come to its end are these all of them.
@@ -119,32 +119,32 @@ class StraightThrough:
         """Give up: every file written, which nothing refers to."""
         return [path for appender in (self._closed | self._open).values() for path in appender.abandon()]
 
-    def _in_order(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _sort_by_partition(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """``batch`` partition by partition, within each in the order of the file."""
         partition = batch.column("partition")
         if partition.null_count or (self._needs_keys and batch.column("key").null_count):
-            raise NotStraightError
+            raise NotStreamableError
         numbers = partition.to_numpy()
         if (np.diff(numbers) < 0).any():
             return batch.take(pa.array(np.argsort(numbers, kind="stable")))
         return batch
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        for part in by_partition(batch):
+        for part in split_by_partition(batch):
             partition = part.column("partition")[0].as_py()
             offsets = part.column("offset")
             lacks = offsets.null_count > 0
             if offsets.null_count not in (0, len(offsets)) or self._lacking.setdefault(partition, lacks) is not lacks:
-                raise NotStraightError
+                raise NotStreamableError
             if not lacks and offsets[0].as_py() < self._state.partitions[partition].log_end_offset:
-                raise NotStraightError
+                raise NotStreamableError
             appender = self._appender(partition)
             try:
-                for start in range(0, part.num_rows, PIECE_ROWS):
-                    appender.add(part.slice(start, PIECE_ROWS))
+                for start in range(0, part.num_rows, MAXIMUM_SLICE_ROWS):
+                    appender.add(part.slice(start, MAXIMUM_SLICE_ROWS))
             except BadInputError:
                 # The spool refuses what comes first in the input, and that may be another record.
-                raise NotStraightError from None
+                raise NotStreamableError from None
         while sum(appender.held_bytes for appender in self._open.values()) > self._held_bytes:
             max(self._open.values(), key=lambda appender: appender.held_bytes).flush()
 
@@ -152,8 +152,8 @@ class StraightThrough:
         found = self._open.pop(partition, None)
         if found is None:
             if partition in self._closed:
-                raise NotStraightError
-            if len(self._open) >= MOST_OPEN:
+                raise NotStreamableError
+            if len(self._open) >= MAXIMUM_OPEN_PARTITIONS:
                 idle = next(iter(self._open))
                 self._closed[idle] = self._open.pop(idle)
                 self._closed[idle].close()

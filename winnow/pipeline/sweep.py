@@ -15,23 +15,23 @@ from winnow.config.topic import TopicConfig
 from winnow.engine import staging
 from winnow.errors import CommitConflictError, DamagedMetadataError
 from winnow.files import storage
-from winnow.files.quarantine import ingest_folder, moved_folder
+from winnow.files.quarantine import locate_ingest_folder, locate_keyless_move_folder
 from winnow.log import fence
 from winnow.log.quarantine import Quarantine
-from winnow.log.quarantine_history import expire_quarantine, plan_quarantine_expiry, quarantine_metadata_files
-from winnow.log.references import References, references
-from winnow.log.sweep import Expiry, expire, plan_expiry
+from winnow.log.quarantine_history import expire_quarantine, list_quarantine_metadata_files, plan_quarantine_expiry
+from winnow.log.references import FileReferences, collect_references
+from winnow.log.sweep import Expiry, expire_snapshots, plan_expiry
 from winnow.log.topic_log import Change, Head, TopicLog
 from winnow.model import RetiredFile, TopicState
 from winnow.pipeline import leftovers
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import holding
-from winnow.pipeline.leftovers import Deletable, IngestLeftovers, RunLeftovers
-from winnow.pipeline.overview import refresh_picture
+from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.leftovers import DeletionFilter, IngestLeftovers, RunLeftovers
+from winnow.pipeline.overview import refresh_overview
 from winnow.pipeline.prune import prune_history
-from winnow.pipeline.settle import settle
-from winnow.report.alerts import Kind
-from winnow.report.events import tell
+from winnow.pipeline.settle import settle_open_runs
+from winnow.report.alerts import AlertKind
+from winnow.report.events import log_event
 from winnow.store import OpenIngest
 
 
@@ -53,19 +53,19 @@ class SweepReport:
     pages_removed: int = 0
 
 
-def sweep(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
+def sweep_topics(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
     """Remove what no reader can reach any more, topic by topic (none = all). Running it again removes nothing more."""
     reports = [_sweep_topic(ctx, topic) for topic in topics or ctx.log.names()]
     if any(report.pages_removed for report in reports):
         # Great Expectations takes seconds to load, and most sweeps do without.
-        from winnow.quality.judge import build_index
+        from winnow.quality.judge import build_site_index
 
-        build_index(ctx.settings.data_docs)
+        build_site_index(ctx.settings.data_docs)
     return reports
 
 
 @contextmanager
-def explaining_missing_metadata(log: TopicLog) -> Iterator[None]:
+def explain_missing_metadata(log: TopicLog) -> Iterator[None]:
     """Say why a metadata file is not there: another sweep went on while this process was paused, or it is lost.
 
     Raises:
@@ -77,7 +77,7 @@ def explaining_missing_metadata(log: TopicLog) -> Iterator[None]:
     except FileNotFoundError as problem:
         newest = log.head()
         try:
-            references(newest.table)
+            collect_references(newest.table)
         except FileNotFoundError as missing:
             if log.head().table.metadata_location == newest.table.metadata_location:
                 raise DamagedMetadataError(
@@ -95,7 +95,7 @@ class _NothingToCommitError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ListedLeftovers:
     """What a sweep found by listing, before its own commit."""
 
     runs: Sequence[RunLeftovers]
@@ -106,34 +106,34 @@ class _Found:
 def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
     started_ms = ctx.now_ms()
     log = ctx.log.open(topic)
-    with holding(ctx, topic), explaining_missing_metadata(log):
-        settle(ctx, topic)
+    with hold_lease(ctx, topic), explain_missing_metadata(log):
+        settle_open_runs(ctx, topic)
         head = log.head()
         config: TopicConfig = log.config(head)
         now_ms = ctx.now_ms()
         expiry = plan_expiry(log, now_ms=now_ms, grace_ms=config.retired_grace_ms)
-        _record(ctx, topic, expiry, now_ms)
-        expire(log, expiry.snapshot_ids)
+        _record_expiring_files(ctx, topic, expiry, now_ms)
+        expire_snapshots(log, expiry.snapshot_ids)
         quarantine = ctx.log.quarantine(topic)
         expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
         found = _list_leftovers(ctx, log.head(), config, now_ms)
-        fence_lifted = _condemn(ctx, log, found, now_ms - config.retired_grace_ms)
+        fence_lifted = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms)
         # Loaded after the commit: what this head and its kept snapshots do not name, none will that comes after it.
         head = log.head()
-        referenced = references(head.table)
-        deleted_data = _delete(ctx, topic, _unreferenced(head.state.condemned, referenced), now_ms)
+        referenced = collect_references(head.table)
+        deleted_data = _delete_files(ctx, topic, _select_unreferenced(head.state.condemned, referenced), now_ms)
         # Of published plans and committed ingests: nobody writes there any more.
         storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(head.location, "data"))
-        deleted_other = _delete(ctx, topic, _unreferenced_metadata(ctx, quarantine, referenced), now_ms)
-        deletable = Deletable(head, referenced, quarantine, passed_unknown=fence_lifted)
+        deleted_other = _delete_files(ctx, topic, _find_unreferenced_metadata(ctx, quarantine, referenced), now_ms)
+        deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
         deleted_leftovers = _delete_leftovers(ctx, head, found, deletable, config.retired_grace_ms, now_ms)
         gone = {file.path for file in deleted_data}
         if gone:
-            log.commit(lambda current: _forget(current, gone))
+            log.commit(lambda current: _drop_deleted_files(current, gone))
         state = log.head().state
         ctx.store.projection.record_states(topic, state.partitions, now_ms)
         if gone:
-            refresh_picture(ctx, topic)
+            refresh_overview(ctx, topic)
             ctx.store.segment_checks.forget(topic, gone)
         rows, pages = prune_history(ctx, topic, ctx.now_ms())
     waiting = state.waiting_files
@@ -145,11 +145,11 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         snapshots_expired=expired,
         files_waiting=len(waiting),
         bytes_waiting=sum(file.size_bytes for file in waiting),
-        message=_message(topic, len(deleted), len(waiting), config.retired_grace_ms, rows),
+        message=_format_message(topic, len(deleted), len(waiting), config.retired_grace_ms, rows),
         history_rows_removed=rows,
         pages_removed=pages,
     )
-    tell(
+    log_event(
         "swept",
         topic,
         files_deleted=report.files_deleted,
@@ -161,11 +161,11 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
     )
     stuck_ms = ctx.settings.alert.sweep_stuck_ms
     if not ctx.store.retired_files.list_waiting(now_ms - config.retired_grace_ms - stuck_ms, topic):
-        ctx.alerts.recover(topic, {Kind.SWEEP_STUCK}, None, "was swept")
+        ctx.alerts.recover(topic, {AlertKind.SWEEP_STUCK}, None, "was swept")
     return report
 
 
-def _message(topic: str, deleted: int, waiting: int, grace_ms: int, history_rows: int) -> str:
+def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, history_rows: int) -> str:
     text = f"{topic}: {deleted} file(s) removed."
     if waiting:
         text += f" {waiting} retired file(s) wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
@@ -174,14 +174,14 @@ def _message(topic: str, deleted: int, waiting: int, grace_ms: int, history_rows
     return text
 
 
-def _record(ctx: Context, topic: str, expiry: Expiry, now_ms: int) -> None:
+def _record_expiring_files(ctx: Context, topic: str, expiry: Expiry, now_ms: int) -> None:
     """Write down what expiring will leave unreferenced, so that a crash after it leaves no file forgotten."""
     for kind, paths in (
         ("manifest", expiry.manifests),
         ("manifest_list", expiry.manifest_lists),
         ("state", expiry.states),
     ):
-        files = [RetiredFile(path, storage.size_bytes(path) or 0, now_ms, "expiry") for path in sorted(paths)]
+        files = [RetiredFile(path, storage.read_size_bytes(path) or 0, now_ms, "expiry") for path in sorted(paths)]
         if files:
             ctx.store.retired_files.record(topic, files, kind)
 
@@ -191,22 +191,22 @@ def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_
     expiry = plan_quarantine_expiry(quarantine, now_ms=now_ms, grace_ms=grace_ms)
     if expiry is None:
         return 0
-    _record(ctx, quarantine.topic, expiry, now_ms)
+    _record_expiring_files(ctx, quarantine.topic, expiry, now_ms)
     expire_quarantine(quarantine, expiry.snapshot_ids)
     return len(expiry.snapshot_ids)
 
 
-def _unreferenced_metadata(ctx: Context, quarantine: Quarantine, referenced: References) -> list[RetiredFile]:
+def _find_unreferenced_metadata(ctx: Context, quarantine: Quarantine, referenced: FileReferences) -> list[RetiredFile]:
     """Files of the ledger that no snapshot of the log's table refers to, nor one of the quarantine's."""
-    pending = _unreferenced(_ledger(ctx, quarantine.topic), referenced)
+    pending = _select_unreferenced(_read_ledger(ctx, quarantine.topic), referenced)
     below = f"{quarantine.location}/"
     if not any(file.path.startswith(below) for file in pending):
         return pending
-    of_quarantine = quarantine_metadata_files(quarantine)
+    of_quarantine = list_quarantine_metadata_files(quarantine)
     return [file for file in pending if file.path not in of_quarantine]
 
 
-def _ledger(ctx: Context, topic: str) -> list[RetiredFile]:
+def _read_ledger(ctx: Context, topic: str) -> list[RetiredFile]:
     return [
         RetiredFile(row.path, row.size_bytes, row.retired_at_ms, row.plan_id)
         for row in ctx.store.retired_files.list_retired(topic, pending_only=True)
@@ -214,11 +214,11 @@ def _ledger(ctx: Context, topic: str) -> list[RetiredFile]:
     ]
 
 
-def _unreferenced(files: Iterable[RetiredFile], referenced: References) -> list[RetiredFile]:
+def _select_unreferenced(files: Iterable[RetiredFile], referenced: FileReferences) -> list[RetiredFile]:
     return [file for file in files if file.path not in referenced]
 
 
-def _delete(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int) -> list[RetiredFile]:
+def _delete_files(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int) -> list[RetiredFile]:
     for file in files:
         storage.delete(file.path)
     if files:
@@ -226,17 +226,17 @@ def _delete(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int)
     return list(files)
 
 
-def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) -> _Found:
+def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) -> _ListedLeftovers:
     # An ingest call at work says so three times within a lease.
     idle_since_ms = now_ms - max(config.retired_grace_ms, ctx.settings.lease_ms)
-    return _Found(
+    return _ListedLeftovers(
         runs=leftovers.list_runs(ctx, head, closed_before_ms=now_ms - config.retired_grace_ms),
         ingests=leftovers.list_ingests(ctx, head, idle_since_ms=idle_since_ms),
         open_ingests=ctx.store.ingests.list_open(head.state.topic),
     )
 
 
-def _condemn(ctx: Context, log: TopicLog, found: _Found, retired_before_ms: int) -> bool:
+def _commit_removals(ctx: Context, log: TopicLog, found: _ListedLeftovers, retired_before_ms: int) -> bool:
     """Commit what puts files out of everybody's reach, if anything has to; whether the fence was lifted."""
     lifted = False
     voided: list[OpenIngest] = []
@@ -244,18 +244,18 @@ def _condemn(ctx: Context, log: TopicLog, found: _Found, retired_before_ms: int)
 
     def build(head: Head) -> Change:
         nonlocal lifted
-        referenced = references(head.table)
-        fences = leftovers.fences_to_pass(found.runs, head, referenced, ctx.log.quarantine(log.topic))
+        referenced = collect_references(head.table)
+        fences = leftovers.compute_required_fences(found.runs, head, referenced, ctx.log.quarantine(log.topic))
         lifted = fences is not None
-        voided[:], committed[:] = leftovers.ingests_to_void(found.ingests, head.state)
-        state = _with_condemned(head.state, referenced, retired_before_ms)
+        voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head.state)
+        state = _mark_files_for_deletion(head.state, referenced, retired_before_ms)
         if voided:
-            state = leftovers.with_voided(state, voided, found.open_ingests)
+            state = leftovers.apply_voided_ingests(state, voided, found.open_ingests)
         if fences is None and state == head.state:
             raise _NothingToCommitError
         if fences is None:
             return Change(state=state, summary={"winnow.operation": "condemn"})
-        return fence.raised(replace(head, state=state), fences, operation="condemn")
+        return fence.make_fence_change(replace(head, state=state), fences, operation="condemn")
 
     try:
         log.commit(build)
@@ -267,7 +267,7 @@ def _condemn(ctx: Context, log: TopicLog, found: _Found, retired_before_ms: int)
     return lifted
 
 
-def _with_condemned(state: TopicState, referenced: References, retired_before_ms: int) -> TopicState:
+def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, retired_before_ms: int) -> TopicState:
     due = [file for file in state.retired if file.retired_at_ms <= retired_before_ms and file.path not in referenced]
     paths = {file.path for file in due}
     retired = tuple(file for file in state.retired if file.path not in paths)
@@ -275,18 +275,18 @@ def _with_condemned(state: TopicState, referenced: References, retired_before_ms
 
 
 def _delete_leftovers(
-    ctx: Context, head: Head, found: _Found, deletable: Deletable, grace_ms: int, now_ms: int
+    ctx: Context, head: Head, found: _ListedLeftovers, deletable: DeletionFilter, grace_ms: int, now_ms: int
 ) -> list[RetiredFile]:
     """Delete what attempts and ingest calls left, and note where nothing was left."""
     quarantine = ctx.log.quarantine(head.state.topic)
     removed: list[RetiredFile] = []
     for run_files in found.runs:
         run = run_files.run
-        files = deletable.of_run(run_files)
-        leftovers.delete(quarantine, files)
+        files = deletable.select_of_run(run_files)
+        leftovers.delete_leftovers(quarantine, files)
         removed += [RetiredFile(file.uri, file.size_bytes, run.updated_at_ms, run.plan_id) for file in files]
         storage.remove_empty_folders(storage.join(head.location, "data", run.plan_id))
-        storage.remove_empty_folders(moved_folder(quarantine.location, run.plan_id))
+        storage.remove_empty_folders(locate_keyless_move_folder(quarantine.location, run.plan_id))
         if files:
             ctx.store.runs.note_empty(run, first_ms=None)
         elif run.found_empty_at_ms is None:
@@ -297,11 +297,11 @@ def _delete_leftovers(
             ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
     for ingest_files in found.ingests:
         ingest = ingest_files.ingest
-        files = deletable.of_ingest(ingest_files)
-        leftovers.delete(quarantine, files)
+        files = deletable.select_of_ingest(ingest_files)
+        leftovers.delete_leftovers(quarantine, files)
         removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
         for location in (head.location, quarantine.location):
-            storage.remove_empty_folders(ingest_folder(location, ingest.ingest_id))
+            storage.remove_empty_folders(locate_ingest_folder(location, ingest.ingest_id))
         if ingest_files.files:
             ctx.store.ingests.note_empty(ingest.ingest_id, None)
         elif ingest.found_empty_at_ms is None:
@@ -311,6 +311,6 @@ def _delete_leftovers(
     return removed
 
 
-def _forget(head: Head, gone: set[str]) -> Change:
+def _drop_deleted_files(head: Head, gone: set[str]) -> Change:
     left = tuple(file for file in head.state.condemned if file.path not in gone)
     return Change(state=replace(head.state, condemned=left), summary={"winnow.operation": "sweep"})

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from winnow.clock import format_ms
-from winnow.config.names import collides
-from winnow.config.topic import ConfigEntry, TopicConfig, entries, is_topic_key, unknown_key
+from winnow.config.names import has_collision
+from winnow.config.topic import ConfigEntry, TopicConfig, is_topic_key, list_entries, make_unknown_key_error
 from winnow.errors import ConfigurationError
-from winnow.log.recorded_configuration import describe_differences, overrides_of
+from winnow.log.recorded_configuration import describe_differences, read_overrides
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import PartitionsAdded, PartitionState
-from winnow.pipeline.assess import partition_logs
-from winnow.pipeline.consequences import consequences
+from winnow.pipeline.assess import load_partition_logs
+from winnow.pipeline.consequences import describe_consequences
 from winnow.pipeline.context import Context
-from winnow.pipeline.overview import refresh_picture
+from winnow.pipeline.overview import refresh_overview
 from winnow.pipeline.uncleanable import release_marks
 
 
@@ -51,10 +51,10 @@ def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[st
     notices = tuple(
         f"Topic {name} collides with {other} in metric names: '.' and '_' are the same there."
         for other in ctx.log.names()
-        if other != name and collides(name, other)
+        if other != name and has_collision(name, other)
     )
     ctx.log.create(name, partitions, overrides)
-    refresh_picture(ctx, name)
+    refresh_overview(ctx, name)
     return describe_topic(ctx, name, notices=notices)
 
 
@@ -69,7 +69,7 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
     differences = head.configuration_differences
     if differences:
         notices = (*notices, describe_differences(name, differences, head.table.metadata_location))
-    config = _committed_config(log, head)
+    config = _load_committed_config(log, head)
     segments = log.segments(head)
     checks = ctx.store.segment_checks.list_checks(name)
     live = [checks.get(segment.path) for each in segments.values() for segment in each]
@@ -78,8 +78,8 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
         name=name,
         partitions=log.partitions(head),
         location=head.location,
-        config=tuple(entries(config)),
-        notices=(*notices, *(_grown(name, added) for added in head.state.partitions_added)),
+        config=tuple(list_entries(config)),
+        notices=(*notices, *(_describe_added_partitions(name, added) for added in head.state.partitions_added)),
         states=dict(head.state.partitions),
         bytes={p: sum(s.size_bytes for s in found) for p, found in segments.items()},
         records={p: sum(s.records for s in found) for p, found in segments.items()},
@@ -90,13 +90,13 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
     )
 
 
-def _committed_config(log: TopicLog, head: Head) -> TopicConfig:
+def _load_committed_config(log: TopicLog, head: Head) -> TopicConfig:
     if head.configuration_differences:
-        return log.parse(overrides_of(head.state.configuration or {}))
+        return log.parse(read_overrides(head.state.configuration or {}))
     return log.config(head)
 
 
-def _grown(name: str, added: PartitionsAdded) -> str:
+def _describe_added_partitions(name: str, added: PartitionsAdded) -> str:
     return (
         f"{name} grew from {added.before} to {added.after} partitions at {format_ms(added.at_ms)}. Old keys may sit in "
         "two partitions since: compaction never merges across partitions, so both keep a latest record. Receipts count "
@@ -131,14 +131,14 @@ def alter_topic(
         raise ConfigurationError(f"Topic {name} was not changed: {', '.join(both)} is both set and deleted.")
     for key in deletions:
         if not is_topic_key(key):
-            raise unknown_key(key)
+            raise make_unknown_key_error(key)
     log = ctx.log.open(name)
     head = log.head()
-    current = overrides_of(head.table.properties)
+    current = read_overrides(head.table.properties)
     wanted = {key: value for key, value in {**current, **changes}.items() if key not in deletions}
     after = log.parse(wanted)
     try:
-        before = _committed_config(log, head) if accept_present else log.config(head)
+        before = _load_committed_config(log, head) if accept_present else log.config(head)
     except ConfigurationError:
         before = None  # a default of the installation contradicts the topic; this call mends it
     if accept_present:
@@ -152,16 +152,16 @@ def alter_topic(
     if (changes or deletions) and not accept_present:
         log.set_config(dict(changes), list(deletions))
     if changes or deletions or accept_present:
-        logs = partition_logs(log, log.head())
-        notices = consequences(logs, before or after, after, now_ms=ctx.now_ms())
+        logs = load_partition_logs(log, log.head())
+        notices = describe_consequences(logs, before or after, after, now_ms=ctx.now_ms())
     if after != before:
-        notices += _released(ctx, name)
+        notices += _release_marks(ctx, name)
     else:
-        refresh_picture(ctx, name)
+        refresh_overview(ctx, name)
     return describe_topic(ctx, name, notices=notices)
 
 
-def _released(ctx: Context, name: str) -> tuple[str, ...]:
+def _release_marks(ctx: Context, name: str) -> tuple[str, ...]:
     released = release_marks(ctx, name, why="its configuration changed")
     if not released:
         return ()

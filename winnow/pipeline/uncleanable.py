@@ -23,15 +23,15 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.state_change import change_states
 from winnow.planning import PlanReference
 from winnow.report import situations
-from winnow.report.alerts import Finding, Situation, named
-from winnow.report.events import tell
+from winnow.report.alerts import Finding, Situation, format_partitions
+from winnow.report.events import log_event
 from winnow.store import RunState
 
-BACK_OFF_FIRST_MS = 15 * 60_000
-BACK_OFF_CAP_MS = 24 * 3_600_000
-SHOWN = 3
+MINIMUM_BACK_OFF_MS = 15 * 60_000
+MAXIMUM_BACK_OFF_MS = 24 * 3_600_000
+MAXIMUM_SHOWN_FAILURES = 3
 
-MARKING = frozenset({WinnowError.exit_code, BadInputError.exit_code, ValidationFailedError.exit_code})
+MARKING_EXIT_CODES = frozenset({WinnowError.exit_code, BadInputError.exit_code, ValidationFailedError.exit_code})
 """Exit codes of a partition's failure that speak against the partition. A service that is away, a wrong setting or a
 log that moved on say nothing about it."""
 
@@ -51,7 +51,7 @@ def mark_uncleanable(ctx: Context, topic: str, plan_id: str, reasons: Mapping[in
         return {
             number: replace(
                 state.partitions[number],
-                uncleanable=_mark(state.partitions[number].uncleanable, plan_id, reason, now_ms),
+                uncleanable=_build_mark(state.partitions[number].uncleanable, plan_id, reason, now_ms),
             )
             for number, reason in reasons.items()
             if number in state.partitions
@@ -62,7 +62,7 @@ def mark_uncleanable(ctx: Context, topic: str, plan_id: str, reasons: Mapping[in
     return {number: mark for number, mark in marks.items() if mark is not None}
 
 
-def _mark(before: Uncleanable | None, plan_id: str, reason: str, now_ms: int) -> Uncleanable:
+def _build_mark(before: Uncleanable | None, plan_id: str, reason: str, now_ms: int) -> Uncleanable:
     if before is not None and before.plan_id == plan_id and now_ms < (before.next_attempt_ms or 0):
         return before
     attempts = before.attempts + 1 if before is not None else 1
@@ -71,14 +71,14 @@ def _mark(before: Uncleanable | None, plan_id: str, reason: str, now_ms: int) ->
         since_ms=before.since_ms if before is not None else now_ms,
         plan_id=plan_id,
         attempts=attempts,
-        next_attempt_ms=now_ms + back_off_ms(attempts),
+        next_attempt_ms=now_ms + compute_back_off_ms(attempts),
     )
 
 
-def back_off_ms(attempts: int) -> int:
+def compute_back_off_ms(attempts: int) -> int:
     """How long after failure number ``attempts`` (from 1) the next attempt waits: 15 minutes, doubling, up to a day."""
-    doublings = min(attempts - 1, (BACK_OFF_CAP_MS // BACK_OFF_FIRST_MS).bit_length())
-    return min(BACK_OFF_FIRST_MS << doublings, BACK_OFF_CAP_MS)
+    doublings = min(attempts - 1, (MAXIMUM_BACK_OFF_MS // MINIMUM_BACK_OFF_MS).bit_length())
+    return min(MINIMUM_BACK_OFF_MS << doublings, MAXIMUM_BACK_OFF_MS)
 
 
 def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None = None, *, why: str) -> list[int]:
@@ -93,7 +93,7 @@ def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None =
     released: list[int] = []
 
     def change(state: TopicState) -> dict[int, PartitionState]:
-        chosen = chosen_partitions(topic, state, partitions)
+        chosen = select_partitions(topic, state, partitions)
         released[:] = [number for number in chosen if state.partitions[number].uncleanable is not None]
         return {number: replace(state.partitions[number], uncleanable=None) for number in released}
 
@@ -102,7 +102,7 @@ def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None =
     return released
 
 
-def chosen_partitions(topic: str, state: TopicState, partitions: Collection[int] | None) -> list[int]:
+def select_partitions(topic: str, state: TopicState, partitions: Collection[int] | None) -> list[int]:
     """``partitions`` (None or none = all of the topic), sorted.
 
     Raises:
@@ -117,40 +117,40 @@ def chosen_partitions(topic: str, state: TopicState, partitions: Collection[int]
     return sorted(set(partitions or state.partitions))
 
 
-def condemn(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> WinnowError | None:
+def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> WinnowError | None:
     """Mark the partitions that a failed Spark job speaks against, close the run as invalid, and alert.
 
     Returns:
         The error that tells what happened, of the kind of the worst failure; None when nothing speaks against a
         partition, and nothing was done.
     """
-    against = [each for each in failure.partitions if each.exit_code in MARKING]
+    against = [each for each in failure.partitions if each.exit_code in MARKING_EXIT_CODES]
     if not against:
         return None
-    reasons = {each.partition: _capitalized(each.error) for each in against}
+    reasons = {each.partition: _capitalize(each.error) for each in against}
     marks: dict[int, Uncleanable] = {}
     try:
         marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, reasons)
-        fate = fate_of(plan.topic, marks)
+        fate = describe_marks(plan.topic, marks)
     except Exception as problem:  # the failure itself must be told whatever became of the mark
         fate = (
             f"The mark itself could not be committed ({type(problem).__name__}), so the next run may try these "
             "partitions again."
         )
     errors = {each.partition: each.error for each in against}
-    found = condemned(plan.topic, plan.plan_id, errors, marks, fate=fate, at_ms=ctx.now_ms())
+    found = build_uncleanable_alert(plan.topic, plan.plan_id, errors, marks, fate=fate, at_ms=ctx.now_ms())
     # The run tells of every partition that failed, the alert of those that are marked.
-    summary = f"{found.summary}: {_named(plan.topic, failure.partitions)}"
+    summary = f"{found.summary}: {_format_failures(plan.topic, failure.partitions)}"
     message = replace(found, summary=summary, findings=()).sentences
     partitions = tuple(sorted(reasons))
     # Told first: the partitions are marked, whatever became of the run meanwhile.
-    ctx.alerts.raise_alert(found)
+    ctx.alerts.open_alert(found)
     ctx.store.runs.set_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
-    tell("invalid", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
-    return _kind(failure.exit_code)(message)
+    log_event("invalid", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
+    return _find_error_type(failure.exit_code)(message)
 
 
-def condemned(
+def build_uncleanable_alert(
     topic: str,
     plan_id: str,
     reasons: Mapping[int, str],
@@ -164,11 +164,11 @@ def condemned(
         Finding(number, marks[number].since_ms if number in marks else at_ms, reason.rstrip("."))
         for number, reason in sorted(reasons.items())
     ]
-    told = fate if fate is not None else fate_of(topic, marks)
-    return situations.uncleanable_partition(topic, plan_id, findings, fate=told, at_ms=at_ms)
+    told = fate if fate is not None else describe_marks(topic, marks)
+    return situations.make_uncleanable_partition(topic, plan_id, findings, fate=told, at_ms=at_ms)
 
 
-def _kind(exit_code: int) -> type[WinnowError]:
+def _find_error_type(exit_code: int) -> type[WinnowError]:
     kinds: dict[int, type[WinnowError]] = {
         ValidationFailedError.exit_code: DamagedSegmentError,
         BadInputError.exit_code: BadInputError,
@@ -177,21 +177,21 @@ def _kind(exit_code: int) -> type[WinnowError]:
     return kinds.get(exit_code, WinnowError)
 
 
-def fate_of(topic: str, marks: Mapping[int, Uncleanable]) -> str:
+def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:
     """What became of partitions that are marked, and the command that has them tried at once."""
     next_ms = min((mark.next_attempt_ms for mark in marks.values() if mark.next_attempt_ms is not None), default=None)
     when = f" until {format_ms(next_ms)}" if next_ms is not None else ""
     return (
-        f"Marked uncleanable{when}: {named(topic, sorted(marks))}; the next run takes the others. "
-        f"Once mended, have it tried at once with: {situations.release(topic, marks)}"
+        f"Marked uncleanable{when}: {format_partitions(topic, sorted(marks))}; the next run takes the others. "
+        f"Once mended, have it tried at once with: {situations.make_release_command(topic, marks)}"
     )
 
 
-def _named(topic: str, failures: Sequence[PartitionFailure]) -> str:
+def _format_failures(topic: str, failures: Sequence[PartitionFailure]) -> str:
     parts = [f"{topic}-{each.partition}: {each.error}" for each in failures]
-    more = f"; and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
-    return "; ".join(parts[:SHOWN]) + more
+    more = f"; and {len(parts) - MAXIMUM_SHOWN_FAILURES} more" if len(parts) > MAXIMUM_SHOWN_FAILURES else ""
+    return "; ".join(parts[:MAXIMUM_SHOWN_FAILURES]) + more
 
 
-def _capitalized(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]

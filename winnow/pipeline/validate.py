@@ -10,26 +10,28 @@ from winnow import documents
 from winnow.errors import CommitConflictError, PlanVoidError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.model import Failure, Plan, Severity, StagingManifest, Uncleanable, Verdict
 from winnow.pipeline.context import Context
-from winnow.pipeline.facts import Attempt, Facts
-from winnow.pipeline.plan_limits import Excess, find_excesses, limits_of
+from winnow.pipeline.facts import FactRecomputer, StagedAttempt
+from winnow.pipeline.plan_limits import PlanExcess, build_limits, find_excesses
 from winnow.pipeline.run_plan import close_as_void, read_run_manifest, read_run_plan
 from winnow.pipeline.staged_output import count_misfits
 from winnow.pipeline.standing import find_void
-from winnow.pipeline.uncleanable import fate_of, mark_uncleanable
-from winnow.quality import ready
-from winnow.quality.content import judge_content
+from winnow.pipeline.uncleanable import describe_marks, mark_uncleanable
+from winnow.quality import wait_until_ready
+from winnow.quality.content import validate_content
 from winnow.quality.facts import FactRow
-from winnow.quality.judge import judge
+from winnow.quality.judge import validate_fact_table
 from winnow.quality.suites import SuiteFindings, load_suite
 from winnow.report import situations
 from winnow.report.alerts import Finding, Situation
-from winnow.report.events import tell
+from winnow.report.events import log_event
 from winnow.store import Run, RunState
 
-SHOWN = 3
+MAXIMUM_SHOWN_FAILURES = 3
 
 
-def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = None, index: bool = True) -> Verdict:
+def validate_attempt(
+    ctx: Context, plan_id: str, attempt: str, *, facts: FactRecomputer | None = None, index: bool = True
+) -> Verdict:
     """Judge one attempt at a plan and record the verdict. Judging again gives the same verdict.
 
     Args:
@@ -38,7 +40,7 @@ def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = 
         attempt: one that left a staging manifest.
         facts: where they may have been begun ahead; computed here when left out.
         index: build the index of the Data Docs, too; whoever validates many topics does it once, afterwards
-            (:func:`winnow.quality.judge.build_index`).
+            (:func:`winnow.quality.judge.build_site_index`).
 
     Raises:
         ValidationFailedError: the result is wrong; the failing partitions are marked uncleanable.
@@ -69,27 +71,29 @@ def validate(ctx: Context, plan_id: str, attempt: str, *, facts: Facts | None = 
             "count. Nothing was published. Run the compaction again."
         )
     started_ms = ctx.now_ms()
-    times = _Times(ctx)
+    times = _StepTimes(ctx)
     try:
-        verdict = _verdict(ctx, run, Attempt(run.plan_uri, plan, manifest, plan_sha256), facts, times, index=index)
+        verdict = _compute_verdict(
+            ctx, run, StagedAttempt(run.plan_uri, plan, manifest, plan_sha256), facts, times, index=index
+        )
     except ValidationBrokenError as problem:
         parts: dict[str, Any] = {**times.told, "duration_ms": ctx.now_ms() - started_ms}
-        tell("broken", plan.topic, plan_id=plan_id, attempt=attempt, **parts)
+        log_event("broken", plan.topic, plan_id=plan_id, attempt=attempt, **parts)
         what, *more = str(problem).split(". ")
-        raise _broken(ctx, plan, attempt, what, to_do=more[-1] if more else None) from problem
+        raise _build_validation_error(ctx, plan, attempt, what, to_do=more[-1] if more else None) from problem
     ctx.store.verdicts.record(verdict)
-    _tell(verdict, times, duration_ms=ctx.now_ms() - started_ms)
+    _log_verdict(verdict, times, duration_ms=ctx.now_ms() - started_ms)
     if verdict.passed:
         ctx.store.runs.set_state(plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
         return verdict
     if verdict.broken:
-        reason = describe(verdict.failures, plan.topic)
+        reason = describe_failures(verdict.failures, plan.topic)
         what = f"A check of plan {plan.plan_id} of topic {plan.topic} raised instead of judging: {reason}"
-        raise _broken(ctx, plan, verdict.attempt, what)
-    raise _failed(ctx, plan, verdict)
+        raise _build_validation_error(ctx, plan, verdict.attempt, what)
+    raise _mark_failed_verdict(ctx, plan, verdict)
 
 
-class _Times:
+class _StepTimes:
     """How long the parts of one validation took."""
 
     def __init__(self, ctx: Context) -> None:
@@ -103,15 +107,15 @@ class _Times:
         self.told[part], self._last_ms = now_ms - self._last_ms, now_ms
 
 
-def fact_table(ctx: Context, attempt: Attempt, facts: Facts | None) -> list[FactRow]:
+def compute_fact_table(ctx: Context, attempt: StagedAttempt, facts: FactRecomputer | None) -> list[FactRow]:
     """The fact table of one attempt; ``facts`` may have begun with it already."""
     if facts is not None:
         return facts.rows(attempt)
-    with Facts(ctx) as its_own:
+    with FactRecomputer(ctx) as its_own:
         return its_own.rows(attempt)
 
 
-def judged_rows(
+def add_plan_limits(
     ctx: Context, run: Run, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow]
 ) -> list[FactRow]:
     """``rows`` with what the topic's state and configuration say of the plan, and whose files the manifest names.
@@ -120,56 +124,58 @@ def judged_rows(
     """
     log = ctx.log.open(plan.topic)
     head = log.head()
-    limits = limits_of(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
+    limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
     live = log.segments(head)
-    excesses: dict[int, Excess] = {}
+    excesses: dict[int, PlanExcess] = {}
     if find_void(log, head, plan, live) is None:
         excesses = find_excesses(plan, log, head, live, limits)
     files = count_misfits(plan, manifest, location=head.location, quarantine_location=limits.quarantine_location)
     return [
         row
-        | asdict(excesses.get(int(row["partition"]), Excess()))
+        | asdict(excesses.get(int(row["partition"]), PlanExcess()))
         | dict(zip(("foreign_files", "misfit_files"), files[int(row["partition"])], strict=True))
         for row in rows
     ]
 
 
-def _verdict(ctx: Context, run: Run, attempt: Attempt, facts: Facts | None, times: _Times, *, index: bool) -> Verdict:
+def _compute_verdict(
+    ctx: Context, run: Run, attempt: StagedAttempt, facts: FactRecomputer | None, times: _StepTimes, *, index: bool
+) -> Verdict:
     plan, manifest = attempt.plan, attempt.manifest
-    rows = judged_rows(ctx, run, plan, manifest, fact_table(ctx, attempt, facts))
+    rows = add_plan_limits(ctx, run, plan, manifest, compute_fact_table(ctx, attempt, facts))
     times.passed("facts_ms")
-    ready()
+    wait_until_ready()
     times.passed("import_ms")
-    verdict = replace(_judged(ctx, plan, manifest, rows, index=index), plan_sha256=attempt.plan_sha256)
+    verdict = replace(_judge(ctx, plan, manifest, rows, index=index), plan_sha256=attempt.plan_sha256)
     times.passed("judge_ms")
     return verdict
 
 
-def _judged(ctx: Context, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow], *, index: bool) -> Verdict:
-    verdict = judge(
+def _judge(ctx: Context, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow], *, index: bool) -> Verdict:
+    verdict = validate_fact_table(
         rows,
         plan_id=plan.plan_id,
         topic=plan.topic,
         attempt=manifest.attempt,
         checked_at_ms=ctx.now_ms(),
-        findings=_content_findings(ctx, plan, manifest),
+        findings=_check_content(ctx, plan, manifest),
         data_docs=ctx.settings.data_docs,
         index=index,
     )
-    return replace(verdict, manifest_digest=documents.digest(manifest))
+    return replace(verdict, manifest_digest=documents.compute_digest(manifest))
 
 
-def _content_findings(ctx: Context, plan: Plan, manifest: StagingManifest) -> SuiteFindings | None:
+def _check_content(ctx: Context, plan: Plan, manifest: StagingManifest) -> SuiteFindings | None:
     """What the topic's own suite says of the new records; None where the topic names none."""
     name = ctx.log.open(plan.topic).config().expectations
     if not name:
         return None
     extra_folder = ctx.settings.expectations
-    failures = judge_content(name, plan, manifest, extra_folder=extra_folder)
+    failures = validate_content(name, plan, manifest, extra_folder=extra_folder)
     return SuiteFindings(load_suite(name, extra_folder), tuple(failures))
 
 
-def _tell(verdict: Verdict, times: _Times, *, duration_ms: int) -> None:
+def _log_verdict(verdict: Verdict, times: _StepTimes, *, duration_ms: int) -> None:
     key: dict[str, Any] = {
         "plan_id": verdict.plan_id,
         "attempt": verdict.attempt,
@@ -179,50 +185,52 @@ def _tell(verdict: Verdict, times: _Times, *, duration_ms: int) -> None:
     failed = sorted({each.expectation for each in verdict.failures if each.severity is Severity.FAIL})
     if verdict.passed:
         warnings = len(verdict.failures)
-        tell("validated", verdict.topic, expectations=verdict.expectations, warnings=warnings, **key)
+        log_event("validated", verdict.topic, expectations=verdict.expectations, warnings=warnings, **key)
     elif verdict.broken:
-        tell("broken", verdict.topic, failed=failed, **key)
+        log_event("broken", verdict.topic, failed=failed, **key)
     else:
-        tell("invalid", verdict.topic, partitions=verdict.failing_partitions, failed=failed, **key)
+        log_event("invalid", verdict.topic, partitions=verdict.failing_partitions, failed=failed, **key)
 
 
-def describe(failures: tuple[Failure, ...], topic: str) -> str:
+def describe_failures(failures: tuple[Failure, ...], topic: str) -> str:
     """Failures as one sentence part, at most three of them."""
     parts = [
         f"{topic if f.partition is None else f'{topic}-{f.partition}'}: {f.expectation} ({f.detail})"
         for f in failures
         if f.severity is Severity.FAIL
     ]
-    more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
-    return "; ".join(parts[:SHOWN]) + more
+    more = f" and {len(parts) - MAXIMUM_SHOWN_FAILURES} more" if len(parts) > MAXIMUM_SHOWN_FAILURES else ""
+    return "; ".join(parts[:MAXIMUM_SHOWN_FAILURES]) + more
 
 
-def _broken(ctx: Context, plan: Plan, attempt: str, what: str, to_do: str | None = None) -> ValidationBrokenError:
-    found = situations.validation_broken(plan.topic, plan.plan_id, what, at_ms=ctx.now_ms(), to_do=to_do)
+def _build_validation_error(
+    ctx: Context, plan: Plan, attempt: str, what: str, to_do: str | None = None
+) -> ValidationBrokenError:
+    found = situations.make_validation_broken(plan.topic, plan.plan_id, what, at_ms=ctx.now_ms(), to_do=to_do)
     ctx.store.runs.set_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=found.sentences, attempt=attempt)
-    ctx.alerts.raise_alert(found)
+    ctx.alerts.open_alert(found)
     return ValidationBrokenError(found.sentences)
 
 
-def _failed(ctx: Context, plan: Plan, verdict: Verdict) -> ValidationFailedError:
+def _mark_failed_verdict(ctx: Context, plan: Plan, verdict: Verdict) -> ValidationFailedError:
     partitions = verdict.failing_partitions or tuple(p.partition for p in plan.partitions)
-    reason = describe(verdict.failures, plan.topic)
+    reason = describe_failures(verdict.failures, plan.topic)
     marks: dict[int, Uncleanable] = {}
     fate = ""
     try:
         marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, dict.fromkeys(partitions, reason))
     except CommitConflictError:
         fate = "The mark itself could not be committed, so the next run may try these partitions again."
-    found = failed_verdict(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), fate=fate)
+    found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), fate=fate)
     # Told first: the partitions are marked, whatever became of the run meanwhile.
-    ctx.alerts.raise_alert(found)
+    ctx.alerts.open_alert(found)
     ctx.store.runs.set_state(
         plan.plan_id, RunState.INVALID, ctx.now_ms(), message=found.sentences, attempt=verdict.attempt
     )
     return ValidationFailedError(found.sentences)
 
 
-def failed_verdict(
+def build_verdict_alert(
     topic: str,
     verdict: Verdict,
     partitions: Sequence[int],
@@ -239,14 +247,14 @@ def failed_verdict(
             for failure in verdict.failures
             if failure.severity is Severity.FAIL and failure.partition in {number, None}
         ]
-        more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+        more = f" and {len(told) - MAXIMUM_SHOWN_FAILURES} more" if len(told) > MAXIMUM_SHOWN_FAILURES else ""
         since_ms = marks[number].since_ms if number in marks else at_ms
-        findings.append(Finding(number, since_ms, f"{'; '.join(told[:SHOWN])}{more}"))
-    return situations.validation_failed(
+        findings.append(Finding(number, since_ms, f"{'; '.join(told[:MAXIMUM_SHOWN_FAILURES])}{more}"))
+    return situations.make_validation_failed(
         topic,
         verdict.plan_id,
         findings,
         evidence=verdict.data_docs or f"winnow receipts {topic}",
-        fate=fate or fate_of(topic, marks),
+        fate=fate or describe_marks(topic, marks),
         at_ms=at_ms,
     )

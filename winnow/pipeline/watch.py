@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 
 from winnow.errors import WinnowError
 from winnow.model import OpenAlert, Reason
-from winnow.pipeline.assess import assess_view, view_topic
+from winnow.pipeline.assess import assess_view, load_topic_view
 from winnow.pipeline.context import Context
-from winnow.pipeline.metrics import Deadlines, deadlines_for, due_partitions, forecast_of
-from winnow.pipeline.overdue import Due, advice, missed, near
+from winnow.pipeline.metrics import TopicDeadlines, build_deadlines, compute_forecast, find_due_partitions
+from winnow.pipeline.overdue import DuePartition, describe_missed_deadline, describe_near_deadline, format_advice
 from winnow.report import situations
-from winnow.report.alerts import DEADLINES, RELEASABLE, Finding, Kind
-from winnow.report.forecast import Prospect
+from winnow.report.alerts import DEADLINES, RELEASABLE, AlertKind, Finding
+from winnow.report.forecast import DeadlineForecast
 
 log = logging.getLogger("winnow")
 
-LEAST_OF_LAG = 4
+WARNING_LAG_DIVISOR = 4
 """A deadline is near at most so much of max.compaction.lag.ms before it passes: with a lag of an hour, a quarter."""
 
-_NOT_DUE = frozenset(
+_IDLE_REASONS = frozenset(
     {
         Reason.POLICY_DELETE_ONLY,
         Reason.EMPTY,
@@ -38,7 +38,7 @@ _NOT_DUE = frozenset(
 
 
 @dataclass
-class Watched:
+class WatchReport:
     """What a look around came to: how many topics were looked at, and how many messages of each kind were new."""
 
     topics: int = 0
@@ -46,7 +46,7 @@ class Watched:
     delivered: int = 0
     problems: list[str] = field(default_factory=list)
 
-    def note(self, alert: object, kind: Kind) -> None:
+    def note(self, alert: object, kind: AlertKind) -> None:
         """Count ``alert`` if there was one."""
         if alert is not None:
             self.told[kind.value] = self.told.get(kind.value, 0) + 1
@@ -61,17 +61,17 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _TopicDeadlines:
     """One topic as it is now: its partitions that have a deadline, and those that are idle for good."""
 
     topic: str
-    due: dict[int, Due]
-    deadlines: Deadlines
+    due: dict[int, DuePartition]
+    deadlines: TopicDeadlines
     warning_ms: int
     idle: frozenset[int]
 
 
-def watch(ctx: Context) -> Watched:
+def watch_topics(ctx: Context) -> WatchReport:
     """Tell of deadlines that are near or missed and of sweeps that are stuck, of what recovered, and deliver the rest.
 
     A topic that cannot be looked at stops no other; its alerts stay as they are.
@@ -79,65 +79,73 @@ def watch(ctx: Context) -> Watched:
     Raises:
         ServiceError: metadata store or catalog cannot be reached, so nothing is known.
     """
-    watched = Watched()
+    watched = WatchReport()
     now_ms = ctx.now_ms()
     watched.delivered = ctx.alerts.deliver()
     known = set(ctx.log.names())
-    opened = _by_topic(ctx.store.alerts.list_open())
+    opened = _group_by_topic(ctx.store.alerts.list_open())
     # A catalog without any topic is more likely the wrong one.
     for topic in sorted(opened.keys() - known if known else ()):
-        ctx.alerts.supersede(topic, list(Kind), None)
+        ctx.alerts.supersede(topic, list(AlertKind), None)
     names = set(ctx.store.assessments.list_topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
     names |= {topic for topic, rows in opened.items() if any(row.kind in DEADLINES or row.released for row in rows)}
-    looks = [look for topic in sorted(names & known) if (look := _look(ctx, topic, now_ms, watched)) is not None]
-    _judge_deadlines(ctx, looks, opened, now_ms, watched)
-    _judge_sweeps(ctx, known, now_ms, watched)
+    looks = [
+        look
+        for topic in sorted(names & known)
+        if (look := _load_topic_deadlines(ctx, topic, now_ms, watched)) is not None
+    ]
+    _check_deadlines(ctx, looks, opened, now_ms, watched)
+    _check_sweeps(ctx, known, now_ms, watched)
     return watched
 
 
-def _by_topic(rows: Iterable[OpenAlert]) -> dict[str, list[OpenAlert]]:
+def _group_by_topic(rows: Iterable[OpenAlert]) -> dict[str, list[OpenAlert]]:
     found: dict[str, list[OpenAlert]] = {}
     for row in rows:
         found.setdefault(row.topic, []).append(row)
     return found
 
 
-def _look(ctx: Context, topic: str, now_ms: int, watched: Watched) -> _Look | None:
+def _load_topic_deadlines(ctx: Context, topic: str, now_ms: int, watched: WatchReport) -> _TopicDeadlines | None:
     try:
-        view = view_topic(ctx, topic)
+        view = load_topic_view(ctx, topic)
         assessed = assess_view(ctx, view, as_of_ms=now_ms)
     except WinnowError as problem:
         log.warning("Topic %s could not be watched: %s", topic, problem)
         watched.problems.append(topic)
         return None
     watched.topics += 1
-    due = due_partitions(view, assessed)
-    return _Look(
+    due = find_due_partitions(view, assessed)
+    return _TopicDeadlines(
         topic=topic,
         due=due,
-        deadlines=deadlines_for(ctx, topic, due),
-        warning_ms=min(ctx.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // LEAST_OF_LAG),
-        idle=frozenset(a.partition for a in assessed if a.reason in _NOT_DUE),
+        deadlines=build_deadlines(ctx, topic, due),
+        warning_ms=min(ctx.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // WARNING_LAG_DIVISOR),
+        idle=frozenset(a.partition for a in assessed if a.reason in _IDLE_REASONS),
     )
 
 
-def _judge_deadlines(
-    ctx: Context, looks: Sequence[_Look], opened: dict[str, list[OpenAlert]], now_ms: int, watched: Watched
+def _check_deadlines(
+    ctx: Context,
+    looks: Sequence[_TopicDeadlines],
+    opened: dict[str, list[OpenAlert]],
+    now_ms: int,
+    watched: WatchReport,
 ) -> None:
     # They share the engine, so the outlook of one depends on all that have an earlier deadline.
-    outlook = forecast_of(ctx, [look.deadlines for look in looks], as_of_ms=now_ms)
+    outlook = compute_forecast(ctx, [look.deadlines for look in looks], as_of_ms=now_ms)
     prospects = {(each.topic, each.partition): each for each in outlook.prospects}
     for look in looks:
-        _judge_topic(ctx, look, prospects, opened.get(look.topic, []), now_ms, watched)
+        _check_topic(ctx, look, prospects, opened.get(look.topic, []), now_ms, watched)
 
 
-def _judge_topic(
+def _check_topic(
     ctx: Context,
-    look: _Look,
-    prospects: dict[tuple[str, int], Prospect],
+    look: _TopicDeadlines,
+    prospects: dict[tuple[str, int], DeadlineForecast],
     opened: Sequence[OpenAlert],
     now_ms: int,
-    watched: Watched,
+    watched: WatchReport,
 ) -> None:
     grace_ms = ctx.settings.alert.deadline_grace_ms
     topic = look.topic
@@ -148,36 +156,36 @@ def _judge_topic(
     for number, due in look.due.items():
         late_by_ms = prospects[topic, number].late_by_ms
         if due.deadline_ms + grace_ms < now_ms:
-            past[number] = missed(due, last_run, now_ms)
+            past[number] = describe_missed_deadline(due, last_run, now_ms)
         elif due.deadline_ms <= now_ms + look.warning_ms:
             close.add(number)
             if due.is_blocked or (late_by_ms is not None and late_by_ms > grace_ms):
-                soon[number] = near(due, late_by_ms, now_ms)
+                soon[number] = describe_near_deadline(due, late_by_ms, now_ms)
     if past:
-        to_do = advice(topic, [look.due[number] for number in past])
-        found = situations.deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
-        watched.note(ctx.alerts.raise_alert(found), Kind.DEADLINE_MISSED)
-        ctx.alerts.supersede(topic, {Kind.DEADLINE_NEAR}, past)
+        to_do = format_advice(topic, [look.due[number] for number in past])
+        found = situations.make_deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
+        watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_MISSED)
+        ctx.alerts.supersede(topic, {AlertKind.DEADLINE_NEAR}, past)
     if soon:
-        to_do = advice(topic, [look.due[number] for number in soon])
-        found = situations.deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
-        watched.note(ctx.alerts.raise_alert(found), Kind.DEADLINE_NEAR)
+        to_do = format_advice(topic, [look.due[number] for number in soon])
+        found = situations.make_deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
+        watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_NEAR)
     over = {
-        Kind.DEADLINE_MISSED: (past.keys(), "is no longer past its compaction deadline"),
+        AlertKind.DEADLINE_MISSED: (past.keys(), "is no longer past its compaction deadline"),
         # What was near stays near until it is compacted: a forecast that sways must not tell people twice.
-        Kind.DEADLINE_NEAR: (past.keys() | close, "is no longer about to miss its compaction deadline"),
+        AlertKind.DEADLINE_NEAR: (past.keys() | close, "is no longer about to miss its compaction deadline"),
     }
     for kind, (still, how) in over.items():
         well = {row.partition for row in opened if row.kind == kind and row.partition is not None} - still
         if well:
-            watched.note(ctx.alerts.recover(topic, {kind}, well, how), Kind.RECOVERED)
+            watched.note(ctx.alerts.recover(topic, {kind}, well, how), AlertKind.RECOVERED)
     idle = {row.partition for row in opened if row.released and row.partition is not None} & look.idle
     if idle:
         how = "was released, and nothing of it is due"
-        watched.note(ctx.alerts.recover(topic, RELEASABLE, idle, how), Kind.RECOVERED)
+        watched.note(ctx.alerts.recover(topic, RELEASABLE, idle, how), AlertKind.RECOVERED)
 
 
-def _judge_sweeps(ctx: Context, known: set[str], now_ms: int, watched: Watched) -> None:
+def _check_sweeps(ctx: Context, known: set[str], now_ms: int, watched: WatchReport) -> None:
     for found in ctx.store.retired_files.list_waiting(now_ms - ctx.settings.alert.sweep_stuck_ms):
         if found.topic not in known:
             continue
@@ -188,14 +196,14 @@ def _judge_sweeps(ctx: Context, known: set[str], now_ms: int, watched: Watched) 
             log.warning("Topic %s could not be watched: %s", found.topic, problem)
             watched.problems.append(found.topic)
             continue
-        watched.note(tell_stuck_sweep(ctx, found.topic, grace_ms, now_ms), Kind.SWEEP_STUCK)
+        watched.note(alert_stuck_sweep(ctx, found.topic, grace_ms, now_ms), AlertKind.SWEEP_STUCK)
 
 
-def tell_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> object:
+def alert_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> object:
     """Alert if files of ``topic`` wait too long; the alert, None when none was sent."""
     stuck_ms = ctx.settings.alert.sweep_stuck_ms
     for found in ctx.store.retired_files.list_waiting(now_ms - grace_ms - stuck_ms, topic):
         due_ms = found.oldest_ms + grace_ms
-        what = situations.overdue_files(found.files, found.size_bytes, due_ms, now_ms)
-        return ctx.alerts.raise_alert(situations.sweep_stuck(topic, due_ms, f"Topic {topic}: {what}", at_ms=now_ms))
+        what = situations.describe_overdue_files(found.files, found.size_bytes, due_ms, now_ms)
+        return ctx.alerts.open_alert(situations.make_sweep_stuck(topic, due_ms, f"Topic {topic}: {what}", at_ms=now_ms))
     return None

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.eligibility import PartitionLog, Rules, append_as_of_ms, dirty_segments, first_dirty_offset, whole_log_dirty
+from winnow.eligibility import (
+    PartitionLog,
+    Rules,
+    find_append_as_of_ms,
+    find_first_dirty_offset,
+    is_whole_log_dirty,
+    list_dirty_segments,
+)
 from winnow.log.topic_log import Head, TopicLog
 from winnow.model import Segment
-from winnow.pipeline.assess import partition_logs, rules_of
+from winnow.pipeline.assess import build_rules, load_partition_logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,7 @@ class Watermark:
     compacted_through_ms: int | None
 
 
-def watermark(log: TopicLog, *, now_ms: int, head: Head | None = None) -> Watermark:
+def compute_watermark(log: TopicLog, *, now_ms: int, head: Head | None = None) -> Watermark:
     """The watermark of a topic: per partition the earliest dirty timestamp less 1 ms, and the least of them.
 
     ``now_ms``, where nothing is dirty, and at most: a record from the future tells nothing of the time until then.
@@ -37,27 +44,27 @@ def watermark(log: TopicLog, *, now_ms: int, head: Head | None = None) -> Waterm
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     head = head or log.head()
-    rules = rules_of(log.config(head))
+    rules = build_rules(log.config(head))
     offsets: dict[int, int] = {}
     times: list[int | None] = [now_ms]
-    for partition in partition_logs(log, head):
-        start, time_ms = _of_partition(partition, rules, now_ms)
+    for partition in load_partition_logs(log, head):
+        start, time_ms = _compute_partition_watermark(partition, rules, now_ms)
         offsets[partition.partition] = start
         times.append(time_ms)
     known = [time_ms for time_ms in times if time_ms is not None]
     return Watermark(log.topic, head.snapshot_id, offsets, min(known) if len(known) == len(times) else None)
 
 
-def _of_partition(log: PartitionLog, rules: Rules, now_ms: int) -> tuple[int, int | None]:
-    start = log.state.log_start_offset if whole_log_dirty(log, rules) else first_dirty_offset(log.state)
-    earliest = [_earliest_ms(segment, log) for segment in dirty_segments(log, start)]
+def _compute_partition_watermark(log: PartitionLog, rules: Rules, now_ms: int) -> tuple[int, int | None]:
+    start = log.state.log_start_offset if is_whole_log_dirty(log, rules) else find_first_dirty_offset(log.state)
+    earliest = [_find_earliest_ms(segment, log) for segment in list_dirty_segments(log, start)]
     known = [time_ms for time_ms in earliest if time_ms is not None]
     if len(known) < len(earliest):
         return start, None
     return start, min((time_ms - 1 for time_ms in known), default=now_ms)
 
 
-def _earliest_ms(segment: Segment, log: PartitionLog) -> int | None:
+def _find_earliest_ms(segment: Segment, log: PartitionLog) -> int | None:
     """At or before every record of ``segment``: some of its records may have a timestamp and others none."""
-    times = [segment.min_timestamp_ms, append_as_of_ms(segment, log.state.appends)]
+    times = [segment.min_timestamp_ms, find_append_as_of_ms(segment, log.state.appends)]
     return min((time_ms for time_ms in times if time_ms is not None), default=None)

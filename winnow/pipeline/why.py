@@ -9,31 +9,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
-from winnow.eligibility import PartitionLog, Rules, covering_entries, outliving
+from winnow.eligibility import PartitionLog, Rules, find_covering_entries, make_tombstone_expiry
 from winnow.errors import UsageError
 from winnow.model import Strategy
-from winnow.partitioner import partition_for_key
+from winnow.partitioner import choose_partition
 from winnow.pipeline import why_words
-from winnow.pipeline.assess import TopicView, view_topic
+from winnow.pipeline.assess import TopicView, load_topic_view
 from winnow.pipeline.context import Context
-from winnow.pipeline.key_scan import KeyScan, segment_at
-from winnow.pipeline.removals import Absence, absence, covering, runs_of
+from winnow.pipeline.key_scan import KeyScan, find_segment
+from winnow.pipeline.removals import Absence, explain_absence, find_covering_runs, list_partition_runs
 from winnow.pipeline.why_answer import (
-    Answer,
-    Found,
-    KeyElsewhere,
-    Section,
+    FoundVerdict,
+    LogSection,
+    MisplacedKey,
     SeenRecord,
     SegmentBounds,
     TombstoneLife,
+    WhyAnswer,
 )
-from winnow.pipeline.why_judge import Judge, KeyRecords, judge_of, look, order_of
+from winnow.pipeline.why_judge import KeyRecords, PartitionOrders, build_partition_orders, parse_order, read_key_records
 
 Progress = Callable[[int, int], None]
 """Told (bytes looked through, bytes in all)."""
 
 
-def why_key(
+def explain_key(
     ctx: Context,
     topic: str,
     key: bytes,
@@ -42,7 +42,7 @@ def why_key(
     everywhere: bool = False,
     as_of_ms: int,
     progress: Progress | None = None,
-) -> Answer:
+) -> WhyAnswer:
     """Where the records of ``key`` are, which of them won, and by which rule.
 
     Without ``partition`` the one comes first where Kafka's default partitioner puts the key. The others are looked
@@ -53,70 +53,74 @@ def why_key(
         UsageError: no such topic or partition.
         DamagedSegmentError, ServiceError: a segment cannot be read.
     """
-    view = view_topic(ctx, topic)
-    default = partition_for_key(key, len(view.partitions))
-    wanted = [view.partitions[_checked(view, partition)]] if partition is not None else _by_likelihood(view, default)
-    found: list[tuple[Judge, KeyRecords]] = []
-    told = _Told(progress, sum(segment.size_bytes for log in wanted for segment in log.segments))
+    view = load_topic_view(ctx, topic)
+    default = choose_partition(key, len(view.partitions))
+    wanted = (
+        [view.partitions[_get_checked_log(view, partition)]]
+        if partition is not None
+        else _sort_by_likelihood(view, default)
+    )
+    found: list[tuple[PartitionOrders, KeyRecords]] = []
+    told = _ByteProgress(progress, sum(segment.size_bytes for log in wanted for segment in log.segments))
     searched = 0
     for log in wanted:
         searched += 1
         if log.segments:
-            judge = judge_of(ctx, view, log, as_of_ms)
+            judge = build_partition_orders(ctx, view, log, as_of_ms)
             with KeyScan(log, judge.headers, ctx.budget) as scan:
                 if scan.find(key, told):
-                    found.append((judge, look(scan, judge)))
+                    found.append((judge, read_key_records(scan, judge)))
         if found and not everywhere and not view.head.state.partitions_added:
             break
     if not found:
-        return _no_record(ctx, view, wanted[0], default, searched)
+        return _explain_missing_key(ctx, view, wanted[0], default, searched)
     judge, records = found[0]
     elsewhere = tuple(
-        KeyElsewhere(other.log.partition, its.total, its.winner.offset if its.winner is not None else None)
+        MisplacedKey(other.log.partition, its.total, its.winner.offset if its.winner is not None else None)
         for other, its in found[1:]
     )
-    answer = _about_key(ctx, view, judge, records, as_of_ms)
+    answer = _explain_found_key(ctx, view, judge, records, as_of_ms)
     answer = replace(answer, default_partition=default, partitions_searched=searched, elsewhere=elsewhere)
-    return replace(answer, sentence=why_words.key_found(answer, len(view.partitions)))
+    return replace(answer, sentence=why_words.describe_found_key(answer, len(view.partitions)))
 
 
-def why_offset(
+def explain_offset(
     ctx: Context, topic: str, partition: int, offset: int, *, as_of_ms: int, progress: Progress | None = None
-) -> Answer:
+) -> WhyAnswer:
     """Whether there is a record at ``offset`` of ``partition``; what becomes of it, or what became of it.
 
     Raises:
         UsageError: no such topic or partition.
         DamagedSegmentError, ServiceError: a segment cannot be read.
     """
-    view = view_topic(ctx, topic)
-    log = view.partitions[_checked(view, partition)]
-    judge = judge_of(ctx, view, log, as_of_ms)
+    view = load_topic_view(ctx, topic)
+    log = view.partitions[_get_checked_log(view, partition)]
+    judge = build_partition_orders(ctx, view, log, as_of_ms)
     with KeyScan(log, judge.headers, ctx.budget) as scan:
         here = scan.coordinates([offset], judge.shown_header)
         if offset not in here or offset < log.state.log_start_offset:
-            return _gone(ctx, view, judge, offset, scan.at_or_after(offset))
+            return _explain_empty_offset(ctx, view, judge, offset, scan.find_offset_from(offset))
         record = judge.seen(here[offset])
-        key = scan.key_at(offset)
+        key = scan.read_key(offset)
         if key is not None:
-            scan.find(key, _Told(progress, scan.size_bytes))
-        records = look(scan, judge)
-    return _at_offset(ctx, view, judge, record, records if key is not None else None, as_of_ms)
+            scan.find(key, _ByteProgress(progress, scan.size_bytes))
+        records = read_key_records(scan, judge)
+    return _explain_record(ctx, view, judge, record, records if key is not None else None, as_of_ms)
 
 
-def _checked(view: TopicView, partition: int) -> int:
+def _get_checked_log(view: TopicView, partition: int) -> int:
     last = len(view.partitions) - 1
     if not 0 <= partition <= last:
         raise UsageError(f"Topic {view.log.topic} has partitions 0 to {last}; there is no partition {partition}.")
     return partition
 
 
-def _by_likelihood(view: TopicView, default: int) -> list[PartitionLog]:
+def _sort_by_likelihood(view: TopicView, default: int) -> list[PartitionLog]:
     others = [log for log in view.partitions if log.partition != default]
     return [view.partitions[default], *others]
 
 
-class _Told:
+class _ByteProgress:
     """Adds up bytes for a progress bar."""
 
     def __init__(self, progress: Progress | None, total_bytes: int) -> None:
@@ -130,33 +134,39 @@ class _Told:
             self._progress(self._done_bytes, self._total_bytes)
 
 
-def _about_key(ctx: Context, view: TopicView, judge: Judge, found: KeyRecords, as_of_ms: int) -> Answer:
+def _explain_found_key(
+    ctx: Context, view: TopicView, judge: PartitionOrders, found: KeyRecords, as_of_ms: int
+) -> WhyAnswer:
     decided = found.winner or found.next_winner
-    runs = covering(runs_of(ctx, view, judge.log.partition), found.winner.offset) if found.winner is not None else []
-    verdict = Found.UNDECIDED
+    runs = (
+        find_covering_runs(list_partition_runs(ctx, view, judge.log.partition), found.winner.offset)
+        if found.winner is not None
+        else []
+    )
+    verdict = FoundVerdict.UNDECIDED
     if found.winner is not None:
-        verdict = Found.TOMBSTONE if found.winner.tombstone else Found.SURVIVED
-    answer = _start(view, judge, verdict, present=True)
+        verdict = FoundVerdict.TOMBSTONE if found.winner.tombstone else FoundVerdict.SURVIVED
+    answer = _build_answer(view, judge, verdict, present=True)
     return replace(
         answer,
         winner=found.winner,
         next_winner=found.next_winner,
         records=found.records,
         records_total=found.total,
-        tombstone=_life(ctx, view, judge, decided, as_of_ms),
+        tombstone=_build_tombstone_life(ctx, view, judge, decided, as_of_ms),
         won_in=runs[-1] if runs else None,
         runs=tuple(runs),
     )
 
 
-def _at_offset(
-    ctx: Context, view: TopicView, judge: Judge, record: SeenRecord, found: KeyRecords | None, as_of_ms: int
-) -> Answer:
-    runs = covering(runs_of(ctx, view, judge.log.partition), record.offset)
-    segment = segment_at(judge.log.segments, record.offset)
+def _explain_record(
+    ctx: Context, view: TopicView, judge: PartitionOrders, record: SeenRecord, found: KeyRecords | None, as_of_ms: int
+) -> WhyAnswer:
+    runs = find_covering_runs(list_partition_runs(ctx, view, judge.log.partition), record.offset)
+    segment = find_segment(judge.log.segments, record.offset)
     assert segment is not None
     answer = replace(
-        _start(view, judge, _verdict(record, found, view.rules), present=True),
+        _build_answer(view, judge, _find_verdict(record, found, view.rules), present=True),
         offset=record.offset,
         record=record,
         runs=tuple(runs),
@@ -170,49 +180,51 @@ def _at_offset(
             next_winner=found.next_winner,
             records=found.records,
             records_total=found.total,
-            tombstone=_life(ctx, view, judge, record, as_of_ms),
+            tombstone=_build_tombstone_life(ctx, view, judge, record, as_of_ms),
             won_in=runs[-1] if runs and is_winner else None,
         )
-    return replace(answer, sentence=why_words.offset_found(answer))
+    return replace(answer, sentence=why_words.describe_found_offset(answer))
 
 
-def _verdict(record: SeenRecord, found: KeyRecords | None, rules: Rules) -> Found:
-    if not rules.compacts and record.section is not Section.CLEAN:
-        return Found.NOT_COMPACTED
+def _find_verdict(record: SeenRecord, found: KeyRecords | None, rules: Rules) -> FoundVerdict:
+    if not rules.compacts and record.section is not LogSection.CLEAN:
+        return FoundVerdict.NOT_COMPACTED
     if found is None:
-        return Found.KEYLESS
-    if record.section is Section.NOT_YET_CLEANABLE:
-        return Found.NOT_YET_CLEANABLE
+        return FoundVerdict.KEYLESS
+    if record.section is LogSection.NOT_YET_CLEANABLE:
+        return FoundVerdict.NOT_YET_CLEANABLE
     if found.next_winner is not None and found.next_winner.offset != record.offset:
-        return Found.SUPERSEDED_NEXT
+        return FoundVerdict.SUPERSEDED_NEXT
     if found.winner is None or found.winner.offset != record.offset:
-        return Found.WINS_NEXT
-    return Found.TOMBSTONE if record.tombstone else Found.SURVIVED
+        return FoundVerdict.WINS_NEXT
+    return FoundVerdict.TOMBSTONE if record.tombstone else FoundVerdict.SURVIVED
 
 
-def _gone(ctx: Context, view: TopicView, judge: Judge, offset: int, next_offset: int | None) -> Answer:
-    why: Absence = absence(ctx, view, judge.log.partition, offset)
+def _explain_empty_offset(
+    ctx: Context, view: TopicView, judge: PartitionOrders, offset: int, next_offset: int | None
+) -> WhyAnswer:
+    why: Absence = explain_absence(ctx, view, judge.log.partition, offset)
     answer = replace(
-        _start(view, judge, why.verdict, present=False),
+        _build_answer(view, judge, why.verdict, present=False),
         offset=offset,
         runs=why.runs,
         causes=tuple(cause.value for cause in why.causes),
         ingested=why.ingested.value if why.ingested is not None else None,
         next_offset=next_offset,
     )
-    return replace(answer, sentence=why_words.offset_gone(answer, why))
+    return replace(answer, sentence=why_words.describe_missing_offset(answer, why))
 
 
-def _no_record(ctx: Context, view: TopicView, log: PartitionLog, default: int, searched: int) -> Answer:
+def _explain_missing_key(ctx: Context, view: TopicView, log: PartitionLog, default: int, searched: int) -> WhyAnswer:
     """No record of a key: the runs of the likeliest partition in which tombstones expired, or records were retired."""
-    order = order_of(log.state.strategy or view.rules.order)
-    runs = tuple(r for r in runs_of(ctx, view, log.partition) if r.tombstones_expired or r.records_retired)
-    answer = Answer(
+    order = parse_order(log.state.strategy or view.rules.order)
+    runs = tuple(r for r in list_partition_runs(ctx, view, log.partition) if r.tombstones_expired or r.records_retired)
+    answer = WhyAnswer(
         topic=view.log.topic,
         partition=log.partition if searched == 1 else None,
         offset=None,
         present=False,
-        verdict=Found.ABSENT.value,
+        verdict=FoundVerdict.ABSENT.value,
         sentence="",
         rule=order.words,
         strategy=order.strategy.value,
@@ -220,11 +232,11 @@ def _no_record(ctx: Context, view: TopicView, log: PartitionLog, default: int, s
         default_partition=default,
         partitions_searched=searched,
     )
-    return replace(answer, sentence=why_words.key_absent(answer, log.partition))
+    return replace(answer, sentence=why_words.describe_missing_key(answer, log.partition))
 
 
-def _start(view: TopicView, judge: Judge, verdict: StrEnum, *, present: bool) -> Answer:
-    return Answer(
+def _build_answer(view: TopicView, judge: PartitionOrders, verdict: StrEnum, *, present: bool) -> WhyAnswer:
+    return WhyAnswer(
         topic=view.log.topic,
         partition=judge.log.partition,
         offset=None,
@@ -238,20 +250,20 @@ def _start(view: TopicView, judge: Judge, verdict: StrEnum, *, present: bool) ->
     )
 
 
-def _life(
-    ctx: Context, view: TopicView, judge: Judge, record: SeenRecord | None, as_of_ms: int
+def _build_tombstone_life(
+    ctx: Context, view: TopicView, judge: PartitionOrders, record: SeenRecord | None, as_of_ms: int
 ) -> TombstoneLife | None:
     if record is None or not record.tombstone:
         return None
     clock_ms = ctx.cleaning_time_ms(as_of_ms)
     history = judge.log.state.history
-    entry = covering_entries(record.offset, record.offset, history)[0]
-    going = outliving(judge.log, view.rules, judge.bounds.first_uncleanable_offset, clock_ms)
+    entry = find_covering_entries(record.offset, record.offset, history)[0]
+    going = make_tombstone_expiry(judge.log, view.rules, judge.bounds.first_uncleanable_offset, clock_ms)
     horizon_ms = going.horizon_ms(entry)
     if entry is None or horizon_ms is None or entry.cleaning_time_ms is None:
         earliest_ms = clock_ms + max(view.config.delete_retention_ms, going.late_arrival_ms)
         return TombstoneLife(record.offset, False, None, earliest_ms, False, False)
     retained_ms = entry.cleaning_time_ms + view.config.delete_retention_ms
-    goes = going.may_go(entry)
+    goes = going.may_expire(entry)
     waits = view.rules.strategy is not Strategy.OFFSET and not goes and clock_ms >= retained_ms
     return TombstoneLife(record.offset, True, horizon_ms, horizon_ms, waits, goes)

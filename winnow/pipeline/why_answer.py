@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from winnow.pipeline.removals import Run
+from winnow.pipeline.removals import RemovalRun
 
 
-class Section(StrEnum):
+class LogSection(StrEnum):
     """Where in the log a record lies: covered by a run, to be covered by the next one, or out of its reach yet."""
 
     CLEAN = "clean"
@@ -16,7 +16,7 @@ class Section(StrEnum):
     NOT_YET_CLEANABLE = "not_yet_cleanable"
 
 
-class Found(StrEnum):
+class FoundVerdict(StrEnum):
     """What is said of a record or key that is there."""
 
     SURVIVED = "survived"
@@ -43,7 +43,7 @@ class SeenRecord:
     timestamp_ms: int | None
     version: int | None
     tombstone: bool
-    section: Section
+    section: LogSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SegmentBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyElsewhere:
+class MisplacedKey:
     """Records of the key in another partition than the one that is told about."""
 
     partition: int
@@ -92,7 +92,7 @@ class KeyElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WhyAnswer:
     """What is known. ``winner``: who won in the newest run; ``next_winner``: who would in a run now.
 
     ``rule`` says in words by which order ``winner`` won, ``next_rule`` by which one ``next_winner`` would. ``runs``:
@@ -115,8 +115,8 @@ class Answer:
     records: tuple[SeenRecord, ...] = ()
     records_total: int = 0
     tombstone: TombstoneLife | None = None
-    won_in: Run | None = None
-    runs: tuple[Run, ...] = ()
+    won_in: RemovalRun | None = None
+    runs: tuple[RemovalRun, ...] = ()
     causes: tuple[str, ...] = ()
     ingested: str | None = None
     next_offset: int | None = None
@@ -124,4 +124,4 @@ class Answer:
     segment: SegmentBounds | None = None
     default_partition: int | None = None
     partitions_searched: int = 1
-    elsewhere: tuple[KeyElsewhere, ...] = ()
+    elsewhere: tuple[MisplacedKey, ...] = ()

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from winnow.eligibility import PartitionLog, first_dirty_offset
-from winnow.engine.shadow_request import Coordinates, Order
+from winnow.eligibility import PartitionLog, find_first_dirty_offset
+from winnow.engine.shadow_request import RecordCoordinates, RecordOrder
 from winnow.model import Strategy
 from winnow.pipeline.assess import TopicView, assess_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.key_scan import KeyScan
-from winnow.pipeline.why_answer import LogBounds, Section, SeenRecord
+from winnow.pipeline.why_answer import LogBounds, LogSection, SeenRecord
 
-MOST_RECORDS = 100
+MAXIMUM_RECORDS = 100
 """Records of a key that are listed, those with the highest offsets; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class PartitionOrders:
     """One partition and the two orders that matter: the one it was last cleaned with, and the one in force."""
 
     log: PartitionLog
     bounds: LogBounds
-    order: Order
-    next_order: Order
+    order: RecordOrder
+    next_order: RecordOrder
     decided_below: int
     """Below it a run has decided between records; 0 where none ever did."""
 
@@ -38,13 +38,13 @@ class Judge:
         """The header whose versions are told."""
         return self.order.header or self.next_order.header
 
-    def seen(self, found: Coordinates) -> SeenRecord:
+    def seen(self, found: RecordCoordinates) -> SeenRecord:
         """A record, with the section of the log that it lies in."""
-        section = Section.NOT_YET_CLEANABLE
+        section = LogSection.NOT_YET_CLEANABLE
         if found.offset < self.bounds.first_dirty_offset:
-            section = Section.CLEAN
+            section = LogSection.CLEAN
         elif found.offset < self.bounds.first_uncleanable_offset:
-            section = Section.DIRTY
+            section = LogSection.DIRTY
         return SeenRecord(self.log.partition, found.offset, found.timestamp_ms, found.version, found.tombstone, section)
 
 
@@ -59,17 +59,17 @@ class KeyRecords:
     next_winner: SeenRecord | None
 
 
-def order_of(text: str) -> Order:
+def parse_order(text: str) -> RecordOrder:
     """The order that the state names: ``offset``, ``timestamp`` or ``header:NAME``."""
     strategy, _, header = text.partition(":")
-    return Order(Strategy(strategy), header or None)
+    return RecordOrder(Strategy(strategy), header or None)
 
 
-def judge_of(ctx: Context, view: TopicView, log: PartitionLog, as_of_ms: int) -> Judge:
+def build_partition_orders(ctx: Context, view: TopicView, log: PartitionLog, as_of_ms: int) -> PartitionOrders:
     """The judge of one partition of the topic that ``view`` shows."""
     (assessment,) = assess_view(ctx, replace(view, partitions=(log,)), as_of_ms=as_of_ms)
     state = log.state
-    return Judge(
+    return PartitionOrders(
         log=log,
         bounds=LogBounds(
             state.log_start_offset,
@@ -77,15 +77,15 @@ def judge_of(ctx: Context, view: TopicView, log: PartitionLog, as_of_ms: int) ->
             assessment.first_uncleanable_offset,
             state.log_end_offset,
         ),
-        order=order_of(state.strategy or view.rules.order),
-        next_order=order_of(view.rules.order),
-        decided_below=first_dirty_offset(state) if state.strategy is not None else 0,
+        order=parse_order(state.strategy or view.rules.order),
+        next_order=parse_order(view.rules.order),
+        decided_below=find_first_dirty_offset(state) if state.strategy is not None else 0,
     )
 
 
-def look(scan: KeyScan, judge: Judge) -> KeyRecords:
+def read_key_records(scan: KeyScan, judge: PartitionOrders) -> KeyRecords:
     """The records of the key that ``scan`` found last."""
-    newest = scan.newest(MOST_RECORDS)
+    newest = scan.newest(MAXIMUM_RECORDS)
     winner = scan.winner(judge.order, judge.decided_below)
     next_winner = scan.winner(judge.next_order, judge.bounds.first_uncleanable_offset)
     wanted = {offset for offset in (*newest, winner, next_winner) if offset is not None}
@@ -94,10 +94,12 @@ def look(scan: KeyScan, judge: Judge) -> KeyRecords:
         records=tuple(judge.seen(found[offset]) for offset in newest),
         total=scan.count(),
         not_yet_cleanable=scan.count(judge.bounds.first_uncleanable_offset),
-        winner=_seen(judge, found, winner),
-        next_winner=_seen(judge, found, next_winner),
+        winner=_read_seen_record(judge, found, winner),
+        next_winner=_read_seen_record(judge, found, next_winner),
     )
 
 
-def _seen(judge: Judge, found: Mapping[int, Coordinates], offset: int | None) -> SeenRecord | None:
+def _read_seen_record(
+    judge: PartitionOrders, found: Mapping[int, RecordCoordinates], offset: int | None
+) -> SeenRecord | None:
     return None if offset is None else judge.seen(found[offset])

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from winnow.clock import format_ms
-from winnow.pipeline.removals import Absence, Ingested, Run, Verdict
-from winnow.pipeline.why_answer import Answer, Found, SeenRecord
+from winnow.pipeline.removals import Absence, AbsenceVerdict, IngestedAnswer, RemovalRun
+from winnow.pipeline.why_answer import FoundVerdict, SeenRecord, WhyAnswer
 
-MOST_RUNS = 3
-_RULES = {
-    Verdict.SUPERSEDED: "superseded by another record of its key",
-    Verdict.TOMBSTONE_EXPIRED: "a tombstone whose delete horizon had passed",
-    Verdict.KEYLESS: "a record without a key, which a compacted log cannot keep",
+MAXIMUM_SHOWN_RUNS = 3
+_RULE_SENTENCES = {
+    AbsenceVerdict.SUPERSEDED: "superseded by another record of its key",
+    AbsenceVerdict.TOMBSTONE_EXPIRED: "a tombstone whose delete horizon had passed",
+    AbsenceVerdict.KEYLESS: "a record without a key, which a compacted log cannot keep",
 }
 
 
-def key_found(answer: Answer, partitions: int) -> str:
+def describe_found_key(answer: WhyAnswer, partitions: int) -> str:
     """There are records of the key."""
-    said = [_winner(answer), *_next(answer), _tombstone(answer)]
+    said = [_describe_winner(answer), *_describe_next_run(answer), _describe_tombstone(answer)]
     if answer.elsewhere:
         numbers = ", ".join(f"{answer.topic}-{other.partition} ({other.records:,})" for other in answer.elsewhere)
         said.append(f"Records of this key are also in {numbers}; keys meet within one partition only.")
     elif answer.partition != answer.default_partition:
         said.append(f"Kafka's default partitioner would put this key into {answer.topic}-{answer.default_partition}.")
     if answer.partitions_searched < partitions:
-        said.append(f"{_others(partitions - answer.partitions_searched)} not searched.")
+        said.append(f"{_format_other_count(partitions - answer.partitions_searched)} not searched.")
     return " ".join(filter(None, said))
 
 
-def key_absent(answer: Answer, likeliest: int) -> str:
+def describe_missing_key(answer: WhyAnswer, likeliest: int) -> str:
     """There is no record of the key."""
     where = f"{answer.topic}-{answer.partition}" if answer.partition is not None else f"any partition of {answer.topic}"
     never = f"No record of this key is in {where}: it was never there, or its last record was a tombstone that a run"
@@ -37,100 +37,100 @@ def key_absent(answer: Answer, likeliest: int) -> str:
     name = f"{answer.topic}-{likeliest}"
     if expired:
         total = sum(run.tombstones_expired for run in expired)
-        said.append(f"{total:,} tombstone(s) of {name} expired so far, last in {_run(expired[-1])}.")
+        said.append(f"{total:,} tombstone(s) of {name} expired so far, last in {_format_run(expired[-1])}.")
     if retired:
         total = sum(run.records_retired for run in retired)
-        said.append(f"Retention took {total:,} record(s) of {name} so far, last in {_run(retired[-1])}.")
+        said.append(f"Retention took {total:,} record(s) of {name} so far, last in {_format_run(retired[-1])}.")
     if not answer.runs:
         said.append(f"No run has removed a tombstone of {name} so far, nor has retention taken a record.")
     return " ".join(said)
 
 
-def offset_found(answer: Answer) -> str:
+def describe_found_offset(answer: WhyAnswer) -> str:
     """There is a record at the offset."""
     record, bounds = answer.record, answer.bounds
     assert record is not None
     assert bounds is not None
-    here = f"{_place(answer, record)} is there"
-    if answer.verdict == Found.KEYLESS:
+    here = f"{_format_place(answer, record)} is there"
+    if answer.verdict == FoundVerdict.KEYLESS:
         return f"{here}. It has no key, so it leaves the log for the quarantine in the first compaction that covers it."
-    if answer.verdict == Found.NOT_YET_CLEANABLE:
+    if answer.verdict == FoundVerdict.NOT_YET_CLEANABLE:
         above = f"It lies at or above the first uncleanable offset {bounds.first_uncleanable_offset}"
         said = [f"{here}. {above}, so no run may judge it yet, and readers see it whatever its key."]
-    elif answer.verdict == Found.NOT_COMPACTED:
+    elif answer.verdict == FoundVerdict.NOT_COMPACTED:
         return f"{here}. The topic's cleanup.policy does not include compact, so no run judges it by its key."
-    elif answer.verdict == Found.SUPERSEDED_NEXT:
+    elif answer.verdict == FoundVerdict.SUPERSEDED_NEXT:
         assert answer.next_winner is not None
-        follower = f"{_coordinates(answer.next_winner)} of its key wins by {answer.next_rule}"
+        follower = f"{_format_coordinates(answer.next_winner)} of its key wins by {answer.next_rule}"
         said = [f"{here}. The next run that compacts this partition removes it: {follower}."]
-    elif answer.verdict == Found.WINS_NEXT:
+    elif answer.verdict == FoundVerdict.WINS_NEXT:
         said = [f"{here}. In the next run that compacts this partition it wins its key by {answer.next_rule}."]
     else:
-        said = [f"{here}, because it won its key by {answer.rule}{_in_run(answer)}."]
+        said = [f"{here}, because it won its key by {answer.rule}{_describe_winning_run(answer)}."]
     if answer.records_total > 1:
         said.append(f"Readers see {answer.records_total:,} records of its key in this partition.")
-    return " ".join(filter(None, [*said, _tombstone(answer)]))
+    return " ".join(filter(None, [*said, _describe_tombstone(answer)]))
 
 
-def offset_gone(answer: Answer, why: Absence) -> str:
+def describe_missing_offset(answer: WhyAnswer, why: Absence) -> str:
     """There is no record at the offset."""
     bounds = answer.bounds
     assert bounds is not None
     place = f"{answer.topic}-{answer.partition}, offset {answer.offset}"
-    if why.verdict is Verdict.NOT_WRITTEN:
+    if why.verdict is AbsenceVerdict.NOT_WRITTEN:
         return f"{place} is not written yet: the log ends at {bounds.log_end_offset}."
-    if why.verdict is Verdict.BELOW_LOG_START:
+    if why.verdict is AbsenceVerdict.BELOW_LOG_START:
         said = f"{place} lies below the log start {bounds.log_start_offset}: removed by retention or by delete-records."
         if why.runs:
-            said += f" Retention took records in {_runs(why.runs)}."
+            said += f" Retention took records in {_format_runs(why.runs)}."
         else:
             said += " No run of this partition has retired records, so it was delete-records."
-    elif why.verdict is Verdict.QUARANTINED:
+    elif why.verdict is AbsenceVerdict.QUARANTINED:
         said = f"{place} is in the quarantine, because its record has no key (winnow read --quarantined shows it)."
-    elif why.verdict is Verdict.NEVER_INGESTED:
+    elif why.verdict is AbsenceVerdict.NEVER_INGESTED:
         said = f"{place} was never in this log: no ingest brought it, so it is a gap of the source."
     else:
-        said = _removed(answer, why, place)
-    return f"{said} {_instead(answer)}"
+        said = _describe_removal(answer, why, place)
+    return f"{said} {_describe_replacement(answer)}"
 
 
-def _removed(answer: Answer, why: Absence, place: str) -> str:
+def _describe_removal(answer: WhyAnswer, why: Absence, place: str) -> str:
     covered = ""
     if why.covered_by is not None and why.runs != (why.covered_by,):
-        covered = f" It was first covered by {_run(why.covered_by)}."
-    rules = [_RULES[cause] for cause in why.causes]
-    if why.ingested is Ingested.PERHAPS and why.slice is not None:
+        covered = f" It was first covered by {_format_run(why.covered_by)}."
+    rules = [_RULE_SENTENCES[cause] for cause in why.causes]
+    if why.ingested is IngestedAnswer.PERHAPS and why.slice is not None:
         entry = why.slice
         said = (
             f"{place} is not there: either it was never written, since the ingest that spans it brought "
             f"{entry.records:,} records for offsets {entry.first_offset} to {entry.last_offset}, or "
-            f"{_runs(why.runs)} removed it: {' or '.join(rules)}."
+            f"{_format_runs(why.runs)} removed it: {' or '.join(rules)}."
         )
     elif len(rules) == 1 and len(why.runs) == 1:
-        said = f"{place} was removed by {_run(why.runs[0])}: {rules[0]}."
+        said = f"{place} was removed by {_format_run(why.runs[0])}: {rules[0]}."
     elif len(rules) == 1:
-        said = f"{place} was removed: {rules[0]}. It went in one of {_runs(why.runs)}."
+        said = f"{place} was removed: {rules[0]}. It went in one of {_format_runs(why.runs)}."
     else:
         said = (
-            f"{place} was removed in one of {_runs(why.runs)}. Their counts leave open whether it was "
+            f"{place} was removed in one of {_format_runs(why.runs)}. Their counts leave open whether it was "
             f"{', '.join(rules[:-1])} or {rules[-1]}."
         )
     return said + covered
 
 
-def _instead(answer: Answer) -> str:
+def _describe_replacement(answer: WhyAnswer) -> str:
     if answer.next_offset is None:
         return "A reader that starts here gets what is appended next."
     return f"A reader that starts here gets offset {answer.next_offset} next."
 
 
-def _winner(answer: Answer) -> str:
+def _describe_winner(answer: WhyAnswer) -> str:
     if answer.winner is not None:
-        return f"{_place(answer, answer.winner)} won this key by {answer.rule}{_in_run(answer)}."
+        return f"{_format_place(answer, answer.winner)} won this key by {answer.rule}{_describe_winning_run(answer)}."
     return f"No run has judged this key in {answer.topic}-{answer.partition} yet: readers see all its records."
 
 
-def _next(answer: Answer) -> list[str]:
+def _describe_next_run(answer: WhyAnswer) -> list[str]:
     winner, follower, bounds = answer.winner, answer.next_winner, answer.bounds
     assert bounds is not None
     if winner is not None and answer.records_total == 1:
@@ -141,11 +141,11 @@ def _next(answer: Answer) -> list[str]:
     elif winner is not None and follower.offset == winner.offset:
         said.append(f"In the next run it wins again, by {answer.next_rule}.")
     else:
-        said.append(f"In the next run {_coordinates(follower)} wins by {answer.next_rule}.")
+        said.append(f"In the next run {_format_coordinates(follower)} wins by {answer.next_rule}.")
     return said
 
 
-def _tombstone(answer: Answer) -> str:
+def _describe_tombstone(answer: WhyAnswer) -> str:
     life = answer.tombstone
     if life is None:
         return ""
@@ -165,37 +165,37 @@ def _tombstone(answer: Answer) -> str:
     return f"{said}: no run before that drops it."
 
 
-def _in_run(answer: Answer) -> str:
+def _describe_winning_run(answer: WhyAnswer) -> str:
     if not answer.runs:
         return ", before the oldest run that is known"
     first, last = answer.runs[0], answer.runs[-1]
     if first is last:
-        return f" in {_run(last)}"
-    return f", last in {_run(last)}; {_run(first)} covered it first"
+        return f" in {_format_run(last)}"
+    return f", last in {_format_run(last)}; {_format_run(first)} covered it first"
 
 
-def _place(answer: Answer, record: SeenRecord) -> str:
-    return f"{answer.topic}-{record.partition}, {_coordinates(record)}"
+def _format_place(answer: WhyAnswer, record: SeenRecord) -> str:
+    return f"{answer.topic}-{record.partition}, {_format_coordinates(record)}"
 
 
-def _coordinates(record: SeenRecord) -> str:
+def _format_coordinates(record: SeenRecord) -> str:
     details = [] if record.timestamp_ms is None else [f"timestamp {format_ms(record.timestamp_ms)}"]
     details += [] if record.version is None else [f"version {record.version}"]
     details += ["tombstone"] if record.tombstone else []
     return f"offset {record.offset}" + (f" ({', '.join(details)})" if details else "")
 
 
-def _run(run: Run) -> str:
+def _format_run(run: RemovalRun) -> str:
     return (
         f"run {(run.plan_id or '')[:12]} of {format_ms(run.finished_at_ms)} (as of {format_ms(run.as_of_ms)}, "
         f"snapshot {run.snapshot_id})"
     )
 
 
-def _runs(runs: tuple[Run, ...]) -> str:
-    named = "; ".join(_run(run) for run in runs[:MOST_RUNS])
-    return named + (f"; and {len(runs) - MOST_RUNS:,} more" if len(runs) > MOST_RUNS else "")
+def _format_runs(runs: tuple[RemovalRun, ...]) -> str:
+    named = "; ".join(_format_run(run) for run in runs[:MAXIMUM_SHOWN_RUNS])
+    return named + (f"; and {len(runs) - MAXIMUM_SHOWN_RUNS:,} more" if len(runs) > MAXIMUM_SHOWN_RUNS else "")
 
 
-def _others(number: int) -> str:
+def _format_other_count(number: int) -> str:
     return f"{number:,} other partition{'' if number == 1 else 's'} of the topic {'was' if number == 1 else 'were'}"

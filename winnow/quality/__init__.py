@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["ready", "warm_up"]
+__all__ = ["start_import", "wait_until_ready"]
 
 
-def warm_up() -> None:
+def start_import() -> None:
     """Import GX in a background thread. Returns at once; whoever needs GX first waits for the rest of the import.
 
     Repeating it is free. An import that fails is not reported here: it fails again, loudly, where GX is used.
@@ -23,21 +23,21 @@ def warm_up() -> None:
     threading.Thread(target=_import_quietly, name="winnow-quality-warm-up", daemon=True).start()
 
 
-def ready() -> None:
+def wait_until_ready() -> None:
     """Wait until GX is imported, importing it if nobody has begun.
 
     Raises:
         ImportError: it cannot be imported.
     """
-    from winnow.quality.runtime import great_expectations
+    from winnow.quality.runtime import import_great_expectations
 
-    great_expectations()
+    import_great_expectations()
 
 
 def _import_quietly() -> None:
-    from winnow.quality.runtime import great_expectations
+    from winnow.quality.runtime import import_great_expectations
 
     try:
-        great_expectations()
+        import_great_expectations()
     except ImportError:
         return

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from winnow.errors import BadInputError
 from winnow.files.fingerprint import CONTENT_HASH
 from winnow.files.quarantine import QUARANTINE_SCHEMA
-from winnow.files.segment_figures import offsets_of
+from winnow.files.segment_figures import read_offsets
 from winnow.model import OffsetRange, Segment
 from winnow.quality import reading
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def keyless_not_aside(
+def count_keyless_not_quarantined(
     connection: duckdb.DuckDBPyConnection,
     segments: Iterable[Segment],
     inside: OffsetRange,
@@ -40,10 +40,10 @@ def keyless_not_aside(
     Raises:
         ServiceError: the object store cannot be reached.
     """
-    leaving = _keyless([segment.path for segment in segments if segment.keyless], inside, threads)
+    leaving = _read_keyless([segment.path for segment in segments if segment.keyless], inside, threads)
     connection.execute('CREATE OR REPLACE TEMP TABLE aside ("offset" BIGINT, content UBIGINT, side TINYINT)')
     try:
-        for side, batches in ((1, leaving), (-1, _rows(files, ingest_id, threads))):
+        for side, batches in ((1, leaving), (-1, _read_quarantined_rows(files, ingest_id, threads))):
             for batch in batches:
                 connection.register("feed", batch)
                 try:
@@ -61,11 +61,11 @@ def keyless_not_aside(
     return int(found)
 
 
-def _keyless(paths: Iterable[str], inside: OffsetRange, threads: int) -> Iterator[pa.RecordBatch]:
+def _read_keyless(paths: Iterable[str], inside: OffsetRange, threads: int) -> Iterator[pa.RecordBatch]:
     for path in paths:
         try:
-            for batch in reading.batches(path, threads=threads):
-                offsets = offsets_of(batch)
+            for batch in reading.read_batches(path, threads=threads):
+                offsets = read_offsets(batch)
                 wanted = (offsets >= inside.start) & (offsets < inside.end)
                 wanted &= batch.column("key").is_null().to_numpy(zero_copy_only=False)
                 if np.any(wanted):
@@ -74,10 +74,10 @@ def _keyless(paths: Iterable[str], inside: OffsetRange, threads: int) -> Iterato
             continue  # counted as an unreadable input where every planned segment is read
 
 
-def _rows(files: Iterable[str], ingest_id: str, threads: int) -> Iterator[pa.RecordBatch]:
+def _read_quarantined_rows(files: Iterable[str], ingest_id: str, threads: int) -> Iterator[pa.RecordBatch]:
     for file in files:
         try:
-            for batch in reading.batches(file, threads=threads, schema=QUARANTINE_SCHEMA):
+            for batch in reading.read_batches(file, threads=threads, schema=QUARANTINE_SCHEMA):
                 yield batch.filter(pc.equal(batch.column("ingest_id"), ingest_id))
         except BadInputError:
             continue  # its rows are missing, and that is what is counted

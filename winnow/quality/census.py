@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 HASHED = "hash(key)"
 EXACT = "key"
 _FIELDS = [pa.field(name, ARROW_SCHEMA.field(name).type) for name in KEY_AND_OFFSET]
-_MAY_GO = pa.field("may_go", pa.bool_())
+_IS_EXPIRABLE = pa.field("may_go", pa.bool_())
 _VERSION = [pa.field("present", pa.bool_()), pa.field("version", pa.int64())]
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class CensusResult:
     """Keys of one topic partition inside the compacted range. Records without key are left out.
 
     ``duplicate_keys``: surviving records beyond the first of their key. ``stale_winners``: survivors whose key has a
@@ -102,12 +102,12 @@ class KeyCensus:
         finally:
             self._connection.unregister("feed")
 
-    def count(self, rewritten: Iterable[pa.RecordBatch]) -> Census:
+    def count(self, rewritten: Iterable[pa.RecordBatch]) -> CensusResult:
         """The census, given the records of the inputs that were rewritten."""
         schema, tombstone, whether = self._schema, "false", "false"
         if self._expiring:
-            schema, tombstone, whether = schema.append(_MAY_GO), "may_go", "arg_max(may_go, place)"
-        _stream(
+            schema, tombstone, whether = schema.append(_IS_EXPIRABLE), "may_go", "arg_max(may_go, place)"
+        _run_over_batches(
             self._connection,
             schema,
             (batch.select(schema.names) for batch in rewritten),
@@ -127,7 +127,7 @@ class KeyCensus:
         (expired,) = self._row(
             f"SELECT count(*) FROM greatest ANTI JOIN survivors USING (identity) WHERE {self._going}"
         )
-        return Census(keys_in, keys_kept, records - keys_kept, stale, expired)
+        return CensusResult(keys_in, keys_kept, records - keys_kept, stale, expired)
 
     def superseding(self, start: int, end: int) -> npt.NDArray[np.int64]:
         """After :meth:`count`: the offsets in [``start``, ``end``) of survivors whose key had other records, too."""
@@ -142,7 +142,7 @@ class KeyCensus:
         return tuple(int(value) for value in row)
 
 
-def _stream(
+def _run_over_batches(
     connection: duckdb.DuckDBPyConnection, schema: pa.Schema, batches: Iterable[pa.RecordBatch], statement: str
 ) -> None:
     """Run ``statement`` over the view ``feed`` of ``batches``; an exception of the stream is raised as it was."""

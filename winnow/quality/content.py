@@ -23,14 +23,14 @@ import pyarrow.compute as pc
 from winnow.errors import BadInputError, ValidationBrokenError
 from winnow.model import Failure, Plan, Severity, StagedPartition, StagingManifest
 from winnow.quality import reading
-from winnow.quality.runtime import GX_LOCK, ephemeral_context, raised, results_by_id
-from winnow.quality.suites import RAISED, Suite, load_suite, require_row_wise, to_gx
+from winnow.quality.runtime import GX_LOCK, find_raised_exception, index_results_by_id, make_ephemeral_context
+from winnow.quality.suites import RAISED, Suite, check_row_wise, convert_to_gx, load_suite
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LOG = logging.getLogger(__name__)
-CHUNK_ROWS = 250_000
+MAXIMUM_CHUNK_ROWS = 250_000
 """Most records judged at once; fewer where records are large (:data:`winnow.quality.reading.BATCH_BYTES`)."""
 COLUMNS = (
     "partition",
@@ -56,18 +56,18 @@ def load_content_suite(name: str, extra_folder: Path | None = None) -> Suite:
     """
     suite = load_suite(name, extra_folder)
     with GX_LOCK:
-        require_row_wise(suite)
-        to_gx(suite)
+        check_row_wise(suite)
+        convert_to_gx(suite)
     return suite
 
 
-def judge_content(
+def validate_content(
     suite_name: str,
     plan: Plan,
     manifest: StagingManifest,
     *,
     extra_folder: Path | None,
-    chunk_rows: int = CHUNK_ROWS,
+    chunk_rows: int = MAXIMUM_CHUNK_ROWS,
 ) -> list[Failure]:
     """Judge the new records of every staged partition: one failure for each expectation and partition that fails.
 
@@ -83,19 +83,19 @@ def judge_content(
     """
     suite = load_content_suite(suite_name, extra_folder)
     with GX_LOCK:
-        chunk_judge = _ChunkJudge(suite)
+        chunk_judge = _ChunkValidator(suite)
         try:
-            return [f for staged in manifest.partitions for f in _judge_partition(chunk_judge, staged, chunk_rows)]
-        except _CheckRaisedError as raised_one:
+            return [f for staged in manifest.partitions for f in _validate_partition(chunk_judge, staged, chunk_rows)]
+        except _CheckFailedToRunError as raised_one:
             return [raised_one.failure]
 
 
-def _judge_partition(chunk_judge: _ChunkJudge, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
+def _validate_partition(chunk_judge: _ChunkValidator, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
     chunks = 0
     failed: Counter[str] = Counter()
-    for batch in _new_records(staged, chunk_rows):
+    for batch in _read_new_records(staged, chunk_rows):
         chunks += 1
-        failed.update(chunk_judge.failing(record_frame(batch), staged.partition))
+        failed.update(chunk_judge.failing(make_record_frame(batch), staged.partition))
     return [
         Failure(
             staged.partition,
@@ -108,16 +108,16 @@ def _judge_partition(chunk_judge: _ChunkJudge, staged: StagedPartition, chunk_ro
     ]
 
 
-def _new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.RecordBatch]:
+def _read_new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.RecordBatch]:
     for rewrite in staged.rewrites:
         for segment in rewrite.outputs:
             try:
-                yield from (b for b in reading.batches(segment.path, max_rows=chunk_rows) if b.num_rows)
+                yield from (b for b in reading.read_batches(segment.path, max_rows=chunk_rows) if b.num_rows)
             except BadInputError as problem:
                 LOG.warning("Content of %s was not judged to its end: %s", segment.path, problem)
 
 
-class _CheckRaisedError(ValidationBrokenError):
+class _CheckFailedToRunError(ValidationBrokenError):
     """Ends the judging of a topic; never leaves this module."""
 
     def __init__(self, failure: Failure) -> None:
@@ -125,13 +125,13 @@ class _CheckRaisedError(ValidationBrokenError):
         self.failure = failure
 
 
-class _ChunkJudge:
+class _ChunkValidator:
     """The suite, bound to whatever frame comes next."""
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
-        context = ephemeral_context()
-        self._gx_suite = context.suites.add(to_gx(suite))
+        context = make_ephemeral_context()
+        self._gx_suite = context.suites.add(convert_to_gx(suite))
         asset = context.data_sources.add_pandas("staged").add_dataframe_asset("records")
         self._batch_definition = asset.add_batch_definition_whole_dataframe("chunk")
 
@@ -139,12 +139,12 @@ class _ChunkJudge:
         """Ids of the expectations that do not hold on ``frame``."""
         batch = self._batch_definition.get_batch(batch_parameters={"dataframe": frame})
         outcome = batch.validate(self._gx_suite, result_format="BOOLEAN_ONLY")
-        found = results_by_id(outcome.results)
+        found = index_results_by_id(outcome.results)
         for expectation in self.suite.expectations:
             result = found.get(expectation.id)
-            kind = "no result" if result is None else raised(result.exception_info)
+            kind = "no result" if result is None else find_raised_exception(result.exception_info)
             if kind is not None:
-                raise _CheckRaisedError(
+                raise _CheckFailedToRunError(
                     Failure(
                         None,
                         expectation.id + RAISED,
@@ -156,7 +156,7 @@ class _ChunkJudge:
         return [name for name, result in found.items() if not result.success]
 
 
-def record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
+def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
     """Records as a frame with the columns of :data:`COLUMNS`."""
     key, key_is_utf8 = _text(batch.column("key"))
     value, value_is_utf8 = _text(batch.column("value"))

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from winnow.quality.runtime import pages_folder, results_folder
+from winnow.quality.runtime import locate_pages_folder, locate_results_folder
 
-KEEP_VALIDATIONS = 200
+DEFAULT_KEPT_VALIDATIONS = 200
 """A page is about 60 kB and its result about 20 kB; the site's own files are 4 MB."""
 
 
 @contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
+def lock_site(folder: Path) -> Iterator[None]:
     """Hold the site below ``folder`` against other processes of this machine: GX rewrites its index in place.
 
     Raises:
@@ -33,7 +33,7 @@ def keep_newest(folder: Path, keep: int) -> int:
 
     Results go before pages: the next build drops what has no result from the index. Call it while :func:`exclusive`.
     """
-    found = sorted(_runs(results_folder(folder)), key=lambda run: (run.name, str(run)))
+    found = sorted(_list_runs(locate_results_folder(folder)), key=lambda run: (run.name, str(run)))
     gone = found[: max(0, len(found) - keep)]
     for result in gone:
         _remove(folder, result)
@@ -49,10 +49,10 @@ def remove_pages(folder: Path, urls: Collection[str]) -> int:
     for url in urls:
         page = Path(unquote(urlparse(url).path))
         try:
-            suite, run_name, run_time, *_ = page.relative_to(pages_folder(folder) / "validations").parts
+            suite, run_name, run_time, *_ = page.relative_to(locate_pages_folder(folder) / "validations").parts
         except ValueError:
             continue
-        result = results_folder(folder) / suite / run_name / run_time
+        result = locate_results_folder(folder) / suite / run_name / run_time
         if ".." not in result.parts and (result.is_dir() or page.is_file()):
             _remove(folder, result)
             gone += 1
@@ -60,13 +60,13 @@ def remove_pages(folder: Path, urls: Collection[str]) -> int:
 
 
 def _remove(folder: Path, result: Path) -> None:
-    page = pages_folder(folder) / "validations" / result.relative_to(results_folder(folder))
+    page = locate_pages_folder(folder) / "validations" / result.relative_to(locate_results_folder(folder))
     for path in (result, page):
         shutil.rmtree(path, ignore_errors=True)
         _remove_if_empty(path.parent)
 
 
-def _runs(results: Path) -> list[Path]:
+def _list_runs(results: Path) -> list[Path]:
     """Folders of single validations: ``<suite>/<run name>/<run time>``."""
     return [path for path in results.glob("*/*/*") if path.is_dir()]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.files.segment_figures import Offsets, offsets_of
+from winnow.files.segment_figures import Offsets, read_offsets
 from winnow.model import OffsetRange, Segment
 
 COLUMNS = ("key", "offset", "value")
@@ -44,13 +44,13 @@ def count_wrong_extensions(
             continue
         for batch in batches(segment):
             tombstones = batch.column("value").is_null().to_numpy(zero_copy_only=False)
-            extended = np.intersect1d(offsets_of(batch)[tombstones], winners)
-            missing += int((~_inside(extended, said)).sum())
+            extended = np.intersect1d(read_offsets(batch)[tombstones], winners)
+            missing += int((~_is_inside(extended, said)).sum())
             found |= np.isin(ends, extended)
     return missing + int((~found).sum())
 
 
-def _inside(offsets: Offsets, ranges: Sequence[OffsetRange]) -> npt.NDArray[np.bool_]:
+def _is_inside(offsets: Offsets, ranges: Sequence[OffsetRange]) -> npt.NDArray[np.bool_]:
     inside = np.zeros(len(offsets), np.bool_)
     for each in ranges:
         inside |= (offsets >= each.start) & (offsets < each.end)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from winnow.files import duck
 from winnow.model import PartitionFacts, PartitionPlan, Plan, Reason, StagedPartition, StagingManifest
-from winnow.quality.recomputation import IndependentFacts, recompute, recompute_on
+from winnow.quality.recomputation import IndependentFacts, recompute_facts, recompute_facts_with
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,12 +23,12 @@ __all__ = [
     "FactRow",
     "FactWorkers",
     "IndependentFacts",
-    "bytes_to_read",
-    "fact_row",
-    "fact_table",
-    "pairs_of",
-    "recompute",
-    "rows_of",
+    "compute_fact_table",
+    "estimate_bytes_to_read",
+    "make_fact_row",
+    "make_fact_rows",
+    "pair_partitions",
+    "recompute_facts",
 ]
 
 FactRow = dict[str, int | str]
@@ -36,7 +36,7 @@ PER_MILLION = 1_000_000
 SHARE_FROM_RECORDS = 1_000
 """Below this many records the share that compaction removed says nothing, and is given as 0."""
 
-BOTH = (
+COMPARED_COLUMNS = (
     "records_in",
     "records_kept",
     "records_keyless",
@@ -49,7 +49,7 @@ BOTH = (
 )
 """Figures of both computations: ``rewrite_<name>`` and ``recomputed_<name>``."""
 
-FOUND = (
+FINDING_COLUMNS = (
     "wrong_extensions",
     "keyless_kept",
     "keyless_not_aside",
@@ -67,7 +67,9 @@ FOUND = (
 """Columns taken from the recomputation as they are, zero in a sound result."""
 
 
-def fact_row(plan: Plan, partition: PartitionPlan, staged: StagedPartition, independent: IndependentFacts) -> FactRow:
+def make_fact_row(
+    plan: Plan, partition: PartitionPlan, staged: StagedPartition, independent: IndependentFacts
+) -> FactRow:
     """One row of the fact table.
 
     ``unaccounted_records``: records in that are neither kept (by recount) nor reported as superseded, expired or
@@ -76,10 +78,10 @@ def fact_row(plan: Plan, partition: PartitionPlan, staged: StagedPartition, inde
     """
     rewrite = staged.facts
     row: FactRow = {"partition": partition.partition}
-    for name in BOTH:
+    for name in COMPARED_COLUMNS:
         row[f"rewrite_{name}"] = getattr(rewrite, name)
         row[f"recomputed_{name}"] = getattr(independent, name)
-    for name in FOUND:
+    for name in FINDING_COLUMNS:
         row[name] = getattr(independent, name)
     gone = rewrite.records_superseded + rewrite.tombstones_expired + rewrite.records_keyless
     reported = (rewrite.records_kept, rewrite.records_superseded, rewrite.tombstones_expired, rewrite.records_keyless)
@@ -92,7 +94,7 @@ def fact_row(plan: Plan, partition: PartitionPlan, staged: StagedPartition, inde
         "negative_counts": sum(1 for count in reported if count < 0),
         "not_planned": int(all(planned.partition != partition.partition for planned in plan.partitions)),
         "times_staged": 1,
-        "removed_per_million": _removed_per_million(independent),
+        "removed_per_million": _compute_removed_per_million(independent),
     }
 
 
@@ -121,14 +123,14 @@ class FactWorkers:
 
     def begin(self, plan: Plan, manifest: StagingManifest) -> dict[int, Future[IndependentFacts]]:
         """Begin with every partition that was planned or staged, the largest first; their facts by partition."""
-        pairs = {pair[0].partition: pair for pair in pairs_of(plan, manifest)}
+        pairs = {pair[0].partition: pair for pair in pair_partitions(plan, manifest)}
         largest_first = sorted(pairs, key=lambda number: (-pairs[number][0].size_bytes, number))
         return {
             number: self._pool.submit(self._one, plan, *pairs[number], manifest.attempt) for number in largest_first
         }
 
     def _one(self, plan: Plan, partition: PartitionPlan, staged: StagedPartition, attempt: str) -> IndependentFacts:
-        return recompute_on(
+        return recompute_facts_with(
             self._connection(),
             plan,
             partition,
@@ -140,7 +142,7 @@ class FactWorkers:
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
         if not hasattr(self._own, "connection"):
-            made = duck.connected(
+            made = duck.open_connection(
                 memory_limit_bytes=self._memory_limit_bytes, threads=self._threads, spill_folder=self._spill_folder
             )
             with self._connecting:
@@ -149,17 +151,17 @@ class FactWorkers:
         return connection
 
 
-def pairs_of(plan: Plan, manifest: StagingManifest) -> list[tuple[PartitionPlan, StagedPartition]]:
+def pair_partitions(plan: Plan, manifest: StagingManifest) -> list[tuple[PartitionPlan, StagedPartition]]:
     """What was planned and what was staged of every partition that is in either, in partition order."""
     planned = {partition.partition: partition for partition in plan.partitions}
     staged = {partition.partition: partition for partition in manifest.partitions}
     return [
-        (planned.get(number, _nothing_planned(number)), staged.get(number, _nothing_staged(number)))
+        (planned.get(number, _make_empty_plan(number)), staged.get(number, _make_empty_staged(number)))
         for number in sorted(planned.keys() | staged.keys())
     ]
 
 
-def bytes_to_read(plan: Plan, manifest: StagingManifest) -> int:
+def estimate_bytes_to_read(plan: Plan, manifest: StagingManifest) -> int:
     """At most so many bytes does the recomputation read: the planned segments and the new files."""
     return sum(partition.size_bytes for partition in plan.partitions) + sum(
         segment.size_bytes
@@ -169,17 +171,17 @@ def bytes_to_read(plan: Plan, manifest: StagingManifest) -> int:
     )
 
 
-def rows_of(plan: Plan, manifest: StagingManifest, independent: Mapping[int, IndependentFacts]) -> list[FactRow]:
+def make_fact_rows(plan: Plan, manifest: StagingManifest, independent: Mapping[int, IndependentFacts]) -> list[FactRow]:
     """The fact table of one attempt, from facts that were recomputed already, in partition order."""
     times_staged = Counter(partition.partition for partition in manifest.partitions)
     return [
-        fact_row(plan, partition, staged, independent[partition.partition])
+        make_fact_row(plan, partition, staged, independent[partition.partition])
         | {"times_staged": times_staged[partition.partition]}
-        for partition, staged in pairs_of(plan, manifest)
+        for partition, staged in pair_partitions(plan, manifest)
     ]
 
 
-def fact_table(
+def compute_fact_table(
     plan: Plan,
     manifest: StagingManifest,
     *,
@@ -200,16 +202,16 @@ def fact_table(
         workers, memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder
     ) as pool:
         found = {number: future.result() for number, future in pool.begin(plan, manifest).items()}
-    return rows_of(plan, manifest, found)
+    return make_fact_rows(plan, manifest, found)
 
 
-def _removed_per_million(independent: IndependentFacts) -> int:
+def _compute_removed_per_million(independent: IndependentFacts) -> int:
     if independent.records_in < SHARE_FROM_RECORDS:
         return 0
     return (independent.records_in - independent.records_kept) * PER_MILLION // independent.records_in
 
 
-def _nothing_planned(number: int) -> PartitionPlan:
+def _make_empty_plan(number: int) -> PartitionPlan:
     return PartitionPlan(
         partition=number,
         reason=Reason.CLEAN,
@@ -221,6 +223,6 @@ def _nothing_planned(number: int) -> PartitionPlan:
     )
 
 
-def _nothing_staged(number: int) -> StagedPartition:
+def _make_empty_staged(number: int) -> StagedPartition:
     nothing = PartitionFacts(0, 0, 0, 0, 0, 0, 0, "0:0:0", "0:0:0")
     return StagedPartition(partition=number, facts=nothing, rewrites=())

@@ -25,7 +25,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-def hashed(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch, *expressions: str) -> list[Hashes]:
+def hash_records(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch, *expressions: str) -> list[Hashes]:
     """One array a hash expression, in the order of the records; ``batch`` has the columns that they name."""
     if batch.num_rows == 0:
         return [np.empty(0, dtype=np.uint64) for _ in expressions]
@@ -38,7 +38,7 @@ def hashed(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch, *expres
     return [found[f"h{number}"] for number in range(len(expressions))]
 
 
-class Fingerprint:
+class HashFingerprint:
     """The running ``count:sum:xor`` of :mod:`winnow.files.fingerprint`; batches may be cut anywhere."""
 
     def __init__(self) -> None:

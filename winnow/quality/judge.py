@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from winnow.model import Failure, Severity, Verdict
-from winnow.quality.data_docs import KEEP_VALIDATIONS, exclusive, keep_newest
-from winnow.quality.runtime import GX_LOCK, raised, results_by_id, results_folder
-from winnow.quality.session import session_for
+from winnow.quality.data_docs import DEFAULT_KEPT_VALIDATIONS, keep_newest, lock_site
+from winnow.quality.runtime import GX_LOCK, find_raised_exception, index_results_by_id, locate_results_folder
+from winnow.quality.session import get_session
 from winnow.quality.suites import RAISED, STRUCTURAL_SUITE, Expectation, Suite, SuiteFindings, load_suite
 
 LOG = logging.getLogger(__name__)
 
 
-def judge(
+def validate_fact_table(
     rows: Sequence[Mapping[str, int | str]],
     *,
     plan_id: str,
@@ -32,7 +32,7 @@ def judge(
     findings: SuiteFindings | None = None,
     data_docs: Path | None,
     extra_folder: Path | None = None,
-    keep_validations: int = KEEP_VALIDATIONS,
+    keep_validations: int = DEFAULT_KEPT_VALIDATIONS,
     index: bool = True,
 ) -> Verdict:
     """Judge the fact table of one attempt. The same rows give the same verdict.
@@ -55,7 +55,7 @@ def judge(
         ConfigurationError: the suite is unknown or not valid.
     """
     reviewed = load_suite(suite, extra_folder)
-    verdict = _Judgement(
+    verdict = _Validation(
         reviewed,
         rows,
         plan_id=plan_id,
@@ -64,7 +64,7 @@ def judge(
         checked_at_ms=checked_at_ms,
         findings=findings,
     )
-    gap = _gap(rows)
+    gap = _find_missing_value(rows)
     if gap is not None:
         return verdict.broken([Failure(None, "fact_table", Severity.FAIL, gap)], None)
     if data_docs is not None:
@@ -75,20 +75,20 @@ def judge(
     return verdict.reach(None, keep_validations)
 
 
-def build_index(data_docs: Path) -> None:
+def build_site_index(data_docs: Path) -> None:
     """List every page of the site in its index. Nothing is done where nothing was judged yet; a failure is logged."""
-    if not results_folder(data_docs).is_dir():
+    if not locate_results_folder(data_docs).is_dir():
         return
     try:
-        with GX_LOCK, exclusive(data_docs):
-            session_for(load_suite(STRUCTURAL_SUITE), data_docs).write_index()
+        with GX_LOCK, lock_site(data_docs):
+            get_session(load_suite(STRUCTURAL_SUITE), data_docs).write_index()
     except OSError as problem:
         LOG.warning("The index of the Data Docs could not be written: %s", problem)
     except Exception as problem:  # what was judged is judged, and GX has many exceptions
         LOG.warning("The index of the Data Docs could not be built (%s).", type(problem).__name__)
 
 
-class _Judgement:
+class _Validation:
     """One run of one suite over one fact table, and what the topic's content suite found."""
 
     def __init__(
@@ -112,8 +112,8 @@ class _Judgement:
 
     def reach(self, site: Path | None, keep: int, *, index: bool = False) -> Verdict:
         """Run the suite, build the page when there is a ``site``, and sum up."""
-        with GX_LOCK, exclusive(site) if site is not None else nullcontext():
-            session = session_for(self._suite, site)
+        with GX_LOCK, lock_site(site) if site is not None else nullcontext():
+            session = get_session(self._suite, site)
             name = f"{self._topic} {self._plan_id[:12]} {self._attempt}"
             result = session.run(self._rows, name, self._checked_at_ms)
             page = None
@@ -129,16 +129,16 @@ class _Judgement:
         return self._verdict(failures, page, passed=False, broken=True)
 
     def _sum_up(self, results: Sequence[Any], page: str | None) -> Verdict:
-        by_id = results_by_id(results)
+        by_id = index_results_by_id(results)
         broken, failures = [], []
         for expectation in self._suite.expectations:
             result = by_id.get(expectation.id)
-            kind = "no result" if result is None else raised(result.exception_info)
+            kind = "no result" if result is None else find_raised_exception(result.exception_info)
             if result is None or kind is not None:
                 detail = f"The check raised instead of judging ({kind}): nothing is known about the data."
                 broken.append(Failure(None, expectation.id, Severity.FAIL, detail))
             elif not result.success:
-                failures.extend(_failures(expectation, result.result))
+                failures.extend(_list_failures(expectation, result.result))
         for failure in self._findings.failures if self._findings is not None else ():
             (broken if failure.expectation.endswith(RAISED) else failures).append(failure)
         if broken:
@@ -164,7 +164,7 @@ class _Judgement:
         return [self._suite] if self._findings is None else [self._suite, self._findings.suite]
 
 
-def _gap(rows: Sequence[Mapping[str, int | str]]) -> str | None:
+def _find_missing_value(rows: Sequence[Mapping[str, int | str]]) -> str | None:
     """What is missing in the fact table. GX passes over missing values, so a gap would count as good."""
     if not rows:
         return "The fact table is empty: nothing is known about the data."
@@ -173,7 +173,7 @@ def _gap(rows: Sequence[Mapping[str, int | str]]) -> str | None:
     return None
 
 
-def _failures(expectation: Expectation, result: Mapping[str, Any]) -> list[Failure]:
+def _list_failures(expectation: Expectation, result: Mapping[str, Any]) -> list[Failure]:
     places = result.get("unexpected_index_list") or []
     if not places:
         return [Failure(None, expectation.id, expectation.severity, expectation.sentence)]

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from winnow.quality.hashes import Hashes
 
 Numbers = npt.NDArray[np.int32]
-MOST_RECORDS = 2**31 - 1
+MAXIMUM_RECORDS = 2**31 - 1
 _SLOTS_PER_RECORD = 4
-_NOBODY = np.int32(-1)
+_NO_RECORD = np.int32(-1)
 
 
 class KeyTable:
@@ -24,7 +24,7 @@ class KeyTable:
         self._hashes = hashes
         bits = max(1, (len(hashes) * _SLOTS_PER_RECORD - 1).bit_length())
         self._shift = np.uint64(64 - bits)
-        self._slots = np.full(1 << bits, _NOBODY, dtype=np.int32)
+        self._slots = np.full(1 << bits, _NO_RECORD, dtype=np.int32)
         slots = self._slot(hashes)
         numbers = np.arange(len(hashes), dtype=np.int32)
         self._slots[slots] = numbers
@@ -38,16 +38,16 @@ class KeyTable:
     def find(self, hashes: Hashes) -> Numbers:
         """The number of the record with each hash, -1 where there is none; any of them where there are several."""
         if len(self._hashes) == 0:
-            return np.full(len(hashes), _NOBODY, dtype=np.int32)
+            return np.full(len(hashes), _NO_RECORD, dtype=np.int32)
         found: Numbers = self._slots[self._slot(hashes)]
         # An empty slot says -1 and so the last record, whose hash differs: it would have filled that slot.
         others = np.flatnonzero(self._hashes[found] != hashes)
         if len(self._rest) == 0:
-            found[others] = _NOBODY
+            found[others] = _NO_RECORD
             return found
         wanted = hashes[others]
         places = np.minimum(np.searchsorted(self._rest_hashes, wanted), len(self._rest) - 1)
-        found[others] = np.where(self._rest_hashes[places] == wanted, self._rest[places], _NOBODY)
+        found[others] = np.where(self._rest_hashes[places] == wanted, self._rest[places], _NO_RECORD)
         return found
 
     def _slot(self, hashes: Hashes) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from winnow.errors import BadInputError
-from winnow.files.segment_figures import Offsets, offsets_of
+from winnow.files.segment_figures import Offsets, read_offsets
 from winnow.model import Segment
 from winnow.quality import reading
 
@@ -63,7 +63,7 @@ class InputOffsets:
         self._loaded = None
         parts: list[Offsets] = [np.empty(0, dtype=np.int64)]
         try:
-            parts.extend(offsets_of(b) for b in reading.batches(segment.path, ["offset"], threads=self._threads))
+            parts.extend(read_offsets(b) for b in reading.read_batches(segment.path, ["offset"], threads=self._threads))
         except BadInputError:
             self._unreadable.add(segment.path)
         held = np.concatenate(parts)

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.quality.census import Census
+from winnow.quality.census import CensusResult
 from winnow.quality.hashes import Hashes
-from winnow.quality.key_table import MOST_RECORDS, KeyTable
+from winnow.quality.key_table import MAXIMUM_RECORDS, KeyTable
 
 SURVIVOR_BYTES = 128
 """What one survivor takes, at most: hash, place, slots, and what building the table needs for a moment."""
@@ -27,7 +27,7 @@ Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RecordOrder:
     """Where records stand in the total order: present, version, offset. No versions: the offset alone decides."""
 
     offsets: Longs
@@ -35,7 +35,7 @@ class Places:
     present: Mask | None = None
 
     @classmethod
-    def of(cls, ranked: pa.RecordBatch) -> Places:
+    def of(cls, ranked: pa.RecordBatch) -> RecordOrder:
         """The places of a batch of :meth:`winnow.quality.versions.Ordering.ranked`."""
         offsets = ranked.column("offset").to_numpy(zero_copy_only=False)
         if "version" not in ranked.schema.names:
@@ -43,13 +43,13 @@ class Places:
         version, present = (ranked.column(name).to_numpy(zero_copy_only=False) for name in ("version", "present"))
         return cls(offsets, version, present)
 
-    def at(self, places: npt.NDArray[np.integer] | Mask) -> Places:
+    def at(self, places: npt.NDArray[np.integer] | Mask) -> RecordOrder:
         """Those of the records at ``places``."""
         if self.versions is None or self.present is None:
-            return Places(self.offsets[places])
-        return Places(self.offsets[places], self.versions[places], self.present[places])
+            return RecordOrder(self.offsets[places])
+        return RecordOrder(self.offsets[places], self.versions[places], self.present[places])
 
-    def above(self, others: Places) -> Mask:
+    def above(self, others: RecordOrder) -> Mask:
         """Which of them stand above their counterpart among ``others``."""
         later: Mask = self.offsets > others.offsets
         if self.versions is None or self.present is None or others.versions is None or others.present is None:
@@ -65,7 +65,7 @@ class Places:
         return np.lexsort((self.offsets, self.versions, self.present, hashes))
 
     @classmethod
-    def together(cls, parts: list[Places]) -> Places:
+    def together(cls, parts: list[RecordOrder]) -> RecordOrder:
         """All of ``parts``, in order."""
         if not parts:
             return cls(np.empty(0, dtype=np.int64))
@@ -75,7 +75,7 @@ class Places:
         return cls(offsets, np.concatenate(versions), np.concatenate(present)) if versions else cls(offsets)
 
 
-class QuickCensus:
+class FastKeyCensus:
     """Survivors first (:meth:`add_survivors`), then the inputs that were rewritten (:meth:`meet`), then :meth:`result`.
 
     All records given are keyed and inside the compacted range. ``most_survivors``: how many fit into memory.
@@ -83,19 +83,19 @@ class QuickCensus:
     """
 
     def __init__(self, most_survivors: int, *, superseding_stay: bool = False) -> None:
-        self._most = min(most_survivors, MOST_RECORDS)
+        self._most = min(most_survivors, MAXIMUM_RECORDS)
         self._hashes: list[Hashes] = []
-        self._parts: list[Places] = []
+        self._parts: list[RecordOrder] = []
         self._new: list[Mask] = []
         self._survivors = 0
         self._table: KeyTable | None = None
-        self._places = Places.together([])
+        self._places = RecordOrder.together([])
         self._met: Mask = np.empty(0, dtype=np.bool_)
         self._superseding: Mask = np.empty(0, dtype=np.bool_)
-        self._gone = _Gone(alone=superseding_stay)
+        self._gone = _RemovedKeys(alone=superseding_stay)
         self._found_nothing = True
 
-    def add_survivors(self, hashes: Hashes, places: Places, *, by_reference: bool) -> None:
+    def add_survivors(self, hashes: Hashes, places: RecordOrder, *, by_reference: bool) -> None:
         """Take in records that stay in the log: rewritten ones, or those of segments kept by reference."""
         self._survivors += len(hashes)
         if self._survivors > self._most:
@@ -105,7 +105,7 @@ class QuickCensus:
             self._parts.append(places)
             self._new.append(np.full(len(hashes), not by_reference))
 
-    def meet(self, hashes: Hashes, places: Places, may_go: Mask) -> None:
+    def add_inputs(self, hashes: Hashes, places: RecordOrder, may_go: Mask) -> None:
         """Take in records of the inputs that were rewritten; ``may_go``: which are tombstones of an expired range."""
         table = self._sealed()
         if table is None:
@@ -129,24 +129,24 @@ class QuickCensus:
         return offsets[(offsets >= start) & (offsets < end)]
 
     @property
-    def every_new_record_met_itself(self) -> bool:
+    def has_matched_every_new_record(self) -> bool:
         """Whether each rewritten survivor was among the inputs, by its offset and its key."""
         return self._sealed() is not None and bool(self._met.all())
 
-    def result(self, keys_gone: int) -> Census | None:
+    def result(self, keys_gone: int) -> CensusResult | None:
         """The census, if ``keys_gone`` keys without a survivor are all that there is to say; None: count exactly.
 
         Each of them must have ended with a tombstone of an expired range.
         """
-        if not self.every_new_record_met_itself or self._gone.counts() != (keys_gone, keys_gone):
+        if not self.has_matched_every_new_record or self._gone.counts() != (keys_gone, keys_gone):
             return None
         kept = self._survivors
-        return Census(kept + keys_gone, kept, duplicate_keys=0, stale_winners=0, keys_expired=keys_gone)
+        return CensusResult(kept + keys_gone, kept, duplicate_keys=0, stale_winners=0, keys_expired=keys_gone)
 
     def _sealed(self) -> KeyTable | None:
         if self._table is None and self._found_nothing:
             hashes = np.concatenate([np.empty(0, dtype=np.uint64), *self._hashes])
-            self._places = Places.together(self._parts)
+            self._places = RecordOrder.together(self._parts)
             self._met = ~np.concatenate([np.empty(0, dtype=np.bool_), *self._new])
             self._superseding = np.zeros(len(hashes), dtype=np.bool_)
             self._hashes, self._parts, self._new = [], [], []
@@ -158,12 +158,12 @@ class QuickCensus:
     def _give_up(self) -> None:
         self._found_nothing = False
         self._hashes, self._parts, self._new = [], [], []
-        self._table, self._places = None, Places.together([])
+        self._table, self._places = None, RecordOrder.together([])
         self._met = self._superseding = np.empty(0, dtype=np.bool_)
-        self._gone = _Gone(alone=False)
+        self._gone = _RemovedKeys(alone=False)
 
 
-class _Gone:
+class _RemovedKeys:
     """Records of keys without a survivor: of each key at least the greatest.
 
     ``keys``: how many keys there were when it was last looked. At most twice as many records are held, or a million.
@@ -173,12 +173,12 @@ class _Gone:
     def __init__(self, *, alone: bool) -> None:
         self._alone = alone
         self._hashes: list[Hashes] = []
-        self._places: list[Places] = []
+        self._places: list[RecordOrder] = []
         self._may_go: list[Mask] = []
         self._held = 0
         self.keys = 0
 
-    def add(self, hashes: Hashes, places: Places, may_go: Mask) -> None:
+    def add(self, hashes: Hashes, places: RecordOrder, may_go: Mask) -> None:
         """Take in more."""
         self._hashes.append(hashes)
         self._places.append(places)
@@ -195,7 +195,7 @@ class _Gone:
         return self.keys, int(self._may_go[0].sum())
 
     def _reduce(self) -> None:
-        hashes, places = np.concatenate(self._hashes), Places.together(self._places)
+        hashes, places = np.concatenate(self._hashes), RecordOrder.together(self._places)
         order = places.rising(hashes)
         sorted_hashes = hashes[order]
         # The last of its key is the greatest.

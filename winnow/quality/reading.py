@@ -20,7 +20,7 @@ BATCH_BYTES = 32 << 20
 _PROBE_BYTES = 8 << 20
 
 
-def batches(
+def read_batches(
     uri: str,
     columns: Sequence[str] | None = None,
     *,
@@ -36,11 +36,11 @@ def batches(
     """
     wanted = list(schema.names if columns is None else columns)
     try:
-        filesystem, path = storage.filesystem_for(uri)
+        filesystem, path = storage.open_filesystem(uri)
         with filesystem.open_input_file(path) as stream:
             source = pq.ParquetFile(stream, page_checksum_verification=True, pre_buffer=False)
             _check_columns(source.schema_arrow, wanted, schema)
-            rows = _rows_per_batch(source.metadata, max_rows)
+            rows = _compute_batch_rows(source.metadata, max_rows)
             for batch in source.iter_batches(rows, columns=wanted, use_threads=threads > 1):
                 yield batch.select(wanted)
     except pa.ArrowMemoryError:
@@ -51,11 +51,11 @@ def batches(
         raise BadInputError("The segment file cannot be decoded.") from problem
     except OSError as problem:
         # Arrow reports damaged pages as OSError too: only reading the plain bytes tells a bad file from a bad store.
-        probe(uri)
+        check_readable(uri)
         raise BadInputError("The segment file cannot be decoded.") from problem
 
 
-def probe(uri: str) -> None:
+def check_readable(uri: str) -> None:
     """Read every byte of ``uri`` and forget it.
 
     Raises:
@@ -63,29 +63,29 @@ def probe(uri: str) -> None:
         ServiceError: the bytes cannot be had.
     """
     try:
-        filesystem, path = storage.filesystem_for(uri)
+        filesystem, path = storage.open_filesystem(uri)
         with filesystem.open_input_stream(path) as stream:
             while stream.read(_PROBE_BYTES):
                 continue
     except FileNotFoundError as problem:
         raise BadInputError("The segment file is missing.") from problem
     except OSError as problem:
-        raise unreachable(uri, problem) from problem
+        raise make_unreachable_error(uri, problem) from problem
 
 
-def size_bytes(uri: str) -> int | None:
+def read_size_bytes(uri: str) -> int | None:
     """Size of the file, None when it is not there.
 
     Raises:
         ServiceError: the object store cannot be reached.
     """
     try:
-        return storage.size_bytes(uri)
+        return storage.read_size_bytes(uri)
     except OSError as problem:
-        raise unreachable(uri, problem) from problem
+        raise make_unreachable_error(uri, problem) from problem
 
 
-def unreachable(uri: str, problem: OSError) -> ServiceError:
+def make_unreachable_error(uri: str, problem: OSError) -> ServiceError:
     """What to raise when the store of ``uri`` does not answer."""
     return ServiceError(
         f"The object store does not give {uri} ({problem}). Nothing was judged or published. "
@@ -100,7 +100,7 @@ def _check_columns(found: pa.Schema, wanted: Sequence[str], schema: pa.Schema) -
             raise BadInputError(f"The segment file has no column {name} of type {expected}.")
 
 
-def _rows_per_batch(metadata: pq.FileMetaData, max_rows: int) -> int:
+def _compute_batch_rows(metadata: pq.FileMetaData, max_rows: int) -> int:
     heaviest = 1
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

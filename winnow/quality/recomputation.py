@@ -25,17 +25,17 @@ import pyarrow as pa
 from winnow.errors import BadInputError, ServiceError, ValidationBrokenError
 from winnow.files import duck, environment
 from winnow.files.fingerprint import CONTENT_HASH, WINNERS_HASH
-from winnow.files.quarantine import moved_id
-from winnow.files.segment_figures import Offsets, offsets_of
+from winnow.files.quarantine import make_keyless_move_id
+from winnow.files.segment_figures import Offsets, read_offsets
 from winnow.model import OffsetRange, PartitionPlan, Plan, Segment, StagedPartition
 from winnow.quality import reading
-from winnow.quality.aside import keyless_not_aside
-from winnow.quality.census import EXACT, HASHED, Census, KeyCensus
+from winnow.quality.aside import count_keyless_not_quarantined
+from winnow.quality.census import EXACT, HASHED, CensusResult, KeyCensus
 from winnow.quality.extensions import COLUMNS, Superseding, count_wrong_extensions
-from winnow.quality.hashes import KEY_HASH, Fingerprint, hashed
+from winnow.quality.hashes import KEY_HASH, HashFingerprint, hash_records
 from winnow.quality.membership import InputOffsets
-from winnow.quality.quick_census import SURVIVOR_BYTES, Places, QuickCensus
-from winnow.quality.staged_files import StagedFigures, read_staged
+from winnow.quality.quick_census import SURVIVOR_BYTES, FastKeyCensus, RecordOrder
+from winnow.quality.staged_files import StagedFigures, read_staged_files
 from winnow.quality.versions import KEY_AND_OFFSET, HeaderCount, Ordering
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class IndependentFacts:
     unplanned_inputs: int
 
 
-def recompute(
+def recompute_facts(
     plan: Plan,
     partition: PartitionPlan,
     staged: StagedPartition,
@@ -97,10 +97,10 @@ def recompute(
         ServiceError: the object store cannot be reached.
         ValidationBrokenError: the recomputation itself failed (out of memory and of spill space).
     """
-    with duck.connected(
+    with duck.open_connection(
         memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder
     ) as connection:
-        return recompute_on(
+        return recompute_facts_with(
             connection,
             plan,
             partition,
@@ -111,7 +111,7 @@ def recompute(
         )
 
 
-def recompute_on(
+def recompute_facts_with(
     connection: duckdb.DuckDBPyConnection,
     plan: Plan,
     partition: PartitionPlan,
@@ -128,7 +128,7 @@ def recompute_on(
         most_survivors = memory_limit_bytes // SURVIVOR_BYTES
         return _Recomputation(plan, partition, staged, attempt, connection, threads, most_survivors).facts()
     except duckdb.Error as problem:
-        shortage = environment.words(problem)
+        shortage = environment.describe_machine_fault(problem)
         if shortage is not None:
             raise ServiceError(
                 f"The facts of {plan.topic}-{partition.partition} could not be recomputed: {shortage}. Nothing was "
@@ -156,7 +156,7 @@ class _Recomputation:
         most_survivors: int,
     ) -> None:
         self._plan = plan
-        self._ingest_id = moved_id(plan.plan_id, attempt)
+        self._ingest_id = make_keyless_move_id(plan.plan_id, attempt)
         self._ordering = Ordering(plan)
         self._headers = HeaderCount()
         self._partition = partition
@@ -177,15 +177,19 @@ class _Recomputation:
         staying = sum(segment.records for segment in (*self._new_files, *self._kept))
         self._superseding_stay = partition.covered_end > 0
         self._quick = (
-            QuickCensus(most_survivors, superseding_stay=self._superseding_stay) if staying <= most_survivors else None
+            FastKeyCensus(most_survivors, superseding_stay=self._superseding_stay)
+            if staying <= most_survivors
+            else None
         )
         self._unreadable_inputs: set[str] = set()
-        self._winners = Fingerprint()
-        self._content = Fingerprint()
+        self._winners = HashFingerprint()
+        self._content = HashFingerprint()
         self._records_kept = 0
         self._keyless_kept = 0
         self._touched = 0
-        self._strays = _overlaps((span.start, span.end - 1) for span in (_span(inputs) for inputs, _ in self._groups))
+        self._strays = _count_overlaps(
+            (span.start, span.end - 1) for span in (_find_offset_span(inputs) for inputs, _ in self._groups)
+        )
 
     def facts(self) -> IndependentFacts:
         figures = self._read_new_files()
@@ -210,7 +214,7 @@ class _Recomputation:
             keyless_not_aside=self._keyless_not_aside(),
             duplicate_keys=keys.duplicate_keys,
             stale_winners=keys.stale_winners,
-            offset_order_violations=figures.order_violations + _overlaps(spans),
+            offset_order_violations=figures.order_violations + _count_overlaps(spans),
             offsets_not_in_input=self._foreign(),
             touched_above_end=self._touched,
             wrong_partition=figures.wrong_partition,
@@ -223,7 +227,7 @@ class _Recomputation:
     def _read_new_files(self) -> StagedFigures:
         total = StagedFigures()
         for inputs, outputs in self._groups:
-            span = _span(inputs)
+            span = _find_offset_span(inputs)
             above: list[Offsets] = []
 
             def each(
@@ -233,13 +237,13 @@ class _Recomputation:
                 span: OffsetRange = span,
                 above: list[Offsets] = above,
             ) -> None:
-                (content,) = hashed(self._connection, batch, CONTENT_HASH)
+                (content,) = hash_records(self._connection, batch, CONTENT_HASH)
                 self._content.add(content)
                 keyed = self._count_survivors(batch, offsets, by_reference=False)
                 self._strays += len(offsets) - keyed + int(((offsets < span.start) | (offsets >= span.end)).sum())
                 above.append(offsets[offsets >= self._inside.end])
 
-            total.add(read_staged(outputs, self._partition.partition, threads=self._threads, each=each))
+            total.add(read_staged_files(outputs, self._partition.partition, threads=self._threads, each=each))
             self._touched += self._touched_above(inputs, np.concatenate([np.empty(0, dtype=np.int64), *above]))
         return total
 
@@ -248,29 +252,29 @@ class _Recomputation:
             records = 0
             for batch in self._input_batches([segment], self._ordering.columns):
                 records += batch.num_rows
-                self._count_survivors(batch, offsets_of(batch), by_reference=True)
+                self._count_survivors(batch, read_offsets(batch), by_reference=True)
             if records != segment.records:
                 self._unreadable_inputs.add(segment.path)
         return [(segment.first_offset, segment.last_offset) for segment in self._kept]
 
     def _count_survivors(self, batch: pa.RecordBatch, offsets: Offsets, *, by_reference: bool) -> int:
         """Count what stays in the log; how many keyed records inside the range ``batch`` has."""
-        inside = _only(batch, (offsets >= self._inside.start) & (offsets < self._inside.end))
-        keyed = _only(inside, inside.column("key").is_valid().to_numpy(zero_copy_only=False))
+        inside = _get_single(batch, (offsets >= self._inside.start) & (offsets < self._inside.end))
+        keyed = _get_single(inside, inside.column("key").is_valid().to_numpy(zero_copy_only=False))
         self._records_kept += inside.num_rows
         self._keyless_kept += inside.num_rows - keyed.num_rows
         if keyed.num_rows != inside.num_rows:
-            (winners,) = hashed(self._connection, inside, WINNERS_HASH)
-            (keys,) = hashed(self._connection, keyed, KEY_HASH)
+            (winners,) = hash_records(self._connection, inside, WINNERS_HASH)
+            (keys,) = hash_records(self._connection, keyed, KEY_HASH)
         else:
-            winners, keys = hashed(self._connection, keyed, WINNERS_HASH, KEY_HASH)
+            winners, keys = hash_records(self._connection, keyed, WINNERS_HASH, KEY_HASH)
         self._winners.add(winners)
         ranked = self._ordering.ranked(keyed, self._headers if by_reference else None)
         if self._quick is not None:
-            self._quick.add_survivors(keys, Places.of(ranked), by_reference=by_reference)
+            self._quick.add_survivors(keys, RecordOrder.of(ranked), by_reference=by_reference)
         return int(keyed.num_rows)
 
-    def _keys(self) -> Census:
+    def _keys(self) -> CensusResult:
         """The census. What the quick one finds is counted again by the bytes of the keys before it is believed."""
         gone = self._staged.facts.tombstones_expired
         if self._quick is None:
@@ -278,12 +282,12 @@ class _Recomputation:
             return found if found.is_clean(gone) else self._counted(EXACT)
         for segment in self._rewritten:
             for batch in self._input_batches([segment], self._rewritten_columns(segment)):
-                offsets = offsets_of(batch)
+                offsets = read_offsets(batch)
                 self._strays += int(((offsets < segment.first_offset) | (offsets > segment.last_offset)).sum())
                 chosen = self._keyed_inside(batch)
                 ranked = self._ordering.ranked(chosen, self._headers)
-                (keys,) = hashed(self._connection, ranked, KEY_HASH)
-                self._quick.meet(keys, Places.of(ranked), self._may_go(chosen))
+                (keys,) = hash_records(self._connection, ranked, KEY_HASH)
+                self._quick.add_inputs(keys, RecordOrder.of(ranked), self._may_go(chosen))
         quick = self._quick.result(gone)
         if quick is None or self._wrong_extensions(self._quick.superseding):
             return self._counted(EXACT)
@@ -293,13 +297,13 @@ class _Recomputation:
         def batches(segment: Segment) -> Iterator[pa.RecordBatch]:
             # New files that cannot be read are counted already.
             unreadable = self._unreadable_inputs if segment in self._kept else set()
-            return _readable([segment], COLUMNS, self._threads, unreadable)
+            return _list_readable([segment], COLUMNS, self._threads, unreadable)
 
         after = (*self._kept, *self._new_files)
         said, covered_end = self._staged.facts.extended, self._partition.covered_end
         return count_wrong_extensions(after, said, covered_end, superseding, batches)
 
-    def _counted(self, identity: str, count: HeaderCount | None = None) -> Census:
+    def _counted(self, identity: str, count: HeaderCount | None = None) -> CensusResult:
         """The census by grouping, which spills; ``count``: where to count the headers of what was rewritten."""
         columns, by_version = self._ordering.columns, self._ordering.by_version
         expiring = self._staged.facts.tombstones_expired != 0
@@ -312,7 +316,7 @@ class _Recomputation:
             superseding_stay=self._superseding_stay,
         ) as census:
             # What cannot be read is already counted.
-            for batch in _readable(self._new_files, columns, self._threads, set()):
+            for batch in _list_readable(self._new_files, columns, self._threads, set()):
                 census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=False)
             for batch in self._input_batches(self._kept, columns):
                 census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=True)
@@ -327,11 +331,11 @@ class _Recomputation:
 
     def _keyed_inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The records that a census counts."""
-        offsets = offsets_of(batch)
+        offsets = read_offsets(batch)
         chosen = (offsets >= self._inside.start) & (offsets < self._inside.end)
         if batch.column("key").null_count:
             chosen &= batch.column("key").is_valid().to_numpy(zero_copy_only=False)
-        return _only(batch, chosen)
+        return _get_single(batch, chosen)
 
     def _rewritten_columns(self, segment: Segment) -> tuple[str, ...]:
         """Values, too, where a tombstone may have gone from: nothing else tells it from a record that was lost."""
@@ -343,7 +347,7 @@ class _Recomputation:
         """Which records are tombstones of an expired range; none where the values were not read."""
         may_go = np.zeros(batch.num_rows, dtype=np.bool_)
         if "value" in batch.schema.names and batch.column("value").null_count:
-            offsets = offsets_of(batch)
+            offsets = read_offsets(batch)
             for expired in self._partition.expired:
                 may_go |= (offsets >= expired.start) & (offsets < expired.end)
             may_go &= batch.column("value").is_null().to_numpy(zero_copy_only=False)
@@ -352,13 +356,18 @@ class _Recomputation:
     def _foreign(self) -> int:
         """Records of the new files whose offset no segment had that they replace."""
         quick = self._quick
-        if quick is not None and not self._strays and not self._unreadable_inputs and quick.every_new_record_met_itself:
+        if (
+            quick is not None
+            and not self._strays
+            and not self._unreadable_inputs
+            and quick.has_matched_every_new_record
+        ):
             return 0
         foreign = 0
         for inputs, outputs in self._groups:
             known = InputOffsets(inputs, threads=self._threads)
-            for batch in _readable(outputs, ("offset",), self._threads, set()):
-                foreign += known.foreign(offsets_of(batch))
+            for batch in _list_readable(outputs, ("offset",), self._threads, set()):
+                foreign += known.foreign(read_offsets(batch))
             self._unreadable_inputs |= known.unreadable
         return foreign
 
@@ -366,7 +375,7 @@ class _Recomputation:
         segments = [segment for segment in self._partition.segments if segment.keyless]
         if not segments and not self._staged.keyless_files:
             return 0
-        return keyless_not_aside(
+        return count_keyless_not_quarantined(
             self._connection,
             segments,
             self._inside,
@@ -376,7 +385,7 @@ class _Recomputation:
         )
 
     def _input_batches(self, segments: Iterable[Segment], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        return _readable(segments, columns, self._threads, self._unreadable_inputs)
+        return _list_readable(segments, columns, self._threads, self._unreadable_inputs)
 
     def _inside_counts(self, segment: Segment) -> tuple[int, int]:
         """Records, and records without key, of a planned segment in the compacted range.
@@ -389,7 +398,7 @@ class _Recomputation:
             return segment.records, segment.keyless
         records = keyless = 0
         for batch in self._input_batches([segment], KEY_AND_OFFSET):
-            offsets = offsets_of(batch)
+            offsets = read_offsets(batch)
             inside = batch.filter(pa.array((offsets >= self._inside.start) & (offsets < self._inside.end)))
             records += inside.num_rows
             keyless += inside.column("key").null_count
@@ -401,40 +410,40 @@ class _Recomputation:
         for segment in inputs:
             if segment.last_offset >= self._inside.end:
                 for batch in self._input_batches([segment], ("offset",)):
-                    offsets = offsets_of(batch)
+                    offsets = read_offsets(batch)
                     touched += int((~np.isin(offsets[offsets >= self._inside.end], written)).sum())
         return touched
 
 
-def combine(one: str, other: str) -> str:
+def combine_fingerprints(one: str, other: str) -> str:
     """The fingerprint of two disjoint sets of records, from those of each (:mod:`winnow.files.fingerprint`)."""
     count, total, xor = (int(part) for part in one.split(":"))
     more_count, more_total, more_xor = (int(part) for part in other.split(":"))
     return f"{count + more_count}:{total + more_total}:{xor ^ more_xor}"
 
 
-def _readable(
+def _list_readable(
     segments: Iterable[Segment], columns: tuple[str, ...], threads: int, unreadable: set[str]
 ) -> Iterator[pa.RecordBatch]:
     for segment in segments:
         try:
-            for batch in reading.batches(segment.path, columns, threads=threads):
-                offsets_of(batch)
+            for batch in reading.read_batches(segment.path, columns, threads=threads):
+                read_offsets(batch)
                 yield batch
         except BadInputError:
             unreadable.add(segment.path)
 
 
-def _overlaps(spans: Iterable[tuple[int, int]]) -> int:
+def _count_overlaps(spans: Iterable[tuple[int, int]]) -> int:
     """How many files, in offset order, begin at or before the end of the one before them."""
     return sum(1 for before, after in pairwise(sorted(spans)) if after[0] <= before[1])
 
 
-def _only(batch: pa.RecordBatch, chosen: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+def _get_single(batch: pa.RecordBatch, chosen: npt.NDArray[np.bool_]) -> pa.RecordBatch:
     return batch if chosen.all() else batch.filter(pa.array(chosen))
 
 
-def _span(segments: Sequence[Segment]) -> OffsetRange:
+def _find_offset_span(segments: Sequence[Segment]) -> OffsetRange:
     """From the lowest to the highest offset that ``segments`` may hold."""
     if not segments:
         return OffsetRange(0, 0)

@@ -8,7 +8,7 @@ from typing import Protocol
 from winnow import documents
 from winnow.errors import ValidationBrokenError, WinnowError
 from winnow.model import PartitionPlan, Plan, StagedPartition
-from winnow.quality.recomputation import IndependentFacts, recompute
+from winnow.quality.recomputation import IndependentFacts, recompute_facts
 
 Figures = dict[str, int | str]
 
@@ -29,15 +29,15 @@ class TaskBudget(Protocol):
         """Where it spills; None: Spark's local folders, or the system's temporary folder."""
 
 
-def figures_of(
+def compute_figures(
     plan: Plan, partition: PartitionPlan, staged: StagedPartition, attempt: str, budget: TaskBudget
 ) -> Figures:
-    """:func:`winnow.quality.recomputation.recompute`, as plain figures.
+    """:func:`winnow.quality.recomputation.recompute_facts`, as plain figures.
 
     Raises:
         ServiceError, ValidationBrokenError: as there.
     """
-    facts = recompute(
+    facts = recompute_facts(
         plan,
         partition,
         staged,
@@ -49,7 +49,7 @@ def figures_of(
     return asdict(facts)
 
 
-def facts_of(figures: Figures) -> IndependentFacts:
+def parse_figures(figures: Figures) -> IndependentFacts:
     """The facts behind ``figures``.
 
     Raises:

@@ -19,7 +19,7 @@ GX_LOCK = threading.RLock()
 SITE = "quality"
 
 
-def great_expectations() -> ModuleType:
+def import_great_expectations() -> ModuleType:
     """The GX package, imported on first use (3 to 8 s) with its telemetry off and its loggers at WARNING."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
@@ -28,12 +28,12 @@ def great_expectations() -> ModuleType:
     return gx
 
 
-def ephemeral_context(site_folder: Path | None = None) -> EphemeralDataContext:
+def make_ephemeral_context(site_folder: Path | None = None) -> EphemeralDataContext:
     """A context that rests nowhere, or whose results and Data Docs rest below ``site_folder``.
 
     Results are stored beside the pages because the index is built from them: a page without its result is removed.
     """
-    gx = great_expectations()
+    gx = import_great_expectations()
     from great_expectations.data_context.types.base import (
         DataContextConfig,
         InMemoryStoreBackendDefaults,
@@ -48,18 +48,18 @@ def ephemeral_context(site_folder: Path | None = None) -> EphemeralDataContext:
     if site_folder is not None:
         config.stores["validation_results_store"] = {
             "class_name": "ValidationResultsStore",
-            "store_backend": _files(results_folder(site_folder)),
+            "store_backend": _make_file_store_config(locate_results_folder(site_folder)),
         }
-        config.data_docs_sites = {SITE: {"class_name": "SiteBuilder", **site_config(site_folder)}}
+        config.data_docs_sites = {SITE: {"class_name": "SiteBuilder", **make_site_config(site_folder)}}
     context: EphemeralDataContext = gx.get_context(mode="ephemeral", project_config=config)
     return context
 
 
-def site_config(site_folder: Path) -> dict[str, Any]:
+def make_site_config(site_folder: Path) -> dict[str, Any]:
     """What GX's site builder is made of: pages of validations, and an index of them."""
     return {
         "show_how_to_buttons": False,
-        "store_backend": _files(pages_folder(site_folder)),
+        "store_backend": _make_file_store_config(locate_pages_folder(site_folder)),
         # By default a topic with "profiling" in its name would be shown as something else than a validation.
         "site_section_builders": {
             "profiling": "None",
@@ -72,26 +72,26 @@ def site_config(site_folder: Path) -> dict[str, Any]:
     }
 
 
-def results_folder(site_folder: Path) -> Path:
+def locate_results_folder(site_folder: Path) -> Path:
     """Where the results of a site rest, as JSON."""
     return site_folder / "results"
 
 
-def pages_folder(site_folder: Path) -> Path:
+def locate_pages_folder(site_folder: Path) -> Path:
     """Where the pages of a site rest."""
     return site_folder / "site"
 
 
-def _files(folder: Path) -> dict[str, Any]:
+def _make_file_store_config(folder: Path) -> dict[str, Any]:
     return {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)}
 
 
-def results_by_id(results: Iterable[Any]) -> dict[str, Any]:
+def index_results_by_id(results: Iterable[Any]) -> dict[str, Any]:
     """GX's results by the ids of the reviewed suite, which travel in the expectations' ``meta``."""
     return {result.expectation_config.meta["expectation"]: result for result in results}
 
 
-def raised(exception_info: dict[str, Any]) -> str | None:
+def find_raised_exception(exception_info: dict[str, Any]) -> str | None:
     """The kind of exception behind a result, None when the check judged.
 
     GX does not raise when a check breaks: it reports a failure with this beside it, either flat or one entry a metric.

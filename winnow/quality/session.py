@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from winnow.quality.runtime import SITE, ephemeral_context, great_expectations, site_config
-from winnow.quality.suites import Suite, SuiteFindings, to_gx
+from winnow.quality.runtime import SITE, import_great_expectations, make_ephemeral_context, make_site_config
+from winnow.quality.suites import Suite, SuiteFindings, convert_to_gx
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 _INT64 = range(-(2**63), 2**63)
 _SHORT = {"result_format": "BASIC"}
 _LONG = {"result_format": "COMPLETE", "unexpected_index_column_names": ["partition"]}
-_sessions: dict[tuple[str, Path], Session] = {}
+_sessions: dict[tuple[str, Path], GxSession] = {}
 
 
-class Session:
+class GxSession:
     """Judges fact tables by one suite. Hold :data:`winnow.quality.runtime.GX_LOCK` while using it.
 
     ``site``: folder of the Data Docs; None keeps results in memory and builds no page.
     """
 
     def __init__(self, suite: Suite, site: Path | None) -> None:
-        gx = great_expectations()
+        gx = import_great_expectations()
         self.suite = suite
-        self._context = ephemeral_context(site)
+        self._context = make_ephemeral_context(site)
         asset = self._context.data_sources.add_pandas("facts").add_dataframe_asset("partitions")
         self._definition = self._context.validation_definitions.add(
             gx.ValidationDefinition(
                 name=suite.name,
                 data=asset.add_batch_definition_whole_dataframe("all"),
-                suite=self._context.suites.add(to_gx(suite)),
+                suite=self._context.suites.add(convert_to_gx(suite)),
             )
         )
         self._site = site
@@ -52,7 +52,7 @@ class Session:
         """Judge ``rows``; the result, which rests below the site under ``run_name`` and the time."""
         from great_expectations.core.run_identifier import RunIdentifier
 
-        frame = fact_frame(rows)
+        frame = make_fact_frame(rows)
         run_id = RunIdentifier(run_name=run_name, run_time=datetime.fromtimestamp(checked_at_ms / 1000, tz=UTC))
         result = self._run(frame, run_id, _SHORT)
         # A check that raised is no success either.
@@ -82,13 +82,13 @@ class Session:
             batch_identifier=result.batch_id,
         )
         if findings is not None:
-            from winnow.quality.verdict_page import with_findings
+            from winnow.quality.verdict_page import add_suite_failures
 
             # The index and later builds of the site go by what is stored.
-            self._context.validation_results_store.set(identifier, with_findings(result, findings))
+            self._context.validation_results_store.set(identifier, add_suite_failures(result, findings))
         builder = self._site_builder()
         # Some 4 MB that GX would copy with every page.
-        copied = self._folder / f".static-{great_expectations().__version__}"
+        copied = self._folder / f".static-{import_great_expectations().__version__}"
         if not copied.is_file():
             builder.target_store.copy_static_assets()
             copied.touch()
@@ -114,22 +114,22 @@ class Session:
         if self._builder is None:
             from great_expectations.render.renderer.site_builder import SiteBuilder
 
-            config = {name: value for name, value in site_config(self._folder).items() if name != "class_name"}
+            config = {name: value for name, value in make_site_config(self._folder).items() if name != "class_name"}
             self._builder = SiteBuilder(data_context=self._context, site_name=SITE, **config)
         return self._builder
 
 
-def session_for(suite: Suite, site: Path | None) -> Session:
+def get_session(suite: Suite, site: Path | None) -> GxSession:
     """The session of this process for ``suite`` and ``site``; one without a site is not kept, nor are its results."""
     if site is None:
-        return Session(suite, None)
+        return GxSession(suite, None)
     held = _sessions.get((suite.name, site))
     if held is None or held.suite != suite:
-        held = _sessions[suite.name, site] = Session(suite, site)
+        held = _sessions[suite.name, site] = GxSession(suite, site)
     return held
 
 
-def fact_frame(rows: Sequence[Mapping[str, int | str]]) -> pd.DataFrame:
+def make_fact_frame(rows: Sequence[Mapping[str, int | str]]) -> pd.DataFrame:
     """The fact table as a frame whose integers are exact: int64, or Python's own beyond it; never floats."""
     import pandas as pd
 

@@ -35,7 +35,7 @@ class StagedFigures:
         self.spans += other.spans
 
 
-def read_staged(
+def read_staged_files(
     segments: Iterable[Segment],
     partition: int,
     *,
@@ -53,12 +53,12 @@ def read_staged(
     for segment in segments:
         figures = FileFigures()
         try:
-            for batch in reading.batches(segment.path, threads=threads):
+            for batch in reading.read_batches(segment.path, threads=threads):
                 each(segment, batch, figures.add(batch, partition))
         except BadInputError:
             found.unreadable_files += 1
         else:
-            size_bytes = reading.size_bytes(segment.path)
+            size_bytes = reading.read_size_bytes(segment.path)
             found.bytes_read += size_bytes or 0
             if size_bytes != segment.size_bytes or segment.partition != partition or not figures.agrees_with(segment):
                 found.mismatched_files += 1

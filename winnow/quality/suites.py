@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from winnow.bundle import bundled
+from winnow.bundle import find_bundled_folder
 from winnow.errors import ConfigurationError
 from winnow.model import Failure, Severity
-from winnow.quality.runtime import great_expectations
+from winnow.quality.runtime import import_great_expectations
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
@@ -91,14 +91,14 @@ class SuiteFindings:
     failures: tuple[Failure, ...]
 
 
-def known_suites(extra_folder: Path | None = None) -> dict[str, Path]:
+def list_suites(extra_folder: Path | None = None) -> dict[str, Path]:
     """Every suite by name: those that come with Winnow, and those of ``extra_folder``.
 
     Raises:
         ConfigurationError: ``extra_folder`` has a suite of the same name as one that comes with Winnow. A structural
             check must not be weakened by a file that happens to lie nearer.
     """
-    known = {path.stem: path for path in sorted(bundled("expectations").glob("*.json"))}
+    known = {path.stem: path for path in sorted(find_bundled_folder("expectations").glob("*.json"))}
     extra = sorted(extra_folder.glob("*.json")) if extra_folder is not None else []
     for path in extra:
         if path.stem in known:
@@ -114,7 +114,7 @@ def load_suite(name: str, extra_folder: Path | None = None) -> Suite:
     Raises:
         ConfigurationError: there is no such suite (the known ones are listed), or its file is not as it should be.
     """
-    known = known_suites(extra_folder)
+    known = list_suites(extra_folder)
     if not _NAME.fullmatch(name) or name not in known:
         raise ConfigurationError(f"There is no suite {name!r}. Known suites: {', '.join(sorted(known))}.")
     path = known[name]
@@ -123,10 +123,10 @@ def load_suite(name: str, extra_folder: Path | None = None) -> Suite:
     except ValidationError as problem:
         where = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors()[:3])
         raise ConfigurationError(f"The suite file {path} is not valid: {where}.") from problem
-    return _suite(name, file)
+    return _make_suite(name, file)
 
 
-def _suite(name: str, file: _SuiteFile) -> Suite:
+def _make_suite(name: str, file: _SuiteFile) -> Suite:
     ids = [e.id for e in file.expectations]
     repeated = sorted({i for i in ids if ids.count(i) > 1})
     silent = sorted(e.id for e in file.expectations if not e.meta.get("sentence"))
@@ -145,21 +145,21 @@ def _suite(name: str, file: _SuiteFile) -> Suite:
     )
 
 
-def to_gx(suite: Suite) -> ExpectationSuite:
+def convert_to_gx(suite: Suite) -> ExpectationSuite:
     """``suite`` as GX's object. GX gives its expectations new ids, so ours travel in their ``meta``.
 
     Raises:
         ConfigurationError: a type GX does not know, or arguments it refuses.
     """
-    gx = great_expectations()
+    gx = import_great_expectations()
     made: ExpectationSuite = gx.ExpectationSuite(
-        name=suite.name, expectations=[_implementation(suite, expectation) for expectation in suite.expectations]
+        name=suite.name, expectations=[_make_implementation(suite, expectation) for expectation in suite.expectations]
     )
     return made
 
 
-def _implementation(suite: Suite, expectation: Expectation) -> Any:
-    kind = _implementation_class(suite, expectation)
+def _make_implementation(suite: Suite, expectation: Expectation) -> Any:
+    kind = _find_implementation_class(suite, expectation)
     try:
         return kind(
             **expectation.kwargs,
@@ -174,8 +174,8 @@ def _implementation(suite: Suite, expectation: Expectation) -> Any:
         ) from problem
 
 
-def _implementation_class(suite: Suite, expectation: Expectation) -> Any:
-    gx = great_expectations()
+def _find_implementation_class(suite: Suite, expectation: Expectation) -> Any:
+    gx = import_great_expectations()
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import get_expectation_impl
 
@@ -188,14 +188,14 @@ def _implementation_class(suite: Suite, expectation: Expectation) -> Any:
         ) from problem
 
 
-def require_row_wise(suite: Suite) -> None:
+def check_row_wise(suite: Suite) -> None:
     """Refuse what cannot be judged chunk by chunk.
 
     Raises:
         ConfigurationError: an expectation that is not a map over rows, that compares rows with each other, or that
             tolerates a share of bad rows (``mostly``): its outcome would depend on where the chunks are cut.
     """
-    great_expectations()
+    import_great_expectations()
     from great_expectations.expectations.expectation import (
         ColumnMapExpectation,
         ColumnPairMapExpectation,
@@ -203,7 +203,7 @@ def require_row_wise(suite: Suite) -> None:
     )
 
     for expectation in suite.expectations:
-        kind = _implementation_class(suite, expectation)
+        kind = _find_implementation_class(suite, expectation)
         is_map = issubclass(kind, ColumnMapExpectation | ColumnPairMapExpectation | MulticolumnMapExpectation)
         if not is_map or expectation.type in _NOT_ROW_WISE:
             raise ConfigurationError(

@@ -15,7 +15,7 @@ from great_expectations.core.expectation_validation_result import (
 )
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 
-from winnow.quality.suites import SUITE_META, SuiteFindings, to_gx
+from winnow.quality.suites import SUITE_META, SuiteFindings, convert_to_gx
 
 MAXIMUM_PLACES = 20
 """Partitions a page names beside one failed expectation of a content suite."""
@@ -28,14 +28,14 @@ class VerdictPageRenderer(ValidationResultsPageRenderer):
     def render(self, validation_results: ExpectationSuiteValidationResult, suite_parameters: Any = None) -> Any:
         """The page's content; a verdict of one suite looks as GX makes it."""
         page = super().render(validation_results, suite_parameters)
-        by_suite = _parted(validation_results)
+        by_suite = _split_by_result(validation_results)
         if len(by_suite) <= 1:
             return page
         overview, parts = page.sections[0], []
-        for suite in sorted(by_suite, key=_failing_first):
+        for suite in sorted(by_suite, key=_sort_failing_first):
             sections = super().render(suite, suite_parameters).sections
             header, statistics, *_ = sections[0].content_blocks
-            sections[0].section_name = f"{suite.suite_name} ({_status(suite).lower()})"
+            sections[0].section_name = f"{suite.suite_name} ({_format_status(suite).lower()})"
             sections[0].content_blocks = [header, statistics]
             header.header.string_template["template"] = suite.suite_name
             parts += sections
@@ -45,25 +45,25 @@ class VerdictPageRenderer(ValidationResultsPageRenderer):
     @classmethod
     def _render_validation_header(cls, validation_results: ExpectationSuiteValidationResult) -> Any:
         header: Any = super()._render_validation_header(validation_results)  # type: ignore[no-untyped-call]
-        header.subheader.string_template["params"]["success"] = _status(validation_results)
+        header.subheader.string_template["params"]["success"] = _format_status(validation_results)
         return header
 
 
-def with_findings(
+def add_suite_failures(
     result: ExpectationSuiteValidationResult, findings: SuiteFindings
 ) -> ExpectationSuiteValidationResult:
     """``result`` and what another suite found, as one result. Holds figures and reviewed sentences, no user bytes."""
     further = [
-        _result_of(findings, expectation.id, implementation.configuration)
+        _make_result(findings, expectation.id, implementation.configuration)
         for expectation, implementation in zip(
-            findings.suite.expectations, to_gx(findings.suite).expectations, strict=True
+            findings.suite.expectations, convert_to_gx(findings.suite).expectations, strict=True
         )
     ]
     names = f"{result.suite_name}, {findings.suite.name}"
-    return _result(names, [*further, *result.results], result)
+    return _make_expectation_result(names, [*further, *result.results], result)
 
 
-def _result_of(findings: SuiteFindings, expectation_id: str, configuration: Any) -> ExpectationValidationResult:
+def _make_result(findings: SuiteFindings, expectation_id: str, configuration: Any) -> ExpectationValidationResult:
     sentence = findings.suite.find(expectation_id).sentence
     failures = [each for each in findings.failures if each.expectation.partition(":")[0] == expectation_id]
     told = [
@@ -81,15 +81,15 @@ def _result_of(findings: SuiteFindings, expectation_id: str, configuration: Any)
     )
 
 
-def _parted(result: ExpectationSuiteValidationResult) -> list[ExpectationSuiteValidationResult]:
+def _split_by_result(result: ExpectationSuiteValidationResult) -> list[ExpectationSuiteValidationResult]:
     by_name: dict[str, list[ExpectationValidationResult]] = {}
     for each in result.results:
         meta = each.expectation_config.meta if each.expectation_config is not None else None
         by_name.setdefault((meta or {}).get(SUITE_META, result.suite_name), []).append(each)
-    return [_result(name, found, result) for name, found in by_name.items()]
+    return [_make_expectation_result(name, found, result) for name, found in by_name.items()]
 
 
-def _result(
+def _make_expectation_result(
     name: str, results: Sequence[ExpectationValidationResult], like: ExpectationSuiteValidationResult
 ) -> ExpectationSuiteValidationResult:
     passed = sum(bool(each.success) for each in results)
@@ -109,18 +109,18 @@ def _result(
     )
 
 
-def _voiding(result: ExpectationSuiteValidationResult) -> int:
+def _count_voiding_failures(result: ExpectationSuiteValidationResult) -> int:
     """How many failed expectations void the plan; the others are warnings."""
     failed = [each.expectation_config for each in result.results if not each.success]
     return sum(config is None or config.severity == "critical" for config in failed)
 
 
-def _status(result: ExpectationSuiteValidationResult) -> str:
+def _format_status(result: ExpectationSuiteValidationResult) -> str:
     warnings = sum(not each.success for each in result.results)
-    if _voiding(result):
+    if _count_voiding_failures(result):
         return "Failed"
     return f"Succeeded with {warnings} warning{'s' if warnings > 1 else ''}" if warnings else "Succeeded"
 
 
-def _failing_first(result: ExpectationSuiteValidationResult) -> tuple[bool, bool]:
-    return not _voiding(result), bool(result.success)
+def _sort_failing_first(result: ExpectationSuiteValidationResult) -> tuple[bool, bool]:
+    return not _count_voiding_failures(result), bool(result.success)

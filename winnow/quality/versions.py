@@ -60,7 +60,7 @@ class Ordering:
             version = milliseconds.fill_null(_MISSING_TIMESTAMP_MS)
             present = pa.array(np.ones(batch.num_rows, dtype=np.bool_))
         else:
-            has, whole, longs = header_longs(batch.column("headers"), self._header)
+            has, whole, longs = read_header_longs(batch.column("headers"), self._header)
             if count is not None:
                 count.missing += int((~has).sum())
                 count.malformed += int((has & ~whole).sum())
@@ -68,7 +68,7 @@ class Ordering:
         return found.append_column("present", present).append_column("version", version)
 
 
-def header_longs(headers: pa.Array, name: str) -> tuple[Mask, Mask, npt.NDArray[np.int64]]:
+def read_header_longs(headers: pa.Array, name: str) -> tuple[Mask, Mask, npt.NDArray[np.int64]]:
     """For each record: has it the header ``name``, is the last occurrence a long of 8 bytes, and which (else 0)."""
     lengths = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False)
     flat = headers.flatten()

@@ -14,17 +14,17 @@ from enum import StrEnum
 from winnow.clock import format_ms
 from winnow.model import OpenAlert, TopicPartition
 
-SHOWN = 3
+MAXIMUM_SHOWN = 3
 """Findings that a message describes; more are counted."""
-NAMED = 10
+MAXIMUM_NAMED_PARTITIONS = 10
 """Topic partitions that a message names; more are counted."""
-MOST_CHARACTERS = 600
+MAXIMUM_MESSAGE_CHARACTERS = 600
 """Of one finding: a reason may name a long path, a chat takes no essay."""
 
 _UNITS = ((86_400_000, "day", "days"), (3_600_000, "h", "h"), (60_000, "min", "min"))
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """The fixed vocabulary of alerts."""
 
     VALIDATION_FAILED = "validation_failed"
@@ -38,26 +38,31 @@ class Kind(StrEnum):
     RECOVERED = "recovered"
 
 
-SEVERITIES: dict[Kind, str] = {
-    Kind.VALIDATION_FAILED: "error",
-    Kind.VALIDATION_BROKEN: "error",
-    Kind.UNCLEANABLE_PARTITION: "error",
-    Kind.DEADLINE_NEAR: "warning",
-    Kind.DEADLINE_MISSED: "critical",
-    Kind.COMMIT_UNKNOWN: "critical",
-    Kind.SWEEP_STUCK: "warning",
-    Kind.SEGMENT_DAMAGED: "critical",
-    Kind.RECOVERED: "info",
+SEVERITIES: dict[AlertKind, str] = {
+    AlertKind.VALIDATION_FAILED: "error",
+    AlertKind.VALIDATION_BROKEN: "error",
+    AlertKind.UNCLEANABLE_PARTITION: "error",
+    AlertKind.DEADLINE_NEAR: "warning",
+    AlertKind.DEADLINE_MISSED: "critical",
+    AlertKind.COMMIT_UNKNOWN: "critical",
+    AlertKind.SWEEP_STUCK: "warning",
+    AlertKind.SEGMENT_DAMAGED: "critical",
+    AlertKind.RECOVERED: "info",
 }
 """The four words that paging services know."""
 
 PUBLISHED_AGAIN = frozenset(
-    {Kind.VALIDATION_FAILED, Kind.VALIDATION_BROKEN, Kind.UNCLEANABLE_PARTITION, Kind.COMMIT_UNKNOWN}
+    {
+        AlertKind.VALIDATION_FAILED,
+        AlertKind.VALIDATION_BROKEN,
+        AlertKind.UNCLEANABLE_PARTITION,
+        AlertKind.COMMIT_UNKNOWN,
+    }
 )
 """What recovers when the topic partition is published again."""
-RELEASABLE = frozenset({Kind.VALIDATION_FAILED, Kind.UNCLEANABLE_PARTITION})
+RELEASABLE = frozenset({AlertKind.VALIDATION_FAILED, AlertKind.UNCLEANABLE_PARTITION})
 """What somebody may take in hand by releasing the partition."""
-DEADLINES = frozenset({Kind.DEADLINE_NEAR, Kind.DEADLINE_MISSED})
+DEADLINES = frozenset({AlertKind.DEADLINE_NEAR, AlertKind.DEADLINE_MISSED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Alert:
     what ended, for a recovery.
     """
 
-    kind: Kind
+    kind: AlertKind
     topic: str
     partitions: tuple[int, ...] | None
     message: str
@@ -81,7 +86,7 @@ class Alert:
     plan_id: str | None
     severity: str
     text: str
-    about: tuple[Kind, ...] = ()
+    about: tuple[AlertKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ class Finding:
 class Situation:
     """What is wrong with a topic. ``summary``: a sentence without its full stop, which findings complete."""
 
-    kind: Kind
+    kind: AlertKind
     topic: str
     findings: tuple[Finding, ...]
     summary: str
@@ -109,9 +114,9 @@ class Situation:
     def message(self, findings: Sequence[Finding] | None = None) -> str:
         """What happened, of ``findings`` (None: of all)."""
         chosen = self.findings if findings is None else findings
-        told = [f"{_name(self.topic, each.partition)}: {_cut(each.what)}" for each in chosen if each.what]
-        more = f"; and {len(told) - SHOWN:,} more" if len(told) > SHOWN else ""
-        return f"{': '.join([self.summary, *filter(None, ['; '.join(told[:SHOWN])])])}{more}."
+        told = [f"{_format_name(self.topic, each.partition)}: {_cut_text(each.what)}" for each in chosen if each.what]
+        more = f"; and {len(told) - MAXIMUM_SHOWN:,} more" if len(told) > MAXIMUM_SHOWN else ""
+        return f"{': '.join([self.summary, *filter(None, ['; '.join(told[:MAXIMUM_SHOWN])])])}{more}."
 
     @property
     def sentences(self) -> str:
@@ -127,14 +132,14 @@ class Situation:
         ]
 
 
-def alert_of(situation: Situation, fresh: Collection[OpenAlert], page_url: str | None) -> Alert:
+def make_alert(situation: Situation, fresh: Collection[OpenAlert], page_url: str | None) -> Alert:
     """The document about those findings of ``situation`` that are ``fresh``, at least one."""
     new = {each.partition for each in fresh}
     findings = [each for each in situation.findings if each.partition in new]
-    partitions = _partitions(each.partition for each in findings)
+    partitions = _list_partitions(each.partition for each in findings)
     since_ms = min(each.since_ms for each in findings)
     message = situation.message(findings)
-    link = link_to(page_url, situation.topic, situation.plan_id)
+    link = make_link(page_url, situation.topic, situation.plan_id)
     kind = situation.kind
     return Alert(
         kind=kind,
@@ -148,8 +153,8 @@ def alert_of(situation: Situation, fresh: Collection[OpenAlert], page_url: str |
         link=link,
         plan_id=situation.plan_id,
         severity=SEVERITIES[kind],
-        text=_text(
-            f"{SEVERITIES[kind].upper()}: {_words(kind)}: {named(situation.topic, partitions)}",
+        text=_format_text(
+            f"{SEVERITIES[kind].upper()}: {_format_words(kind)}: {format_partitions(situation.topic, partitions)}",
             message,
             f"Since: {format_ms(since_ms)}",
             f"Safe: {situation.safe}",
@@ -159,7 +164,7 @@ def alert_of(situation: Situation, fresh: Collection[OpenAlert], page_url: str |
     )
 
 
-def recovery_of(
+def make_recovery(
     topic: str,
     ended: Sequence[OpenAlert],
     how: str,
@@ -170,20 +175,20 @@ def recovery_of(
     safe: str = "Readers see the log as it is published; nothing was lost.",
 ) -> Alert:
     """The document that says that ``ended`` is over. ``how`` completes the sentence "Recovered: orders-0 …"."""
-    kinds = tuple(dict.fromkeys(Kind(each.kind) for each in ended))
-    partitions = _partitions(each.partition for each in ended)
+    kinds = tuple(dict.fromkeys(AlertKind(each.kind) for each in ended))
+    partitions = _list_partitions(each.partition for each in ended)
     since_ms = min(each.since_ms for each in ended)
     stretches = []
     for kind in kinds:
         began_ms = min(each.since_ms for each in ended if each.kind == kind)
-        stretches.append(f"{kind.value} after {lasting(at_ms - began_ms)}")
+        stretches.append(f"{kind.value} after {format_duration(at_ms - began_ms)}")
     releases = list(dict.fromkeys(each.released for each in ended if each.released))
-    by_hand = f" It had been taken in hand: {', '.join(releases[:SHOWN])}." if releases else ""
-    message = f"Recovered: {named(topic, partitions)} {how}. That ends {', '.join(stretches)}.{by_hand}"
+    by_hand = f" It had been taken in hand: {', '.join(releases[:MAXIMUM_SHOWN])}." if releases else ""
+    message = f"Recovered: {format_partitions(topic, partitions)} {how}. That ends {', '.join(stretches)}.{by_hand}"
     to_do = "Nothing is left to do."
-    link = link_to(page_url, topic, plan_id)
+    link = make_link(page_url, topic, plan_id)
     return Alert(
-        kind=Kind.RECOVERED,
+        kind=AlertKind.RECOVERED,
         topic=topic,
         partitions=partitions,
         message=message,
@@ -193,13 +198,13 @@ def recovery_of(
         next=to_do,
         link=link,
         plan_id=plan_id,
-        severity=SEVERITIES[Kind.RECOVERED],
-        text=_text(message, f"Since: {format_ms(since_ms)}", f"Safe: {safe}", f"Next: {to_do}", link),
+        severity=SEVERITIES[AlertKind.RECOVERED],
+        text=_format_text(message, f"Since: {format_ms(since_ms)}", f"Safe: {safe}", f"Next: {to_do}", link),
         about=kinds,
     )
 
 
-def link_to(page_url: str | None, topic: str, plan_id: str | None) -> str | None:
+def make_link(page_url: str | None, topic: str, plan_id: str | None) -> str | None:
     """The page of the run, or of the topic where no run is meant; None without the address of Airflow."""
     if page_url is None:
         return None
@@ -207,15 +212,19 @@ def link_to(page_url: str | None, topic: str, plan_id: str | None) -> str | None
     return f"{page_url.rstrip('/')}/winnow/page#/{place}"
 
 
-def named(topic: str, partitions: Sequence[int] | None) -> str:
+def format_partitions(topic: str, partitions: Sequence[int] | None) -> str:
     """Topic partitions as Kafka names them, the first few; the topic alone where it is meant as a whole."""
     if not partitions:
         return topic
-    more = f" and {len(partitions) - NAMED:,} more" if len(partitions) > NAMED else ""
-    return ", ".join(_name(topic, number) for number in partitions[:NAMED]) + more
+    more = (
+        f" and {len(partitions) - MAXIMUM_NAMED_PARTITIONS:,} more"
+        if len(partitions) > MAXIMUM_NAMED_PARTITIONS
+        else ""
+    )
+    return ", ".join(_format_name(topic, number) for number in partitions[:MAXIMUM_NAMED_PARTITIONS]) + more
 
 
-def lasting(ms: int) -> str:
+def format_duration(ms: int) -> str:
     """A stretch of time for people, its two largest units: ``3 days 4 h``, ``25 min``."""
     parts = []
     for size_ms, one, many in _UNITS:
@@ -225,21 +234,21 @@ def lasting(ms: int) -> str:
     return " ".join(parts[:2]) or "less than a minute"
 
 
-def _partitions(found: Iterable[int | None]) -> tuple[int, ...] | None:
+def _list_partitions(found: Iterable[int | None]) -> tuple[int, ...] | None:
     return tuple(sorted({number for number in found if number is not None})) or None
 
 
-def _name(topic: str, partition: int | None) -> str:
+def _format_name(topic: str, partition: int | None) -> str:
     return topic if partition is None else str(TopicPartition(topic, partition))
 
 
-def _words(kind: Kind) -> str:
+def _format_words(kind: AlertKind) -> str:
     return kind.value.replace("_", " ")
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+def _cut_text(text: str) -> str:
+    return text if len(text) <= MAXIMUM_MESSAGE_CHARACTERS else f"{text[:MAXIMUM_MESSAGE_CHARACTERS]}…"
 
 
-def _text(*lines: str | None) -> str:
+def _format_text(*lines: str | None) -> str:
     return "\n".join(line for line in lines if line)

@@ -53,7 +53,7 @@ class Webhook:
             problem.close()
             raise ServiceError(f"The webhook answered {problem.code}.") from None
         except (OSError, http.client.HTTPException) as problem:
-            raise ServiceError(f"The webhook does not answer ({_reason(problem)}).") from None
+            raise ServiceError(f"The webhook does not answer ({_describe_failure(problem)}).") from None
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -68,29 +68,29 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _opener = urllib.request.build_opener(_NoRedirects)
 
 
-def _reason(problem: Exception) -> str:
+def _describe_failure(problem: Exception) -> str:
     cause = problem.reason if isinstance(problem, urllib.error.URLError) else problem
     words = cause.strerror if isinstance(cause, OSError) else None
     return words or type(cause).__name__
 
 
-def channels_of(settings: Settings) -> tuple[Channel, ...]:
+def make_channels(settings: Settings) -> tuple[Channel, ...]:
     """The channels that need nothing but the settings."""
     webhook = settings.alert.webhook
     return () if webhook is None else (Webhook(webhook.get_secret_value()),)
 
 
-def queues_of(settings: Settings) -> tuple[str, ...]:
+def list_queue_names(settings: Settings) -> tuple[str, ...]:
     """The names of all channels of an installation, also of those that Airflow alone can drive."""
-    notifiers = [notifier_name(number, each.path) for number, each in enumerate(settings.alert.notifiers)]
-    return (*(channel.name for channel in channels_of(settings)), *notifiers)
+    notifiers = [make_notifier_name(number, each.path) for number, each in enumerate(settings.alert.notifiers)]
+    return (*(channel.name for channel in make_channels(settings)), *notifiers)
 
 
-def notifier_name(number: int, path: str) -> str:
+def make_notifier_name(number: int, path: str) -> str:
     """The name of the notifier that stands at ``number`` (from 0) in the settings."""
     return f"notifiers.{number}.{path}"
 
 
-def names_of(channels: Sequence[Channel]) -> list[str]:
+def list_channel_names(channels: Sequence[Channel]) -> list[str]:
     """The names of ``channels``."""
     return [channel.name for channel in channels]

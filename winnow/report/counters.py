@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from winnow.report.events import EVENTS, Told
+from winnow.report.events import EVENTS, LoggedEvent
 
 PHASE = "phase"
 """The timer: how long one step of one topic took. Its label ``phase`` is one of :data:`PHASES`."""
@@ -36,15 +36,15 @@ class Counter:
     label: str | None
     labels: tuple[str, ...]
     meaning: str
-    added: Callable[[Told], Mapping[str | None, Any]]
+    added: Callable[[LoggedEvent], Mapping[str | None, Any]]
 
 
-def _number(told: Told, field: str) -> int | float:
+def _read_number(told: LoggedEvent, field: str) -> int | float:
     value = told.fields.get(field)
     return value if isinstance(value, int | float) else 0
 
 
-def _outcome(told: Told) -> Mapping[str | None, Any]:
+def _read_outcome(told: LoggedEvent) -> Mapping[str | None, Any]:
     event = _BY_NAME.get(told.name)
     return {event.outcome: 1} if event is not None and event.outcome is not None else {}
 
@@ -57,46 +57,46 @@ _REMOVALS = {
 }
 
 
-def _records_removed(told: Told) -> Mapping[str | None, Any]:
+def _count_records_removed(told: LoggedEvent) -> Mapping[str | None, Any]:
     if told.name != "published":
         return {}
-    return {why: _number(told, field) for why, field in _REMOVALS.items()}
+    return {why: _read_number(told, field) for why, field in _REMOVALS.items()}
 
 
-def _bytes_removed(told: Told) -> Mapping[str | None, Any]:
+def _count_bytes_removed(told: LoggedEvent) -> Mapping[str | None, Any]:
     if told.name != "published":
         return {}
-    left = _number(told, "bytes_in") - _number(told, "bytes_out") + _number(told, "bytes_retired")
+    left = _read_number(told, "bytes_in") - _read_number(told, "bytes_out") + _read_number(told, "bytes_retired")
     # A counter cannot fall, and a rewrite may compress a little worse than its input.
     return {None: max(0, left)}
 
 
-def _records_ingested(told: Told) -> Mapping[str | None, Any]:
-    return {None: _number(told, "records_appended")} if told.name == "ingested" else {}
+def _count_records_ingested(told: LoggedEvent) -> Mapping[str | None, Any]:
+    return {None: _read_number(told, "records_appended")} if told.name == "ingested" else {}
 
 
-def _alerts(told: Told) -> Mapping[str | None, Any]:
+def _count_alerts(told: LoggedEvent) -> Mapping[str | None, Any]:
     return {str(told.fields.get("kind")): 1} if told.name == "alerted" else {}
 
 
 COUNTERS: tuple[Counter, ...] = (
     Counter(
-        "runs", "outcome", OUTCOMES, "Runs that ended, by outcome; unknown and broken ones may end again", _outcome
+        "runs", "outcome", OUTCOMES, "Runs that ended, by outcome; unknown and broken ones may end again", _read_outcome
     ),
     Counter(
         "records-removed",
         "reason",
         tuple(_REMOVALS),
         "Records that published runs took out of the log",
-        _records_removed,
+        _count_records_removed,
     ),
-    Counter("bytes-removed", None, (), "Bytes by which published runs made the log smaller", _bytes_removed),
-    Counter("records-ingested", None, (), "Records appended by ingest calls", _records_ingested),
-    Counter("alerts", "kind", (), "Alerts that were sent, by kind", _alerts),
+    Counter("bytes-removed", None, (), "Bytes by which published runs made the log smaller", _count_bytes_removed),
+    Counter("records-ingested", None, (), "Records appended by ingest calls", _count_records_ingested),
+    Counter("alerts", "kind", (), "Alerts that were sent, by kind", _count_alerts),
 )
 
 
-def counted(told: Told) -> Iterator[Sample]:
+def count_event(told: LoggedEvent) -> Iterator[Sample]:
     """What ``told`` adds to which counter; nothing is added where it would be 0."""
     for counter in COUNTERS:
         for value, added in counter.added(told).items():
@@ -105,7 +105,7 @@ def counted(told: Told) -> Iterator[Sample]:
                 yield Sample(counter.name, int(added), label)
 
 
-def timed(told: Told) -> Sample | None:
+def time_event(told: LoggedEvent) -> Sample | None:
     """How long the step took that ``told`` ended; None where it ended none, or does not say."""
     event = _BY_NAME.get(told.name)
     duration_ms = told.fields.get("duration_ms")

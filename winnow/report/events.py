@@ -20,7 +20,7 @@ _ATTRIBUTE = "winnow"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventDefinition:
     """What may be told. ``fields``: in the order in which they are printed, after the topic.
 
     ``phase``: the step of a run whose time the field ``duration_ms`` is. ``outcome``: how this event ends a run.
@@ -36,8 +36,8 @@ class Event:
 _PLAN = ("plan_id", "attempt")
 _PARTS = ("facts_ms", "import_ms", "judge_ms")
 
-EVENTS: tuple[Event, ...] = (
-    Event(
+EVENTS: tuple[EventDefinition, ...] = (
+    EventDefinition(
         "ingested",
         "an ingest call ended; nothing new was there when no records were appended",
         (
@@ -51,46 +51,46 @@ EVENTS: tuple[Event, ...] = (
         ),
         phase="ingest",
     ),
-    Event(
+    EventDefinition(
         "assessed",
         "it was decided which partitions are worth compacting; `reasons` counts partitions",
         ("partitions", "eligible", "reasons", "as_of_ms", "duration_ms"),
         phase="assess",
     ),
-    Event(
+    EventDefinition(
         "planned",
         "a plan was written",
         (*_PLAN, "partitions", "bytes", "deadline_ms", "as_of_ms", "duration_ms"),
         phase="plan",
     ),
-    Event("compacting", "an attempt at a plan begins", _PLAN),
-    Event(
+    EventDefinition("compacting", "an attempt at a plan begins", _PLAN),
+    EventDefinition(
         "staged",
         "an attempt left its staging manifest; `duration_ms` is that of the whole Spark application",
         (*_PLAN, "duration_ms"),
         phase="compact",
     ),
-    Event(
+    EventDefinition(
         "validated",
         "an attempt passed validation; its parts are the facts, waiting for Great Expectations' import, its judgement",
         (*_PLAN, "expectations", "warnings", *_PARTS, "duration_ms"),
         phase="validate",
     ),
-    Event(
+    EventDefinition(
         "invalid",
         "an attempt is wrong, or could not be made, because of its partitions; they are marked",
         (*_PLAN, "partitions", "failed", *_PARTS, "duration_ms"),
         phase="validate",
         outcome="invalid",
     ),
-    Event(
+    EventDefinition(
         "broken",
         "a check raised instead of judging; nothing is marked",
         (*_PLAN, "failed", *_PARTS, "duration_ms"),
         phase="validate",
         outcome="broken",
     ),
-    Event(
+    EventDefinition(
         "published",
         "a plan is in the table, its checkpoint moved",
         (
@@ -112,67 +112,67 @@ EVENTS: tuple[Event, ...] = (
         phase="publish",
         outcome="published",
     ),
-    Event("refused", "the log moved under a plan; nothing was published", _PLAN, outcome="refused"),
-    Event("unknown", "whether a plan is in the table is not known yet", _PLAN, outcome="unknown"),
-    Event("voided", "a plan ended before it published anything", _PLAN, outcome="void"),
-    Event(
+    EventDefinition("refused", "the log moved under a plan; nothing was published", _PLAN, outcome="refused"),
+    EventDefinition("unknown", "whether a plan is in the table is not known yet", _PLAN, outcome="unknown"),
+    EventDefinition("voided", "a plan ended before it published anything", _PLAN, outcome="void"),
+    EventDefinition(
         "state_changed",
         "marks, pauses or checkpoints changed without a run; `operation` says how",
         ("operation", "partitions", "snapshot_id"),
     ),
-    Event(
+    EventDefinition(
         "swept",
         "files that nobody can reach any more were removed",
         ("files_deleted", "bytes_deleted", "snapshots_expired", "files_waiting", "bytes_waiting", "duration_ms"),
         phase="sweep",
     ),
-    Event(
+    EventDefinition(
         "scrubbed",
         "live files were read in full and checked; `findings` counts all that are open",
         ("segments", "segments_checked", "bytes_checked", "bytes_left", "findings"),
     ),
-    Event("alerted", "people were told; `message` is what they were told", ("kind", "partitions", "message")),
-    Event("recovered", "what was alerted is well again", ("partitions", "message")),
+    EventDefinition("alerted", "people were told; `message` is what they were told", ("kind", "partitions", "message")),
+    EventDefinition("recovered", "what was alerted is well again", ("partitions", "message")),
 )
 """In the order of a run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LoggedEvent:
     """One event as it happened: its name, and its fields in order, the topic first."""
 
     name: str
     fields: Mapping[str, Field]
 
     def __str__(self) -> str:
-        return " ".join([self.name, *(f"{name}={_shown(value)}" for name, value in self.fields.items())])
+        return " ".join([self.name, *(f"{name}={_format_field(value)}" for name, value in self.fields.items())])
 
 
-def tell(name: str, topic: str, *, level: int = logging.INFO, message: str | None = None, **fields: Field) -> None:
+def log_event(name: str, topic: str, *, level: int = logging.INFO, message: str | None = None, **fields: Field) -> None:
     """Log one event about ``topic``. ``message``: what people read in place of name and fields."""
     if not log.isEnabledFor(level):
         return
     event = next(each for each in EVENTS if each.name == name)
     given = {**fields, "message": message}
-    known = {field: _plain(given[field]) for field in event.fields if given.get(field) is not None}
-    told = Told(name, {"topic": topic, **known})
+    known = {field: _convert_to_plain(given[field]) for field in event.fields if given.get(field) is not None}
+    told = LoggedEvent(name, {"topic": topic, **known})
     log.log(level, "%s", told if message is None else message, extra={_ATTRIBUTE: told}, stacklevel=2)
 
 
-def told_of(record: logging.LogRecord) -> Told | None:
+def read_event(record: logging.LogRecord) -> LoggedEvent | None:
     """The event that a record of the log carries; None where it carries none."""
     found = getattr(record, _ATTRIBUTE, None)
-    return found if isinstance(found, Told) else None
+    return found if isinstance(found, LoggedEvent) else None
 
 
-def _plain(value: Field) -> Field:
+def _convert_to_plain(value: Field) -> Field:
     if isinstance(value, Mapping):
         return dict(value)
     # A tuple is printed as Python prints it, and only a list as JSON has it.
     return [*value] if isinstance(value, tuple) else value
 
 
-def _shown(value: Field) -> str:
+def _format_field(value: Field) -> str:
     if isinstance(value, str):
         return value if value and not set(value) & set(' "=\n') else json.dumps(value)
     return json.dumps(value, separators=(",", ":"))

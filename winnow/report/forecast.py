@@ -31,7 +31,7 @@ class Outlook(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PendingPartition:
     """One partition that has a deadline, and the bytes that a compaction of it reads."""
 
     topic: str
@@ -42,7 +42,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class DeadlineForecast:
     """The outlook of one partition. ``done_at_ms``: when it is done at the earliest; None when blocked or unknown."""
 
     topic: str
@@ -58,7 +58,7 @@ class Prospect:
         return None if self.done_at_ms is None else max(0, self.done_at_ms - self.deadline_ms)
 
 
-def pace(receipts: Iterable[Receipt]) -> float | None:
+def measure_pace(receipts: Iterable[Receipt]) -> float | None:
     """Bytes that one engine task reads per second, over all of ``receipts``; None when none tells its time."""
     timed = [
         part
@@ -71,9 +71,9 @@ def pace(receipts: Iterable[Receipt]) -> float | None:
     return sum(part.bytes_in for part in timed) / seconds if timed else None
 
 
-def forecast(
-    work: Sequence[Work], *, bytes_per_second: float | None, parallelism: int, as_of_ms: int
-) -> list[Prospect]:
+def forecast_deadlines(
+    work: Sequence[PendingPartition], *, bytes_per_second: float | None, parallelism: int, as_of_ms: int
+) -> list[DeadlineForecast]:
     """The outlook of every partition of ``work``, the earliest deadline first.
 
     Args:
@@ -90,12 +90,14 @@ def forecast(
             done = heapq.heappop(free_at_ms) + 1000 * each.size_bytes / bytes_per_second
             heapq.heappush(free_at_ms, done)
             done_at_ms = math.ceil(done)
-        outlook = _outlook(each, done_at_ms, as_of_ms)
-        prospects.append(Prospect(each.topic, each.partition, outlook, each.deadline_ms, each.size_bytes, done_at_ms))
+        outlook = _classify_outlook(each, done_at_ms, as_of_ms)
+        prospects.append(
+            DeadlineForecast(each.topic, each.partition, outlook, each.deadline_ms, each.size_bytes, done_at_ms)
+        )
     return prospects
 
 
-def _outlook(work: Work, done_at_ms: int | None, as_of_ms: int) -> Outlook:
+def _classify_outlook(work: PendingPartition, done_at_ms: int | None, as_of_ms: int) -> Outlook:
     if work.deadline_ms < as_of_ms:
         return Outlook.OVERDUE
     if work.blocked:

@@ -69,7 +69,7 @@ class Measurement:
     topics_uncleanable: int = 0
 
 
-def measure(
+def compute_measurement(
     state: TopicState,
     assessments: Sequence[Assessment],
     receipts: Iterable[Receipt],
@@ -111,13 +111,13 @@ def measure(
         due=sum(a.eligible for a in assessments),
         swept_bytes=swept_bytes,
         **{f"runs_{word}": runs_by_state.get(word, 0) for word in RUN_STATES},
-        **{f"topics_{_state_of(state, assessments, compacted)}": 1},
+        **{f"topics_{_find_state(state, assessments, compacted)}": 1},
     )
-    last = _last_compaction(receipts)
-    return measured if last is None else _with_run(measured, last)
+    last = _find_last_compaction(receipts)
+    return measured if last is None else _add_run(measured, last)
 
 
-def _state_of(state: TopicState, assessments: Sequence[Assessment], compacted: Sequence[Assessment]) -> str:
+def _find_state(state: TopicState, assessments: Sequence[Assessment], compacted: Sequence[Assessment]) -> str:
     """The state of a topic in one word: that of its worst partition."""
     paused = {number for number, part in state.partitions.items() if part.paused_since_ms is not None}
     if any(part.uncleanable is not None for part in state.partitions.values()):
@@ -129,7 +129,7 @@ def _state_of(state: TopicState, assessments: Sequence[Assessment], compacted: S
     return "paused" if paused else "healthy"
 
 
-def _last_compaction(receipts: Iterable[Receipt]) -> Receipt | None:
+def _find_last_compaction(receipts: Iterable[Receipt]) -> Receipt | None:
     compactions = [
         receipt
         for receipt in receipts
@@ -138,7 +138,7 @@ def _last_compaction(receipts: Iterable[Receipt]) -> Receipt | None:
     return max(compactions, key=lambda receipt: receipt.finished_at_ms, default=None)
 
 
-def _with_run(measured: Measurement, last: Receipt) -> Measurement:
+def _add_run(measured: Measurement, last: Receipt) -> Measurement:
     parts = last.partitions
     return replace(
         measured,
@@ -154,7 +154,7 @@ def _with_run(measured: Measurement, last: Receipt) -> Measurement:
     )
 
 
-def total(measured: Sequence[Measurement]) -> Measurement:
+def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
     """Several topics as one: sums of counts, bytes and times, the worst of delays, ratios and deadlines."""
     deadlines = [m.next_deadline_ms for m in measured if m.next_deadline_ms is not None]
     runs = [m.since_last_run_ms for m in measured if m.since_last_run_ms is not None]
@@ -190,11 +190,11 @@ class Metric:
     total_only: bool = False
 
 
-def _of_last_run(value: Callable[[Measurement], Value]) -> Callable[[Measurement], Value]:
+def _read_last_run(value: Callable[[Measurement], Value]) -> Callable[[Measurement], Value]:
     return lambda m: value(m) if m.runs else None
 
 
-def _seconds(ms: int | None) -> Value:
+def _convert_to_seconds(ms: int | None) -> Value:
     return None if ms is None else ms / 1000
 
 
@@ -202,12 +202,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "max-compaction-delay-secs",
         "Seconds by which the most overdue partition is past its deadline (KIP-354), over all partitions",
-        lambda m: _seconds(m.max_delay_ms),
+        lambda m: _convert_to_seconds(m.max_delay_ms),
     ),
     Metric(
         "num-logs-compacted-by-max-compaction-lag",
         "Partitions that the last run compacted because of max.compaction.lag.ms (KIP-354)",
-        _of_last_run(lambda m: m.forced),
+        _read_last_run(lambda m: m.forced),
     ),
     Metric(
         "max-dirty-percent",
@@ -217,7 +217,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "cleaner-recopy-percent",
         "Bytes after the last run per bytes before it; low is effective",
-        _of_last_run(lambda m: 100 * m.bytes_out / max(m.bytes_in, 1)),
+        _read_last_run(lambda m: 100 * m.bytes_out / max(m.bytes_in, 1)),
     ),
     Metric(
         "max-clean-time-secs",
@@ -247,7 +247,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "no-key-compacted-topic-records",
         "Records without a key that the last run moved to the quarantine (Kafka: NoKeyCompactedTopicRecords)",
-        _of_last_run(lambda m: m.keyless),
+        _read_last_run(lambda m: m.keyless),
     ),
     Metric(
         "overdue-partitions-count",
@@ -257,7 +257,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "next-deadline-secs",
         "Seconds to the earliest deadline; negative when it has passed",
-        lambda m: _seconds(m.next_deadline_ms),
+        lambda m: _convert_to_seconds(m.next_deadline_ms),
     ),
     Metric(
         "paused-partitions-count",
@@ -272,12 +272,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "header-missing-records",
         "Records of the last run without the version header of strategy header (KIP-280)",
-        _of_last_run(lambda m: m.headers_missing),
+        _read_last_run(lambda m: m.headers_missing),
     ),
     Metric(
         "header-malformed-records",
         "Records of the last run whose version header is no 8-byte long (KIP-280)",
-        _of_last_run(lambda m: m.headers_malformed),
+        _read_last_run(lambda m: m.headers_malformed),
     ),
     Metric("partitions-count", "Partitions", lambda m: m.partitions),
     Metric("due-partitions-count", "Partitions that the next run would compact", lambda m: m.due),
@@ -314,17 +314,17 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
-def values(measured: Measurement) -> dict[str, Value]:
+def list_metric_values(measured: Measurement) -> dict[str, Value]:
     """Every metric by name, in the order of :data:`METRICS`; None where nothing is known.
 
     Those that say something of all topics alone are left out of the values of one topic.
     """
     return {
-        metric.name: _rounded(metric.value(measured))
+        metric.name: _round_value(metric.value(measured))
         for metric in METRICS
         if measured.topic is None or not metric.total_only
     }
 
 
-def _rounded(value: Value) -> Value:
+def _round_value(value: Value) -> Value:
     return round(value, 3) if isinstance(value, float) else value

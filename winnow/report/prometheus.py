@@ -5,50 +5,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from winnow.report.counters import COUNTERS, PHASE
-from winnow.report.metrics import METRICS, Measurement, Value, total, values
+from winnow.report.metrics import METRICS, Measurement, Value, list_metric_values, sum_measurements
 
 PER_TOPIC, ALL_TOPICS = "winnow_", "winnow_all_topics_"
 """The total has names of its own: under the same name every sum over topics would count it a second time."""
 
 
-def exposition(measured: Sequence[Measurement]) -> str:
+def format_exposition(measured: Sequence[Measurement]) -> str:
     """A page for a scrape or a textfile collector: a gauge per metric, labelled by topic, then those of all topics.
 
     What is not known is left out, name and all. Every line ends with a line feed.
     """
-    per_topic = [(m.topic or "", values(m)) for m in measured]
-    together = values(total(measured))
+    per_topic = [(m.topic or "", list_metric_values(m)) for m in measured]
+    together = list_metric_values(sum_measurements(measured))
     lines: list[str] = []
     for metric in METRICS:
-        lines += _family(
+        lines += _format_family(
             f"{PER_TOPIC}{metric.name}",
             metric.meaning,
-            [(_label(topic), found.get(metric.name)) for topic, found in per_topic],
+            [(_format_label(topic), found.get(metric.name)) for topic, found in per_topic],
         )
     for metric in METRICS:
-        lines += _family(f"{ALL_TOPICS}{metric.name}", f"{metric.meaning}; all topics", [("", together[metric.name])])
+        lines += _format_family(
+            f"{ALL_TOPICS}{metric.name}", f"{metric.meaning}; all topics", [("", together[metric.name])]
+        )
     return "".join(f"{line}\n" for line in lines)
 
 
-def every_name() -> frozenset[str]:
+def list_names() -> frozenset[str]:
     """Every name that Prometheus may see: of this page, and of StatsD through ``monitoring/statsd-exporter.yml``."""
     gauges = {f"{ALL_TOPICS}{metric.name}" for metric in METRICS}
     gauges |= {f"{PER_TOPIC}{metric.name}" for metric in METRICS if not metric.total_only}
     counters = {f"{PER_TOPIC}{counter.name}_total" for counter in COUNTERS}
     timer = {f"{PER_TOPIC}{PHASE}_seconds{part}" for part in ("", "_bucket", "_sum", "_count")}
-    return frozenset(map(prometheus_name, gauges | counters | timer))
+    return frozenset(map(format_name, gauges | counters | timer))
 
 
-def prometheus_name(name: str) -> str:
+def format_name(name: str) -> str:
     """``max-dirty-percent`` as Prometheus spells it: ``max_dirty_percent``."""
     return name.replace("-", "_")
 
 
-def _family(name: str, meaning: str, samples: Sequence[tuple[str, Value]]) -> list[str]:
+def _format_family(name: str, meaning: str, samples: Sequence[tuple[str, Value]]) -> list[str]:
     known = [(label, value) for label, value in samples if value is not None]
     if not known:
         return []
-    name = prometheus_name(name)
+    name = format_name(name)
     described = meaning.replace("\\", r"\\").replace("\n", r"\n")
     return [
         f"# HELP {name} {described}",
@@ -57,6 +59,6 @@ def _family(name: str, meaning: str, samples: Sequence[tuple[str, Value]]) -> li
     ]
 
 
-def _label(topic: str) -> str:
+def _format_label(topic: str) -> str:
     escaped = topic.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return f'{{topic="{escaped}"}}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from winnow.model import Reason
 
-_BECAUSE = {
+_EXPLANATIONS = {
     Reason.IN_PROGRESS: "another run holds the topic",
     Reason.UNCLEANABLE: "its last result did not pass validation; it is tried again later",
     Reason.PAUSED: "its compaction is paused",
@@ -22,6 +22,6 @@ _BECAUSE = {
 }
 
 
-def because(reason: Reason) -> str:
+def explain_reason(reason: Reason) -> str:
     """``reason`` as half a sentence."""
-    return _BECAUSE[reason]
+    return _EXPLANATIONS[reason]

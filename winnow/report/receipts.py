@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from winnow.clock import CLOCK_SKEW_MS, format_ms
+from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, format_ms
 from winnow.model import PartitionReceipt, Reason, Receipt, Status
-from winnow.report.alerts import lasting
+from winnow.report.alerts import format_duration
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
 
-MOST_PLACES = 5
+MAXIMUM_PLACES = 5
 """Coordinates of odd records that a paragraph names; receipts have more."""
 
 
-def human_bytes(size_bytes: float) -> str:
+def format_human_bytes(size_bytes: float) -> str:
     """Bytes for people: a few digits and a binary unit."""
     number = 0
     while abs(size_bytes) >= _STEP and number < len(_UNITS) - 1:
@@ -40,14 +40,14 @@ class PlanAgainstActual:
     bytes_out_deviation_percent: float | None
 
 
-def plan_against_actual(receipt: Receipt) -> PlanAgainstActual:
+def compare_with_plan(receipt: Receipt) -> PlanAgainstActual:
     """Compare ``receipt`` with the estimates in its plan."""
     records = [(p.expected_records_kept, p.records_kept) for p in receipt.partitions]
     sizes = [(p.expected_bytes_out, p.bytes_out) for p in receipt.partitions]
-    return PlanAgainstActual(*_against(records), *_against(sizes))
+    return PlanAgainstActual(*_compare_figures(records), *_compare_figures(sizes))
 
 
-def _against(pairs: Iterable[tuple[int | None, int]]) -> tuple[int | None, int | None, float | None]:
+def _compare_figures(pairs: Iterable[tuple[int | None, int]]) -> tuple[int | None, int | None, float | None]:
     known = [(expected, actual) for expected, actual in pairs if expected is not None]
     if not known:
         return None, None, None
@@ -55,11 +55,16 @@ def _against(pairs: Iterable[tuple[int | None, int]]) -> tuple[int | None, int |
     return expected, actual, round(100 * (actual - expected) / expected, 1) if expected else None
 
 
-def paragraph(receipt: Receipt) -> str:
+def format_receipt(receipt: Receipt) -> str:
     """One paragraph: range, records and bytes in and out, what was removed and by which rule, where the evidence is."""
     if receipt.status is not Status.PUBLISHED:
         return receipt.message
-    sentences = [*_cleaned(receipt), *_retired(receipt), *_noticed(receipt), *_expected(receipt)]
+    sentences = [
+        *_describe_cleaning(receipt),
+        *_describe_retirement(receipt),
+        *_list_notices(receipt),
+        *_describe_estimate(receipt),
+    ]
     sentences += describe_simulation(receipt.partitions, as_of_ms=receipt.as_of_ms, now_ms=receipt.finished_at_ms)
     sentences.append(f"Published as snapshot {receipt.snapshot_id} of plan {receipt.plan_id}.")
     if receipt.data_docs:
@@ -74,31 +79,31 @@ def describe_simulation(partitions: Sequence[PartitionReceipt], *, as_of_ms: int
     """
     tombstones = sum(part.tombstones_expired_early for part in partitions)
     offsets = sum(part.offsets_cleaned_early for part in partitions)
-    is_simulated = as_of_ms > now_ms + CLOCK_SKEW_MS
+    is_simulated = as_of_ms > now_ms + MAXIMUM_CLOCK_SKEW_MS
     if not is_simulated and not tombstones and not offsets:
         return []
-    text = f"Simulated: the as-of {format_ms(as_of_ms)} lies {lasting(as_of_ms - now_ms)} ahead of the present."
+    text = f"Simulated: the as-of {format_ms(as_of_ms)} lies {format_duration(as_of_ms - now_ms)} ahead of the present."
     if not tombstones and not offsets:
         return [f"{text} By the wall clock, nothing was removed before its time."]
     found = [text]
     if tombstones:
         found.append(
-            f"Up to {_count(tombstones, 'tombstone')} expired before their delete horizon by the wall clock: readers "
+            f"Up to {_format_count(tombstones, 'tombstone')} expired before their delete horizon by the wall clock: readers "
             "who saw the deleted values may miss the deletes."
         )
     if offsets:
         found.append(
-            f"{_count(offsets, 'offset')} {'was' if offsets == 1 else 'were'} cleaned that min.compaction.lag.ms or "
+            f"{_format_count(offsets, 'offset')} {'was' if offsets == 1 else 'were'} cleaned that min.compaction.lag.ms or "
             "the active segment would have kept from it at present."
         )
     return found
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _cleaned(receipt: Receipt) -> list[str]:
+def _describe_cleaning(receipt: Receipt) -> list[str]:
     parts = [p for p in receipt.partitions if not _is_retention_alone(p)]
     if not parts:
         return [f"{receipt.topic} as of {format_ms(receipt.as_of_ms)}: nothing was compacted."]
@@ -110,7 +115,7 @@ def _cleaned(receipt: Receipt) -> list[str]:
     newly_cleaned = sum(max(0, p.next_first_dirty_offset - p.first_dirty_offset) for p in parts)
     found = [
         (
-            f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {_count(len(parts), 'partition')}, "
+            f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {_format_count(len(parts), 'partition')}, "
             f"{newly_cleaned:,} offsets newly cleaned."
         ),
         (
@@ -119,7 +124,7 @@ def _cleaned(receipt: Receipt) -> list[str]:
             f"{f', {keyless:,} had no key and moved to the quarantine' if keyless else ''}."
         ),
         (
-            f"{human_bytes(bytes_in)} became {human_bytes(bytes_out)} ({saved:.1f} % less to read; the old files go "
+            f"{format_human_bytes(bytes_in)} became {format_human_bytes(bytes_out)} ({saved:.1f} % less to read; the old files go "
             "after their grace)."
         ),
     ]
@@ -135,48 +140,50 @@ def _is_retention_alone(part: PartitionReceipt) -> bool:
     return part.reason is Reason.RETENTION and not part.records_in
 
 
-def _retired(receipt: Receipt) -> list[str]:
+def _describe_retirement(receipt: Receipt) -> list[str]:
     records = sum(p.records_retired for p in receipt.partitions)
     size_bytes = sum(p.bytes_retired for p in receipt.partitions)
     if not records and not size_bytes:
         return []
-    return [f"Retention took {_count(records, 'record')} ({human_bytes(size_bytes)}) out of the log."]
+    return [f"Retention took {_format_count(records, 'record')} ({format_human_bytes(size_bytes)}) out of the log."]
 
 
-def _noticed(receipt: Receipt) -> list[str]:
+def _list_notices(receipt: Receipt) -> list[str]:
     """What somebody should look at: where, and never what it says."""
     parts = receipt.partitions
     missing, malformed = sum(p.headers_missing for p in parts), sum(p.headers_malformed for p in parts)
     elsewhere = sum(p.keys_elsewhere for p in parts)
     found = []
     if missing:
-        found.append(f"{_count(missing, 'record')} came without the version header, which loses against every version.")
+        found.append(
+            f"{_format_count(missing, 'record')} came without the version header, which loses against every version."
+        )
     if malformed:
         places = [f"{receipt.topic}-{p.partition} at {offset:,}" for p in parts for offset in p.malformed_offsets]
-        listed = ", ".join(places[:MOST_PLACES])
-        more = malformed - len(places[:MOST_PLACES])
+        listed = ", ".join(places[:MAXIMUM_PLACES])
+        more = malformed - len(places[:MAXIMUM_PLACES])
         found.append(
-            f"{_count(malformed, 'record')} came with a version header that is no 8-byte long and counts as missing"
+            f"{_format_count(malformed, 'record')} came with a version header that is no 8-byte long and counts as missing"
             f"{f': {listed}' if listed else ''}{f' and {more:,} more' if listed and more else ''}."
         )
     if elsewhere:
         found.append(
-            f"{_count(elsewhere, 'key')} would go to another partition since partitions were added: an older record of "
+            f"{_format_count(elsewhere, 'key')} would go to another partition since partitions were added: an older record of "
             "such a key may stay where it is, beside a newer one there."
         )
     return found
 
 
-def _expected(receipt: Receipt) -> list[str]:
-    found = plan_against_actual(receipt)
+def _describe_estimate(receipt: Receipt) -> list[str]:
+    found = compare_with_plan(receipt)
     if found.expected_records_kept is None or found.records_kept is None:
         return []
     text = f"The plan expected {found.expected_records_kept:,} records to be kept"
-    text += _off(found.records_kept_deviation_percent)
+    text += _format_deviation(found.records_kept_deviation_percent)
     if found.expected_bytes_out is not None:
-        text += f" and {human_bytes(found.expected_bytes_out)} to remain{_off(found.bytes_out_deviation_percent)}"
+        text += f" and {format_human_bytes(found.expected_bytes_out)} to remain{_format_deviation(found.bytes_out_deviation_percent)}"
     return [f"{text}."]
 
 
-def _off(deviation_percent: float | None) -> str:
+def _format_deviation(deviation_percent: float | None) -> str:
     return "" if deviation_percent is None else f" (it was {deviation_percent:+.1f} %)"

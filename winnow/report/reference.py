@@ -13,7 +13,7 @@ from winnow.report.events import EVENTS
 from winnow.report.metrics import METRICS
 
 
-def metrics_table() -> str:
+def render_metrics_table() -> str:
     """Everything that is sent: a line per metric."""
     rows = [
         (f"`{metric.name}`", "gauge", "total only" if metric.total_only else "`topic`, total", metric.meaning)
@@ -25,22 +25,22 @@ def metrics_table() -> str:
         rows.append((f"`{counter.name}`", "counter", f"`topic`{label}", counter.meaning))
     labels = f"`topic`, `{PHASE}` ({', '.join(PHASES)})"
     rows.append((f"`{PHASE}`", "timer", labels, "Milliseconds that one step of one topic took, well or not"))
-    return _table(("name", "kind", "labels", "meaning"), rows)
+    return _render_table(("name", "kind", "labels", "meaning"), rows)
 
 
-def events_table() -> str:
+def render_events_table() -> str:
     """Every event: a line each, with its fields."""
     rows = [
         (f"`{event.name}`", event.meaning, ", ".join(f"`{field}`" for field in ("topic", *event.fields)))
         for event in EVENTS
     ]
-    return _table(("event", "when", "fields"), rows)
+    return _render_table(("event", "when", "fields"), rows)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def _render_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{metrics_table()}\n{events_table()}")
+    sys.stdout.write(f"{render_metrics_table()}\n{render_events_table()}")

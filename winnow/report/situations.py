@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from winnow.report.alerts import SHOWN, Finding, Kind, Situation, lasting
-from winnow.report.receipts import human_bytes
+from winnow.report.alerts import MAXIMUM_SHOWN, AlertKind, Finding, Situation, format_duration
+from winnow.report.receipts import format_human_bytes
 
 _AS_BEFORE = "Nothing was published; readers see the log as before."
 
 
-def validation_failed(
+def make_validation_failed(
     topic: str,
     plan_id: str,
     findings: Sequence[Finding],
@@ -24,7 +24,7 @@ def validation_failed(
 ) -> Situation:
     """A result is wrong. ``evidence``: where the verdict is read. ``fate``: see :func:`uncleanable_partition`."""
     return Situation(
-        kind=Kind.VALIDATION_FAILED,
+        kind=AlertKind.VALIDATION_FAILED,
         topic=topic,
         findings=tuple(findings),
         summary=f"Validation of plan {plan_id} of topic {topic} failed",
@@ -35,10 +35,12 @@ def validation_failed(
     )
 
 
-def validation_broken(topic: str, plan_id: str, summary: str, *, at_ms: int, to_do: str | None = None) -> Situation:
+def make_validation_broken(
+    topic: str, plan_id: str, summary: str, *, at_ms: int, to_do: str | None = None
+) -> Situation:
     """A check raised, or ended without a verdict; nothing is known about the data. ``summary``: without a full stop."""
     return Situation(
-        kind=Kind.VALIDATION_BROKEN,
+        kind=AlertKind.VALIDATION_BROKEN,
         topic=topic,
         findings=(Finding(None, at_ms),),
         summary=summary.rstrip("."),
@@ -49,10 +51,12 @@ def validation_broken(topic: str, plan_id: str, summary: str, *, at_ms: int, to_
     )
 
 
-def uncleanable_partition(topic: str, plan_id: str, findings: Sequence[Finding], *, fate: str, at_ms: int) -> Situation:
+def make_uncleanable_partition(
+    topic: str, plan_id: str, findings: Sequence[Finding], *, fate: str, at_ms: int
+) -> Situation:
     """A partition could not be compacted. ``fate``: what became of its mark, and the command that releases it."""
     return Situation(
-        kind=Kind.UNCLEANABLE_PARTITION,
+        kind=AlertKind.UNCLEANABLE_PARTITION,
         topic=topic,
         findings=tuple(findings),
         summary=f"Topic {topic} was not compacted",
@@ -63,10 +67,10 @@ def uncleanable_partition(topic: str, plan_id: str, findings: Sequence[Finding],
     )
 
 
-def commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -> Situation:
+def make_commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -> Situation:
     """Whether a commit landed is not known. ``summary``: without a full stop."""
     return Situation(
-        kind=Kind.COMMIT_UNKNOWN,
+        kind=AlertKind.COMMIT_UNKNOWN,
         topic=topic,
         findings=(Finding(None, at_ms),),
         summary=summary.rstrip("."),
@@ -83,10 +87,10 @@ def commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -> Sit
     )
 
 
-def deadline_near(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
+def make_deadline_near(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
     """Deadlines will be missed unless somebody does something. ``to_do``: sentences."""
     return Situation(
-        kind=Kind.DEADLINE_NEAR,
+        kind=AlertKind.DEADLINE_NEAR,
         topic=topic,
         findings=tuple(findings),
         summary=f"Topic {topic} is about to miss its compaction deadline (max.compaction.lag.ms)",
@@ -96,10 +100,10 @@ def deadline_near(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms:
     )
 
 
-def deadline_missed(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
+def make_deadline_missed(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
     """Deadlines passed and no run compacted what was due. ``to_do``: sentences."""
     return Situation(
-        kind=Kind.DEADLINE_MISSED,
+        kind=AlertKind.DEADLINE_MISSED,
         topic=topic,
         findings=tuple(findings),
         summary=f"Topic {topic} missed its compaction deadline (max.compaction.lag.ms)",
@@ -115,10 +119,10 @@ _STILL_THERE = (
 )
 
 
-def sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situation:
+def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situation:
     """Retired files outlive their grace. ``summary``: without a full stop."""
     return Situation(
-        kind=Kind.SWEEP_STUCK,
+        kind=AlertKind.SWEEP_STUCK,
         topic=topic,
         findings=(Finding(None, since_ms),),
         summary=summary.rstrip("."),
@@ -134,10 +138,10 @@ def sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situa
     )
 
 
-def segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int) -> Situation:
+def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int) -> Situation:
     """A scrub found files that are not what was written."""
     return Situation(
-        kind=Kind.SEGMENT_DAMAGED,
+        kind=AlertKind.SEGMENT_DAMAGED,
         topic=topic,
         findings=tuple(findings),
         summary=f"A scrub found damage in topic {topic}",
@@ -153,25 +157,25 @@ def segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int) -> S
     )
 
 
-def overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
+def describe_overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
     """How many files outlive their grace, and for how long."""
     return (
-        f"{files:,} retired file(s) with {human_bytes(size_bytes)} are still there {lasting(now_ms - due_ms)} after "
+        f"{files:,} retired file(s) with {format_human_bytes(size_bytes)} are still there {format_duration(now_ms - due_ms)} after "
         "their grace (winnow.retired.grace.ms)"
     )
 
 
-def release(topic: str, partitions: Iterable[int]) -> str:
+def make_release_command(topic: str, partitions: Iterable[int]) -> str:
     """The command that has uncleanable partitions tried again."""
-    return f"winnow partitions release {topic}{_options(partitions)}"
+    return f"winnow partitions release {topic}{_format_options(partitions)}"
 
 
-def resume(topic: str, partitions: Iterable[int]) -> str:
+def make_resume_command(topic: str, partitions: Iterable[int]) -> str:
     """The command that takes back every pause."""
-    return f"winnow partitions resume {topic}{_options(partitions)} --all"
+    return f"winnow partitions resume {topic}{_format_options(partitions)} --all"
 
 
-def _options(partitions: Iterable[int]) -> str:
+def _format_options(partitions: Iterable[int]) -> str:
     """The partitions as options; none where they are many, which means all."""
     numbers = sorted(partitions)
-    return "".join(f" --partition {number}" for number in numbers) if len(numbers) <= SHOWN else ""
+    return "".join(f" --partition {number}" for number in numbers) if len(numbers) <= MAXIMUM_SHOWN else ""

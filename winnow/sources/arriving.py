@@ -17,7 +17,7 @@ from winnow.files.murmur import assign_partitions
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
-ARRIVING = pa.schema(
+RECORD_SCHEMA = pa.schema(
     [
         pa.field("row", pa.int64()),
         pa.field("partition", pa.int32()),
@@ -32,17 +32,17 @@ ARRIVING = pa.schema(
 """``row``: line or row in its file, from 1. ``partition``: null only for a keyless record that names none. ``offset``:
 null when absent. ``timestamp``: milliseconds since the epoch, null for none. Headers: null and an empty list differ."""
 
-MAX_OFFSET = 2**63 - 1
-MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
+MAXIMUM_OFFSET = 2**63 - 1
+MAXIMUM_TIMESTAMP_MS = (2**63 - 1) // 1000
 """Segments hold timestamps as 64-bit microseconds."""
 NO_TIMESTAMP_MS = -1
 """Kafka's ``RecordBatch.NO_TIMESTAMP``."""
 TIMESTAMP_TYPES = (-1, 1)
 """Lowest and highest of Kafka's ``TimestampType``: -1 none, 0 create time, 1 log append time."""
 
-MAX_BATCH_ROWS = 1 << 16
+MAXIMUM_BATCH_ROWS = 1 << 16
 DEFAULT_BATCH_BYTES = 16 << 20
-MAX_BATCH_BYTES = 1 << 30
+MAXIMUM_BATCH_BYTES = 1 << 30
 """Above this the 32-bit offsets of a binary column would come into reach. No broker takes a record near it."""
 ROW_BYTES = 48
 """Arrow's bytes for a record beside its key, value and headers: fixed columns, offsets, validity."""
@@ -69,4 +69,4 @@ def make_batch(columns: Mapping[str, Any], partitions: int) -> pa.RecordBatch:
     """
     partition = assign_partitions(columns["key"], columns["partition"], partitions)
     complete = {**columns, "partition": partition}
-    return pa.RecordBatch.from_arrays([complete[name] for name in ARRIVING.names], schema=ARRIVING)
+    return pa.RecordBatch.from_arrays([complete[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.model import TopicPartition
-from winnow.sources.refusals import opened
+from winnow.sources.refusals import open_to_read
 
 VERSION = 0
 INT_MAX = 2**31 - 1
@@ -49,7 +49,7 @@ def read_checkpoint_file(uri: str) -> list[CheckpointEntry]:
         BadInputError: there is no such file, or it is not a checkpoint file of version 0; the line is named.
         ServiceError: the object store cannot be reached.
     """
-    with opened(uri) as stream:
+    with open_to_read(uri) as stream:
         return parse_checkpoints(stream.read(), uri)
 
 
@@ -63,58 +63,58 @@ def parse_checkpoints(data: bytes, name: str) -> list[CheckpointEntry]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = data[: problem.start].count(b"\n") + 1
-        raise _refused(name, line, "is not UTF-8") from None
+        raise _make_refusal(name, line, "is not UTF-8") from None
     if not text:
         return []
     lines = _LINE_END.split(text)
     if not lines[-1]:
         lines.pop()
-    version = _number(lines[0])
+    version = _parse_number(lines[0])
     if version is None:
-        raise _refused(name, 1, "is not a version number")
+        raise _make_refusal(name, 1, "is not a version number")
     if version != VERSION:
-        raise _refused(name, 1, f"is version {version}; only version {VERSION} is known")
-    expected = _number(lines[1]) if len(lines) > 1 else None
+        raise _make_refusal(name, 1, f"is version {version}; only version {VERSION} is known")
+    expected = _parse_number(lines[1]) if len(lines) > 1 else None
     if expected is None or expected < 0:
-        raise _refused(name, 2, "is not the number of entries")
-    entries = _entries(lines[2:], name)
+        raise _make_refusal(name, 2, "is not the number of entries")
+    entries = _parse_entries(lines[2:], name)
     if len(entries) != expected:
-        raise _refused(name, 2, f"announces {expected} entries, but {len(entries)} follow")
+        raise _make_refusal(name, 2, f"announces {expected} entries, but {len(entries)} follow")
     return entries
 
 
-def _entries(lines: list[str], name: str) -> list[CheckpointEntry]:
+def _parse_entries(lines: list[str], name: str) -> list[CheckpointEntry]:
     seen: dict[TopicPartition, int] = {}
     entries = []
     for number, line in enumerate(lines, start=3):
-        entry = _entry(line, name, number)
+        entry = _parse_entry(line, name, number)
         before = seen.setdefault(entry.topic_partition, number)
         if before != number:
-            raise _refused(name, number, f"names a topic partition that line {before} names already")
+            raise _make_refusal(name, number, f"names a topic partition that line {before} names already")
         entries.append(entry)
     return entries
 
 
-def _entry(line: str, name: str, number: int) -> CheckpointEntry:
+def _parse_entry(line: str, name: str, number: int) -> CheckpointEntry:
     # As Java splits: white space at the end makes no field, at the beginning an empty one.
     fields = _WHITE_SPACE.split(line)
     while fields and not fields[-1]:
         fields.pop()
     if len(fields) != 3 or not fields[0]:  # noqa: PLR2004 - topic, partition, offset
-        raise _refused(name, number, "is not a topic, a partition and an offset")
-    partition, offset = _number(fields[1]), _number(fields[2])
+        raise _make_refusal(name, number, "is not a topic, a partition and an offset")
+    partition, offset = _parse_number(fields[1]), _parse_number(fields[2])
     if partition is None or not 0 <= partition <= INT_MAX:
-        raise _refused(name, number, f"has no partition from 0 to {INT_MAX}")
+        raise _make_refusal(name, number, f"has no partition from 0 to {INT_MAX}")
     if offset is None or not 0 <= offset <= LONG_MAX:
-        raise _refused(name, number, f"has no offset from 0 to {LONG_MAX}")
+        raise _make_refusal(name, number, f"has no offset from 0 to {LONG_MAX}")
     return CheckpointEntry(fields[0], partition, offset)
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def _refused(name: str, line: int, wrong: str) -> BadInputError:
+def _make_refusal(name: str, line: int, wrong: str) -> BadInputError:
     return BadInputError(
         f"{name} is no checkpoint file: line {line} {wrong}. {_NOTHING} Give a broker's cleaner-offset-checkpoint "
         f"file of version {VERSION}."

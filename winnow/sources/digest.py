@@ -29,7 +29,7 @@ Lengths = npt.NDArray[np.int64]
 
 
 class SliceDigests:
-    """Running SHA-256 digests over batches of :data:`winnow.sources.arriving.ARRIVING`, per topic partition.
+    """Running SHA-256 digests over batches of :data:`winnow.sources.arriving.RECORD_SCHEMA`, per topic partition.
 
     Row numbers do not count, and neither does how records of different partitions lie between one another.
     """
@@ -45,7 +45,7 @@ class SliceDigests:
         if (np.diff(partitions) < 0).any():
             order = np.argsort(partitions, kind="stable")
             batch, partitions = batch.take(pa.array(order)), partitions[order]
-        streams = _Streams(batch)
+        streams = _ByteStreams(batch)
         cuts = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), batch.num_rows]
         for start, end in pairwise(cuts):
             number = int(partitions[start])
@@ -76,7 +76,7 @@ class _Slice:
         self.records = 0
         self._hashes = [hashlib.sha256() for _ in _STREAMS]
 
-    def update(self, streams: _Streams, start: int, end: int) -> None:
+    def update(self, streams: _ByteStreams, start: int, end: int) -> None:
         self.records += end - start
         for running, data in zip(self._hashes, streams.between(start, end), strict=True):
             if len(data):
@@ -89,7 +89,7 @@ class _Slice:
         return whole.digest()
 
 
-class _Streams:
+class _ByteStreams:
     """A batch as bytes to be hashed, and where in them each record begins."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -105,7 +105,7 @@ class _Streams:
         lengths["value"], header_values = _bytes(flat.field("value"))
         first_header = _starts(numbers["headers"])
         # In the order of _STREAMS.
-        self._data = [_raw(numbers), keys, values, _raw(lengths), header_keys, header_values]
+        self._data = [_read_buffer(numbers), keys, values, _read_buffer(lengths), header_keys, header_values]
         self._starts = [
             np.arange(batch.num_rows + 1) * _RECORD.itemsize,
             _starts(numbers["key"]),
@@ -129,7 +129,7 @@ def _starts(lengths: Lengths) -> Lengths:
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(lengths, 0))))
 
 
-def _raw(numbers: npt.NDArray[np.void]) -> memoryview:
+def _read_buffer(numbers: npt.NDArray[np.void]) -> memoryview:
     return memoryview(numbers.tobytes())
 
 

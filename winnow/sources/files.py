@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from winnow.sources.arriving import DEFAULT_BATCH_BYTES, MAX_BATCH_BYTES
+from winnow.sources.arriving import DEFAULT_BATCH_BYTES, MAXIMUM_BATCH_BYTES
 from winnow.sources.jsonl import read_json_lines
 from winnow.sources.parquet import read_parquet
 from winnow.sources.paths import PARQUET, check_suffix
@@ -21,7 +21,7 @@ def read_file(
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     records_of: TopicFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ``path`` in file order, as batches of :data:`winnow.sources.arriving.ARRIVING`.
+    """The records of ``path`` in file order, as batches of :data:`winnow.sources.arriving.RECORD_SCHEMA`.
 
     Lazy: a batch is read when it is asked for. The format follows from the name. A record that names no partition gets
     the one Kafka's default partitioner gives its key.
@@ -45,5 +45,5 @@ def read_file(
         path,
         records_of=records_of or TopicFilter(topic),
         partitions=partitions,
-        batch_bytes=max(1, min(batch_bytes, MAX_BATCH_BYTES)),
+        batch_bytes=max(1, min(batch_bytes, MAXIMUM_BATCH_BYTES)),
     )

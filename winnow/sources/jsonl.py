@@ -17,8 +17,8 @@ import pyarrow as pa
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from winnow.sources.arriving import (
-    MAX_OFFSET,
-    MAX_TIMESTAMP_MS,
+    MAXIMUM_OFFSET,
+    MAXIMUM_TIMESTAMP_MS,
     NO_TIMESTAMP_MS,
     TIMESTAMP_TYPES,
     Integers,
@@ -26,13 +26,13 @@ from winnow.sources.arriving import (
     make_headers,
 )
 from winnow.sources.line_faults import UNKNOWN_FAULT, find_fault
-from winnow.sources.lines import Group, line_groups
+from winnow.sources.lines import LineGroup, read_line_groups
 from winnow.sources.refusals import refuse_record
 from winnow.sources.source_topic import TopicFilter
 
 _PARTITION = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-_OFFSET = Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
-_TIMESTAMP = Annotated[int, Meta(ge=NO_TIMESTAMP_MS, le=MAX_TIMESTAMP_MS)]
+_OFFSET = Annotated[int, Meta(ge=0, le=MAXIMUM_OFFSET)]
+_TIMESTAMP = Annotated[int, Meta(ge=NO_TIMESTAMP_MS, le=MAXIMUM_TIMESTAMP_MS)]
 _TIMESTAMP_TYPE = Annotated[int, Meta(ge=TIMESTAMP_TYPES[0], le=TIMESTAMP_TYPES[1])]
 
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -73,7 +73,7 @@ def read_json_lines(
         ServiceError: its object store cannot be reached.
     """
     reader = _Reader(path, records_of, partitions)
-    for group in line_groups(path, batch_bytes):
+    for group in read_line_groups(path, batch_bytes):
         batch = reader.batch(group)
         if batch.num_rows:
             yield batch
@@ -85,7 +85,7 @@ class _Reader:
         self._records_of = records_of
         self._partitions = partitions
 
-    def batch(self, group: Group) -> pa.RecordBatch:
+    def batch(self, group: LineGroup) -> pa.RecordBatch:
         """The records of ``group`` that are taken; raises for the first line that is not one."""
         try:
             records = [_decode(line) for line in group.lines]
@@ -93,7 +93,7 @@ class _Reader:
         except _UNDECODABLE:
             records, rows = self._one_by_one(group)
         columns = _Columns(records)
-        if _looks_wrong(group.lines, columns.quotes):
+        if _is_suspicious(group.lines, columns.quotes):
             self._refuse_first(group)
         taken = self._records_of.select_lines(columns.topics, self._path, rows, columns.coordinates)
         found = {"row": pa.array(rows, pa.int64()), **columns.by_name()}
@@ -101,11 +101,11 @@ class _Reader:
             # Before anything is asked of a partition: another topic may have more of them.
             mask = pa.array(taken)
             found = {name: column.filter(mask) for name, column in found.items()}
-        if _names_a_partition_from(found["partition"], self._partitions):
+        if _is_partition_out_of_range(found["partition"], self._partitions):
             self._refuse_first(group)
         return make_batch(found, self._partitions)
 
-    def _one_by_one(self, group: Group) -> tuple[list[_Line], Integers]:
+    def _one_by_one(self, group: LineGroup) -> tuple[list[_Line], Integers]:
         """The way through a group with blank lines in it, or a line that is no record."""
         records: list[_Line] = []
         rows: list[int] = []
@@ -119,7 +119,7 @@ class _Reader:
                 rows.append(number)
         return records, np.array(rows, np.int64)
 
-    def _refuse_first(self, group: Group) -> None:
+    def _refuse_first(self, group: LineGroup) -> None:
         for number, line in enumerate(group.lines, group.first):
             fault = None if _is_blank(line) else find_fault(line, self._records_of, self._partitions)
             if fault is not None:
@@ -174,13 +174,13 @@ class _Columns:
         return self.partition[at].as_py(), self.offset[at].as_py()
 
 
-def _names_a_partition_from(partition: Any, partitions: int) -> bool:
+def _is_partition_out_of_range(partition: Any, partitions: int) -> bool:
     """Whether a partition is named that the topic does not have."""
     named = partition.drop_null().to_numpy()
     return bool(len(named)) and int(named.max()) >= partitions
 
 
-def _looks_wrong(lines: list[bytes], quotes: int) -> bool:
+def _is_suspicious(lines: list[bytes], quotes: int) -> bool:
     """Whether a field name may come twice or base64 may have bits left over; never no when it is so."""
     text = b"\n".join(lines)
     if b"\\" in text:
@@ -196,11 +196,11 @@ def _looks_wrong(lines: list[bytes], quotes: int) -> bool:
     return bool((_LEFT_OVER[last] & np.where(before == _PAD, 0b1111, 0b11)).any())
 
 
-def _sixbits() -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _decode_six_bits() -> np.ndarray[Any, np.dtype[np.uint8]]:
     """The six bits each base64 character stands for; all ones for what is none."""
     table = np.full(256, 0xFF, np.uint8)
     table[list(_BASE64)] = range(64)
     return table
 
 
-_LEFT_OVER = _sixbits()
+_LEFT_OVER = _decode_six_bits()

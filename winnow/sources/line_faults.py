@@ -6,13 +6,13 @@ import binascii
 import json
 from typing import Any
 
-from winnow.sources.arriving import MAX_OFFSET, MAX_TIMESTAMP_MS, NO_TIMESTAMP_MS, TIMESTAMP_TYPES
-from winnow.sources.refusals import Fault
+from winnow.sources.arriving import MAXIMUM_OFFSET, MAXIMUM_TIMESTAMP_MS, NO_TIMESTAMP_MS, TIMESTAMP_TYPES
+from winnow.sources.refusals import RecordFault
 from winnow.sources.source_topic import TopicFilter
 
 FIELDS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers", "topic")
-UNKNOWN_FAULT = Fault("this is not a record as documented", "compare it with the fields: " + ", ".join(FIELDS))
-MAX_PARTITIONS = 2**31
+UNKNOWN_FAULT = RecordFault("this is not a record as documented", "compare it with the fields: " + ", ".join(FIELDS))
+MAXIMUM_PARTITIONS = 2**31
 _SHOWN_CHARACTERS = 60
 _DIGITS = 40
 
@@ -31,39 +31,45 @@ class _Object(dict[str, Any]):
             self.repeated = next(name for at, name in enumerate(names) if name in names[:at])
 
 
-def find_fault(line: bytes, records_of: TopicFilter, partitions: int) -> Fault | None:
+def find_fault(line: bytes, records_of: TopicFilter, partitions: int) -> RecordFault | None:
     """The first thing that is wrong with ``line``; None when nothing is. Which topic it names is not looked at here.
 
     ``partitions``: how many the topic has that ``records_of`` is for; a record of another one may name a higher one.
     """
     record = _parse(line)
-    if isinstance(record, Fault):
+    if isinstance(record, RecordFault):
         return record
     if not records_of.takes(record.get("topic")):
-        partitions = MAX_PARTITIONS
+        partitions = MAXIMUM_PARTITIONS
     problem = (
-        _fields_problem(record) or _numbers_problem(record, records_of.topic, partitions) or _bytes_problem(record)
+        _find_field_problem(record)
+        or _find_number_problem(record, records_of.topic, partitions)
+        or _find_bytes_problem(record)
     )
     if problem is None:
         return None
     partition, offset = record.get("partition"), record.get("offset")
-    return Fault(
+    return RecordFault(
         *problem,
         partition=partition if _is_integer(partition, 0, partitions - 1) else None,
-        offset=offset if _is_integer(offset, 0, MAX_OFFSET) else None,
+        offset=offset if _is_integer(offset, 0, MAXIMUM_OFFSET) else None,
     )
 
 
-def _parse(line: bytes) -> _Object | Fault:
+def _parse(line: bytes) -> _Object | RecordFault:
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        return Fault("this is not valid UTF-8", "write the file as UTF-8, with bytes in base64")
+        return RecordFault("this is not valid UTF-8", "write the file as UTF-8, with bytes in base64")
     try:
         record = json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant, parse_int=_integer)
     except (ValueError, RecursionError):
-        return Fault("this is not JSON", "write one JSON object a line; was the file cut off here?")
-    return record if isinstance(record, _Object) else Fault("this is not a JSON object", "write one JSON object a line")
+        return RecordFault("this is not JSON", "write one JSON object a line; was the file cut off here?")
+    return (
+        record
+        if isinstance(record, _Object)
+        else RecordFault("this is not a JSON object", "write one JSON object a line")
+    )
 
 
 def _refuse_constant(name: str) -> None:
@@ -75,12 +81,12 @@ def _integer(digits: str) -> int:
     return int(digits[:_DIGITS])
 
 
-def _fields_problem(record: _Object) -> Problem | None:
+def _find_field_problem(record: _Object) -> Problem | None:
     if record.repeated is not None:
-        return f"field {_shown(record.repeated)} is there twice", "write each field once"
+        return f"field {_format_value(record.repeated)} is there twice", "write each field once"
     unknown = next((name for name in record if name not in FIELDS), None)
     if unknown is not None:
-        return f"field {_shown(unknown)} is not known", f"the fields are {', '.join(FIELDS)}"
+        return f"field {_format_value(unknown)} is not known", f"the fields are {', '.join(FIELDS)}"
     if "value" not in record:
         return "value is missing", "write null for a tombstone"
     if "key" not in record:
@@ -88,7 +94,7 @@ def _fields_problem(record: _Object) -> Problem | None:
     return None
 
 
-def _shown(name: str) -> str:
+def _format_value(name: str) -> str:
     return ascii(name if len(name) <= _SHOWN_CHARACTERS else name[:_SHOWN_CHARACTERS] + "...")
 
 
@@ -96,14 +102,14 @@ def _is_integer(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _numbers_problem(record: _Object, topic: str, partitions: int) -> Problem | None:
+def _find_number_problem(record: _Object, topic: str, partitions: int) -> Problem | None:
     ranges = {
         "partition": (0, partitions - 1, f"topic {topic} has {partitions}, numbered from 0; or leave it out"),
-        "offset": (0, MAX_OFFSET, "write a whole number from 0 to 2^63 - 1, or leave it out"),
+        "offset": (0, MAXIMUM_OFFSET, "write a whole number from 0 to 2^63 - 1, or leave it out"),
         "timestamp": (
             NO_TIMESTAMP_MS,
-            MAX_TIMESTAMP_MS,
-            f"write whole milliseconds since the epoch up to {MAX_TIMESTAMP_MS}, or null or -1 for none",
+            MAXIMUM_TIMESTAMP_MS,
+            f"write whole milliseconds since the epoch up to {MAXIMUM_TIMESTAMP_MS}, or null or -1 for none",
         ),
         "timestampType": (*TIMESTAMP_TYPES, "write 0 (create time), 1 (log append time) or -1 (none)"),
     }
@@ -113,16 +119,16 @@ def _numbers_problem(record: _Object, topic: str, partitions: int) -> Problem | 
             continue
         if isinstance(value, int) and not isinstance(value, bool):
             return f"{name} is {'below' if value < low else 'above'} what it can be", advice
-        return f"{name} is not a whole number but {_kind(value)}", advice
+        return f"{name} is not a whole number but {_name_kind(value)}", advice
     return None
 
 
-def _kind(value: object) -> str:
+def _name_kind(value: object) -> str:
     kinds = {bool: "true or false", float: "a number with a fraction or an exponent", str: "a string", list: "a list"}
     return kinds.get(type(value), "an object")
 
 
-def _bytes_problem(record: _Object) -> Problem | None:
+def _find_bytes_problem(record: _Object) -> Problem | None:
     for name in ("key", "value"):
         if not _is_bytes(record[name]):
             return f"{name} is not base64", "write its bytes in standard base64 with padding, or null"
@@ -135,19 +141,19 @@ def _bytes_problem(record: _Object) -> Problem | None:
     if not isinstance(headers, list):
         return "headers is not a list", 'write a list of {"key": string, "value": base64 or null}, or null'
     return next(
-        (found for at, header in enumerate(headers, 1) if (found := _header_problem(at, header)) is not None), None
+        (found for at, header in enumerate(headers, 1) if (found := _find_header_problem(at, header)) is not None), None
     )
 
 
-def _header_problem(at: int, header: object) -> Problem | None:
+def _find_header_problem(at: int, header: object) -> Problem | None:
     advice = 'write {"key": string, "value": base64 or null}'
     if not isinstance(header, _Object):
         return f"header {at} is not an object", advice
     if header.repeated is not None:
-        return f"header {at} has field {_shown(header.repeated)} twice", advice
+        return f"header {at} has field {_format_value(header.repeated)} twice", advice
     unknown = next((name for name in header if name not in ("key", "value")), None)
     if unknown is not None:
-        return f"header {at} has the field {_shown(unknown)}, which is not known", advice
+        return f"header {at} has the field {_format_value(unknown)}, which is not known", advice
     if not _is_text(header.get("key")):
         return f"header {at} has no key that is a string", advice
     if "value" not in header:

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from winnow.sources.arriving import HEADER_BYTES, MAX_BATCH_BYTES, MAX_BATCH_ROWS, ROW_BYTES, Integers
-from winnow.sources.parquet_columns import RowFaultError, to_arriving
+from winnow.sources.arriving import HEADER_BYTES, MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES, Integers
+from winnow.sources.parquet_columns import RowFaultError, convert_to_record_schema
 from winnow.sources.parquet_schema import COLUMNS, check_schema
-from winnow.sources.refusals import Fault, opened, read_failed, refuse_file, refuse_record
+from winnow.sources.refusals import RecordFault, make_read_error, open_to_read, refuse_file, refuse_record
 from winnow.sources.source_topic import TopicFilter
 
 BUFFER_BYTES = 1 << 20
@@ -37,7 +37,7 @@ def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_b
             the file is damaged.
         ServiceError: its object store cannot be reached.
     """
-    with opened(path) as stream:
+    with open_to_read(path) as stream:
         file = _File(path, stream)
         problem = check_schema(file.schema)
         if problem is not None:
@@ -47,35 +47,35 @@ def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_b
             if not batch.num_rows:
                 continue
             names = batch.column("topic") if "topic" in batch.schema.names else None
-            taken = records_of.select_rows(names, path, first, partial(_coordinates, batch))
+            taken = records_of.select_rows(names, path, first, partial(_read_coordinates, batch))
             rows: Integers = np.arange(first, first + batch.num_rows)
             first += batch.num_rows
             if taken is not None:
                 batch, sizes, rows = batch.filter(pa.array(taken)), sizes[taken], rows[taken]  # noqa: PLW2901
             done = 0
             try:
-                for part in _slices(batch, np.cumsum(sizes), batch_bytes):
+                for part in _slice_batch(batch, np.cumsum(sizes), batch_bytes):
                     mine = rows[done : done + part.num_rows]
-                    yield to_arriving(part, rows=mine, topic=records_of.topic, partitions=partitions)
+                    yield convert_to_record_schema(part, rows=mine, topic=records_of.topic, partitions=partitions)
                     done += part.num_rows
             except RowFaultError as found:
                 raise refuse_record(path, "row", int(rows[done + found.index]), found.fault) from None
 
 
-def _coordinates(batch: pa.RecordBatch, at: int) -> tuple[int | None, int | None]:
+def _read_coordinates(batch: pa.RecordBatch, at: int) -> tuple[int | None, int | None]:
     """Partition and offset that the record at place ``at`` names, None where it names none."""
     named = [batch.column(name)[at].as_py() if name in batch.schema.names else None for name in ("partition", "offset")]
     return named[0], named[1]
 
 
-def extra_columns(path: str) -> list[str]:
+def list_extra_columns(path: str) -> list[str]:
     """The columns of ``path`` that no record takes anything from, in the order of the file.
 
     Raises:
         BadInputError: this is not Parquet.
         ServiceError: its object store cannot be reached.
     """
-    with opened(path) as stream, _damage(path):
+    with open_to_read(path) as stream, _translate_read_errors(path):
         return [name for name in _open(stream).schema_arrow.names if name not in COLUMNS]
 
 
@@ -92,7 +92,7 @@ def _open(stream: Any, read_dictionary: list[str] | None = None) -> pq.ParquetFi
 
 
 @contextmanager
-def _damage(path: str) -> Iterator[None]:
+def _translate_read_errors(path: str) -> Iterator[None]:
     """Whatever the Parquet library raises inside means that the file is damaged, but for a lack of memory."""
     try:
         yield
@@ -100,7 +100,7 @@ def _damage(path: str) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError):
         # Names that are not UTF-8 and columns that the footer's parts disagree about come as Python's own errors.
-        raise read_failed(
+        raise make_read_error(
             path, "this is not Parquet, or its footer or a page is damaged", "copy the file from its source again"
         ) from None
 
@@ -114,7 +114,7 @@ class _File:
 
     def __init__(self, path: str, stream: Any) -> None:
         self._path = path
-        with _damage(path):
+        with _translate_read_errors(path):
             self._plain = _open(stream)
             leaves = [self._plain.schema.column(index) for index in range(self._plain.metadata.num_columns)]
             self._compact = _open(
@@ -128,17 +128,17 @@ class _File:
         """The file's own columns, each batch with the bytes that each of its records takes when spelt out."""
         # One row group at a time: nested dictionaries cannot be read across two.
         for number in range(self._groups):
-            with _damage(self._path):
+            with _translate_read_errors(self._path):
                 group = self._plain.metadata.row_group(number)
                 wanted = batch_bytes * max(1, group.num_rows) // max(1, group.total_byte_size)
-                rows = max(1, min(MAX_BATCH_ROWS, wanted))
+                rows = max(1, min(MAXIMUM_BATCH_ROWS, wanted))
             missing = group.num_rows
             for batch in self._group(number, rows):
-                with _damage(self._path):
-                    sizes = _row_bytes(batch)
+                with _translate_read_errors(self._path):
+                    sizes = _measure_rows(batch)
                 yield batch, sizes
                 missing -= batch.num_rows
-            with _damage(self._path):
+            with _translate_read_errors(self._path):
                 # A column chunk that ends too early is not noticed by Arrow.
                 if missing:
                     raise pa.ArrowInvalid("fewer records than the footer says")
@@ -153,7 +153,7 @@ class _File:
         # Pages in a delta encoding cannot be read as dictionaries. What is damaged shows itself here as well.
         plain = self._plain.iter_batches(min(rows, PLAIN_ROWS), row_groups=[number], columns=list(COLUMNS))
         while True:
-            with _damage(self._path):
+            with _translate_read_errors(self._path):
                 batch = next(plain, None)
             if batch is None:
                 return
@@ -167,41 +167,41 @@ def _is_byte_column(leaf: str) -> bool:
     return leaf in ("key", "value", "topic") or leaf.startswith("headers.")
 
 
-def _slices(batch: pa.RecordBatch, ends: Integers, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+def _slice_batch(batch: pa.RecordBatch, ends: Integers, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """``batch`` cut where its records, spelt out, would exceed the bound; a larger record is alone."""
     start, before = 0, 0
     while start < batch.num_rows:
-        if int(ends[start]) - before > MAX_BATCH_BYTES:
-            raise RowFaultError(0, Fault("the record is larger than 1 GiB", "no broker takes it; leave it out"))
+        if int(ends[start]) - before > MAXIMUM_BATCH_BYTES:
+            raise RowFaultError(0, RecordFault("the record is larger than 1 GiB", "no broker takes it; leave it out"))
         end = max(start + 1, int(np.searchsorted(ends, before + batch_bytes, side="right")))
-        end = min(end, start + MAX_BATCH_ROWS)
+        end = min(end, start + MAXIMUM_BATCH_ROWS)
         yield batch.slice(start, end - start)
         start, before = end, int(ends[end - 1])
 
 
-def _row_bytes(batch: pa.RecordBatch) -> Integers:
+def _measure_rows(batch: pa.RecordBatch) -> Integers:
     """What each record takes in a batch of the arriving schema."""
     if "topic" in batch.schema.names:
-        _lengths(batch.column("topic"))  # takes no room there, but may point outside its dictionary
+        _measure_values(batch.column("topic"))  # takes no room there, but may point outside its dictionary
     sizes = np.full(batch.num_rows, ROW_BYTES, np.int64)
     for name in ("key", "value"):
-        sizes += _lengths(batch.column(name))
+        sizes += _measure_values(batch.column(name))
     if "headers" not in batch.schema.names or pa.types.is_null(batch.column("headers").type):
         return sizes
     headers = batch.column("headers")
     flat = headers.flatten()
-    each = HEADER_BYTES + _lengths(flat.field("key")) + _lengths(flat.field("value"))
+    each = HEADER_BYTES + _measure_values(flat.field("key")) + _measure_values(flat.field("value"))
     ends = np.concatenate(([0], np.cumsum(each)))
     counts = np.concatenate(([0], np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy())))
     return sizes + np.diff(ends[counts])
 
 
-def _lengths(column: Any) -> Integers:
+def _measure_values(column: Any) -> Integers:
     """Bytes per value of a byte or string column, 0 for null."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     if pa.types.is_dictionary(column.type):
-        lengths = np.append(_lengths(column.dictionary), 0)
+        lengths = np.append(_measure_values(column.dictionary), 0)
         places = column.indices.drop_null().to_numpy()
         # A damaged page may point outside its dictionary, which Arrow does not look at before it follows.
         if len(places) and not 0 <= places.min() <= places.max() < len(column.dictionary):

@@ -11,19 +11,19 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from winnow.sources.arriving import (
-    MAX_OFFSET,
-    MAX_TIMESTAMP_MS,
+    MAXIMUM_OFFSET,
+    MAXIMUM_TIMESTAMP_MS,
     NO_TIMESTAMP_MS,
     TIMESTAMP_TYPES,
     Integers,
     make_batch,
     make_headers,
 )
-from winnow.sources.refusals import Fault
+from winnow.sources.refusals import RecordFault
 
 _MS_PER_SECOND = 1000
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
-_BEYOND_S = MAX_TIMESTAMP_MS // _MS_PER_SECOND + 1
+_BEYOND_S = MAXIMUM_TIMESTAMP_MS // _MS_PER_SECOND + 1
 
 Mask = npt.NDArray[np.bool_]
 
@@ -31,7 +31,7 @@ Mask = npt.NDArray[np.bool_]
 class RowFaultError(Exception):
     """Something is wrong with the record at ``index`` (from 0) of a slice."""
 
-    def __init__(self, index: int, fault: Fault) -> None:
+    def __init__(self, index: int, fault: RecordFault) -> None:
         super().__init__(index, fault)
         self.index = index
         self.fault = fault
@@ -52,7 +52,7 @@ class _Faults:
                 self.index, self.wrong = index, (wrong, advice)
 
 
-def to_arriving(batch: pa.RecordBatch, *, rows: Integers, topic: str, partitions: int) -> pa.RecordBatch:
+def convert_to_record_schema(batch: pa.RecordBatch, *, rows: Integers, topic: str, partitions: int) -> pa.RecordBatch:
     """``batch``, of checked types, as the arriving schema; its records are ``rows`` of the file.
 
     Raises:
@@ -62,14 +62,14 @@ def to_arriving(batch: pa.RecordBatch, *, rows: Integers, topic: str, partitions
     partition = _integers(
         batch, "partition", (0, partitions - 1), faults, f"topic {topic} has {partitions}, numbered from 0"
     )
-    offset = _integers(batch, "offset", (0, MAX_OFFSET), faults, "write offsets from 0 to 2^63 - 1, or null")
+    offset = _integers(batch, "offset", (0, MAXIMUM_OFFSET), faults, "write offsets from 0 to 2^63 - 1, or null")
     timestamp = _timestamps(batch, faults)
     advice = "write 0 (create time), 1 (log append time) or -1 (none)"
     kind = _integers(batch, "timestampType", TIMESTAMP_TYPES, faults, advice)
     headers = _headers(batch, faults)
     if faults.index is not None:
         known_partition, known_offset = partition[faults.index].as_py(), offset[faults.index].as_py()
-        fault = Fault(*faults.wrong, partition=known_partition, offset=known_offset)
+        fault = RecordFault(*faults.wrong, partition=known_partition, offset=known_offset)
         raise RowFaultError(faults.index, fault)
     columns = {
         "row": pa.array(rows, pa.int64()),
@@ -77,8 +77,8 @@ def to_arriving(batch: pa.RecordBatch, *, rows: Integers, topic: str, partitions
         "offset": offset,
         "timestamp": timestamp,
         "timestampType": kind.fill_null(0).cast(pa.int32()),
-        "key": _spelt_out(batch.column("key"), pa.binary()),
-        "value": _spelt_out(batch.column("value"), pa.binary()),
+        "key": _decode_dictionary(batch.column("key"), pa.binary()),
+        "value": _decode_dictionary(batch.column("value"), pa.binary()),
         "headers": headers,
     }
     return make_batch(columns, partitions)
@@ -89,11 +89,11 @@ def _column(batch: pa.RecordBatch, name: str) -> Any:
     return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
 
 
-def _valid(column: Any) -> Mask:
+def _list_valid(column: Any) -> Mask:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _spelt_out(column: Any, kind: Any) -> Any:
+def _decode_dictionary(column: Any, kind: Any) -> Any:
     """``column`` without dictionary and as ``kind``; strings become their UTF-8 bytes."""
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -106,7 +106,7 @@ def _integers(batch: pa.RecordBatch, name: str, bounds: tuple[int, int], faults:
     if types.is_null(column.type):
         return column.cast(pa.int64())
     low, high = bounds
-    values, valid = _numbers(column), _valid(column)
+    values, valid = _numbers(column), _list_valid(column)
     if types.is_uint64(column.type):
         # As signed numbers those from 2^63 on are negative; no column has them in its bounds.
         above = valid & (values < 0)
@@ -128,9 +128,9 @@ def _numbers(column: Any) -> npt.NDArray[np.int64]:
 def _timestamps(batch: pa.RecordBatch, faults: _Faults) -> Any:
     """The timestamps in milliseconds; a naive one is taken as UTC, -1 is Kafka's word for none."""
     column = _column(batch, "timestamp")
-    bounds = (NO_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
+    bounds = (NO_TIMESTAMP_MS, MAXIMUM_TIMESTAMP_MS)
     if types.is_timestamp(column.type):
-        values, valid = _numbers(column), _valid(column)
+        values, valid = _numbers(column), _list_valid(column)
         per_second = _PER_SECOND[column.type.unit]
         if per_second > _MS_PER_SECOND:
             whole, part = np.divmod(values, per_second // _MS_PER_SECOND)
@@ -144,7 +144,7 @@ def _timestamps(batch: pa.RecordBatch, faults: _Faults) -> Any:
             # Clipped before it is multiplied, so that it stays out of bounds instead of wrapping into them.
             values = np.clip(values, -_BEYOND_S, _BEYOND_S) * _MS_PER_SECOND
         column = pa.array(values, pa.int64(), mask=~valid)
-    advice = f"write milliseconds since the epoch up to {MAX_TIMESTAMP_MS}, or null or -1 for none"
+    advice = f"write milliseconds since the epoch up to {MAXIMUM_TIMESTAMP_MS}, or null or -1 for none"
     checked = _integers(pa.RecordBatch.from_arrays([column], ["timestamp"]), "timestamp", bounds, faults, advice)
     return pc.if_else(pc.equal(checked, NO_TIMESTAMP_MS), pa.scalar(None, pa.int64()), checked)
 
@@ -156,36 +156,38 @@ def _headers(batch: pa.RecordBatch, faults: _Faults) -> Any:
         return make_headers(np.full(count, -1, np.int64), pa.array([], pa.string()), pa.array([], pa.binary()))
     counts = np.asarray(pc.fill_null(pc.list_value_length(column), -1).to_numpy(), np.int64)
     flat = column.flatten()
-    keys = _spelt_out(flat.field("key"), pa.string())
-    values = _spelt_out(flat.field("value"), pa.binary())
+    keys = _decode_dictionary(flat.field("key"), pa.string())
+    values = _decode_dictionary(flat.field("value"), pa.binary())
     owners = np.repeat(np.arange(count), np.maximum(counts, 0))
-    missing = ~_valid(flat)
-    _note_owners(faults, count, owners[missing], "a header is null", "leave it out, or write its key and value")
-    nameless = ~missing & ~_valid(keys)
-    _note_owners(faults, count, owners[nameless], "a header has no key", "a header's key is a string, never null")
-    garbled = _not_utf8(keys)
-    _note_owners(faults, count, owners[garbled], "a header's key is not valid UTF-8", "write it as UTF-8")
+    missing = ~_list_valid(flat)
+    _note_header_owners(faults, count, owners[missing], "a header is null", "leave it out, or write its key and value")
+    nameless = ~missing & ~_list_valid(keys)
+    _note_header_owners(
+        faults, count, owners[nameless], "a header has no key", "a header's key is a string, never null"
+    )
+    garbled = _find_invalid_utf8(keys)
+    _note_header_owners(faults, count, owners[garbled], "a header's key is not valid UTF-8", "write it as UTF-8")
     if garbled.any():
         # Nothing will be made of it: the fault is raised first.
         keys = pa.nulls(len(keys), pa.string())
     return make_headers(counts, keys, values)
 
 
-def _note_owners(faults: _Faults, count: int, owners: npt.NDArray[np.int64], wrong: str, advice: str) -> None:
+def _note_header_owners(faults: _Faults, count: int, owners: npt.NDArray[np.int64], wrong: str, advice: str) -> None:
     bad = np.zeros(count, np.bool_)
     bad[owners] = True
     faults.note(bad, wrong, advice)
 
 
-def _not_utf8(keys: Any) -> Mask:
+def _find_invalid_utf8(keys: Any) -> Mask:
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:
-        return np.array([not _decodes(key) for key in keys.cast(pa.binary()).to_pylist()], np.bool_)
+        return np.array([not _is_decodable(key) for key in keys.cast(pa.binary()).to_pylist()], np.bool_)
     return np.zeros(len(keys), np.bool_)
 
 
-def _decodes(key: bytes | None) -> bool:
+def _is_decodable(key: bytes | None) -> bool:
     try:
         (key or b"").decode()
     except UnicodeDecodeError:

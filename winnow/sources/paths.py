@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pyarrow import fs
 
 from winnow.files import storage
-from winnow.sources.refusals import read_failed, refuse_file, refuse_undecodable
+from winnow.sources.refusals import make_read_error, refuse_file, refuse_undecodable
 
 JSON_LINES = (".jsonl", ".jsonl.gz", ".json")
 PARQUET = (".parquet",)
@@ -25,7 +25,7 @@ def expand_paths(paths: Sequence[str]) -> list[str]:
         BadInputError: a path is not there, a folder holds no such file, or a file's name ends otherwise.
         ServiceError: an object store cannot be reached.
     """
-    return [file for path in paths for file in _expand(path)]
+    return [file for path in paths for file in _expand_path(path)]
 
 
 def check_suffix(path: str) -> None:
@@ -35,23 +35,23 @@ def check_suffix(path: str) -> None:
         BadInputError: the name ends in none of :data:`KNOWN`.
     """
     if not path.endswith(KNOWN):
-        raise refuse_file(path, "the name does not say what the file holds", f"it must end in {_known()}")
+        raise refuse_file(path, "the name does not say what the file holds", f"it must end in {_filter_known()}")
 
 
-def _expand(path: str) -> list[str]:
+def _expand_path(path: str) -> list[str]:
     refuse_undecodable(path)
-    filesystem, name = storage.filesystem_for(path)
+    filesystem, name = storage.open_filesystem(path)
     try:
-        with storage.answering(path):
+        with storage.translate_store_errors(path):
             kind = filesystem.get_file_info(name).type
         if kind == fs.FileType.Directory:
-            return _folder(path, filesystem, name)
+            return _list_folder(path, filesystem, name)
     except UnicodeDecodeError:
         raise refuse_file(
             path, "the folder holds a file whose name is not UTF-8", "rename that file, or name the others one by one"
         ) from None
     except OSError:
-        raise read_failed(path, "it cannot be looked at", "check its permissions") from None
+        raise make_read_error(path, "it cannot be looked at", "check its permissions") from None
     if kind == fs.FileType.NotFound:
         raise refuse_file(path, "there is no such file or folder", "check the path")
     if kind != fs.FileType.File:
@@ -60,7 +60,7 @@ def _expand(path: str) -> list[str]:
     return [path]
 
 
-def _folder(path: str, filesystem: fs.FileSystem, name: str) -> list[str]:
+def _list_folder(path: str, filesystem: fs.FileSystem, name: str) -> list[str]:
     found = sorted(
         entry.base_name
         for entry in filesystem.get_file_info(fs.FileSelector(name))
@@ -70,11 +70,13 @@ def _folder(path: str, filesystem: fs.FileSystem, name: str) -> list[str]:
     )
     if not found:
         raise refuse_file(
-            path, f"the folder holds no file that ends in {_known()}", "folders below it are not looked into; name them"
+            path,
+            f"the folder holds no file that ends in {_filter_known()}",
+            "folders below it are not looked into; name them",
         )
     # A URI is unquoted when it is opened, a plain path is not.
     return [storage.join(path, quote(file) if "://" in path else file) for file in found]
 
 
-def _known() -> str:
+def _filter_known() -> str:
     return ", ".join(KNOWN[:-1]) + f" or {KNOWN[-1]}"

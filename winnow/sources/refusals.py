@@ -10,11 +10,11 @@ from typing import Any
 from winnow.errors import BadInputError, ServiceError, WinnowError
 from winnow.files import storage
 
-NOTHING_LANDED = "Nothing of this call landed."
+NOTHING_INGESTED = "Nothing of this call landed."
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RecordFault:
     """What is wrong with one record and what to do. ``partition`` and ``offset`` are None where not known."""
 
     wrong: str
@@ -23,7 +23,7 @@ class Fault:
     offset: int | None = None
 
 
-def refuse_record(path: str, unit: str, number: int, fault: Fault) -> BadInputError:
+def refuse_record(path: str, unit: str, number: int, fault: RecordFault) -> BadInputError:
     """The refusal of record ``number`` (from 1) of ``path``; ``unit`` is ``line`` or ``row``."""
     known = []
     if fault.partition is not None:
@@ -31,12 +31,12 @@ def refuse_record(path: str, unit: str, number: int, fault: Fault) -> BadInputEr
     if fault.offset is not None:
         known.append(f"offset {fault.offset}")
     where = f" ({', '.join(known)})" if known else ""
-    return BadInputError(f"{path}, {unit} {number}{where}: {fault.wrong}; {fault.advice}. {NOTHING_LANDED}")
+    return BadInputError(f"{path}, {unit} {number}{where}: {fault.wrong}; {fault.advice}. {NOTHING_INGESTED}")
 
 
 def refuse_file(path: str, wrong: str, advice: str) -> BadInputError:
     """The refusal of ``path`` as a whole."""
-    return BadInputError(f"{path}: {wrong}; {advice}. {NOTHING_LANDED}")
+    return BadInputError(f"{path}: {wrong}; {advice}. {NOTHING_INGESTED}")
 
 
 def refuse_undecodable(path: str) -> None:
@@ -46,21 +46,21 @@ def refuse_undecodable(path: str) -> None:
         BadInputError: it is not UTF-8.
     """
     if not storage.is_utf8(path):
-        raise refuse_file(storage.shown_path(path), "its name is not UTF-8", "rename it")
+        raise refuse_file(storage.format_path(path), "its name is not UTF-8", "rename it")
 
 
-def read_failed(path: str, wrong: str, advice: str) -> WinnowError:
+def make_read_error(path: str, wrong: str, advice: str) -> WinnowError:
     """What a failed read of ``path`` means: bad input, or an object store that does not answer any more."""
     if not storage.is_local(path):
         try:
-            storage.size_bytes(path)
+            storage.read_size_bytes(path)
         except ServiceError as problem:
-            return ServiceError(f"{problem} {NOTHING_LANDED}")
+            return ServiceError(f"{problem} {NOTHING_INGESTED}")
     return refuse_file(path, wrong, advice)
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Any]:
+def open_to_read(path: str) -> Iterator[Any]:
     """``path`` open for random reads.
 
     Raises:
@@ -68,12 +68,12 @@ def opened(path: str) -> Iterator[Any]:
         ServiceError: its object store cannot be reached.
     """
     refuse_undecodable(path)
-    filesystem, name = storage.filesystem_for(path)
+    filesystem, name = storage.open_filesystem(path)
     try:
         stream = filesystem.open_input_file(name)
     except FileNotFoundError:
         raise refuse_file(path, "there is no such file", "check the path") from None
     except OSError:
-        raise read_failed(path, "the file cannot be opened", "check that it is a file and readable") from None
+        raise make_read_error(path, "the file cannot be opened", "check that it is a file and readable") from None
     with stream:
         yield stream

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError
 from winnow.sources.arriving import Integers
-from winnow.sources.refusals import NOTHING_LANDED, Fault, refuse_record
+from winnow.sources.refusals import NOTHING_INGESTED, RecordFault, refuse_record
 
-MAX_NAMES = 10
+MAXIMUM_NAMES = 10
 """Topics that a message names; more are counted together."""
 INVALID_NAME = "an invalid topic name"
 """Stands for what is no topic name: such a field may hold anything, so it is never shown."""
@@ -93,7 +93,7 @@ class TopicFilter:
         if self.source_topic is None:
             if mine + missing < len(names):
                 at = next(at for at, name in enumerate(names) if not self.takes(name))
-                raise self._other_topic(path, "line", int(lines[at]), where(at), shown_name(names[at]))
+                raise self._other_topic(path, "line", int(lines[at]), where(at), format_topic_name(names[at]))
             return None
         if missing:
             at = names.index(None)
@@ -113,7 +113,7 @@ class TopicFilter:
             if self.source_topic is not None:
                 raise self._no_topic(path, "row", first, where(0))
             return None
-        names = _as_bytes(column.dictionary if pa.types.is_dictionary(column.type) else column)
+        names = _convert_to_bytes(column.dictionary if pa.types.is_dictionary(column.type) else column)
         mine = pc.equal(names, pa.scalar(self.wanted.encode(), names.type))
         if pa.types.is_dictionary(column.type):
             mine = mine.take(column.indices)
@@ -125,28 +125,28 @@ class TopicFilter:
         if self.source_topic is None:
             at = pc.index(mine, False).as_py()
             place = column.indices[at].as_py() if pa.types.is_dictionary(column.type) else at
-            raise self._other_topic(path, "row", first + at, where(at), shown_name(names[place].as_py()))
+            raise self._other_topic(path, "row", first + at, where(at), format_topic_name(names[place].as_py()))
         others = column.filter(pc.invert(mine))
         self._note(_count_names(others))
         return np.asarray(mine.to_numpy(zero_copy_only=False), np.bool_)
 
     def _note(self, counts: Mapping[str, int]) -> None:
         for name, count in counts.items():
-            shown = shown_name(name)
-            known = shown in self._left_out or len(self._left_out) < MAX_NAMES
+            shown = format_topic_name(name)
+            known = shown in self._left_out or len(self._left_out) < MAXIMUM_NAMES
             self._left_out[shown if known else _OTHERS] += count
 
     def _other_topic(
         self, path: str, unit: str, number: int, known: tuple[int | None, int | None], found: str
     ) -> OtherTopicError:
         named = f"topic {found}" if found != INVALID_NAME else found
-        fault = Fault(f"this record names {named}, not {self.topic}", "", *known)
-        sentence = str(refuse_record(path, unit, number, fault)).removesuffix(f"; . {NOTHING_LANDED}")
-        message = f"{sentence}. {NOTHING_LANDED}"
+        fault = RecordFault(f"this record names {named}, not {self.topic}", "", *known)
+        sentence = str(refuse_record(path, unit, number, fault)).removesuffix(f"; . {NOTHING_INGESTED}")
+        message = f"{sentence}. {NOTHING_INGESTED}"
         return OtherTopicError(message, path, found, sentence)
 
     def _no_topic(self, path: str, unit: str, number: int, known: tuple[int | None, int | None]) -> BadInputError:
-        fault = Fault(
+        fault = RecordFault(
             f"this record names no topic, so --source-topic {self.wanted} cannot tell whose it is",
             f"where it belongs to {self.topic}, ingest such files in a call of their own without --source-topic",
             *known,
@@ -154,13 +154,13 @@ class TopicFilter:
         return refuse_record(path, unit, number, fault)
 
 
-def shown_name(name: str | bytes | None) -> str:
+def format_topic_name(name: str | bytes | None) -> str:
     """``name`` where it can be the name of a topic, else :data:`INVALID_NAME`."""
     text = name.decode(errors="replace") if isinstance(name, bytes) else name or ""
     return text if is_topic_name(text) else INVALID_NAME
 
 
-def _as_bytes(names: Any) -> Any:
+def _convert_to_bytes(names: Any) -> Any:
     """A column of names as bytes: what is not UTF-8 is no topic name, and no error either."""
     kind = names.type
     if pa.types.is_string(kind):
@@ -174,11 +174,11 @@ def _count_names(column: Any) -> Counter[str]:
     """How often each name is there; names that cannot be a topic's together."""
     found: Counter[str] = Counter()
     if pa.types.is_dictionary(column.type):
-        names = _as_bytes(column.dictionary)
+        names = _convert_to_bytes(column.dictionary)
         places, counts = np.unique(column.indices.drop_null().to_numpy(), return_counts=True)
         for place, count in zip(places.tolist(), counts.tolist(), strict=True):
-            found[shown_name(names[place].as_py())] += count
+            found[format_topic_name(names[place].as_py())] += count
         return found
-    for entry in pc.value_counts(_as_bytes(column)):
-        found[shown_name(entry["values"].as_py())] += entry["counts"].as_py()
+    for entry in pc.value_counts(_convert_to_bytes(column)):
+        found[format_topic_name(entry["values"].as_py())] += entry["counts"].as_py()
     return found

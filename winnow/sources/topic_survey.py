@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.errors import WinnowError
-from winnow.sources.lines import line_groups
+from winnow.sources.lines import read_line_groups
 from winnow.sources.paths import PARQUET
-from winnow.sources.refusals import opened
-from winnow.sources.source_topic import MAX_NAMES, shown_name
+from winnow.sources.refusals import open_to_read
+from winnow.sources.source_topic import MAXIMUM_NAMES, format_topic_name
 
-MAX_FILES = 1_000
-MAX_LINES = 1_000_000
+MAXIMUM_FILES = 1_000
+MAXIMUM_LINES = 1_000_000
 """Of all JSON lines files together."""
-MAX_LINES_PER_FILE = 100_000
-MAX_ROWS = 20_000_000
+MAXIMUM_LINES_PER_FILE = 100_000
+MAXIMUM_ROWS = 20_000_000
 """Of all Parquet files together; of those the column with the topics alone is read."""
-MAX_FILES_NAMED = 3
+MAXIMUM_FILES_NAMED = 3
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1 << 14
 WITHOUT_TOPIC = "no topic"
@@ -52,8 +52,8 @@ class TopicSurvey:
 
     def describe(self) -> str:
         """The topics and files as part of a sentence; of many some, and how many more there are."""
-        named = list(self.files.items())[:MAX_NAMES]
-        text = ", ".join(f"{name} ({_listed(paths)})" for name, paths in named)
+        named = list(self.files.items())[:MAXIMUM_NAMES]
+        text = ", ".join(f"{name} ({_format_list(paths)})" for name, paths in named)
         more = len(self.files) - len(named)
         text += f" and {more} more" if more else ""
         return text + ("" if self.is_complete else "; not all of the input was looked at")
@@ -69,16 +69,16 @@ def survey_topics(paths: Sequence[str], first: str, found: str) -> TopicSurvey:
     """
     survey = TopicSurvey()
     survey.note(found, first)
-    lines_left, rows_left = MAX_LINES, MAX_ROWS
+    lines_left, rows_left = MAXIMUM_LINES, MAXIMUM_ROWS
     ordered = [first, *(path for path in dict.fromkeys(paths) if path != first)]
-    for path in ordered[:MAX_FILES]:
+    for path in ordered[:MAXIMUM_FILES]:
         is_parquet = path.endswith(PARQUET)
-        limit = rows_left if is_parquet else min(lines_left, MAX_LINES_PER_FILE)
+        limit = rows_left if is_parquet else min(lines_left, MAXIMUM_LINES_PER_FILE)
         seen = 0
         try:
-            for names in _names_in_parquet(path) if is_parquet else _names_in_lines(path):
+            for names in _read_names_in_parquet(path) if is_parquet else _read_names_in_lines(path):
                 for name in dict.fromkeys(names):
-                    survey.note(WITHOUT_TOPIC if name is None else shown_name(name), path)
+                    survey.note(WITHOUT_TOPIC if name is None else format_topic_name(name), path)
                 seen += len(names)
                 if seen >= limit:
                     survey.is_complete = False
@@ -90,17 +90,17 @@ def survey_topics(paths: Sequence[str], first: str, found: str) -> TopicSurvey:
             rows_left -= seen
         else:
             lines_left -= seen
-    survey.is_complete &= len(ordered) <= MAX_FILES
+    survey.is_complete &= len(ordered) <= MAXIMUM_FILES
     return survey
 
 
-def _names_in_lines(path: str) -> Iterator[list[str | None]]:
-    for group in line_groups(path, _BATCH_BYTES):
+def _read_names_in_lines(path: str) -> Iterator[list[str | None]]:
+    for group in read_line_groups(path, _BATCH_BYTES):
         yield [_decode(line).topic for line in group.lines if line.strip()]
 
 
-def _names_in_parquet(path: str) -> Iterator[list[bytes | None]]:
-    with opened(path) as stream:
+def _read_names_in_parquet(path: str) -> Iterator[list[bytes | None]]:
+    with open_to_read(path) as stream:
         file = pq.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
         if "topic" not in file.schema_arrow.names:
             if file.metadata.num_rows:
@@ -111,7 +111,7 @@ def _names_in_parquet(path: str) -> Iterator[list[bytes | None]]:
             yield column.to_pylist()
 
 
-def _listed(paths: Sequence[str]) -> str:
-    shown = ", ".join(paths[:MAX_FILES_NAMED])
-    more = len(paths) - MAX_FILES_NAMED
+def _format_list(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[:MAXIMUM_FILES_NAMED])
+    more = len(paths) - MAXIMUM_FILES_NAMED
     return shown + (f" and {more} more file{'' if more == 1 else 's'}" if more > 0 else "")

@@ -41,12 +41,12 @@ def parse_address(text: str) -> URL:
     return url.set(drivername=served)
 
 
-def shown(url: URL) -> str:
+def mask_address(url: URL) -> str:
     """``url`` for people: no password, no options."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def without_secrets(text: str, url: URL) -> str:
+def remove_secrets(text: str, url: URL) -> str:
     """``text`` without the password of ``url`` and without whatever looks like a secret."""
     options = {name: str(value) for name, value in url.query.items() if is_secret_name(name)}
     for secret in sorted([*options.values(), str(url.password or "")], key=len, reverse=True):

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from winnow.model import Delivery, OpenAlert
 from winnow.store import bulk, tables
-from winnow.store.database import Room
+from winnow.store.database import StorePart
 
 Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
 """From the alerts that a call opened or closed (never none) to what is to be delivered: channel and document."""
@@ -24,7 +24,7 @@ _number = count()
 """Keeps apart, and in order, what one process writes within a millisecond."""
 
 
-class SentAlerts(Room):
+class SentAlerts(StorePart):
     """One row per alert that has not recovered, and one per message and channel that is not delivered."""
 
     def remember(
@@ -37,11 +37,11 @@ class SentAlerts(Room):
     def forget(self, key: str) -> bool:
         """True when the alert was remembered; it may be sent again."""
         with self._database.writing() as session:
-            return bulk.changed(session, delete(tables.Alert).where(tables.Alert.key == key)) > 0
+            return bulk.execute_change(session, delete(tables.AlertTable).where(tables.AlertTable.key == key)) > 0
 
     def list_open(self, kinds: Collection[str] = (), topic: str | None = None) -> list[OpenAlert]:
         """What has not recovered, of ``kinds`` (none = all) and ``topic`` (None = all), in the order of topics."""
-        row = tables.Alert
+        row = tables.AlertTable
         statement = select(row).where(row.kind.is_not(None)).order_by(row.topic, row.kind, row.partition)
         if kinds:
             statement = statement.where(row.kind.in_(sorted(kinds)))
@@ -63,16 +63,18 @@ class SentAlerts(Room):
         """Close the alerts of ``kinds`` about ``partitions`` (None = all) and about the whole topic; those closed."""
         with self._database.writing() as session:
             of = _about(topic, kinds, partitions)
-            closed = [_open(row) for row in session.scalars(delete(tables.Alert).where(of).returning(tables.Alert))]
+            closed = [
+                _open(row) for row in session.scalars(delete(tables.AlertTable).where(of).returning(tables.AlertTable))
+            ]
             closed.sort(key=lambda each: (each.kind, -1 if each.partition is None else each.partition))
             _enqueue(session, closed, now_ms, compose)
             return closed
 
     def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
         """Somebody took it in hand: the alerts stay open, and are told again should it happen again."""
-        row = tables.Alert
+        row = tables.AlertTable
         with self._database.writing() as session:
-            bulk.changed(session, update(row).where(_about(topic, kinds, partitions)).values(released=why))
+            bulk.execute_change(session, update(row).where(_about(topic, kinds, partitions)).values(released=why))
 
     def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
         """The oldest message that ``channel`` has not taken; nobody else gets it before ``until_ms``.
@@ -89,24 +91,24 @@ class SentAlerts(Room):
                 return None
             mine = update(row).where(row.key == found.key, row.claimed_until_ms == found.claimed_until_ms)
             claimed = Delivery(found.key, found.channel, found.document, found.created_at_ms)
-            return claimed if bulk.changed(session, mine.values(claimed_until_ms=until_ms)) else None
+            return claimed if bulk.execute_change(session, mine.values(claimed_until_ms=until_ms)) else None
 
     def postpone_delivery(self, key: str, until_ms: int) -> None:
         """It was not taken; it may be tried again from ``until_ms`` on."""
         row = tables.AlertDelivery
         with self._database.writing() as session:
-            bulk.changed(session, update(row).where(row.key == key).values(claimed_until_ms=until_ms))
+            bulk.execute_change(session, update(row).where(row.key == key).values(claimed_until_ms=until_ms))
 
     def finish_delivery(self, key: str) -> None:
         """The channel has taken it."""
         with self._database.writing() as session:
-            bulk.changed(session, delete(tables.AlertDelivery).where(tables.AlertDelivery.key == key))
+            bulk.execute_change(session, delete(tables.AlertDelivery).where(tables.AlertDelivery.key == key))
 
     def drop_deliveries(self, before_ms: int) -> int:
         """Give up what no channel took since ``before_ms``; how many messages that were."""
         row = tables.AlertDelivery
         with self._database.writing() as session:
-            return bulk.changed(session, delete(row).where(row.created_at_ms < before_ms))
+            return bulk.execute_change(session, delete(row).where(row.created_at_ms < before_ms))
 
 
 def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool:
@@ -120,14 +122,14 @@ def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool
         "since_ms": alert.since_ms,
         "released": None,
     }
-    if bulk.insert_missing(session, tables.Alert, [row]):
+    if bulk.insert_missing(session, tables.AlertTable, [row]):
         return True
-    again = update(tables.Alert).where(tables.Alert.key == key, tables.Alert.released.is_not(None))
-    return bulk.changed(session, again.values({name: row[name] for name in row if name != "key"})) > 0
+    again = update(tables.AlertTable).where(tables.AlertTable.key == key, tables.AlertTable.released.is_not(None))
+    return bulk.execute_change(session, again.values({name: row[name] for name in row if name != "key"})) > 0
 
 
 def _about(topic: str, kinds: Collection[str], partitions: Collection[int] | None) -> ColumnElement[bool]:
-    row = tables.Alert
+    row = tables.AlertTable
     of = (row.topic == topic) & row.kind.in_(sorted(kinds))
     return of if partitions is None else of & or_(row.partition.is_(None), row.partition.in_(sorted(partitions)))
 
@@ -146,7 +148,7 @@ def _enqueue(session: Session, alerts: Sequence[OpenAlert], now_ms: int, compose
     bulk.insert(session, tables.AlertDelivery, rows)
 
 
-def _open(row: tables.Alert) -> OpenAlert:
+def _open(row: tables.AlertTable) -> OpenAlert:
     return OpenAlert(
         kind=row.kind or "",
         topic=row.topic or "",

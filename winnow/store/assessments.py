@@ -8,11 +8,11 @@ from sqlalchemy import and_, func, select
 
 from winnow.model import Assessment, Reason
 from winnow.store import tables
-from winnow.store.database import Room
+from winnow.store.database import StorePart
 from winnow.store.looks import write_assessments
 
 
-class Assessments(Room):
+class Assessments(StorePart):
     """One row per topic partition and as-of."""
 
     def record(self, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
@@ -25,7 +25,7 @@ class Assessments(Room):
 
         Last by the time of recording, not by as-of: a simulated future must not hide the present for ever.
         """
-        row, latest = tables.Assessment, tables.LatestAssessment
+        row, latest = tables.AssessmentTable, tables.LatestAssessment
         statement = (
             select(row)
             .join(
@@ -47,14 +47,14 @@ class Assessments(Room):
 
     def list_topics_due_by(self, ms: int) -> list[str]:
         """Topics with a partition whose deadline, as it was assessed last, lies at or before ``ms``; in order."""
-        row, latest = tables.Assessment, tables.LatestAssessment
+        row, latest = tables.AssessmentTable, tables.LatestAssessment
         same = and_(latest.topic == row.topic, latest.partition == row.partition, latest.as_of_ms == row.as_of_ms)
         found = select(row.topic).join(latest, same).where(row.deadline_ms <= ms).distinct().order_by(row.topic)
         with self._database.reading() as session:
             return list(session.scalars(found))
 
 
-def _assessment(row: tables.Assessment) -> Assessment:
+def _assessment(row: tables.AssessmentTable) -> Assessment:
     return Assessment(
         topic=row.topic,
         partition=row.partition,

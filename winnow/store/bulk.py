@@ -20,7 +20,7 @@ Row = Mapping[str, object]
 Condition = Callable[[ReadOnlyColumnCollection[str, Any]], ColumnElement[bool]]
 """From the row that was to be inserted to whether it replaces the one that is there."""
 
-MAX_IN_LIST = 500
+MAXIMUM_IN_LIST = 500
 """Values of one IN list: far below what either database binds, and a plan worth caching."""
 
 
@@ -54,12 +54,12 @@ def insert_missing(session: Session, model: type[Base], rows: Sequence[Row]) -> 
     return _run(session, _insert(session, table).on_conflict_do_nothing(), table, [dict(row) for row in rows])
 
 
-def changed(session: Session, statement: UpdateBase) -> int:
+def execute_change(session: Session, statement: UpdateBase) -> int:
     """Run an UPDATE or DELETE; how many rows it touched."""
     return cast("CursorResult[Any]", session.execute(statement)).rowcount
 
 
-def chunks(values: Sequence[T], size: int = MAX_IN_LIST) -> Iterator[list[T]]:
+def split_chunks(values: Sequence[T], size: int = MAXIMUM_IN_LIST) -> Iterator[list[T]]:
     """``values`` in lists of at most ``size``."""
     iterator = iter(values)
     while chunk := list(islice(iterator, size)):

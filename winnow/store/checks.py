@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, select
 
 from winnow.store import bulk, tables
-from winnow.store.database import Room
+from winnow.store.database import StorePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TopicChecks:
     findings: int
 
 
-class SegmentChecks(Room):
+class SegmentChecks(StorePart):
     """One row per topic and file. A scrub that was interrupted goes on where the oldest check is."""
 
     def list_checks(self, topic: str) -> dict[str, FileCheck]:
@@ -98,8 +98,8 @@ class SegmentChecks(Room):
         row = tables.SegmentCheck
         if paths:
             with self._database.writing() as session:
-                for some in bulk.chunks(sorted(paths)):
-                    bulk.changed(session, delete(row).where(row.topic == topic, row.path.in_(some)))
+                for some in bulk.split_chunks(sorted(paths)):
+                    bulk.execute_change(session, delete(row).where(row.topic == topic, row.path.in_(some)))
 
     def list_sizes_since(self, after_ms: int) -> list[tuple[int, int]]:
         """When files of any topic were checked after ``after_ms`` and how many bytes they have, oldest first."""

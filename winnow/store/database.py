@@ -23,7 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from winnow.errors import RunAgainError, ServiceError, WinnowError
-from winnow.store.address import parse_address, shown, without_secrets
+from winnow.store.address import mask_address, parse_address, remove_secrets
 
 BUSY_TIMEOUT_S: Final = 30
 """How long a SQLite transaction waits for another one."""
@@ -44,7 +44,7 @@ class Database:
         self._is_preparing = False
         self._is_prepared = prepare is None
         self.is_sqlite: Final = self.url.get_backend_name() == "sqlite"
-        self.engine: Final = _sqlite(self.url) if self.is_sqlite else _postgresql(self.url)
+        self.engine: Final = _open_sqlite(self.url) if self.is_sqlite else _open_postgresql(self.url)
         self._process = os.getpid()
         self._forked = threading.Lock()
         # A transaction that reads first and writes later fails at once when another wrote in between.
@@ -110,7 +110,7 @@ class Database:
         yield
         after = path.stat()
         if (before.st_mtime_ns, before.st_size, before.st_ino) != (after.st_mtime_ns, after.st_size, after.st_ino):
-            raise RunAgainError(f"The metadata store {shown(self.url)} changed while it was read. Run it again.")
+            raise RunAgainError(f"The metadata store {mask_address(self.url)} changed while it was read. Run it again.")
 
     def _leave_inherited_connections(self) -> None:
         # After a fork parent and child would talk over one socket, and the pool asks an idle connection for a sign of
@@ -133,8 +133,8 @@ class Database:
     def _sentence(self, problem: SQLAlchemyError) -> WinnowError:
         cause = problem.orig if isinstance(problem, DBAPIError) else problem
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
-        detail = without_secrets(lines[0], self.url).rstrip(".")
-        where = f"The metadata store {shown(self.url)}"
+        detail = remove_secrets(lines[0], self.url).rstrip(".")
+        where = f"The metadata store {mask_address(self.url)}"
         unreachable = isinstance(problem, OperationalError | InterfaceError | PoolTimeoutError)
         if unreachable or (isinstance(problem, DBAPIError) and problem.connection_invalidated):
             return ServiceError(
@@ -173,7 +173,7 @@ def _connect(url: URL) -> sqlite3.Connection:
     return found
 
 
-def _sqlite(url: URL) -> Engine:
+def _open_sqlite(url: URL) -> Engine:
     # A connection that is idle while the process forks is dangerous with SQLite, and opening one is cheap.
     engine = create_engine(
         url,
@@ -198,21 +198,21 @@ def _sqlite(url: URL) -> Engine:
     return engine
 
 
-def _postgresql(url: URL) -> Engine:
+def _open_postgresql(url: URL) -> Engine:
     arguments: dict[str, Any] = {"prepare_threshold": None}  # poolers between here and the server lose them
     if "connect_timeout" not in url.query:
         arguments["connect_timeout"] = CONNECT_TIMEOUT_S
     return create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=arguments)
 
 
-class Room:
+class StorePart:
     """One subject of the store: methods that open their own short transaction on a shared database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
 
-def one_writer(session: Session, topic: str) -> None:
+def lock_topic_rows(session: Session, topic: str) -> None:
     """Until this transaction ends, let nobody else write what is kept of ``topic`` as a whole.
 
     Rows are deleted and inserted again, which two transactions at once would do twice. SQLite has one writer anyway.

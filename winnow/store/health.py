@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from winnow.clock import Clock
 from winnow.store import tables
-from winnow.store.address import shown
+from winnow.store.address import mask_address
 from winnow.store.database import Database
-from winnow.store.migration import revision_of
+from winnow.store.migration import read_revision
 from winnow.store.migrations import HEAD_REVISION
 
 
@@ -41,21 +41,21 @@ def examine_store(url: str, now_ms: Clock) -> StoreHealth:
     """
     database = Database(url)
     try:
-        address = shown(database.url)
+        address = mask_address(database.url)
         if database.is_sqlite and not Path(str(database.url.database)).exists():
             return StoreHealth(address, False, None, HEAD_REVISION, None)
         with database.reading() as session:
-            revision = revision_of(session.connection())
+            revision = read_revision(session.connection())
             before_ms = now_ms()
-            there_ms = _clock_ms(session, database.is_sqlite)
+            there_ms = _read_clock_ms(session, database.is_sqlite)
             here_ms = (before_ms + now_ms()) // 2
-        _write(database, with_tables=revision is not None)
+        _try_write(database, with_tables=revision is not None)
         return StoreHealth(address, True, revision, HEAD_REVISION, there_ms - here_ms)
     finally:
         database.close()
 
 
-def _clock_ms(session: Session, is_sqlite: bool) -> int:
+def _read_clock_ms(session: Session, is_sqlite: bool) -> int:
     statement = (
         "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
         if is_sqlite
@@ -64,12 +64,12 @@ def _clock_ms(session: Session, is_sqlite: bool) -> int:
     return int(session.execute(text(statement)).scalar_one())
 
 
-def _write(database: Database, *, with_tables: bool) -> None:
+def _try_write(database: Database, *, with_tables: bool) -> None:
     # No topic can have such a name. Where Winnow's tables are, its user need not be allowed to make others.
     name = f"winnow_doctor_{uuid.uuid4().hex}"
     with database.writing() as session:
         if with_tables:
-            session.add(tables.Lease(topic=f"/{name}", holder=None, token=0, expires_ms=0))
+            session.add(tables.LeaseTable(topic=f"/{name}", holder=None, token=0, expires_ms=0))
             session.flush()
         else:
             session.execute(text(f"CREATE TABLE {name} (written INTEGER)"))

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from winnow.documents import load_json
 from winnow.model import Verdict
 from winnow.store import bulk, tables
-from winnow.store.database import Room
+from winnow.store.database import StorePart
 from winnow.store.values import RunState
 
 ROWS_AT_ONCE: Final = 1_000
@@ -32,7 +32,7 @@ class Pruned:
     pages: tuple[str, ...] = ()
 
 
-class History(Room):
+class History(StorePart):
     """Rows that nobody needs but who asks what happened long ago."""
 
     def prune(self, topic: str, before_ms: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Pruned]:
@@ -66,7 +66,7 @@ class History(Room):
 
 
 def _old_runs(topic: str, before_ms: int) -> ColumnElement[bool]:
-    row, mark = tables.Run, tables.Uncleanable
+    row, mark = tables.RunTable, tables.UncleanableTable
     return and_(
         row.topic == topic,
         row.updated_at_ms < before_ms,
@@ -77,7 +77,7 @@ def _old_runs(topic: str, before_ms: int) -> ColumnElement[bool]:
 
 
 def _old_verdicts(topic: str, before_ms: int) -> ColumnElement[bool]:
-    row, run = tables.Verdict, tables.Run
+    row, run = tables.VerdictTable, tables.RunTable
     return and_(
         row.topic == topic,
         row.checked_at_ms < before_ms,
@@ -86,7 +86,7 @@ def _old_verdicts(topic: str, before_ms: int) -> ColumnElement[bool]:
 
 
 def _old_assessments(topic: str, before_ms: int) -> ColumnElement[bool]:
-    row, latest = tables.Assessment, tables.LatestAssessment
+    row, latest = tables.AssessmentTable, tables.LatestAssessment
     return and_(
         row.topic == topic,
         row.recorded_at_ms < before_ms,
@@ -96,7 +96,7 @@ def _old_assessments(topic: str, before_ms: int) -> ColumnElement[bool]:
 
 
 def _old_ledger(topic: str, before_ms: int) -> ColumnElement[bool]:
-    row = tables.RetiredFile
+    row = tables.RetiredFileTable
     return and_(row.topic == topic, row.deleted_at_ms < before_ms)
 
 
@@ -104,35 +104,35 @@ def _old_ledger(topic: str, before_ms: int) -> ColumnElement[bool]:
 
 
 def _prune_runs(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = tables.Run, _old_runs(topic, before_ms)
+    row, old = tables.RunTable, _old_runs(topic, before_ms)
     chosen = select(row.plan_id).where(old).order_by(row.updated_at_ms).limit(most).scalar_subquery()
     removed = delete(row).where(row.plan_id.in_(chosen), old).returning(row.plan_id)
     plan_ids = list(session.scalars(removed, execution_options={"synchronize_session": False}))
-    attempts, verdicts = tables.Attempt, tables.Verdict
+    attempts, verdicts = tables.Attempt, tables.VerdictTable
     _execute(session, attempts.plan_id.in_(plan_ids), attempts)
     return Pruned(len(plan_ids), _remove_verdicts(session, verdicts.plan_id.in_(plan_ids))[1])
 
 
 def _prune_verdicts(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = tables.Verdict, _old_verdicts(topic, before_ms)
+    row, old = tables.VerdictTable, _old_verdicts(topic, before_ms)
     chosen = select(row.plan_id, row.attempt).where(old).order_by(row.checked_at_ms).limit(most)
     return Pruned(*_remove_verdicts(session, and_(tuple_(row.plan_id, row.attempt).in_(chosen), old)))
 
 
 def _prune_assessments(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = tables.Assessment, _old_assessments(topic, before_ms)
+    row, old = tables.AssessmentTable, _old_assessments(topic, before_ms)
     chosen = select(row.topic, row.partition, row.as_of_ms).where(old).limit(most)
     return Pruned(_execute(session, and_(tuple_(row.topic, row.partition, row.as_of_ms).in_(chosen), old), row))
 
 
 def _prune_ledger(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = tables.RetiredFile, _old_ledger(topic, before_ms)
+    row, old = tables.RetiredFileTable, _old_ledger(topic, before_ms)
     chosen = select(row.topic, row.path).where(old).limit(most)
     return Pruned(_execute(session, and_(tuple_(row.topic, row.path).in_(chosen), old), row))
 
 
 def _remove_verdicts(session: Session, which: ColumnElement[bool]) -> tuple[int, tuple[str, ...]]:
-    row = tables.Verdict
+    row = tables.VerdictTable
     removed = delete(row).where(which).returning(row.document)
     documents = list(session.scalars(removed, execution_options={"synchronize_session": False}))
     pages = (load_json(Verdict, document.encode()).data_docs for document in documents)
@@ -141,4 +141,4 @@ def _remove_verdicts(session: Session, which: ColumnElement[bool]) -> tuple[int,
 
 def _execute(session: Session, which: ColumnElement[bool], model: type[tables.Base]) -> int:
     statement = delete(model).where(which).execution_options(synchronize_session=False)
-    return bulk.changed(session, statement)
+    return bulk.execute_change(session, statement)

@@ -7,11 +7,11 @@ from collections.abc import Collection
 from sqlalchemy import delete, func, select, update
 
 from winnow.store import bulk, tables
-from winnow.store.database import Room, one_writer
+from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.values import OpenIngest
 
 
-class Ingests(Room):
+class Ingests(StorePart):
     """One row per ingest call, from before its first file until nothing is left of it to sweep."""
 
     def open(self, ingest_id: str, topic: str, *, least_number: int, holder: str, now_ms: int) -> OpenIngest:
@@ -26,7 +26,7 @@ class Ingests(Room):
         """
         row = tables.Ingest
         with self._database.writing() as session:
-            one_writer(session, topic)
+            lock_topic_rows(session, topic)
             highest = session.scalar(select(func.max(row.number)).where(row.topic == topic))
             number = max(least_number, -1 if highest is None else highest + 1)
             opened = OpenIngest(ingest_id, topic, number, holder, now_ms, now_ms)
@@ -38,14 +38,14 @@ class Ingests(Room):
         """Note that an ingest call is at work."""
         row = tables.Ingest
         with self._database.writing() as session:
-            bulk.changed(session, update(row).where(row.ingest_id == ingest_id).values(renewed_at_ms=now_ms))
+            bulk.execute_change(session, update(row).where(row.ingest_id == ingest_id).values(renewed_at_ms=now_ms))
 
     def note_voided(self, ingest_ids: Collection[str], now_ms: int) -> None:
         """Note that a commit has voided these ingest calls; the first time counts."""
         row = tables.Ingest
         with self._database.writing() as session:
-            for some in bulk.chunks(sorted(ingest_ids)):
-                bulk.changed(
+            for some in bulk.split_chunks(sorted(ingest_ids)):
+                bulk.execute_change(
                     session,
                     update(row).where(row.ingest_id.in_(some), row.voided_at_ms.is_(None)).values(voided_at_ms=now_ms),
                 )
@@ -54,14 +54,14 @@ class Ingests(Room):
         """Note when nothing was left of a voided ingest call; None: something was found again."""
         row = tables.Ingest
         with self._database.writing() as session:
-            bulk.changed(session, update(row).where(row.ingest_id == ingest_id).values(found_empty_at_ms=now_ms))
+            bulk.execute_change(session, update(row).where(row.ingest_id == ingest_id).values(found_empty_at_ms=now_ms))
 
     def close(self, ingest_ids: Collection[str]) -> None:
         """Forget ingest calls of which nothing is left: committed, or removed with all they wrote."""
         row = tables.Ingest
         with self._database.writing() as session:
-            for some in bulk.chunks(sorted(ingest_ids)):
-                bulk.changed(session, delete(row).where(row.ingest_id.in_(some)))
+            for some in bulk.split_chunks(sorted(ingest_ids)):
+                bulk.execute_change(session, delete(row).where(row.ingest_id.in_(some)))
 
     def list_open(self, topic: str) -> list[OpenIngest]:
         """Ingest calls of ``topic`` whose end is not recorded, in the order of opening."""

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from winnow.clock import format_ms
 from winnow.errors import TopicBusyError
 from winnow.store import bulk, tables
-from winnow.store.database import Room
+from winnow.store.database import StorePart
 from winnow.store.values import Lease
 
 
-class Leases(Room):
+class Leases(StorePart):
     """At most one holder per topic. The clock is the callers'; a lease spares work, the commit loop keeps it safe."""
 
     def acquire(self, topic: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
@@ -25,10 +25,10 @@ class Leases(Room):
             ServiceError: see :meth:`winnow.store.database.Database.writing`; so for every method of the store.
         """
         free = {"topic": topic, "holder": None, "token": 0, "expires_ms": 0}
-        lease = tables.Lease
+        lease = tables.LeaseTable
         with self._database.writing() as session:
             bulk.insert_missing(session, lease, [free])
-            won = bulk.changed(
+            won = bulk.execute_change(
                 session,
                 update(lease)
                 .where(
@@ -39,7 +39,7 @@ class Leases(Room):
             )
             current = _lease(session, topic)
             if not won or current is None:
-                raise _busy(topic, current)
+                raise _make_busy_error(topic, current)
             return current
 
     def renew(self, lease: Lease, now_ms: int, ttl_ms: int) -> Lease:
@@ -49,19 +49,19 @@ class Leases(Room):
             TopicBusyError: the lease was released or taken over.
         """
         with self._database.writing() as session:
-            renewed = bulk.changed(
+            renewed = bulk.execute_change(
                 session,
-                update(tables.Lease).where(_still(lease)).values(expires_ms=now_ms + ttl_ms),
+                update(tables.LeaseTable).where(_is_held(lease)).values(expires_ms=now_ms + ttl_ms),
             )
             if not renewed:
-                raise _busy(lease.topic, _lease(session, lease.topic))
+                raise _make_busy_error(lease.topic, _lease(session, lease.topic))
         return Lease(lease.topic, lease.holder, lease.token, now_ms + ttl_ms)
 
     def release(self, lease: Lease) -> bool:
         """Give ``lease`` back. False, and nothing changes, when it was released or taken over before."""
         with self._database.writing() as session:
-            statement = update(tables.Lease).where(_still(lease)).values(holder=None, expires_ms=0)
-            return bulk.changed(session, statement) > 0
+            statement = update(tables.LeaseTable).where(_is_held(lease)).values(holder=None, expires_ms=0)
+            return bulk.execute_change(session, statement) > 0
 
     def find(self, topic: str) -> Lease | None:
         """The lease of ``topic``, which may have expired. None when nobody holds it."""
@@ -70,28 +70,28 @@ class Leases(Room):
 
     def find_many(self, topics: Sequence[str]) -> dict[str, Lease]:
         """The leases of ``topics`` that somebody holds, or held until they expired."""
-        row, found = tables.Lease, dict[str, Lease]()
+        row, found = tables.LeaseTable, dict[str, Lease]()
         with self._database.reading() as session:
-            for some in bulk.chunks(topics):
+            for some in bulk.split_chunks(topics):
                 for each in session.scalars(select(row).where(row.topic.in_(some), row.holder.is_not(None))):
                     assert each.holder is not None
                     found[each.topic] = Lease(each.topic, each.holder, each.token, each.expires_ms)
         return found
 
 
-def _still(lease: Lease) -> ColumnElement[bool]:
-    row = tables.Lease
+def _is_held(lease: Lease) -> ColumnElement[bool]:
+    row = tables.LeaseTable
     return and_(row.topic == lease.topic, row.holder == lease.holder, row.token == lease.token)
 
 
 def _lease(session: Session, topic: str) -> Lease | None:
-    row = session.scalar(select(tables.Lease).where(tables.Lease.topic == topic))
+    row = session.scalar(select(tables.LeaseTable).where(tables.LeaseTable.topic == topic))
     if row is None or row.holder is None:
         return None
     return Lease(row.topic, row.holder, row.token, row.expires_ms)
 
 
-def _busy(topic: str, current: Lease | None) -> TopicBusyError:
+def _make_busy_error(topic: str, current: Lease | None) -> TopicBusyError:
     if current is None:
         return TopicBusyError(
             f"The lease of topic {topic} was given back meanwhile, so this run holds the topic no longer. Nothing was "

@@ -12,19 +12,19 @@ from sqlalchemy.orm import Session
 
 from winnow.model import Assessment
 from winnow.store import bulk, tables
-from winnow.store.overview_values import PartitionPicture, TopicPicture
+from winnow.store.overview_values import PartitionOverview, TopicOverview
 
 _ASSESSMENT_COLUMNS: Final = tuple(field.name for field in fields(Assessment) if field.name != "reason")
-_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionPicture))
+_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOverview))
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class AssessedTopic:
     """One look at one topic. ``picture`` None: it could not be taken, and the one before stays."""
 
     assessments: Sequence[Assessment] = ()
-    picture: TopicPicture | None = None
-    partitions: Sequence[PartitionPicture] = ()
+    picture: TopicOverview | None = None
+    partitions: Sequence[PartitionOverview] = ()
 
 
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
@@ -40,7 +40,7 @@ def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, asse
     ]
     latest = [{name: row[name] for name in ("topic", "partition", "as_of_ms", "recorded_at_ms")} for row in rows]
     current = tables.LatestAssessment
-    bulk.upsert(session, tables.Assessment, rows)
+    bulk.upsert(session, tables.AssessmentTable, rows)
     bulk.upsert(
         session,
         current,
@@ -52,38 +52,38 @@ def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, asse
     )
 
 
-def write_pictures(session: Session, looks: Sequence[Look]) -> list[str]:
+def write_overviews(session: Session, looks: Sequence[AssessedTopic]) -> list[str]:
     """Replace the pictures of topics, each with a picture; the topics whose picture was written."""
-    known = _recorded_at_ms(session, [topic_of_look(look) for look in looks])
+    known = _recorded_at_ms(session, [find_overview_topic(look) for look in looks])
     newer = [
         (look.picture, look.partitions)
         for look in looks
         if look.picture is not None and known.get(look.picture.topic, -1) <= look.picture.recorded_at_ms
     ]
-    bulk.upsert(session, tables.TopicOverview, [asdict(picture) for picture, _ in newer])
-    _drop_beyond(session, {picture.topic: _last(partitions) for picture, partitions in newer})
+    bulk.upsert(session, tables.TopicOverviewTable, [asdict(picture) for picture, _ in newer])
+    _drop_beyond(session, {picture.topic: _find_last(partitions) for picture, partitions in newer})
     rows = [
         # asdict copies what is frozen already, which takes longer than the database.
         {name: getattr(each, name) for name in _PARTITION_COLUMNS}
         for _, partitions in newer
         for each in sorted(partitions, key=attrgetter("partition"))
     ]
-    bulk.upsert(session, tables.PartitionOverview, rows)
+    bulk.upsert(session, tables.PartitionOverviewTable, rows)
     return [picture.topic for picture, _ in newer]
 
 
-def topic_of_look(look: Look) -> str:
+def find_overview_topic(look: AssessedTopic) -> str:
     """The topic of a look's overview; empty where it has none."""
     return look.picture.topic if look.picture is not None else ""
 
 
-def _last(partitions: Sequence[PartitionPicture]) -> int:
+def _find_last(partitions: Sequence[PartitionOverview]) -> int:
     return max((each.partition for each in partitions), default=-1)
 
 
 def _recorded_at_ms(session: Session, topics: Sequence[str]) -> dict[str, int]:
-    row, found = tables.TopicOverview, dict[str, int]()
-    for some in bulk.chunks(topics):
+    row, found = tables.TopicOverviewTable, dict[str, int]()
+    for some in bulk.split_chunks(topics):
         rows = session.execute(select(row.topic, row.recorded_at_ms).where(row.topic.in_(some)))
         found.update((topic, at_ms) for topic, at_ms in rows)
     return found
@@ -91,8 +91,8 @@ def _recorded_at_ms(session: Session, topics: Sequence[str]) -> dict[str, int]:
 
 def _drop_beyond(session: Session, last: dict[str, int]) -> None:
     """A topic that was dropped and made again may have fewer partitions."""
-    row = tables.PartitionOverview
-    for some in bulk.chunks(sorted(last)):
+    row = tables.PartitionOverviewTable
+    for some in bulk.split_chunks(sorted(last)):
         there = select(row.topic, func.max(row.partition)).where(row.topic.in_(some)).group_by(row.topic)
         for topic, highest in session.execute(there).all():
             if highest > last[topic]:

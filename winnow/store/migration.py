@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 from winnow.errors import FormatVersionError, ServiceError, WinnowError
 from winnow.files import scratch
 from winnow.files.durable import sync_folder
-from winnow.store.address import shown
+from winnow.store.address import mask_address
 from winnow.store.database import Database
 from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
 
@@ -36,11 +36,11 @@ def migrate(database: Database) -> None:
         ServiceError: the database cannot be reached, or its folder cannot be made.
         FormatVersionError: a newer Winnow has migrated the database.
     """
-    with _alone(database):
+    with _lock_migration(database):
         if database.is_sqlite:
             database.use_write_ahead_log()
         with database.reading() as session:
-            revision = revision_of(session.connection())
+            revision = read_revision(session.connection())
         if revision == HEAD_REVISION:
             return
         with _one_at_a_time, database.writing() as session:
@@ -62,7 +62,7 @@ def prepare_to_read(database: Database) -> None:
     revision = None
     if not database.is_sqlite or Path(str(database.url.database)).exists():
         with database.reading() as session:
-            revision = revision_of(session.connection())
+            revision = read_revision(session.connection())
     if revision == HEAD_REVISION:
         return
     try:
@@ -72,13 +72,13 @@ def prepare_to_read(database: Database) -> None:
     except WinnowError as problem:
         found = "no tables of Winnow's" if revision is None else f"tables of another Winnow (revision {revision})"
         raise ServiceError(
-            f"The metadata store {shown(database.url)} has {found}; this one needs revision {HEAD_REVISION}, and they "
+            f"The metadata store {mask_address(database.url)} has {found}; this one needs revision {HEAD_REVISION}, and they "
             "could not be made. Nothing was changed. Let a user who may write there run any command, such as: "
             f"winnow assess. What kept this one from it: {problem}"
         ) from problem
 
 
-def alembic_config(connection: Connection) -> Config:
+def make_alembic_config(connection: Connection) -> Config:
     """What Alembic needs to run the packaged migrations over ``connection``, inside its transaction."""
     from alembic.config import Config
 
@@ -94,19 +94,19 @@ def _upgrade(database: Database, connection: Connection) -> None:
     from alembic import command
     from alembic.script import ScriptDirectory
 
-    config = alembic_config(connection)
-    revision = revision_of(connection)
+    config = make_alembic_config(connection)
+    revision = read_revision(connection)
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision is not None and revision not in known:
         raise FormatVersionError(
-            f"The metadata store {shown(database.url)} was migrated by a newer Winnow (revision {revision}; this one "
+            f"The metadata store {mask_address(database.url)} was migrated by a newer Winnow (revision {revision}; this one "
             f"knows up to {HEAD_REVISION}). Nothing was changed. Use the newer Winnow, or point WINNOW_STORE_URL at an "
             "empty database and rebuild the store."
         )
     command.upgrade(config, "head")
 
 
-def revision_of(connection: Connection) -> str | None:
+def read_revision(connection: Connection) -> str | None:
     """The schema that the database has; None while it has none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
@@ -115,7 +115,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 @contextmanager
-def _alone(database: Database) -> Iterator[None]:
+def _lock_migration(database: Database) -> Iterator[None]:
     """Holds a lock file beside a SQLite database: switching to the write-ahead log cannot wait for other openers."""
     if not database.is_sqlite:
         yield

@@ -11,63 +11,63 @@ from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, func, select
 from sqlalchemy.orm import Session
 
 from winnow.store import bulk, tables
-from winnow.store.database import Room, one_writer
-from winnow.store.looks import Look, topic_of_look, write_assessments, write_pictures
+from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.looks import AssessedTopic, find_overview_topic, write_assessments, write_overviews
 from winnow.store.overview_states import (
     STATES,
+    join_marks,
+    make_partition_rank,
+    make_rank,
     mark,
-    partition_rank,
+    partition_overview,
     pause,
-    picture,
-    rank_of,
-    topic_ranks,
-    with_marks,
+    select_topic_ranks,
 )
 from winnow.store.overview_values import (
     Listed,
-    MarkSeen,
-    PartitionPicture,
-    PartitionSeen,
-    PauseSeen,
-    PictureState,
-    TopicPicture,
-    TopicSeen,
+    MarkView,
+    OverviewState,
+    PartitionOverview,
+    PartitionView,
+    PauseView,
+    TopicOverview,
     TopicSort,
-    TopicsSeen,
+    TopicSummary,
+    TopicsView,
     Window,
 )
-from winnow.store.runs import run_of
+from winnow.store.runs import make_run
 from winnow.store.values import Run
 
-_TOPIC_COLUMNS: Final = tuple(field.name for field in fields(TopicPicture))
-_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionPicture))
+_TOPIC_COLUMNS: Final = tuple(field.name for field in fields(TopicOverview))
+_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOverview))
 
 
-class Overview(Room):
+class Overview(StorePart):
     """One row per topic and one per topic partition, as they were looked at last."""
 
-    def record(self, topic: TopicPicture, partitions: Sequence[PartitionPicture]) -> bool:
+    def record(self, topic: TopicOverview, partitions: Sequence[PartitionOverview]) -> bool:
         """Replace the picture of a topic and its partitions; ten thousand partitions are a few statements.
 
         Returns:
             False, and nothing changed, when a later picture is there already.
         """
         with self._database.writing() as session:
-            one_writer(session, topic.topic)
-            return bool(write_pictures(session, [Look(picture=topic, partitions=partitions)]))
+            lock_topic_rows(session, topic.topic)
+            return bool(write_overviews(session, [AssessedTopic(picture=topic, partitions=partitions)]))
 
-    def record_many(self, as_of_ms: int, recorded_at_ms: int, looks: Sequence[Look]) -> None:
+    def record_many(self, as_of_ms: int, recorded_at_ms: int, looks: Sequence[AssessedTopic]) -> None:
         """Write down what several looks found, all or nothing.
 
         The same as-of again replaces its assessments; a later picture of a topic that is there already stays.
         """
         with self._database.writing() as session:
             # In one order, so that two writers of the same topics wait for one another and never both.
-            pictured = sorted((each for each in looks if each.picture is not None), key=topic_of_look)
+            pictured = sorted((each for each in looks if each.picture is not None), key=find_overview_topic)
             for look in pictured:
-                one_writer(session, topic_of_look(look))
+                lock_topic_rows(session, find_overview_topic(look))
             write_assessments(session, as_of_ms, recorded_at_ms, [a for look in looks for a in look.assessments])
-            write_pictures(session, pictured)
+            write_overviews(session, pictured)
 
     def list_topics(
         self,
@@ -75,10 +75,10 @@ class Overview(Room):
         window: Window,
         *,
         search: str = "",
-        state: PictureState | None = None,
+        state: OverviewState | None = None,
         sort: TopicSort = TopicSort.STATE,
         descending: bool = False,
-    ) -> TopicsSeen:
+    ) -> TopicsView:
         """One page of topics.
 
         Args:
@@ -89,65 +89,67 @@ class Overview(Room):
             sort: by what; what has no such value comes last in either direction, and names decide among equals.
             descending: the other way round.
         """
-        topic, ranks = tables.TopicOverview, topic_ranks(now_ms)
-        rank = func.coalesce(ranks.c.rank, rank_of(PictureState.HEALTHY))
+        topic, ranks = tables.TopicOverviewTable, select_topic_ranks(now_ms)
+        rank = func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY))
         found = _topics(ranks)
         counted = select(rank, func.count()).select_from(topic).outerjoin(ranks, ranks.c.topic == topic.topic)
         if search:
             matches = func.lower(topic.topic).contains(search.lower(), autoescape=True)
             found, counted = found.where(matches), counted.where(matches)
         if state is not None:
-            found = found.where(rank == rank_of(state))
+            found = found.where(rank == make_rank(state))
         ordered = found.order_by(*_order(sort, rank, ranks, descending=descending))
         with self._database.reading() as session:
             by_rank = {row[0]: row[1] for row in session.execute(counted.group_by(rank))}
-            counts = {each: by_rank.get(rank_of(each), 0) for each in PictureState}
+            counts = {each: by_rank.get(make_rank(each), 0) for each in OverviewState}
             rows = session.execute(ordered.offset(window.offset).limit(window.size)).mappings().all()
             total = sum(counts.values()) if state is None else counts[state]
-            return TopicsSeen(Listed(total, _topics_of(session, rows, now_ms)), counts)
+            return TopicsView(Listed(total, _topics_of(session, rows, now_ms)), counts)
 
-    def find_recorded(self, topic: str) -> TopicPicture | None:
+    def find_recorded(self, topic: str) -> TopicOverview | None:
         """The picture of ``topic`` alone; None when it was never looked at."""
         with self._database.reading() as session:
-            row = session.get(tables.TopicOverview, topic)
-            return None if row is None else TopicPicture(**{name: getattr(row, name) for name in _TOPIC_COLUMNS})
+            row = session.get(tables.TopicOverviewTable, topic)
+            return None if row is None else TopicOverview(**{name: getattr(row, name) for name in _TOPIC_COLUMNS})
 
-    def find_topic(self, topic: str, now_ms: int) -> TopicSeen | None:
+    def find_topic(self, topic: str, now_ms: int) -> TopicSummary | None:
         """One topic; None when it was never looked at."""
-        ranks = topic_ranks(now_ms, topic=topic)
+        ranks = select_topic_ranks(now_ms, topic=topic)
         with self._database.reading() as session:
-            rows = session.execute(_topics(ranks).where(tables.TopicOverview.topic == topic)).mappings().all()
+            rows = session.execute(_topics(ranks).where(tables.TopicOverviewTable.topic == topic)).mappings().all()
             return next(iter(_topics_of(session, rows, now_ms)), None)
 
     def list_partitions(
-        self, topic: str, now_ms: int, window: Window, *, state: PictureState | None = None
-    ) -> Listed[PartitionSeen]:
+        self, topic: str, now_ms: int, window: Window, *, state: OverviewState | None = None
+    ) -> Listed[PartitionView]:
         """One page of the partitions of ``topic`` in their order, or of those in ``state``."""
-        rank = partition_rank(now_ms)
-        found = with_marks(select(picture, rank.label("rank"), mark, pause.since_ms)).where(picture.topic == topic)
+        rank = make_partition_rank(now_ms)
+        found = join_marks(select(partition_overview, rank.label("rank"), mark, pause.since_ms)).where(
+            partition_overview.topic == topic
+        )
         if state is not None:
-            found = found.where(rank == rank_of(state))
-        page = found.order_by(picture.partition).offset(window.offset).limit(window.size)
+            found = found.where(rank == make_rank(state))
+        page = found.order_by(partition_overview.partition).offset(window.offset).limit(window.size)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
             rows: list[tuple[Any, ...]] = [tuple(row) for row in session.execute(page)]
             names = _pausing(session, topic, [row[0].partition for row in rows if row[3] is not None])
-            return Listed(total, tuple(_partition_seen(row, names) for row in rows))
+            return Listed(total, tuple(_make_partition_view(row, names) for row in rows))
 
 
-def _partition_seen(row: tuple[Any, ...], names: Mapping[int, tuple[str, ...]]) -> PartitionSeen:
+def _make_partition_view(row: tuple[Any, ...], names: Mapping[int, tuple[str, ...]]) -> PartitionView:
     pictured, rank, marked, paused_since_ms = row
-    return PartitionSeen(
-        picture=PartitionPicture(**{name: getattr(pictured, name) for name in _PARTITION_COLUMNS}),
+    return PartitionView(
+        picture=PartitionOverview(**{name: getattr(pictured, name) for name in _PARTITION_COLUMNS}),
         state=STATES[rank],
-        paused=None if paused_since_ms is None else PauseSeen(paused_since_ms, names.get(pictured.partition, ())),
-        uncleanable=None if marked is None else mark_seen(marked),
+        paused=None if paused_since_ms is None else PauseView(paused_since_ms, names.get(pictured.partition, ())),
+        uncleanable=None if marked is None else make_mark_view(marked),
     )
 
 
-def mark_seen(row: tables.Uncleanable) -> MarkSeen:
+def make_mark_view(row: tables.UncleanableTable) -> MarkView:
     """The mark in ``row``."""
-    return MarkSeen(
+    return MarkView(
         topic=row.topic,
         partition=row.partition,
         reason=row.reason,
@@ -159,12 +161,12 @@ def mark_seen(row: tables.Uncleanable) -> MarkSeen:
 
 
 def _topics(ranks: Subquery) -> Select[Any]:
-    topic = tables.TopicOverview
+    topic = tables.TopicOverviewTable
     pictured = [getattr(topic, name) for name in _TOPIC_COLUMNS]
     return (
         select(
             *pictured,
-            func.coalesce(ranks.c.rank, rank_of(PictureState.HEALTHY)).label("rank"),
+            func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY)).label("rank"),
             ranks.c.deadline_ms.label("unpaused_deadline_ms"),
         )
         .select_from(topic)
@@ -175,7 +177,7 @@ def _topics(ranks: Subquery) -> Select[Any]:
 def _order(
     sort: TopicSort, rank: ColumnElement[int], ranks: Subquery, *, descending: bool
 ) -> Sequence[ColumnElement[Any]]:
-    topic, run = tables.TopicOverview, tables.Run
+    topic, run = tables.TopicOverviewTable, tables.RunTable
     deadline_ms = ranks.c.deadline_ms
     last_run_ms = select(func.max(run.updated_at_ms)).where(run.topic == topic.topic).scalar_subquery()
     keys: dict[TopicSort, ColumnElement[Any]] = {
@@ -194,13 +196,13 @@ def _order(
     return [*ordered, topic.topic.asc()]
 
 
-def _topics_of(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tuple[TopicSeen, ...]:
+def _topics_of(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tuple[TopicSummary, ...]:
     names = [row["topic"] for row in rows]
     states = _partition_states(session, names, now_ms)
     runs, published = _last_runs(session, names), _last_published(session, names)
     return tuple(
-        TopicSeen(
-            picture=TopicPicture(**{name: row[name] for name in _TOPIC_COLUMNS}),
+        TopicSummary(
+            picture=TopicOverview(**{name: row[name] for name in _TOPIC_COLUMNS}),
             state=STATES[row["rank"]],
             states={state: states.get((row["topic"], state), 0) for state in STATES},
             deadline_ms=row["unpaused_deadline_ms"],
@@ -211,15 +213,19 @@ def _topics_of(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tup
     )
 
 
-def _partition_states(session: Session, topics: Sequence[str], now_ms: int) -> Mapping[tuple[str, PictureState], int]:
-    rank = partition_rank(now_ms).label("rank")
-    ranked = with_marks(select(picture.topic, rank)).where(picture.topic.in_(topics)).subquery("ranked")
+def _partition_states(session: Session, topics: Sequence[str], now_ms: int) -> Mapping[tuple[str, OverviewState], int]:
+    rank = make_partition_rank(now_ms).label("rank")
+    ranked = (
+        join_marks(select(partition_overview.topic, rank))
+        .where(partition_overview.topic.in_(topics))
+        .subquery("ranked")
+    )
     counted = select(ranked.c.topic, ranked.c.rank, func.count()).group_by(ranked.c.topic, ranked.c.rank)
     return {(row[0], STATES[row[1]]): row[2] for row in session.execute(counted)}
 
 
 def _last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:
-    run = tables.Run
+    run = tables.RunTable
     latest = (
         select(run.topic, func.max(run.updated_at_ms).label("at_ms"))
         .where(run.topic.in_(topics))
@@ -231,11 +237,11 @@ def _last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:
         .join(latest, (latest.c.topic == run.topic) & (latest.c.at_ms == run.updated_at_ms))
         .order_by(run.opened_at_ms, run.plan_id.desc())
     )
-    return {row.topic: run_of(row) for row in session.scalars(found)}
+    return {row.topic: make_run(row) for row in session.scalars(found)}
 
 
 def _last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int]:
-    receipt = tables.Receipt
+    receipt = tables.ReceiptTable
     found = (
         select(receipt.topic, func.max(receipt.finished_at_ms)).where(receipt.topic.in_(topics)).group_by(receipt.topic)
     )
@@ -245,7 +251,7 @@ def _last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int
 def _pausing(session: Session, topic: str, partitions: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
     row = tables.PausedBy
     names: dict[int, list[str]] = defaultdict(list)
-    for some in bulk.chunks(partitions):
+    for some in bulk.split_chunks(partitions):
         found = select(row).where(row.topic == topic, row.partition.in_(some)).order_by(row.partition, row.number)
         for each in session.scalars(found):
             names[each.partition].append(each.name)

@@ -11,24 +11,24 @@ from sqlalchemy import Integer, case, func, or_, select
 from winnow.documents import load_json
 from winnow.model import Verdict
 from winnow.store import tables
-from winnow.store.database import Room
-from winnow.store.overview import mark_seen
-from winnow.store.overview_values import AlertSeen, DaySeen, ExpectationSeen, Listed, MarkSeen, QualitySeen, Window
+from winnow.store.database import StorePart
+from winnow.store.overview import make_mark_view
+from winnow.store.overview_values import AlertView, DayView, ExpectationView, Listed, MarkView, QualityView, Window
 
 DAY_MS: Final = 86_400_000
 _SOME_FAILURES: Final = '"failures":[{'
 """What a verdict's document holds where an expectation did not hold: inside a text its quotes would be escaped."""
 
 
-class Quality(Room):
+class Quality(StorePart):
     """What on-call asks in the morning."""
 
-    def summarize(self, now_ms: int, days: int) -> QualitySeen:
+    def summarize(self, now_ms: int, days: int) -> QualityView:
         """Verdicts of the last ``days`` days (UTC, today is the last), and every expectation that did not hold.
 
         Warnings count too: an expectation of severity ``warn`` fails in verdicts that pass. Most failures come first.
         """
-        row = tables.Verdict
+        row = tables.VerdictTable
         first_day = now_ms // DAY_MS - days + 1
         since = (row.checked_at_ms >= first_day * DAY_MS, row.checked_at_ms < (first_day + days) * DAY_MS)
         day = (row.checked_at_ms // DAY_MS).label("day")
@@ -49,27 +49,27 @@ class Quality(Room):
         series = []
         for number in range(first_day, first_day + days):
             _, verdicts_count, failed_count, broken_count = by_day.get(number, (number, 0, 0, 0))
-            series.append(DaySeen(number * DAY_MS, verdicts_count, failed_count, broken_count))
-        return QualitySeen(tuple(series), _expectations(verdicts, first_day, days))
+            series.append(DayView(number * DAY_MS, verdicts_count, failed_count, broken_count))
+        return QualityView(tuple(series), _expectations(verdicts, first_day, days))
 
-    def list_uncleanable(self, window: Window, *, search: str = "") -> Listed[MarkSeen]:
+    def list_uncleanable(self, window: Window, *, search: str = "") -> Listed[MarkView]:
         """One page of uncleanable partitions whose topic's name holds ``search``, the latest mark first."""
-        row = tables.Uncleanable
+        row = tables.UncleanableTable
         found = select(row)
         if search:
             found = found.where(func.lower(row.topic).contains(search.lower(), autoescape=True))
         page = found.order_by(row.since_ms.desc(), row.topic, row.partition).offset(window.offset).limit(window.size)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
-            return Listed(total, tuple(mark_seen(each) for each in session.scalars(page)))
+            return Listed(total, tuple(make_mark_view(each) for each in session.scalars(page)))
 
-    def list_alerts(self, window: Window) -> Listed[AlertSeen]:
+    def list_alerts(self, window: Window) -> Listed[AlertView]:
         """One page of the alerts that have not recovered, the newest first."""
-        row = tables.Alert
+        row = tables.AlertTable
         page = select(row).order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(row)) or 0
-            return Listed(total, tuple(map(_alert, session.scalars(page))))
+            return Listed(total, tuple(map(_make_alert_view, session.scalars(page))))
 
 
 @dataclass(slots=True)
@@ -93,27 +93,27 @@ class _Failing:
         self.by_day[day] += 1
 
 
-def _expectations(verdicts: Iterable[Verdict], first_day: int, days: int) -> tuple[ExpectationSeen, ...]:
+def _expectations(verdicts: Iterable[Verdict], first_day: int, days: int) -> tuple[ExpectationView, ...]:
     found: dict[str, _Failing] = {}
     for verdict in verdicts:
         for failure in verdict.failures:
             failing = found.setdefault(failure.expectation, _Failing(days))
             failing.add(verdict, verdict.checked_at_ms // DAY_MS - first_day)
-    return tuple(_most_first([_seen(name, each) for name, each in found.items()]))
+    return tuple(_most_first([_make_view(name, each) for name, each in found.items()]))
 
 
-def _seen(name: str, failing: _Failing) -> ExpectationSeen:
-    return ExpectationSeen(name, failing.failures, len(failing.topics), failing.last_ms, tuple(failing.by_day))
+def _make_view(name: str, failing: _Failing) -> ExpectationView:
+    return ExpectationView(name, failing.failures, len(failing.topics), failing.last_ms, tuple(failing.by_day))
 
 
-def _most_first(found: Sequence[ExpectationSeen]) -> list[ExpectationSeen]:
+def _most_first(found: Sequence[ExpectationView]) -> list[ExpectationView]:
     return sorted(found, key=lambda each: (-each.failures, -each.last_ms, each.expectation))
 
 
-def _alert(row: tables.Alert) -> AlertSeen:
+def _make_alert_view(row: tables.AlertTable) -> AlertView:
     # What was sent before alerts kept more than their key still tells its kind and its topic.
     kind, _, about = row.key.partition(":")
-    return AlertSeen(
+    return AlertView(
         kind=row.kind or kind,
         topic=row.topic if row.topic is not None else about,
         partition=row.partition,

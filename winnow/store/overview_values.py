@@ -13,7 +13,7 @@ from winnow.store.values import Run
 T = TypeVar("T")
 
 
-class PictureState(StrEnum):
+class OverviewState(StrEnum):
     """A topic's or topic partition's state in one word, the most severe first: of several that hold, the first."""
 
     UNCLEANABLE = "uncleanable"
@@ -60,7 +60,7 @@ class Listed(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPicture:
+class TopicOverview:
     """A topic as it was looked at; the columns of ``winnow_topic_overview``.
 
     ``as_of_ms``: the present in which a compaction was thought of. ``dirty_ratio``: the largest of its partitions'.
@@ -88,7 +88,7 @@ class TopicPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPicture:
+class PartitionOverview:
     """A topic partition as it was looked at; the columns of ``winnow_partition_overview``.
 
     ``active_offset``: where the active segment begins, None where nothing is active.
@@ -113,31 +113,31 @@ class PartitionPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSeen:
+class TopicSummary:
     """A topic for the page: its picture, and what holds of it when it is asked for.
 
     ``states``: how many of its partitions are in each state. ``deadline_ms``: the earliest of the partitions that
     nobody paused.
     """
 
-    picture: TopicPicture
-    state: PictureState
-    states: Mapping[PictureState, int]
+    picture: TopicOverview
+    state: OverviewState
+    states: Mapping[OverviewState, int]
     deadline_ms: int | None
     last_run: Run | None
     last_published_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsSeen:
+class TopicsView:
     """A page of topics. ``counts``: topics in each state among those that the search finds, whatever the filter."""
 
-    listed: Listed[TopicSeen]
-    counts: Mapping[PictureState, int]
+    listed: Listed[TopicSummary]
+    counts: Mapping[OverviewState, int]
 
 
 @dataclass(frozen=True, slots=True)
-class PauseSeen:
+class PauseView:
     """Since when a partition is paused, and under which names."""
 
     since_ms: int
@@ -145,7 +145,7 @@ class PauseSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkSeen:
+class MarkView:
     """Why and since when a partition is not cleaned, and when it is tried again."""
 
     topic: str
@@ -158,17 +158,17 @@ class MarkSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionSeen:
+class PartitionView:
     """A topic partition for the page: its picture, and the marks that hang on it now."""
 
-    picture: PartitionPicture
-    state: PictureState
-    paused: PauseSeen | None
-    uncleanable: MarkSeen | None
+    picture: PartitionOverview
+    state: OverviewState
+    paused: PauseView | None
+    uncleanable: MarkView | None
 
 
 @dataclass(frozen=True, slots=True)
-class RunSeen:
+class RunView:
     """A run, and the receipt where it published."""
 
     run: Run
@@ -176,7 +176,7 @@ class RunSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class DaySeen:
+class DayView:
     """Verdicts of one day in UTC: how many, how many of them failed, and how many could not be reached."""
 
     day_ms: int
@@ -186,7 +186,7 @@ class DaySeen:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectationSeen:
+class ExpectationView:
     """How often an expectation did not hold, in how many topics, when last, and on which of the days."""
 
     expectation: str
@@ -197,15 +197,15 @@ class ExpectationSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class QualitySeen:
+class QualityView:
     """What validation said over some days, the last of them today."""
 
-    series: tuple[DaySeen, ...]
-    expectations: tuple[ExpectationSeen, ...]
+    series: tuple[DayView, ...]
+    expectations: tuple[ExpectationView, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AlertSeen:
+class AlertView:
     """An alert that has not recovered. ``topic`` is empty where it is about no single one."""
 
     kind: str

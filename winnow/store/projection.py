@@ -11,13 +11,13 @@ from winnow.documents import dump_json, load_json
 from winnow.errors import WinnowError
 from winnow.model import PartitionState, Receipt, RetiredFile, TopicPartition, Uncleanable
 from winnow.store import bulk, tables
-from winnow.store.database import Room, one_writer
-from winnow.store.retired import add_retired
+from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.retired import insert_retired
 from winnow.store.states import read_checkpoints, read_marks, read_paused, read_paused_by, write_states
 from winnow.store.values import CheckpointRow
 
 
-class Projection(Room):
+class Projection(StorePart):
     """Written from receipts and states only, a topic at a time, each change in one transaction."""
 
     def record_publication(
@@ -33,15 +33,15 @@ class Projection(Room):
             WinnowError: the receipt has no plan id, so nothing was published.
         """
         with self._database.writing() as session:
-            one_writer(session, receipt.topic)
+            lock_topic_rows(session, receipt.topic)
             _write_receipts(session, [receipt])
             write_states(session, receipt.topic, states, now_ms)
-            add_retired(session, receipt.topic, retired, "data")
+            insert_retired(session, receipt.topic, retired, "data")
 
     def record_states(self, topic: str, states: Mapping[int, PartitionState], now_ms: int) -> None:
         """Checkpoints and marks after a change of state without a receipt. Partitions not in ``states`` stay."""
         with self._database.writing() as session:
-            one_writer(session, topic)
+            lock_topic_rows(session, topic)
             write_states(session, topic, states, now_ms)
 
     def replace(
@@ -57,37 +57,37 @@ class Projection(Room):
         Assessments, runs and verdicts are history and stay. So do ledger rows of deleted files, and pending rows of
         other kinds: the state does not name those files, and dropping the row would leave their bytes for ever.
         """
-        ledger = tables.RetiredFile
+        ledger = tables.RetiredFileTable
         with self._database.writing() as session:
-            one_writer(session, topic)
+            lock_topic_rows(session, topic)
             _drop(session, topic)
             session.execute(
                 delete(ledger).where(ledger.topic == topic, ledger.kind == "data", ledger.deleted_at_ms.is_(None))
             )
             _write_receipts(session, receipts)
             write_states(session, topic, states, now_ms)
-            add_retired(session, topic, retired, "data")
+            insert_retired(session, topic, retired, "data")
 
     def forget_topic(self, topic: str) -> None:
         """Remove every row of ``topic``, history included. Its lease stays, so that fencing tokens go on rising."""
         with self._database.writing() as session:
-            one_writer(session, topic)
+            lock_topic_rows(session, topic)
             _drop(session, topic)
             for model in (
-                *(tables.RetiredFile, tables.Assessment, tables.Run, tables.Ingest, tables.Verdict),
-                *(tables.TopicOverview, tables.PartitionOverview, tables.Alert),
+                *(tables.RetiredFileTable, tables.AssessmentTable, tables.RunTable, tables.Ingest, tables.VerdictTable),
+                *(tables.TopicOverviewTable, tables.PartitionOverviewTable, tables.AlertTable),
             ):
                 session.execute(delete(model).where(model.topic == topic))
 
     def find_receipt(self, plan_id: str) -> Receipt | None:
         """The receipt of a published plan."""
         with self._database.reading() as session:
-            row = session.get(tables.Receipt, plan_id)
+            row = session.get(tables.ReceiptTable, plan_id)
             return None if row is None else load_json(Receipt, row.document.encode())
 
     def list_receipts(self, topic: str | None = None, limit: int | None = None) -> list[Receipt]:
         """Receipts of ``topic`` (None = all), newest first; at most ``limit``."""
-        row = tables.Receipt
+        row = tables.ReceiptTable
         statement = select(row).order_by(row.finished_at_ms.desc(), row.plan_id).limit(limit)
         if topic is not None:
             statement = statement.where(row.topic == topic)
@@ -116,7 +116,7 @@ class Projection(Room):
 
 
 def _drop(session: Session, topic: str) -> None:
-    for model in (tables.Checkpoint, tables.Receipt):
+    for model in (tables.Checkpoint, tables.ReceiptTable):
         session.execute(delete(model).where(model.topic == topic))
 
 
@@ -129,7 +129,7 @@ def _write_receipts(session: Session, receipts: Sequence[Receipt]) -> None:
             )
     bulk.upsert(
         session,
-        tables.Receipt,
+        tables.ReceiptTable,
         [
             {
                 "plan_id": receipt.plan_id,

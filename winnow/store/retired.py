@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from winnow.errors import WinnowError
 from winnow.model import RetiredFile
 from winnow.store import bulk, tables
-from winnow.store.database import Room
+from winnow.store.database import StorePart
 from winnow.store.values import RETIRED_KINDS, RetiredRow
 
 
@@ -25,7 +25,7 @@ class WaitingFiles:
     oldest_ms: int
 
 
-class RetiredFiles(Room):
+class RetiredFiles(StorePart):
     """One row per topic and path. A file that was deleted never becomes pending again: paths are not used twice."""
 
     def record(self, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
@@ -42,11 +42,11 @@ class RetiredFiles(Room):
                 f"{', '.join(sorted(RETIRED_KINDS))}."
             )
         with self._database.writing() as session:
-            add_retired(session, topic, files, kind)
+            insert_retired(session, topic, files, kind)
 
     def list_retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
         """The ledger of ``topic``, oldest first; with ``pending_only`` only what still has its bytes."""
-        row = tables.RetiredFile
+        row = tables.RetiredFileTable
         statement = select(row).where(row.topic == topic).order_by(row.retired_at_ms, row.path)
         if pending_only:
             statement = statement.where(row.deleted_at_ms.is_(None))
@@ -66,10 +66,10 @@ class RetiredFiles(Room):
 
     def mark_deleted(self, topic: str, paths: Sequence[str], now_ms: int) -> None:
         """The bytes of ``paths`` are gone. Paths that are marked already or not in the ledger change nothing."""
-        row = tables.RetiredFile
+        row = tables.RetiredFileTable
         with self._database.writing() as session:
-            for some in bulk.chunks(sorted(paths)):
-                bulk.changed(
+            for some in bulk.split_chunks(sorted(paths)):
+                bulk.execute_change(
                     session,
                     update(row)
                     .where(row.topic == topic, row.path.in_(some), row.deleted_at_ms.is_(None))
@@ -78,14 +78,14 @@ class RetiredFiles(Room):
 
     def sum_deleted_bytes(self, topic: str) -> int:
         """Bytes of the files of ``topic`` that were recorded as retired and are deleted by now."""
-        row = tables.RetiredFile
+        row = tables.RetiredFileTable
         statement = select(func.sum(row.size_bytes)).where(row.topic == topic, row.deleted_at_ms.is_not(None))
         with self._database.reading() as session:
             return int(session.scalar(statement) or 0)
 
     def list_waiting(self, retired_by_ms: int, topic: str | None = None) -> list[WaitingFiles]:
         """Files of every topic (or of one) that were retired at or before ``retired_by_ms`` and are not deleted."""
-        row = tables.RetiredFile
+        row = tables.RetiredFileTable
         sums = (func.count(), func.sum(row.size_bytes), func.min(row.retired_at_ms))
         found = select(row.topic, *sums).where(
             row.deleted_at_ms.is_(None), row.kind != "attempts", row.retired_at_ms <= retired_by_ms
@@ -97,7 +97,7 @@ class RetiredFiles(Room):
             return [WaitingFiles(name, files, int(size), oldest) for name, files, size, oldest in rows]
 
 
-def add_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
+def insert_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
     """Add ``files`` to the ledger where they are not in it."""
     rows = [
         {
@@ -111,4 +111,4 @@ def add_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind
         }
         for file in sorted(files, key=lambda each: each.path)
     ]
-    bulk.insert_missing(session, tables.RetiredFile, rows)
+    bulk.insert_missing(session, tables.RetiredFileTable, rows)

@@ -34,7 +34,7 @@ from sqlalchemy.orm import Session
 
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
 from winnow.store import bulk, tables
-from winnow.store.database import Room
+from winnow.store.database import StorePart
 from winnow.store.values import Run, RunState
 
 _WORK: Final = frozenset({RunState.PLANNED, RunState.COMPACTING, RunState.STAGED, RunState.VALIDATED, RunState.BROKEN})
@@ -57,7 +57,7 @@ TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
 """From the state to be reached to the states it may follow: the table above."""
 
 
-class Runs(Room):
+class Runs(StorePart):
     """One row per plan. Changes are compare-and-swap on the state, so two processes cannot overtake each other."""
 
     def open(
@@ -100,14 +100,14 @@ class Runs(Room):
             "found_empty_at_ms": None,
             "swept_at_ms": None,
         }
-        again = update(tables.Run).where(
-            tables.Run.plan_id == plan_id,
-            tables.Run.status.not_in([RunState.PUBLISHED.value, *(state.value for state in _UNSETTLED)]),
+        again = update(tables.RunTable).where(
+            tables.RunTable.plan_id == plan_id,
+            tables.RunTable.status.not_in([RunState.PUBLISHED.value, *(state.value for state in _UNSETTLED)]),
         )
         with self._database.writing() as session:
-            if not bulk.insert_missing(session, tables.Run, [row]):
-                bulk.changed(session, again.values({name: row[name] for name in row if name != "opened_at_ms"}))
-            run = _found(session, plan_id)
+            if not bulk.insert_missing(session, tables.RunTable, [row]):
+                bulk.execute_change(session, again.values({name: row[name] for name in row if name != "opened_at_ms"}))
+            run = _require_run(session, plan_id)
             if run.status in _UNSETTLED:
                 raise _unsettled(run)
             if run.status is RunState.PLANNED:
@@ -123,12 +123,12 @@ class Runs(Room):
             CommitUnknownError, PlanVoidError, RunAgainError, WinnowError: as :meth:`set_run_state`.
         """
         state = RunState.COMPACTING
-        row = tables.Run
+        row = tables.RunTable
         statement = update(row).where(row.plan_id == plan_id, row.status.in_(_values(TRANSITIONS[state])))
         changes = {"status": state.value, "updated_at_ms": now_ms, "message": "", "attempt": attempt}
         with self._database.writing() as session:
-            moved = bulk.changed(session, statement.values(changes))
-            run = _found(session, plan_id)
+            moved = bulk.execute_change(session, statement.values(changes))
+            run = _require_run(session, plan_id)
             if not moved:
                 raise _illegal(run, state)
             _note_attempt(session, run, now_ms)
@@ -172,19 +172,19 @@ class Runs(Room):
             sources &= {seen}
         elif state is RunState.VOID:
             sources -= _UNSETTLED
-        row = tables.Run
+        row = tables.RunTable
         statement = update(row).where(row.plan_id == plan_id, row.status.in_(_values(sources)))
         if state is RunState.PUBLISHED:
             values["attempt"] = attempt
         else:
             statement = statement.where(row.attempt == attempt)
         with self._database.writing() as session:
-            moved = bulk.changed(session, statement.values(values))
-            run = _found(session, plan_id)
+            moved = bulk.execute_change(session, statement.values(values))
+            run = _require_run(session, plan_id)
             if not moved and not (run.status is state is RunState.PUBLISHED):
                 if run.attempt != attempt:
                     raise _replaced(run, attempt)
-                raise _illegal(run, state) if seen in {None, run.status} else _moved(run, seen)
+                raise _illegal(run, state) if seen in {None, run.status} else _check_moved(run, seen)
             return run
 
     def list_attempt_fences(self, plan_id: str) -> dict[str, int]:
@@ -196,7 +196,7 @@ class Runs(Room):
 
     def list_to_sweep(self, topic: str, closed_before_ms: int) -> list[Run]:
         """Closed runs of ``topic`` whose folder was not found empty twice, that moved last by ``closed_before_ms``."""
-        row = tables.Run
+        row = tables.RunTable
         states = _values(state for state in RunState if state.is_closed)
         statement = (
             select(row)
@@ -205,50 +205,50 @@ class Runs(Room):
             .order_by(row.updated_at_ms, row.plan_id)
         )
         with self._database.reading() as session:
-            return [run_of(found) for found in session.scalars(statement)]
+            return [make_run(found) for found in session.scalars(statement)]
 
     def note_empty(self, run: Run, *, first_ms: int | None, swept_ms: int | None = None) -> None:
         """Note when nothing was left to delete of ``run``, for the first and for the second time.
 
         Nothing changes when the run was opened again or moved since it was looked up.
         """
-        row = tables.Run
+        row = tables.RunTable
         unmoved = (row.plan_id == run.plan_id, row.status == run.status.value, row.updated_at_ms == run.updated_at_ms)
         with self._database.writing() as session:
             changes = {"found_empty_at_ms": first_ms, "swept_at_ms": swept_ms}
-            bulk.changed(session, update(row).where(*unmoved).values(changes))
+            bulk.execute_change(session, update(row).where(*unmoved).values(changes))
 
     def find(self, plan_id: str) -> Run | None:
         """The run of a plan."""
         with self._database.reading() as session:
-            row = session.get(tables.Run, plan_id)
-            return None if row is None else run_of(row)
+            row = session.get(tables.RunTable, plan_id)
+            return None if row is None else make_run(row)
 
     def list_runs(self, topic: str | None = None, limit: int | None = None) -> list[Run]:
         """Runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
         statement = _newest_first()
         if topic is not None:
-            statement = statement.where(tables.Run.topic == topic)
+            statement = statement.where(tables.RunTable.topic == topic)
         with self._database.reading() as session:
-            return [run_of(row) for row in session.scalars(statement.limit(limit))]
+            return [make_run(row) for row in session.scalars(statement.limit(limit))]
 
     def list_open(self, topic: str) -> list[Run]:
         """Runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
         states = [state.value for state in RunState if not state.is_closed]
-        statement = _newest_first().where(tables.Run.topic == topic, tables.Run.status.in_(states))
+        statement = _newest_first().where(tables.RunTable.topic == topic, tables.RunTable.status.in_(states))
         with self._database.reading() as session:
-            return [run_of(row) for row in session.scalars(statement)]
+            return [make_run(row) for row in session.scalars(statement)]
 
     def count_by_state(self, topic: str) -> dict[RunState, int]:
         """Runs of ``topic`` by the state they are in; states without a run are left out."""
-        row = tables.Run
+        row = tables.RunTable
         statement = select(row.status, func.count()).where(row.topic == topic).group_by(row.status)
         with self._database.reading() as session:
             return {RunState(status): count for status, count in session.execute(statement)}
 
 
-def _newest_first() -> Select[tables.Run]:
-    run = tables.Run
+def _newest_first() -> Select[tables.RunTable]:
+    run = tables.RunTable
     return select(run).order_by(run.updated_at_ms.desc(), run.opened_at_ms.desc(), run.plan_id)
 
 
@@ -262,17 +262,17 @@ def _note_attempt(session: Session, run: Run, now_ms: int) -> None:
     row = tables.Attempt
     if not bulk.insert_missing(session, row, [values]):
         mine = (row.plan_id == run.plan_id, row.attempt == run.attempt, row.fence < run.fence)
-        bulk.changed(session, update(row).where(*mine).values(fence=run.fence))
+        bulk.execute_change(session, update(row).where(*mine).values(fence=run.fence))
 
 
-def _found(session: Session, plan_id: str) -> Run:
-    row = session.get(tables.Run, plan_id)
+def _require_run(session: Session, plan_id: str) -> Run:
+    row = session.get(tables.RunTable, plan_id)
     if row is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
-    return run_of(row)
+    return make_run(row)
 
 
-def run_of(row: tables.Run) -> Run:
+def make_run(row: tables.RunTable) -> Run:
     """The run in ``row``."""
     return Run(
         plan_id=row.plan_id,
@@ -300,7 +300,7 @@ def _replaced(run: Run, attempt: str) -> PlanVoidError:
     )
 
 
-def _moved(run: Run, seen: RunState | None) -> RunAgainError:
+def _check_moved(run: Run, seen: RunState | None) -> RunAgainError:
     return RunAgainError(
         f"The run of plan {run.plan_id} of topic {run.topic} was {seen} and is {run.status} by now: somebody else "
         "works on it. Nothing was changed. Run it again."

@@ -16,7 +16,7 @@ from winnow.store.values import CheckpointRow
 
 def read_checkpoints(session: Session, topics: Sequence[str]) -> list[CheckpointRow]:
     """Checkpoints of ``topics`` (none = all) with their histories, in the order of topic and partition."""
-    row, entry = tables.Checkpoint, tables.Cleaning
+    row, entry = tables.Checkpoint, tables.CleaningTable
     checkpoints = select(row).order_by(row.topic, row.partition)
     cleanings = select(entry).order_by(entry.topic, entry.partition, entry.end_offset)
     if topics:
@@ -44,7 +44,7 @@ def read_checkpoints(session: Session, topics: Sequence[str]) -> list[Checkpoint
 
 def read_marks(session: Session, topics: Sequence[str]) -> dict[TopicPartition, Uncleanable]:
     """Uncleanable partitions of ``topics`` (none = all), in order."""
-    row = tables.Uncleanable
+    row = tables.UncleanableTable
     statement = select(row).order_by(row.topic, row.partition)
     if topics:
         statement = statement.where(row.topic.in_(topics))
@@ -103,7 +103,7 @@ def write_states(session: Session, topic: str, states: Mapping[int, PartitionSta
     changed = {
         number: state for number, state in sorted(states.items()) if known.get(number) != replace(state, appends=())
     }
-    for some in bulk.chunks(sorted(changed.keys() & known.keys())):
+    for some in bulk.split_chunks(sorted(changed.keys() & known.keys())):
         # History and marks hang on the checkpoint and go with it.
         session.execute(
             delete(tables.Checkpoint).where(tables.Checkpoint.topic == topic, tables.Checkpoint.partition.in_(some))
@@ -130,12 +130,12 @@ def _insert(session: Session, topic: str, states: Mapping[int, PartitionState], 
     )
     bulk.insert(
         session,
-        tables.Cleaning,
+        tables.CleaningTable,
         [{**of[number], **asdict(entry)} for number, state in states.items() for entry in state.history],
     )
     bulk.insert(
         session,
-        tables.Uncleanable,
+        tables.UncleanableTable,
         [
             {**of[number], **asdict(state.uncleanable)}
             for number, state in states.items()

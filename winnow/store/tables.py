@@ -26,7 +26,7 @@ class Base(DeclarativeBase):
     }
 
 
-class Lease(Base):
+class LeaseTable(Base):
     """One row per topic, for ever: a released lease keeps its token. ``holder`` None: nobody holds the topic."""
 
     __tablename__ = "winnow_lease"
@@ -37,7 +37,7 @@ class Lease(Base):
     expires_ms: Mapped[int]
 
 
-class Assessment(Base):
+class AssessmentTable(Base):
     """History: one row per topic partition and as-of."""
 
     __tablename__ = "winnow_assessment"
@@ -78,7 +78,7 @@ class LatestAssessment(Base):
     recorded_at_ms: Mapped[int]
 
 
-class TopicOverview(Base):
+class TopicOverviewTable(Base):
     """The picture of a topic that the page shows: one row per topic, as it was looked at last.
 
     ``configuration``: what is in force, as JSON. Marks and pauses are not in here; they hang on the checkpoint.
@@ -105,7 +105,7 @@ class TopicOverview(Base):
     location: Mapped[str]
 
 
-class PartitionOverview(Base):
+class PartitionOverviewTable(Base):
     """The picture of a topic partition: its log from start to end, as it was looked at last.
 
     ``active_offset``: where the active segment begins; None: there is none.
@@ -131,7 +131,7 @@ class PartitionOverview(Base):
     reclaimable_bytes: Mapped[int | None]
 
 
-class Run(Base):
+class RunTable(Base):
     """History: one row per plan. ``holder``: who planned it last, a DAG run or a process.
 
     ``plan_sha256``: of the plan's bytes at ``plan_uri``; null in rows from before it was noted.
@@ -189,7 +189,7 @@ class Ingest(Base):
     found_empty_at_ms: Mapped[int | None]
 
 
-class Verdict(Base):
+class VerdictTable(Base):
     """History: one row per attempt. ``document`` is the verdict as canonical JSON; the columns are for filtering."""
 
     __tablename__ = "winnow_verdict"
@@ -204,7 +204,7 @@ class Verdict(Base):
     document: Mapped[str]
 
 
-class Receipt(Base):
+class ReceiptTable(Base):
     """Projection: one row per published plan. ``document`` is the receipt as canonical JSON."""
 
     __tablename__ = "winnow_receipt"
@@ -232,17 +232,17 @@ class Checkpoint(Base):
     updated_at_ms: Mapped[int]
 
 
-def _of_checkpoint() -> ForeignKeyConstraint:
+def _make_checkpoint_key() -> ForeignKeyConstraint:
     return ForeignKeyConstraint(
         ["topic", "partition"], ["winnow_checkpoint.topic", "winnow_checkpoint.partition"], ondelete="CASCADE"
     )
 
 
-class Cleaning(Base):
+class CleaningTable(Base):
     """Projection: the cleaning history of a topic partition."""
 
     __tablename__ = "winnow_cleaning"
-    __table_args__ = (_of_checkpoint(),)
+    __table_args__ = (_make_checkpoint_key(),)
 
     topic: Mapped[str] = mapped_column(primary_key=True)
     partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
@@ -251,11 +251,11 @@ class Cleaning(Base):
     delete_horizon_ms: Mapped[int | None]
 
 
-class Uncleanable(Base):
+class UncleanableTable(Base):
     """Projection: topic partitions that are not cleaned because something failed."""
 
     __tablename__ = "winnow_uncleanable"
-    __table_args__ = (_of_checkpoint(),)
+    __table_args__ = (_make_checkpoint_key(),)
 
     topic: Mapped[str] = mapped_column(primary_key=True)
     partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
@@ -270,7 +270,7 @@ class Paused(Base):
     """Projection: topic partitions that somebody paused."""
 
     __tablename__ = "winnow_paused"
-    __table_args__ = (_of_checkpoint(),)
+    __table_args__ = (_make_checkpoint_key(),)
 
     topic: Mapped[str] = mapped_column(primary_key=True)
     partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
@@ -281,7 +281,7 @@ class PausedBy(Base):
     """Projection: the names under which a topic partition is paused, in the order in which they paused it."""
 
     __tablename__ = "winnow_paused_by"
-    __table_args__ = (_of_checkpoint(),)
+    __table_args__ = (_make_checkpoint_key(),)
 
     topic: Mapped[str] = mapped_column(primary_key=True)
     partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
@@ -289,7 +289,7 @@ class PausedBy(Base):
     name: Mapped[str]
 
 
-class RetiredFile(Base):
+class RetiredFileTable(Base):
     """The ledger of files that left the table. Rows of deleted files are history: what was freed and when."""
 
     __tablename__ = "winnow_retired_file"
@@ -325,7 +325,7 @@ class SegmentCheck(Base):
     since_ms: Mapped[int | None]
 
 
-class Alert(Base):
+class AlertTable(Base):
     """What has been alerted and not recovered since. ``released``: by whom or why somebody took it in hand."""
 
     __tablename__ = "winnow_alert"

@@ -33,7 +33,7 @@ def may_trigger(user: BaseUser, dag_id: str) -> bool:
 
 
 @router.get("/api/me")
-def me(user: GetUserDep, now_ms: NowDep) -> Me:
+def get_me(user: GetUserDep, now_ms: NowDep) -> Me:
     """Who asks, and which actions to offer them."""
     can = Rights(compact=may_trigger(user, COMPACT), change=may_trigger(user, CHANGE))
     return Me(user=user.get_name(), now_ms=now_ms, can=can)

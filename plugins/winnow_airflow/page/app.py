@@ -30,7 +30,7 @@ def make_app() -> FastAPI:
 async def _refuse(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     if problem.status_code == 401 and html.wants_html(request):  # noqa: PLR2004 - HTTP's own number
-        return html.login_page(request)
+        return html.redirect_to_login(request)
     return await http_exception_handler(request, problem)
 
 

@@ -12,7 +12,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 
 from winnow.config.settings import Settings
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.gx_page import standing_alone
+from winnow_airflow.page.gx_page import make_self_contained
 from winnow_airflow.page.lake import LakeDep
 
 POLICY: Final = (
@@ -28,12 +28,12 @@ router = APIRouter(dependencies=[may_view])
 
 
 @router.get("/data-docs/{path:path}")
-def data_docs(request: Request, lake: LakeDep, path: str) -> Response:
+def serve_data_docs(request: Request, lake: LakeDep, path: str) -> Response:
     """A file of the site. Its index is a table that only scripts fill, so the page's own list of verdicts stands in."""
     root = request.scope.get("root_path", "")
     if path in {"", INDEX}:
         return RedirectResponse(f"{root}/page#/quality")
-    found = file_of(lake.settings.data_docs / SITE, path)
+    found = find_file(lake.settings.data_docs / SITE, path)
     if found is None:
         raise HTTPException(
             404,
@@ -42,14 +42,14 @@ def data_docs(request: Request, lake: LakeDep, path: str) -> Response:
         )
     kind, _ = mimetypes.guess_type(found.name)
     if kind == "text/html":
-        text = standing_alone(found.read_text(encoding="utf-8"), f"{root}/static/data-docs.css")
+        text = make_self_contained(found.read_text(encoding="utf-8"), f"{root}/static/data-docs.css")
         return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
     return FileResponse(
         found, media_type=kind or "application/octet-stream", headers={"Content-Security-Policy": POLICY}
     )
 
 
-def file_of(folder: Path, path: str) -> Path | None:
+def find_file(folder: Path, path: str) -> Path | None:
     """The file ``path`` below ``folder``; None where there is none, or where the path or a link leads out of it."""
     parts = path.split("/")
     if any(part in {"", ".", ".."} or part.startswith(".") or {"\\", "\0"} & set(part) for part in parts):
@@ -62,7 +62,7 @@ def file_of(folder: Path, path: str) -> Path | None:
     return found if found.is_relative_to(root) and found.is_file() else None
 
 
-def page_of(settings: Settings, address: str | None) -> str | None:
+def find_page(settings: Settings, address: str | None) -> str | None:
     """The path below ``data-docs/`` of the page that a verdict names by its file; None where it names none.
 
     The file may have been written on another machine, where the same folder has another name.

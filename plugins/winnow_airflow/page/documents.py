@@ -69,7 +69,7 @@ class TopicRow(Document):
     last_published_ms: int | None
 
 
-class Topics(Document):
+class TopicPage(Document):
     """A page of topics. ``counts``: those that the search finds, whatever state was asked for."""
 
     now_ms: int
@@ -106,7 +106,7 @@ class Scrubbed(Document):
     findings: int
 
 
-class Topic(TopicRow):
+class TopicDetail(TopicRow):
     """A topic with everything about it but its partitions. ``scrub`` None: no file of it was ever checked."""
 
     table: Table
@@ -157,7 +157,7 @@ class PartitionRow(Document):
     uncleanable: Mark | None
 
 
-class Partitions(Document):
+class PartitionPage(Document):
     """A page of a topic's partitions."""
 
     now_ms: int
@@ -206,7 +206,7 @@ class RunRow(Document):
     totals: Totals | None
 
 
-class Runs(Document):
+class RunPage(Document):
     """A page of runs."""
 
     total: int
@@ -266,7 +266,7 @@ class VerdictRow(Document):
     failures: list[FailureRow]
 
 
-class Run(RunRow):
+class RunDetail(RunRow):
     """A run with its receipt and its verdicts."""
 
     data_docs: str | None
@@ -276,7 +276,7 @@ class Run(RunRow):
     verdicts: list[VerdictRow]
 
 
-class Verdicts(Document):
+class VerdictPage(Document):
     """A page of verdicts."""
 
     total: int
@@ -320,7 +320,7 @@ class UncleanableRow(Mark):
     partition: int
 
 
-class UncleanablePartitions(Document):
+class UncleanablePage(Document):
     """A page of partitions that are not cleaned."""
 
     total: int
@@ -339,7 +339,7 @@ class AlertRow(Document):
     message: str | None
 
 
-class Alerts(Document):
+class AlertPage(Document):
     """A page of open alerts."""
 
     total: int

@@ -10,7 +10,7 @@ import re
 from html import escape
 from typing import Final
 
-_ELSEWHERE: Final = (
+_EXTERNAL_PARTS: Final = (
     re.compile(r"<script\b.*?</script\s*>", re.DOTALL | re.IGNORECASE),
     re.compile(r"<link\b[^>]*\bhref=\"(?:https?:)?//[^>]*>", re.IGNORECASE),
     # Its path has one step too few.
@@ -23,8 +23,8 @@ _ELSEWHERE: Final = (
 )
 
 
-def standing_alone(html: str, style_sheet: str) -> str:
+def make_self_contained(html: str, style_sheet: str) -> str:
     """``html`` without scripts and without what lies on other hosts, under the style sheet at that address."""
-    for pattern in _ELSEWHERE:
+    for pattern in _EXTERNAL_PARTS:
         html = pattern.sub("", html)
     return html.replace("</head>", f'<link rel="stylesheet" href="{escape(style_sheet)}">\n</head>', 1)

@@ -26,7 +26,7 @@ _LOGIN: Final = """\
 
 
 @router.get("/page")
-def page() -> FileResponse:
+def serve_index() -> FileResponse:
     """The HTML document; everything it shows comes from the API."""
     return FileResponse(STATIC / "index.html", media_type="text/html")
 
@@ -36,7 +36,7 @@ def wants_html(request: Request) -> bool:
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
-def login_page(request: Request) -> HTMLResponse:
+def redirect_to_login(request: Request) -> HTMLResponse:
     """Answers 401, and leads a browser through Airflow's login back to where it wanted to go.
 
     A script and not a redirect, because what follows the ``#`` of a link (which run an alert is about) is known to the

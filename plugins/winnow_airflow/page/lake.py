@@ -8,13 +8,13 @@ from typing import Annotated
 
 from fastapi import Depends, Query
 
-from winnow.clock import wall_clock_ms
+from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
 from winnow.store import Store
 from winnow.store.overview_values import Window
 
-MAX_SIZE = 200
-MAX_PAGE = 1_000_000
+MAXIMUM_PAGE_SIZE = 200
+MAXIMUM_PAGE_NUMBER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ _opening = threading.Lock()
 _opened: list[Lake] = []
 
 
-def opened_lake() -> Lake:
+def open_lake() -> Lake:
     """The installation that the process's settings name; its store is opened by the first request that needs it.
 
     A store that cannot be opened is tried again by the next request.
@@ -45,15 +45,16 @@ def opened_lake() -> Lake:
     return _opened[0]
 
 
-def asked_window(
-    page: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 1, size: Annotated[int, Query(ge=1, le=MAX_SIZE)] = 50
+def parse_window(
+    page: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE_NUMBER)] = 1,
+    size: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE_SIZE)] = 50,
 ) -> Window:
     """Which part of a list a request asks for."""
     return Window(page, size)
 
 
-LakeDep = Annotated[Lake, Depends(opened_lake)]
-WindowDep = Annotated[Window, Depends(asked_window)]
-NowDep = Annotated[int, Depends(wall_clock_ms)]
+LakeDep = Annotated[Lake, Depends(open_lake)]
+WindowDep = Annotated[Window, Depends(parse_window)]
+NowDep = Annotated[int, Depends(read_wall_clock_ms)]
 Search = Annotated[str, Query(max_length=249)]
 """Part of a topic's name, which has 249 characters at most."""

@@ -9,22 +9,22 @@ from fastapi import APIRouter, Query
 
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.documents import (
+    AlertPage,
     AlertRow,
-    Alerts,
     Day,
     FailingExpectation,
     Quality,
-    UncleanablePartitions,
+    UncleanablePage,
     UncleanableRow,
 )
 from winnow_airflow.page.lake import LakeDep, NowDep, Search, WindowDep
 
-MAX_DAYS = 366
+MAXIMUM_DAYS = 366
 router = APIRouter(prefix="/api/quality", dependencies=[may_view])
 
 
 @router.get("")
-def quality(lake: LakeDep, now_ms: NowDep, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 30) -> Quality:
+def get_quality(lake: LakeDep, now_ms: NowDep, days: Annotated[int, Query(ge=1, le=MAXIMUM_DAYS)] = 30) -> Quality:
     """What validation said over the last days, in UTC; today is the last."""
     seen = lake.store.quality.summarize(now_ms, days)
     return Quality(
@@ -36,16 +36,16 @@ def quality(lake: LakeDep, now_ms: NowDep, days: Annotated[int, Query(ge=1, le=M
 
 
 @router.get("/uncleanable")
-def uncleanable(lake: LakeDep, window: WindowDep, search: Search = "") -> UncleanablePartitions:
+def list_uncleanable(lake: LakeDep, window: WindowDep, search: Search = "") -> UncleanablePage:
     """A page of partitions that are not cleaned, the latest mark first."""
     found = lake.store.quality.list_uncleanable(window, search=search)
     rows = [UncleanableRow(**asdict(each)) for each in found.rows]
-    return UncleanablePartitions(total=found.total, page=window.number, size=window.size, partitions=rows)
+    return UncleanablePage(total=found.total, page=window.number, size=window.size, partitions=rows)
 
 
 @router.get("/alerts")
-def alerts(lake: LakeDep, window: WindowDep) -> Alerts:
+def list_alerts(lake: LakeDep, window: WindowDep) -> AlertPage:
     """A page of alerts that have not recovered, the newest first."""
     found = lake.store.quality.list_alerts(window)
     rows = [AlertRow(**asdict(each)) for each in found.rows]
-    return Alerts(total=found.total, page=window.number, size=window.size, alerts=rows)
+    return AlertPage(total=found.total, page=window.number, size=window.size, alerts=rows)

@@ -11,20 +11,20 @@ from fastapi import APIRouter, HTTPException, Query
 from winnow.model import PartitionReceipt, Receipt, Verdict
 from winnow.store import RunState
 from winnow.store.overview_runs import AIRFLOW
-from winnow.store.overview_values import Listed, RunSeen, Window
+from winnow.store.overview_values import Listed, RunView, Window
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.data_docs import page_of
+from winnow_airflow.page.data_docs import find_page
 from winnow_airflow.page.documents import (
     DagRun,
     FailureRow,
     ReceiptPartition,
-    Run,
+    RunDetail,
+    RunPage,
     RunRow,
-    Runs,
     Table,
     Totals,
+    VerdictPage,
     VerdictRow,
-    Verdicts,
 )
 from winnow_airflow.page.lake import Lake, LakeDep, WindowDep
 
@@ -33,27 +33,27 @@ Status = Annotated[RunState | None, Query()]
 
 
 @router.get("/runs")
-def runs(
+def list_runs(
     lake: LakeDep,
     window: WindowDep,
     topic: str | None = None,
     status: Status = None,
     dag_id: str | None = None,
     dag_run_id: str | None = None,
-) -> Runs:
+) -> RunPage:
     """A page of runs, the one that moved last first."""
     found = lake.store.run_history.list_runs(window, topic=topic, status=status, dag_id=dag_id, dag_run_id=dag_run_id)
-    return _runs(found, window)
+    return _build_runs(found, window)
 
 
 @router.get("/topics/{topic}/runs")
-def topic_runs(lake: LakeDep, window: WindowDep, topic: str) -> Runs:
+def list_topic_runs(lake: LakeDep, window: WindowDep, topic: str) -> RunPage:
     """A page of a topic's runs, the one that moved last first."""
-    return _runs(lake.store.run_history.list_runs(window, topic=topic), window)
+    return _build_runs(lake.store.run_history.list_runs(window, topic=topic), window)
 
 
 @router.get("/runs/{plan_id}")
-def run(lake: LakeDep, plan_id: str) -> Run:
+def get_run(lake: LakeDep, plan_id: str) -> RunDetail:
     """One run: its receipt, and what validation said of its attempts."""
     seen = lake.store.run_history.find_run(plan_id)
     if seen is None:
@@ -61,38 +61,40 @@ def run(lake: LakeDep, plan_id: str) -> Run:
             404,
             f"There is no run of plan {plan_id}, or its history was removed. See the runs of a topic on its page.",
         )
-    verdicts = [_verdict(lake, each) for each in lake.store.run_history.list_verdicts_of_plan(plan_id)]
+    verdicts = [_build_verdict_row(lake, each) for each in lake.store.run_history.list_verdicts_of_plan(plan_id)]
     receipt = seen.receipt
     picture = lake.store.overview.find_recorded(seen.run.topic)
-    own = page_of(lake.settings, receipt.data_docs) if receipt is not None else None
-    return Run(
-        **dict(_run(seen)),
+    own = find_page(lake.settings, receipt.data_docs) if receipt is not None else None
+    return RunDetail(
+        **dict(_build_run_row(seen)),
         data_docs=own or next((each.data_docs for each in verdicts), None),
         finished_at_ms=None if receipt is None else receipt.finished_at_ms,
         table=None if picture is None else Table(name=picture.table_name, location=picture.location),
-        receipt_partitions=[_partition(part) for part in sorted(_parts(receipt), key=lambda each: each.partition)],
+        receipt_partitions=[
+            _build_receipt_partition(part) for part in sorted(_list_parts(receipt), key=lambda each: each.partition)
+        ],
         verdicts=verdicts,
     )
 
 
 @router.get("/topics/{topic}/verdicts")
-def verdicts(lake: LakeDep, window: WindowDep, topic: str) -> Verdicts:
+def verdicts(lake: LakeDep, window: WindowDep, topic: str) -> VerdictPage:
     """A page of a topic's verdicts, the newest first."""
     found = lake.store.run_history.list_verdicts(topic, window)
-    rows = [_verdict(lake, each) for each in found.rows]
-    return Verdicts(total=found.total, page=window.number, size=window.size, verdicts=rows)
+    rows = [_build_verdict_row(lake, each) for each in found.rows]
+    return VerdictPage(total=found.total, page=window.number, size=window.size, verdicts=rows)
 
 
-def _runs(found: Listed[RunSeen], window: Window) -> Runs:
-    rows = [_run(each) for each in found.rows]
-    return Runs(total=found.total, page=window.number, size=window.size, runs=rows)
+def _build_runs(found: Listed[RunView], window: Window) -> RunPage:
+    rows = [_build_run_row(each) for each in found.rows]
+    return RunPage(total=found.total, page=window.number, size=window.size, runs=rows)
 
 
-def _parts(receipt: Receipt | None) -> Sequence[PartitionReceipt]:
+def _list_parts(receipt: Receipt | None) -> Sequence[PartitionReceipt]:
     return receipt.partitions if receipt is not None else ()
 
 
-def _run(seen: RunSeen) -> RunRow:
+def _build_run_row(seen: RunView) -> RunRow:
     found = seen.run
     return RunRow(
         plan_id=found.plan_id,
@@ -103,21 +105,21 @@ def _run(seen: RunSeen) -> RunRow:
         opened_at_ms=found.opened_at_ms,
         updated_at_ms=found.updated_at_ms,
         message=found.message,
-        dag_run=_dag_run(found.holder),
+        dag_run=_parse_dag_run(found.holder),
         holder=found.holder,
         snapshot_id=None if found.snapshot_id is None else str(found.snapshot_id),
-        totals=None if seen.receipt is None else _totals(seen.receipt.partitions),
+        totals=None if seen.receipt is None else _sum_receipt(seen.receipt.partitions),
     )
 
 
-def _dag_run(holder: str | None) -> DagRun | None:
+def _parse_dag_run(holder: str | None) -> DagRun | None:
     if holder is None or not holder.startswith(AIRFLOW):
         return None
     dag_id, _, run_id = holder.removeprefix(AIRFLOW).partition(":")
     return DagRun(dag_id=dag_id, run_id=run_id)
 
 
-def _totals(parts: Sequence[PartitionReceipt]) -> Totals:
+def _sum_receipt(parts: Sequence[PartitionReceipt]) -> Totals:
     return Totals(
         records_in=sum(part.records_in for part in parts),
         records_kept=sum(part.records_kept for part in parts),
@@ -132,7 +134,7 @@ def _totals(parts: Sequence[PartitionReceipt]) -> Totals:
     )
 
 
-def _partition(part: PartitionReceipt) -> ReceiptPartition:
+def _build_receipt_partition(part: PartitionReceipt) -> ReceiptPartition:
     accounted = part.records_kept + part.records_superseded + part.tombstones_expired + part.records_keyless
     return ReceiptPartition(
         partition=part.partition,
@@ -158,7 +160,7 @@ def _partition(part: PartitionReceipt) -> ReceiptPartition:
     )
 
 
-def _verdict(lake: Lake, verdict: Verdict) -> VerdictRow:
+def _build_verdict_row(lake: Lake, verdict: Verdict) -> VerdictRow:
     return VerdictRow(
         plan_id=verdict.plan_id,
         attempt=verdict.attempt,
@@ -167,7 +169,7 @@ def _verdict(lake: Lake, verdict: Verdict) -> VerdictRow:
         broken=verdict.broken,
         checked_at_ms=verdict.checked_at_ms,
         expectations=verdict.expectations,
-        data_docs=page_of(lake.settings, verdict.data_docs),
+        data_docs=find_page(lake.settings, verdict.data_docs),
         failures=[
             FailureRow(
                 expectation=each.expectation,

@@ -10,32 +10,32 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, HTTPException, Query
 
 from winnow.model import Reason
-from winnow.report.reasons import because
-from winnow.store.overview_values import MarkSeen, PartitionSeen, PictureState, TopicSeen, TopicSort
+from winnow.report.reasons import explain_reason
+from winnow.store.overview_values import MarkView, OverviewState, PartitionView, TopicSort, TopicSummary
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.documents import (
     ConfigurationRow,
     LastRun,
     Mark,
+    PartitionPage,
     PartitionRow,
-    Partitions,
     Pause,
     Scrubbed,
     States,
     Table,
-    Topic,
+    TopicDetail,
+    TopicPage,
     TopicRow,
-    Topics,
 )
 from winnow_airflow.page.lake import LakeDep, NowDep, Search, WindowDep
 
 WEEK_MS = 7 * 86_400_000
 router = APIRouter(prefix="/api/topics", dependencies=[may_view])
-State = Annotated[PictureState | None, Query()]
+State = Annotated[OverviewState | None, Query()]
 
 
 @router.get("")
-def topics(
+def list_topics(
     lake: LakeDep,
     now_ms: NowDep,
     window: WindowDep,
@@ -43,31 +43,31 @@ def topics(
     state: State = None,
     sort: TopicSort = TopicSort.STATE,
     order: Literal["asc", "desc"] = "asc",
-) -> Topics:
+) -> TopicPage:
     """A page of topics."""
     seen = lake.store.overview.list_topics(
         now_ms, window, search=search, state=state, sort=sort, descending=order == "desc"
     )
-    return Topics(
+    return TopicPage(
         now_ms=now_ms,
         total=seen.listed.total,
         page=window.number,
         size=window.size,
-        counts=_states(seen.counts),
-        topics=[_topic(each) for each in seen.listed.rows],
+        counts=_build_states(seen.counts),
+        topics=[_build_topic_row(each) for each in seen.listed.rows],
     )
 
 
 @router.get("/{topic}")
-def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Topic:
+def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> TopicDetail:
     """One topic."""
     seen = lake.store.overview.find_topic(topic, now_ms)
     if seen is None:
-        raise _unknown(topic)
+        raise _build_not_found(topic)
     picture = seen.picture
     checks = lake.store.segment_checks.summarize(topic)
-    return Topic(
-        **dict(_topic(seen)),
+    return TopicDetail(
+        **dict(_build_topic_row(seen)),
         table=Table(name=picture.table_name, location=picture.location),
         configuration=[ConfigurationRow(**entry) for entry in json.loads(picture.configuration)],
         failing_expectations_7d=lake.store.run_history.list_failing_expectations(topic, now_ms - WEEK_MS),
@@ -76,22 +76,22 @@ def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Topic:
 
 
 @router.get("/{topic}/partitions")
-def partitions(lake: LakeDep, now_ms: NowDep, window: WindowDep, topic: str, state: State = None) -> Partitions:
+def list_partitions(lake: LakeDep, now_ms: NowDep, window: WindowDep, topic: str, state: State = None) -> PartitionPage:
     """A page of a topic's partitions, in their order."""
     pictured = lake.store.overview.find_recorded(topic)
     if pictured is None:
-        raise _unknown(topic)
+        raise _build_not_found(topic)
     listed = lake.store.overview.list_partitions(topic, now_ms, window, state=state)
-    return Partitions(
+    return PartitionPage(
         now_ms=now_ms,
         total=listed.total,
         page=window.number,
         size=window.size,
-        partitions=[_partition(each, pictured.threshold) for each in listed.rows],
+        partitions=[_build_partition_row(each, pictured.threshold) for each in listed.rows],
     )
 
 
-def _unknown(topic: str) -> HTTPException:
+def _build_not_found(topic: str) -> HTTPException:
     return HTTPException(
         404,
         f"Nothing is known of topic {topic}: it does not exist, or nobody looked at it yet. Look at it with: "
@@ -99,11 +99,11 @@ def _unknown(topic: str) -> HTTPException:
     )
 
 
-def _states(counts: Mapping[PictureState, int]) -> States:
-    return States(**{state.value: counts[state] for state in PictureState})
+def _build_states(counts: Mapping[OverviewState, int]) -> States:
+    return States(**{state.value: counts[state] for state in OverviewState})
 
 
-def _topic(seen: TopicSeen) -> TopicRow:
+def _build_topic_row(seen: TopicSummary) -> TopicRow:
     pictured = seen.picture
     run = seen.last_run
     last = None
@@ -113,7 +113,7 @@ def _topic(seen: TopicSeen) -> TopicRow:
         topic=pictured.topic,
         state=seen.state.value,
         partitions=pictured.partitions,
-        partition_states=_states(seen.states),
+        partition_states=_build_states(seen.states),
         dirty_ratio=pictured.dirty_ratio,
         threshold=pictured.threshold,
         compacts=pictured.compacts,
@@ -130,7 +130,7 @@ def _topic(seen: TopicSeen) -> TopicRow:
     )
 
 
-def _partition(seen: PartitionSeen, threshold: float) -> PartitionRow:
+def _build_partition_row(seen: PartitionView, threshold: float) -> PartitionRow:
     pictured = seen.picture
     active = pictured.active_offset
     return PartitionRow(
@@ -138,7 +138,7 @@ def _partition(seen: PartitionSeen, threshold: float) -> PartitionRow:
         state=seen.state.value,
         eligible=pictured.eligible,
         reason=pictured.reason,
-        reason_text=because(Reason(pictured.reason)),
+        reason_text=explain_reason(Reason(pictured.reason)),
         log_start_offset=str(pictured.log_start_offset),
         first_dirty_offset=str(pictured.first_dirty_offset),
         first_uncleanable_offset=str(pictured.first_uncleanable_offset),
@@ -153,11 +153,11 @@ def _partition(seen: PartitionSeen, threshold: float) -> PartitionRow:
         deadline_ms=pictured.deadline_ms,
         max_compaction_delay_ms=pictured.max_compaction_delay_ms,
         paused=None if seen.paused is None else Pause(since_ms=seen.paused.since_ms, by=list(seen.paused.by)),
-        uncleanable=None if seen.uncleanable is None else _mark(seen.uncleanable),
+        uncleanable=None if seen.uncleanable is None else _build_mark(seen.uncleanable),
     )
 
 
-def _mark(mark: MarkSeen) -> Mark:
+def _build_mark(mark: MarkView) -> Mark:
     return Mark(
         reason=mark.reason,
         since_ms=mark.since_ms,

@@ -8,32 +8,37 @@ import sys
 from importlib import metadata
 
 from winnow.errors import WinnowError
-from winnow.pipeline.doctor.examination import Finding, Status, failure, warning
+from winnow.pipeline.doctor.examination import CheckResult, CheckStatus, build_failure, build_warning
 
-COMMAND = (sys.executable, "-m", "winnow.airflow_home", "check")
+AIRFLOW_CHECK_COMMAND = (sys.executable, "-m", "winnow.airflow_home", "check")
 
 
-def airflow(timeout_s: float) -> list[Finding]:
+def check_airflow(timeout_s: float) -> list[CheckResult]:
     """Database, DAGs, plugin, pools, connection, API: of the Airflow that the shell names, else of the embedded one."""
     try:
         metadata.version("apache-airflow-core")
     except metadata.PackageNotFoundError:
         return [
-            warning(
+            build_warning(
                 "airflow",
                 "Airflow is not installed; the command line works without it.",
                 "pip install 'winnow-log[airflow]'",
             )
         ]
     said = subprocess.run(
-        COMMAND, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_s
+        AIRFLOW_CHECK_COMMAND,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
     )
     try:
-        return [_finding(document) for document in json.loads(said.stdout)]
+        return [_parse_result(document) for document in json.loads(said.stdout)]
     except (ValueError, LookupError, TypeError):
         last = said.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         return [
-            failure(
+            build_failure(
                 "airflow",
                 f"Airflow could not be asked (exit code {said.returncode}): {last[0][:300]}",
                 "See why: python -m winnow.airflow_home check",
@@ -42,10 +47,10 @@ def airflow(timeout_s: float) -> list[Finding]:
         ]
 
 
-def _finding(document: dict[str, object]) -> Finding:
-    return Finding(
+def _parse_result(document: dict[str, object]) -> CheckResult:
+    return CheckResult(
         str(document["check"]),
-        Status(str(document["status"])),
+        CheckStatus(str(document["status"])),
         str(document["detail"]),
         str(document["fix"]),
         int(str(document["exit_code"])),

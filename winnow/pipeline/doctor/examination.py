@@ -12,7 +12,7 @@ from enum import StrEnum
 from winnow.errors import ConfigurationError, ServiceError, WinnowError
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """How a check ended. A warning stops nothing."""
 
     OK = "ok"
@@ -21,42 +21,42 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What one check saw. ``fix``: what to do, with the command; empty when there is nothing to do.
 
     ``exit_code``: 0, or of a failure 2 (something here must be changed) or 6 (a service is out of reach).
     """
 
     check: str
-    status: Status
+    status: CheckStatus
     detail: str
     fix: str = ""
     exit_code: int = 0
 
 
-def ok(check: str, detail: str) -> Finding:
+def build_ok(check: str, detail: str) -> CheckResult:
     """Nothing to do."""
-    return Finding(check, Status.OK, detail)
+    return CheckResult(check, CheckStatus.OK, detail)
 
 
-def warning(check: str, detail: str, fix: str) -> Finding:
+def build_warning(check: str, detail: str, fix: str) -> CheckResult:
     """Works, and may be meant; or will matter later."""
-    return Finding(check, Status.WARNING, detail, fix)
+    return CheckResult(check, CheckStatus.WARNING, detail, fix)
 
 
-def failure(check: str, detail: str, fix: str, exit_code: int = ConfigurationError.exit_code) -> Finding:
+def build_failure(check: str, detail: str, fix: str, exit_code: int = ConfigurationError.exit_code) -> CheckResult:
     """Runs will fail."""
-    return Finding(check, Status.FAILURE, detail, fix, exit_code)
+    return CheckResult(check, CheckStatus.FAILURE, detail, fix, exit_code)
 
 
-def failed(check: str, problem: Exception, fix: str) -> Finding:
+def build_failure_from_error(check: str, problem: Exception, fix: str) -> CheckResult:
     """The failure that ``problem`` stands for. Of a stranger the type alone: it may quote a password."""
     if isinstance(problem, WinnowError):
-        return failure(check, str(problem), fix, problem.exit_code)
+        return build_failure(check, str(problem), fix, problem.exit_code)
     if isinstance(problem, OSError) and problem.strerror:
         where = f" ({problem.filename})" if problem.filename else ""
-        return failure(check, f"{problem.strerror}{where}.", fix)
-    return failure(check, f"Unexpected {type(problem).__name__}.", fix, WinnowError.exit_code)
+        return build_failure(check, f"{problem.strerror}{where}.", fix)
+    return build_failure(check, f"Unexpected {type(problem).__name__}.", fix, WinnowError.exit_code)
 
 
 @dataclass(frozen=True)
@@ -64,31 +64,31 @@ class Check:
     """One check: its name, what it does, what to do when it fails in a way it does not know, and its time in s."""
 
     name: str
-    look: Callable[[], Sequence[Finding]]
+    look: Callable[[], Sequence[CheckResult]]
     fix: str
     timeout_s: float
 
 
 @dataclass
-class Examination:
+class CheckReport:
     """The findings in the order of the checks. ``is_hanging``: a check never ended, and its thread is still there."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckResult] = field(default_factory=list)
     is_hanging: bool = False
 
 
-def examine(checks: Sequence[Check], tell: Callable[[Sequence[str]], None]) -> Examination:
+def run_checks(checks: Sequence[Check], tell: Callable[[Sequence[str]], None]) -> CheckReport:
     """Run all ``checks`` at once. ``tell`` hears the names of those that are not done, whenever that changes."""
-    results: dict[str, Sequence[Finding]] = {}
+    results: dict[str, Sequence[CheckResult]] = {}
     changed = threading.Condition()
 
     def look(check: Check) -> None:
         try:
             found = check.look()
         except subprocess.TimeoutExpired:
-            found = [_late(check)]
+            found = [_build_timeout_failure(check)]
         except Exception as problem:  # a check that breaks is a finding like any other
-            found = [failed(check.name, problem, check.fix)]
+            found = [build_failure_from_error(check.name, problem, check.fix)]
         with changed:
             results[check.name] = found
             changed.notify()
@@ -111,12 +111,12 @@ def examine(checks: Sequence[Check], tell: Callable[[Sequence[str]], None]) -> E
         for name in {*done, *late}:
             del waiting[name]
     tell([])
-    examination = Examination(is_hanging=bool(given_up))
+    examination = CheckReport(is_hanging=bool(given_up))
     for check in checks:
-        examination.findings += [_late(check)] if check.name in given_up else results[check.name]
+        examination.findings += [_build_timeout_failure(check)] if check.name in given_up else results[check.name]
     return examination
 
 
-def _late(check: Check) -> Finding:
+def _build_timeout_failure(check: Check) -> CheckResult:
     detail = f"No answer within {check.timeout_s:g} s; the other checks did not wait for it."
-    return failure(check.name, detail, check.fix, ServiceError.exit_code)
+    return build_failure(check.name, detail, check.fix, ServiceError.exit_code)

@@ -16,83 +16,87 @@ from winnow.config.settings import Settings
 from winnow.engine.events import parse_event
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import probe
-from winnow.files.storage import local_path
-from winnow.java import ask, check_spark_install, find_java, spark_environment
-from winnow.pipeline.doctor.examination import Finding, failure, ok, warning
-from winnow.pipeline.spark_process import job_file, properties_file, spark_conf
+from winnow.files.storage import parse_local_path
+from winnow.java import check_spark_install, find_java, inspect_java, make_spark_environment
+from winnow.pipeline.doctor.examination import CheckResult, build_failure, build_ok, build_warning
+from winnow.pipeline.spark_process import build_spark_conf, find_job_file, open_properties_file
 
-DISTRIBUTION = "winnow-log"
-LOW_DISK_BYTES = 5 * 2**30
-FULL_DISK_BYTES = 200 * 2**20
+DISTRIBUTION_NAME = "winnow-log"
+MINIMUM_RECOMMENDED_DISK_BYTES = 5 * 2**30
+MINIMUM_DISK_BYTES = 200 * 2**20
 """Below it a run may not even write its plans and its spill."""
 
-_PIN = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?==([\w.+-]+)(?:\s*;(.*))?")
+_PINNED_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?==([\w.+-]+)(?:\s*;(.*))?")
 _SPARK_VERSION = re.compile(r"version (\d+\.\d+\.\d+\S*)")
 
 
-def python(requirement: str | None = None, version: tuple[int, ...] = sys.version_info[:3]) -> list[Finding]:
+def check_python(requirement: str | None = None, version: tuple[int, ...] = sys.version_info[:3]) -> list[CheckResult]:
     """Whether this Python is one that Winnow was tested with. ``requirement`` defaults to the installation's own."""
-    wanted = requirement if requirement is not None else _requires_python()
+    wanted = requirement if requirement is not None else _read_required_python()
     said = f"Python {'.'.join(map(str, version))}, {sys.executable}."
     lowest, below = (re.search(rf"{sign}\s*(\d+)\.(\d+)", wanted) for sign in (">=", r"<(?!=)"))
     too_old = lowest is not None and version[:2] < (int(lowest[1]), int(lowest[2]))
     too_new = below is not None and version[:2] >= (int(below[1]), int(below[2]))
     if too_old or too_new:
         return [
-            failure(
+            build_failure(
                 "python", f"{said} Winnow wants {wanted}.", "Make an environment with such a Python, then: make setup"
             )
         ]
-    return [ok("python", said)]
+    return [build_ok("python", said)]
 
 
-def _requires_python() -> str:
+def _read_required_python() -> str:
     try:
-        return metadata.metadata(DISTRIBUTION)["Requires-Python"] or ""
+        return metadata.metadata(DISTRIBUTION_NAME)["Requires-Python"] or ""
     except metadata.PackageNotFoundError:
         return ""
 
 
-def packages(pins: Iterable[str] | None = None) -> list[Finding]:
+def check_packages(pins: Iterable[str] | None = None) -> list[CheckResult]:
     """Whether what is installed is what Winnow was tested with. ``pins`` defaults to the installation's own.
 
     The pins of an extra matter where the package is installed at all.
     """
     try:
-        wanted = list(pins if pins is not None else metadata.requires(DISTRIBUTION) or ())
+        wanted = list(pins if pins is not None else metadata.requires(DISTRIBUTION_NAME) or ())
     except metadata.PackageNotFoundError:
-        return [warning("packages", "Winnow itself is not installed here, so its pins are not known.", "make setup")]
+        return [
+            build_warning("packages", "Winnow itself is not installed here, so its pins are not known.", "make setup")
+        ]
     missing, other = [], []
-    for name, version, is_extra in _pinned(wanted):
-        installed = _installed(name)
+    for name, version, is_extra in _parse_pins(wanted):
+        installed = _find_installed_version(name)
         if installed is None and not is_extra:
             missing.append(f"{name}=={version}")
         elif installed is not None and installed != version:
             other.append((name, installed, version))
     fix = f"python -m pip install {' '.join([*missing, *(f'{name}=={version}' for name, _, version in other)])}"
     if missing:
-        return [failure("packages", f"Not installed: {', '.join(missing)}.", fix)]
+        return [build_failure("packages", f"Not installed: {', '.join(missing)}.", fix)]
     if other:
         named = ", ".join(f"{name} {installed} instead of {version}" for name, installed, version in other)
-        return [warning("packages", f"Not what Winnow was tested with: {named}.", fix)]
-    return [ok("packages", "Every package is at the version that Winnow was tested with.")]
+        return [build_warning("packages", f"Not what Winnow was tested with: {named}.", fix)]
+    return [build_ok("packages", "Every package is at the version that Winnow was tested with.")]
 
 
-def _pinned(requirements: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
+def _parse_pins(requirements: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
     for line in requirements:
-        found = _PIN.match(line)
+        found = _PINNED_REQUIREMENT.match(line)
         if found is not None:
             yield found[1], found[2], found[3] is not None
 
 
-def _installed(name: str) -> str | None:
+def _find_installed_version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 
 
-def java_and_spark(settings: Settings, env: Mapping[str, str], timeout_s: float, *, start: bool) -> list[Finding]:
+def check_java_and_spark(
+    settings: Settings, env: Mapping[str, str], timeout_s: float, *, start: bool
+) -> list[CheckResult]:
     """Which Java, and whether the Spark that would be started is the one that is installed.
 
     ``start``: also run a small application on the configured master.
@@ -101,96 +105,100 @@ def java_and_spark(settings: Settings, env: Mapping[str, str], timeout_s: float,
         home = find_java(env, settings.home / "java")
     except ConfigurationError as problem:
         return [
-            failure(
+            build_failure(
                 "java",
                 str(problem),
                 "Install Java 17 or newer and export JAVA_HOME, or: pip install 'winnow-log[java]'",
             )
         ]
-    java = ask(home / "bin" / "java")
-    findings = [ok("java", f"Java {java.feature if java is not None else ''}, {home}.")]
+    java = inspect_java(home / "bin" / "java")
+    findings = [build_ok("java", f"Java {java.feature if java is not None else ''}, {home}.")]
     try:
         check_spark_install()
     except ConfigurationError as problem:
-        version = _installed("pyspark") or "4.1.3"
+        version = _find_installed_version("pyspark") or "4.1.3"
         fix = f"pip uninstall -y pyspark pyspark-client && pip install pyspark=={version} pyspark-client=={version}"
-        return [*findings, failure("spark", str(problem), fix)]
-    environment = spark_environment(env, home, settings.spark.master)
-    submit = _submit(settings, environment, timeout_s, start=start)
+        return [*findings, build_failure("spark", str(problem), fix)]
+    environment = make_spark_environment(env, home, settings.spark.master)
+    submit = _check_spark_submit(settings, environment, timeout_s, start=start)
     return [*findings, submit]
 
 
-def _submit(settings: Settings, environment: dict[str, str], timeout_s: float, *, start: bool) -> Finding:
-    installed = _installed("pyspark")
+def _check_spark_submit(
+    settings: Settings, environment: dict[str, str], timeout_s: float, *, start: bool
+) -> CheckResult:
+    installed = _find_installed_version("pyspark")
     try:
-        said = _run(["spark-submit", "--version"], environment, timeout_s)
+        said = _run_command(["spark-submit", "--version"], environment, timeout_s)
     except FileNotFoundError:
-        return failure("spark", "There is no spark-submit on PATH.", f"pip install pyspark=={installed}")
+        return build_failure("spark", "There is no spark-submit on PATH.", f"pip install pyspark=={installed}")
     found = _SPARK_VERSION.search(said.stdout)
     where = environment.get("SPARK_HOME")
     if found is None:
-        return failure(
+        return build_failure(
             "spark",
-            f"spark-submit --version ended with exit code {said.returncode}: {_tail(said.stdout)}",
+            f"spark-submit --version ended with exit code {said.returncode}: {_get_last_line(said.stdout)}",
             "spark-submit --version",
         )
     if found[1] != installed:
         because = f" SPARK_HOME leads to {where}." if where else ""
-        return failure(
+        return build_failure(
             "spark",
             f"spark-submit starts Spark {found[1]}, but PySpark {installed} is installed.{because}",
             "unset SPARK_HOME" if where else "Put this environment's bin folder first on PATH",
         )
     if start:
-        return _application(settings, environment, timeout_s)
-    return ok("spark", f"Spark {installed}; master {settings.spark.master}. --spark starts it.")
+        return _check_application(settings, environment, timeout_s)
+    return build_ok("spark", f"Spark {installed}; master {settings.spark.master}. --spark starts it.")
 
 
-def _submission(settings: Settings, options: Sequence[str]) -> list[str]:
+def _build_command(settings: Settings, options: Sequence[str]) -> list[str]:
     command = ["spark-submit", "--master", settings.spark.master, "--name", "winnow doctor"]
-    command += [*options, job_file("doctor")]
+    command += [*options, find_job_file("doctor")]
     return [*command, settings.warehouse, settings.staging]
 
 
-def _application(settings: Settings, environment: dict[str, str], timeout_s: float) -> Finding:
-    conf = spark_conf(settings)
-    with properties_file(settings, conf) as options:
-        said = _run(_submission(settings, options), environment, timeout_s)
+def _check_application(settings: Settings, environment: dict[str, str], timeout_s: float) -> CheckResult:
+    conf = build_spark_conf(settings)
+    with open_properties_file(settings, conf) as options:
+        said = _run_command(_build_command(settings, options), environment, timeout_s)
     event = next(filter(None, map(parse_event, said.stdout.splitlines())), None)
     if event is None:
         # What is shown ends in tickets.
         shown = [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={mask(key, value)}")]
-        return failure(
+        return build_failure(
             "spark",
             f"The application on {settings.spark.master} ended with exit code {said.returncode} before its tasks did "
-            f"anything: {_tail(said.stdout)}",
-            "Look at what Spark says: " + shlex.join(_submission(settings, shown)),
+            f"anything: {_get_last_line(said.stdout)}",
+            "Look at what Spark says: " + shlex.join(_build_command(settings, shown)),
             ServiceError.exit_code,
         )
     here = ".".join(map(str, sys.version_info[:2]))
     if event["pythons"] != [here]:
-        return failure(
+        return build_failure(
             "spark",
             f"The driver has Python {here}, the executors have {' and '.join(event['pythons'])}.",
             "Give them the same Python, in the image or with: export PYSPARK_PYTHON=...",
         )
     if event["missing"]:
-        return failure(
+        return build_failure(
             "spark",
             f"The executors lack {', '.join(event['missing'])}.",
             "Install the wheel of Winnow where the executors run",
         )
     if event["unreachable"]:
-        return failure(
+        return build_failure(
             "spark",
             f"The executors cannot look into {' and '.join(event['unreachable'])}.",
             "Give them the object store's credentials and endpoint, or mount the folder where they run",
             ServiceError.exit_code,
         )
-    return ok("spark", f"Spark {event['spark']} ran {event['tasks']} tasks on {settings.spark.master}.")
+    return build_ok("spark", f"Spark {event['spark']} ran {event['tasks']} tasks on {settings.spark.master}.")
 
 
-def _run(command: Sequence[str], environment: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+def _run_command(
+    command: Sequence[str], environment: dict[str, str], timeout_s: float
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
         env=environment,
@@ -203,35 +211,39 @@ def _run(command: Sequence[str], environment: dict[str, str], timeout_s: float) 
     )
 
 
-def _tail(text: str) -> str:
+def _get_last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "it said nothing"
 
 
-def folder(name: str, path: str, variable: str, *, low_bytes: int = LOW_DISK_BYTES) -> list[Finding]:
+def check_folder(
+    name: str, path: str, variable: str, *, low_bytes: int = MINIMUM_RECOMMENDED_DISK_BYTES
+) -> list[CheckResult]:
     """Whether a local folder can be written to, and how much room its disk has."""
     try:
-        probe.probe(path, _no_clock)
+        probe.probe_folder(path, _return_no_time)
     except OSError as problem:
-        return [failure(name, f"{path} cannot be written to: {problem.strerror}.", _mend(path, variable))]
-    return [room(name, path, "", variable, probe.free_bytes(path), low_bytes)]
+        return [build_failure(name, f"{path} cannot be written to: {problem.strerror}.", _describe_fix(path, variable))]
+    return [check_free_space(name, path, "", variable, probe.measure_free_bytes(path), low_bytes)]
 
 
-def _no_clock() -> int:
+def _return_no_time() -> int:
     return 0
 
 
-def room(name: str, place: str, said: str, variable: str, free_bytes: int | None, low_bytes: int) -> Finding:
+def check_free_space(
+    name: str, place: str, said: str, variable: str, free_bytes: int | None, low_bytes: int
+) -> CheckResult:
     """``said`` of ``place``, with how much room there is where that can be known."""
     if free_bytes is None:
-        return ok(name, f"{place} {said}".strip() + ".")
+        return build_ok(name, f"{place} {said}".strip() + ".")
     text = f"{place}{' ' + said if said else ''}, {free_bytes / 2**30:,.1f} GiB free."
     fix = f"Make room there (winnow sweep removes what was replaced), or point {variable} at a larger disk"
-    if free_bytes < FULL_DISK_BYTES:
-        return failure(name, text, fix)
-    return warning(name, text, fix) if free_bytes < low_bytes else ok(name, text)
+    if free_bytes < MINIMUM_DISK_BYTES:
+        return build_failure(name, text, fix)
+    return build_warning(name, text, fix) if free_bytes < low_bytes else build_ok(name, text)
 
 
-def _mend(path: str, variable: str) -> str:
-    place = probe.nearest_folder(Path(local_path(path)))
+def _describe_fix(path: str, variable: str) -> str:
+    place = probe.find_nearest_folder(Path(parse_local_path(path)))
     return f"Make {place} writable for {os.environ.get('USER') or 'this user'} (ls -ld {place}), or set {variable}"
