@@ -14,7 +14,7 @@ COPY dags dags
 COPY plugins plugins
 COPY expectations expectations
 RUN VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --no-deps --no-build-isolation --compile-bytecode . \
- && ln -s "$(/opt/winnow/bin/python -c 'from winnow.bundle import bundled; print(bundled("dags").parent)')" \
+ && ln -s "$(/opt/winnow/bin/python -c 'from winnow.embedded.bundle import bundled; print(bundled("dags").parent)')" \
       /opt/winnow/bundled
 COPY --chmod=755 scripts/team_server.py /opt/winnow/bin/team-server
 
@@ -41,7 +41,7 @@ USER winnow
 WORKDIR /var/lib/winnow
 
 # A mixed Spark, another Java or an Airflow that does not start is found here and not at the first run.
-RUN python -c 'from winnow.java import check_spark_install; check_spark_install()' \
+RUN python -c 'from winnow.embedded.java import check_spark_install; check_spark_install()' \
  && java -version 2>&1 | grep -q '"17\.' \
  && java --add-modules=jdk.incubator.vector -version \
  && spark-submit --version \

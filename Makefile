@@ -70,10 +70,10 @@ help: ## list the targets
 ##@ Look at it
 
 demo: setup ## a topic's old values disappear before your eyes
-	@$(BIN)/python -m winnow.demo
+	@$(BIN)/python -m demo
 
 ui: setup ## Airflow with Winnow's DAGs and its page, on this machine
-	@$(BIN)/python -m winnow.airflow_home ui
+	@$(BIN)/python -m winnow.embedded.airflow_home ui
 
 bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large; ARGS="--only winnow,duckdb" and more
 	@$(BIN)/python -m bench run $(SIZE) $(ARGS)
@@ -166,6 +166,6 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@$(BIN)/uv pip check --python $(BIN)/python
-	@$(BIN)/python -c 'from winnow.java import check_spark_install; check_spark_install()'
+	@$(BIN)/python -c 'from winnow.embedded.java import check_spark_install; check_spark_install()'
 	@$(BIN)/python -m compileall -q -j 0 $(CODE)
 	@touch $@

@@ -1,4 +1,4 @@
-"""The benchmark: Winnow's real path beside what a user would pick instead, on the same files, in one run.
+"""Benchmark of Winnow against other ways to compact the same files.
 
 ``python -m bench --help`` says how to use it. Nothing in :mod:`winnow` imports this package.
 """

@@ -1,4 +1,4 @@
-"""The command line of the benchmark; ``python -m bench --help`` teaches it."""
+"""Command line of the benchmark; see ``python -m bench --help``."""
 
 from __future__ import annotations
 

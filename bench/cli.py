@@ -1,4 +1,4 @@
-"""The commands: run, prepare, control, curves, report, document, list, clean."""
+"""Commands of the benchmark: run, prepare, control, curves, report, document, list, clean."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.lake import get_lake, prepare
-from bench.measure import ROOT
+from bench.process_measurement import ROOT
 from bench.results import Results
-from bench.suite import SUITES, run_suite, select_steps
+from bench.suites import SUITES, run_suite, select_steps
 from bench.workloads import SIZES, SMALL, WORKLOADS
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _run(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     _check(workloads, WORKLOADS, "workload")
     _check(competitors, COMPETITORS, "competitor")
     if size is SMALL:
-        from bench.smoke import run_small
+        from bench.small_suite import run_small
 
         return run_small(get_bench_folder(), workloads or list(WORKLOADS), shown)
     results = _results(given)
@@ -132,8 +132,8 @@ def _run(given: argparse.Namespace, shown: ProgressPrinter) -> int:
 
 
 def _finish(results: Results, shown: ProgressPrinter, plot: Path | None) -> int:
-    from bench.equality import find_differences
-    from bench.report import print_tables
+    from bench.result_checks import find_differences
+    from bench.tables import print_tables
 
     print_tables(results, shown.out)
     if plot is not None:
@@ -176,7 +176,7 @@ def _control(given: argparse.Namespace, shown: ProgressPrinter) -> int:
 
 
 def _curves(given: argparse.Namespace, shown: ProgressPrinter) -> int:
-    from bench.curves import run_curves
+    from bench.growth_curves import run_curves
 
     return run_curves(get_bench_folder(), given.json, given.plot, shown, fresh=given.fresh)
 
@@ -186,8 +186,8 @@ def _report(given: argparse.Namespace, shown: ProgressPrinter) -> int:
 
 
 def _document(given: argparse.Namespace, shown: ProgressPrinter) -> int:
-    from bench.curves import group_by_curve
-    from bench.document import PAGE, STORED_CURVES, STORED_RESULTS, update_docs_page
+    from bench.docs_page import PAGE, STORED_CURVES, STORED_RESULTS, update_docs_page
+    from bench.growth_curves import group_by_curve
     from bench.plot import draw, draw_curves
 
     update_docs_page(given.json or get_bench_folder() / "results.json", get_bench_folder() / "curves.json")

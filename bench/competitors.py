@@ -1,4 +1,4 @@
-"""The competitors: who does the same job, each as a process of its own, on the same segment files."""
+"""Competitors of the benchmark, each started as a separate process on the same segment files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bench.equality import compute_fingerprint
-from bench.ingesting import measure_duckdb_ingest, measure_ingest
+from bench.ingest_runs import measure_duckdb_ingest, measure_ingest
 from bench.lake import Lake, build_environment
-from bench.measure import measure
+from bench.peer_runs import MAXIMUM_RUN_SECONDS, build_run, run_peer
 from bench.peers.timing import parse_times
-from bench.phases import compute_phases, compute_work_seconds, read_events, sum_engine_seconds
-from bench.ratios import MEASURED_APPLICATIONS, MEMORY_BUDGET_BYTES
+from bench.phase_times import compute_phases, compute_work_seconds, read_events, sum_engine_seconds
+from bench.process_measurement import measure
+from bench.result_checks import compute_fingerprint
 from bench.results import CompetitorRun
-from bench.running import MAXIMUM_RUN_SECONDS, build_run, run_peer
+from bench.targets import MEASURED_APPLICATIONS, MEMORY_BUDGET_BYTES
 
 SPARK_MEMORY = "8g"
 """Of the driver, in which a local master does all the work: a third of a machine of 24 GiB."""
@@ -65,7 +65,7 @@ def _peer(
     module: str, way: str, name: str, *, compacts: bool = True, limit_seconds: float = MAXIMUM_RUN_SECONDS
 ) -> Competitor:
     def run(lake: Lake, looks: bool, only: int | None = None) -> CompetitorRun:
-        from winnow.files.duck import format_file_name
+        from winnow.files.duckdb_connection import format_file_name
 
         lake.restore()
         segments = {number: found for number, found in lake.segments().items() if only in (None, number)}

@@ -1,4 +1,4 @@
-"""The control plane: deciding over ten thousand partitions and a thousand topics, and two hundred commits in a row."""
+"""Control-plane benchmark: ten thousand partitions, a thousand topics, two hundred commits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.data import ProgressCallback
 from bench.lake import build_environment, get_lake, open_home, prepare, replace_tree
-from bench.measure import Measured, measure
 from bench.peers.control import EDGE
 from bench.peers.timing import PREFIX
+from bench.process_measurement import Measured, measure
 from bench.results import Results
-from bench.synthetic import register_topic
+from bench.source_data import ProgressCallback
+from bench.synthetic_topics import register_topic
 from bench.workloads import SIZES
 
 VERSION = 1

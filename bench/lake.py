@@ -1,4 +1,4 @@
-"""Lakes: a topic brought in by Winnow's own ingest, kept pristine, and put back in place for every run.
+"""Prepares benchmark topics once and restores them before every run.
 
 Everything Iceberg writes down holds absolute paths, so a run always happens in the same place: ``home``. The pristine
 copy rests beside it. Data files are never changed in place, so they are linked; all else is copied.
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.data import GENERATOR, ProgressCallback, build_records_query, make_source_files
-from bench.measure import ROOT
+from bench.process_measurement import ROOT
+from bench.source_data import GENERATOR, ProgressCallback, build_records_query, make_source_files
 from bench.workloads import SAME_FILES, WORKLOADS, Incremental, Size, Workload
 
 if TYPE_CHECKING:
@@ -170,8 +170,8 @@ def ingest_lakes(lakes: Sequence[Lake], told: ProgressCallback = lambda _: None)
 
 
 def _ingest(lake: Lake, origin: Lake, told: ProgressCallback) -> None:
-    from winnow.pipeline.ingest import ingest_files
-    from winnow.pipeline.topics import create_topic
+    from winnow.pipeline.admin.topics import create_topic
+    from winnow.pipeline.ingest.ingest import ingest_files
 
     calls = make_source_files(origin.workload, lake.size, origin.sources, told)
     config = origin.workload.config
@@ -186,7 +186,7 @@ def _ingest(lake: Lake, origin: Lake, told: ProgressCallback) -> None:
 
 def _append(lake: Lake, told: ProgressCallback) -> None:
     """Append the new records of an incremental workload to its log, which has been compacted."""
-    from winnow.pipeline.ingest import ingest_files
+    from winnow.pipeline.ingest.ingest import ingest_files
 
     incremental = lake.workload.incremental
     assert incremental is not None
@@ -227,7 +227,7 @@ def compact(home: Path, topics: Sequence[str]) -> None:
 
 def build_environment(home: Path, **settings: str) -> dict[str, str]:
     """The environment of a competitor: Winnow's home, one Java for all, and no setting of the caller's."""
-    from winnow.java import find_java, make_spark_environment
+    from winnow.embedded.java import find_java, make_spark_environment
 
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("WINNOW_", "SPARK_", "GX_"))}
     env = make_spark_environment(inherited, find_java(inherited, home.parent.parent.parent))
@@ -245,7 +245,7 @@ def _write_updates(
     """New records for keys that the clean section holds: from all its segments, or from the last one alone."""
     import duckdb
 
-    from winnow.files.duck import quote_file_list
+    from winnow.files.duckdb_connection import quote_file_list
 
     wanted = max(1, int(sum(segment.records for segment in segments) * incremental.share))
     chosen = segments if incremental.spread else segments[-1:]

@@ -1,4 +1,4 @@
-"""A process that starts one command and counts all that it and every process below it did. Standard library only.
+"""Starts one command and counts the I/O of all its processes; standard library only.
 
     python -m bench.launch REPORT COMMAND...
 

@@ -1,4 +1,4 @@
-"""What the benchmark ran on: a figure without its machine says nothing."""
+"""Describes the machine: processor, memory, versions, commit and date."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench.measure import ROOT
+from bench.process_measurement import ROOT
 
 _VERSIONS = ("pyspark", "duckdb", "pyarrow", "pyiceberg", "great-expectations")
 

@@ -1,4 +1,4 @@
-"""The plot that the docs show: everybody's seconds side by side, and where Winnow's go. Same figures, same file.
+"""Draws the plots of docs/performance.md.
 
 It has its own light background, so that it is readable on dark pages too.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.phases import PHASES
+from bench.phase_times import PHASES
 from bench.results import CompetitorRun, Results
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What people see while it runs: a bar on a terminal, a line per step elsewhere."""
+"""Shows progress: a bar on a terminal, a line per step elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from bench.results import CompetitorRun
-    from bench.suite import Step
+    from bench.suites import Step
 
 DEFAULT_WIDTH_CHARACTERS = 200
 """Columns of tables that go into a file."""

@@ -1,4 +1,4 @@
-"""What was measured, as one JSON document that grows run by run, so that a benchmark cut short loses nothing.
+"""Stores the results as one JSON document that is saved after every run.
 
 Format 1: ``format_version``, ``machine``, ``runs`` (:class:`Run`), ``control`` (figures of the control plane by name).
 """

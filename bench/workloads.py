@@ -1,4 +1,4 @@
-"""What the logs look like: sizes, and the workloads as data.
+"""Defines sizes and workloads.
 
 A workload is a log that somebody may really have: how often keys come back, how large values are, how the records
 spread over topic partitions. ``12m`` is the size at which the targets are stated.

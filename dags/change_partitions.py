@@ -1,4 +1,4 @@
-"""The DAG ``change_partitions``: what the page's buttons pause, resume and release."""
+"""DAG change_partitions: pauses, resumes or releases partitions for the page's buttons."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow_airflow import pools, steps, upkeep
-from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.references import MAXIMUM_REASON_CHARACTERS, TOPIC_PATTERN, ChangeRow
+from winnow_airflow import compaction_steps, maintenance, pool_checks
+from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.xcom_values import MAXIMUM_REASON_CHARACTERS, TOPIC_PATTERN, ChangeRow
 
 DOC = """
 ### Pauses, resumes or releases partitions of a topic
@@ -29,7 +29,7 @@ changes nothing. No data is touched: a change is one commit to the topic's state
 @task
 def check_pools() -> None:
     """Ends the run when the pool that its change would wait in does not exist."""
-    pools.require_pools(get_current_context())
+    pool_checks.require_pools(get_current_context())
 
 
 @task(pool=COMMIT_POOL, execution_timeout=timedelta(minutes=30))
@@ -40,8 +40,8 @@ def change() -> str:
     row = ChangeRow(
         action=params["action"], topic=params["topic"], partitions=params["partitions"], reason=params["reason"]
     )
-    with steps.open_task_pipeline(context) as ctx:
-        return upkeep.change_partitions(ctx, row)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return maintenance.change_partitions(ctx, row)
 
 
 with DAG(

@@ -1,4 +1,4 @@
-"""The DAGs ``compact_topics`` and ``backfill_topics``: schedule, order, retries, text.
+"""DAGs compact_topics and backfill_topics: schedule, task order, retries and documentation.
 
 The same tasks by two clocks; what they do is in the pipeline.
 """
@@ -19,16 +19,16 @@ from airflow.sdk import (
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from winnow.clock import format_ms, read_wall_clock_ms
-from winnow_airflow import lineage, looking, metrics, params, pools, steps, watching
-from winnow_airflow.as_of import get_as_of_ms
+from winnow_airflow import compaction_steps, dry_run, lineage, metrics, monitoring, params, pool_checks
 from winnow_airflow.assets import COMPACTED, build_event, topic_asset
-from winnow_airflow.meeting import TopicAttempts
+from winnow_airflow.backfill_order import lock_topics_in_as_of_order
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.operators import CompactOperator
-from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
-from winnow_airflow.references import BatchRow, TopicCheck, build_label, split_evenly
+from winnow_airflow.params import get_as_of_ms
+from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
 from winnow_airflow.timetables import BackfillTimetable
-from winnow_airflow.turns import lock_topics_in_as_of_order
+from winnow_airflow.topic_locks import TopicAttempts
+from winnow_airflow.xcom_values import BatchRow, TopicCheck, build_label, split_evenly
 
 SCHEDULE_INTERVAL = timedelta(minutes=15)
 BACKFILL_INTERVAL = timedelta(days=1)
@@ -98,13 +98,13 @@ reads changes. The log shows a line per partition. A retry writes a new attempt 
 def list_topics() -> list[list[str]]:
     """The topics of this run, in as many shares as there will be checks. Refuses a future as-of and missing pools."""
     context = get_current_context()
-    pools.require_pools(context)
+    pool_checks.require_pools(context)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with steps.open_task_pipeline(context) as ctx:
-        topics = steps.select_topics(ctx, context["params"]["topics"])
-    steps.log.info("As of %s: %d topic(s).", format_ms(as_of_ms), len(topics))
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        topics = compaction_steps.select_topics(ctx, context["params"]["topics"])
+    compaction_steps.log.info("As of %s: %d topic(s).", format_ms(as_of_ms), len(topics))
     if context["params"]["shadow_strategy"] is None:
-        looking.skip_comparison("compare_strategy")
+        dry_run.skip_comparison("compare_strategy")
     return split_evenly(topics)
 
 
@@ -115,8 +115,8 @@ def check_eligibility(topics: list[str]) -> list[TopicCheck]:
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     found: list[TopicCheck] = []
-    look = looking.preview_compaction if context["params"]["dry_run"] else steps.check_topic
-    with steps.open_task_pipeline(context) as ctx:
+    look = dry_run.preview_compaction if context["params"]["dry_run"] else compaction_steps.check_topic
+    with compaction_steps.open_task_pipeline(context) as ctx:
         kept = TopicAttempts(ctx)
         for topic in topics:
             with kept.attempt(topic):
@@ -134,12 +134,12 @@ def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     found = [check for share in checked[:] for check in share]
     if context["params"]["dry_run"]:
-        looking.log_preview(found)
+        dry_run.log_preview(found)
         return []
-    with steps.open_task_pipeline(context) as ctx:
+    with compaction_steps.open_task_pipeline(context) as ctx:
         if context["dag_run"].run_type == "backfill":
             found = lock_topics_in_as_of_order(ctx, found, as_of_ms=as_of_ms)
-        return steps.plan_topics(ctx, found, as_of_ms=as_of_ms)
+        return compaction_steps.plan_topics(ctx, found, as_of_ms=as_of_ms)
 
 
 @task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
@@ -150,8 +150,8 @@ def compare_strategy(topics: list[str]) -> list[str]:
     if context["params"]["shadow_strategy"] is None:
         raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with steps.open_task_pipeline(context) as ctx:
-        return looking.compare_strategies(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return dry_run.compare_strategies(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
 
 
 @task(
@@ -164,8 +164,8 @@ def validate(batch: BatchRow) -> list[str]:
     """Judges the new files with Great Expectations, topic by topic. What fails is not published and not tried again."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with steps.open_task_pipeline(context) as ctx:
-        return steps.validate_batch(ctx, batch)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return compaction_steps.validate_batch(ctx, batch)
 
 
 @task(
@@ -179,8 +179,8 @@ def publish(batch: BatchRow) -> list[str]:
     """Makes what passed visible, one commit per topic, then moves its checkpoint. A second time changes nothing."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with steps.open_task_pipeline(context) as ctx:
-        return steps.publish_batch(ctx, batch)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return compaction_steps.publish_batch(ctx, batch)
 
 
 @task(map_index_template="{{ label }}", trigger_rule=TriggerRule.ALL_DONE, outlets=[COMPACTED])
@@ -188,9 +188,9 @@ def report(batch: BatchRow) -> list[str]:
     """Says what became of each topic, tells whoever waits for its asset, and gives the topics back."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with steps.open_task_pipeline(context) as ctx:
+    with compaction_steps.open_task_pipeline(context) as ctx:
         last_try = context["ti"].try_number > context["ti"].max_tries
-        paragraphs, published = steps.report_batch(ctx, batch, last_try=last_try)
+        paragraphs, published = compaction_steps.report_batch(ctx, batch, last_try=last_try)
     for receipt, mark in published:
         context["outlet_events"][COMPACTED].add(topic_asset(receipt.topic), extra=build_event(receipt, mark))
     return paragraphs
@@ -220,13 +220,13 @@ def send_metrics() -> int:
     """Sends the metrics of every topic of this run through Airflow's own; does nothing where those are switched off."""
     if not metrics.are_metrics_enabled():
         raise AirflowSkipException("Airflow's metrics are switched off: neither statsd_on nor otel_on in [metrics].")
-    return metrics.send_run_metrics(get_current_context())
+    return monitoring.send_run_metrics(get_current_context())
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30), doc_md=watching.WATCH_DOC)
+@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30), doc_md=monitoring.WATCH_DOC)
 def watch() -> str:
     """Tells of deadlines and sweeps that need somebody, and of what has recovered; of all topics, from the present."""
-    return watching.watch_topics(get_current_context())
+    return monitoring.watch_topics(get_current_context())
 
 
 @task(trigger_rule=TriggerRule.ONE_FAILED, retries=0)

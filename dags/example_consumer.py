@@ -1,4 +1,4 @@
-"""The DAG ``example_consumer``: how another DAG waits for a compacted topic. Paused until you want it; copy it."""
+"""DAG example_consumer: a template for a DAG that waits for a compacted topic; paused by default."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from winnow.clock import format_ms, parse_as_of
-from winnow_airflow import pools, steps
+from winnow_airflow import compaction_steps, pool_checks
 from winnow_airflow.assets import compacted_past, read_events, topic_asset
-from winnow_airflow.policy import DEFAULT_ARGS, START, TAGS
+from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 
 TOPIC = "aircraft"
 """A topic of the demo."""
@@ -31,7 +31,7 @@ It is paused when Airflow first sees it, and takes no part in compaction.
 def wait_for_watermark() -> list[dict[str, Any]]:
     """What the events say that started this run. Skips the rest while the topic is not compacted far enough."""
     context: Any = get_current_context()
-    pools.require_pools(context)
+    pool_checks.require_pools(context)
     events = context["triggering_asset_events"]
     past = context["params"]["past"]
     if past is not None and not compacted_past(events, TOPIC, parse_as_of(past)):
@@ -43,7 +43,7 @@ def wait_for_watermark() -> list[dict[str, Any]]:
 def count_records(events: list[dict[str, Any]]) -> str:
     """How many records a reader of the topic sees, from the table's metadata alone; and what the event said."""
     context = get_current_context()
-    with steps.open_task_pipeline(context) as ctx:
+    with compaction_steps.open_task_pipeline(context) as ctx:
         topic = ctx.log.open(TOPIC)
         live = topic.segments(topic.head())
     records = sum(segment.records for segments in live.values() for segment in segments)
@@ -54,7 +54,7 @@ def count_records(events: list[dict[str, Any]]) -> str:
         through = "an unknown time" if time_ms is None else format_ms(time_ms)
         told = f"Snapshot {newest['snapshot_id']} is clean up to offsets {newest['offsets']}, through {through}."
     text = f"{TOPIC} holds {records:,} records. {told}"
-    steps.log.info("%s", text)
+    compaction_steps.log.info("%s", text)
     return text
 
 

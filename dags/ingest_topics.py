@@ -1,4 +1,4 @@
-"""The DAG ``ingest_topics``: files into topics, when somebody asks for it."""
+"""DAG ingest_topics: appends files to topics when triggered."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import read_wall_clock_ms
-from winnow_airflow import params, pools, steps, upkeep
-from winnow_airflow.as_of import get_as_of_ms
-from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.references import TOPIC_PATTERN, IngestRow, build_ingest_rows
+from winnow_airflow import compaction_steps, maintenance, params, pool_checks
+from winnow_airflow.params import get_as_of_ms
+from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.xcom_values import TOPIC_PATTERN, IngestRow, build_ingest_rows
 
 DOC = """
 ### Appends files to topics
@@ -40,7 +40,7 @@ quarantine.
 def list_files() -> list[IngestRow]:
     """What to append to which topic, one entry per topic and commit."""
     context = get_current_context()
-    pools.require_pools(context)
+    pool_checks.require_pools(context)
     return build_ingest_rows(context["params"])
 
 
@@ -50,8 +50,8 @@ def ingest(entry: IngestRow) -> str:
     context: Any = get_current_context()
     context["label"] = entry["topic"]
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with steps.open_task_pipeline(context) as ctx:
-        return upkeep.ingest_entry(ctx, entry, as_of_ms=as_of_ms)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return maintenance.ingest_entry(ctx, entry, as_of_ms=as_of_ms)
 
 
 with DAG(

@@ -1,4 +1,4 @@
-"""The DAG ``scrub_topics``: once a week, every live file is read in full and checked, within the budget of each day."""
+"""DAG scrub_topics: reads and checks every live file once a week, within a daily byte budget."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
 
-from winnow_airflow import params, pools, scrubbing, steps
+from winnow_airflow import compaction_steps, maintenance, params, pool_checks
 from winnow_airflow.notifier import WinnowNotifier
-from winnow_airflow.policy import DEFAULT_ARGS, SCRUB_POOL, START, TAGS
+from winnow_airflow.task_defaults import DEFAULT_ARGS, SCRUB_POOL, START, TAGS
 
 DOC = """
 ### Reads every segment in full and checks its pages
@@ -38,9 +38,9 @@ Reads what this run has not checked yet, and says for each topic how much is lef
 def list_topics() -> list[str]:
     """The topics of this run."""
     context = get_current_context()
-    pools.require_pools(context)
-    with steps.open_task_pipeline(context) as ctx:
-        return steps.select_topics(ctx, context["params"]["topics"])
+    pool_checks.require_pools(context)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return compaction_steps.select_topics(ctx, context["params"]["topics"])
 
 
 @task(
@@ -52,8 +52,8 @@ def list_topics() -> list[str]:
 def scrub(topics: list[str]) -> list[str]:
     """All topics together, since what was checked longest ago may be any topic's."""
     context: Any = get_current_context()
-    with steps.open_task_pipeline(context) as ctx:
-        return scrubbing.scrub_topics(ctx, topics, started_ms=scrubbing.get_run_start_ms(context))
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return maintenance.scrub_topics(ctx, topics, started_ms=maintenance.get_run_start_ms(context))
 
 
 with DAG(

@@ -1,4 +1,4 @@
-"""The DAG ``sweep_topics``: once a day, the physical removal of what no reader can reach any more."""
+"""DAG sweep_topics: deletes files once a day that no reader can reach any more."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
 
-from winnow_airflow import params, pools, steps, upkeep
+from winnow_airflow import compaction_steps, maintenance, params, pool_checks
 from winnow_airflow.notifier import WinnowNotifier
-from winnow_airflow.policy import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.references import build_label, split_evenly
+from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.xcom_values import build_label, split_evenly
 
 DOC = """
 ### Removes the files that compaction left behind
@@ -35,9 +35,9 @@ tried again later, and is left to the next sweep when it still is.
 def list_topics() -> list[list[str]]:
     """The topics of this run, in as many shares as there will be sweeps."""
     context = get_current_context()
-    pools.require_pools(context)
-    with steps.open_task_pipeline(context) as ctx:
-        return split_evenly(steps.select_topics(ctx, context["params"]["topics"]))
+    pool_checks.require_pools(context)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return split_evenly(compaction_steps.select_topics(ctx, context["params"]["topics"]))
 
 
 @task(
@@ -51,8 +51,8 @@ def sweep(topics: list[str]) -> list[str]:
     """One share of the topics, one after another."""
     context: Any = get_current_context()
     context["label"] = build_label(topics)
-    with steps.open_task_pipeline(context) as ctx:
-        return upkeep.sweep_topics(ctx, topics, last_try=context["ti"].try_number > context["ti"].max_tries)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return maintenance.sweep_topics(ctx, topics, last_try=context["ti"].try_number > context["ti"].max_tries)
 
 
 with DAG(

@@ -1,4 +1,4 @@
-"""The DAG ``watch_topics``: looks around for what no single run can see, also while runs hang or are paused."""
+"""DAG watch_topics: checks deadlines, sweeps and alerts also while compaction runs hang or are paused."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
 
-from winnow_airflow import watching
-from winnow_airflow.policy import DEFAULT_ARGS, START, TAGS
+from winnow_airflow import monitoring
+from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 
 WATCH_INTERVAL = timedelta(minutes=15)
 
@@ -19,10 +19,10 @@ recovery is told at once; this one does it while a run hangs, waits, or is pause
 """
 
 
-@task(execution_timeout=timedelta(minutes=30), doc_md=watching.WATCH_DOC)
+@task(execution_timeout=timedelta(minutes=30), doc_md=monitoring.WATCH_DOC)
 def watch() -> str:
     """Tells of deadlines and sweeps that need somebody, and of what has recovered; of all topics, from the present."""
-    return watching.watch_topics(get_current_context())
+    return monitoring.watch_topics(get_current_context())
 
 
 with DAG(

@@ -1,4 +1,4 @@
-r"""What spark-submit starts: carries out compaction plans, writes files nobody reads yet, ends with an exit code.
+r"""Spark job of winnow compact: carries out plans, writes unpublished files, exits with the worst exit code.
 
     spark-submit jobs/compact.py --attempt NAME --memory BYTES [--spill FOLDER] [--tasks N] [--bytes-per-second RATE] \
         [--giant-bytes BYTES] PLAN [PLAN ...]
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import sys
 
-from winnow.engine import program
-from winnow.engine.cutting import DEFAULT_GIANT_BYTES
+from winnow.engine import spark_program
+from winnow.engine.splitting import DEFAULT_GIANT_BYTES
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse arguments, run the plans, report each; the worst exit code of its plans is the job's."""
-    parser = program.build_parser(__doc__)
+    parser = spark_program.build_parser(__doc__)
     parser.add_argument("plans", nargs="+", metavar="PLAN", help="plans to carry out: URI#sha256=DIGEST, or URI alone")
     parser.add_argument("--attempt", required=True, help="name of this attempt; new files rest below it")
     parser.add_argument(
@@ -29,11 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="partitions from this size on may be cut",
     )
     options = parser.parse_args(arguments)
-    program.prepare_imports()
-    from winnow.engine.rewrite import TaskBudget
+    spark_program.prepare_imports()
     from winnow.engine.spark import run_plans
+    from winnow.engine.task_resources import TaskBudget
 
-    return program.run_and_report(
+    return spark_program.run_and_report(
         lambda: run_plans(
             options.plans,
             attempt=options.attempt,

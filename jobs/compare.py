@@ -1,4 +1,4 @@
-"""What spark-submit starts for ``winnow compare``: chooses in shadow, writes one document, ends with an exit code.
+"""Spark job of winnow compare: chooses with another strategy and writes one document.
 
     spark-submit jobs/compare.py --memory BYTES [--spill FOLDER] [--tasks N] [--bytes-per-second RATE] REQUEST_URI
 
@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import sys
 
-from winnow.engine import program
+from winnow.engine import spark_program
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse arguments, run the comparison, report how it ended."""
-    parser = program.build_parser(__doc__)
+    parser = spark_program.build_parser(__doc__)
     parser.add_argument("request", metavar="REQUEST_URI", help="the comparison to carry out")
     options = parser.parse_args(arguments)
-    program.prepare_imports()
-    from winnow.engine.rewrite import TaskBudget
-    from winnow.engine.shadow_spark import run_comparison
+    spark_program.prepare_imports()
+    from winnow.engine.strategy_diff_spark import run_comparison
+    from winnow.engine.task_resources import TaskBudget
 
     budget = TaskBudget(options.memory, options.threads, options.spill, options.bytes_per_second)
-    return program.run_and_report(lambda: [run_comparison(options.request, budget=budget, most_tasks=options.tasks)])
+    return spark_program.run_and_report(
+        lambda: [run_comparison(options.request, budget=budget, most_tasks=options.tasks)]
+    )
 
 
 if __name__ == "__main__":

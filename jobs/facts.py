@@ -1,4 +1,4 @@
-"""What spark-submit starts to recompute the facts of large attempts: reads, writes one document a plan, ends.
+"""Spark job that recomputes the facts of large attempts and writes one document per plan.
 
     spark-submit jobs/facts.py --attempt NAME --memory BYTES [--spill FOLDER] [--tasks N] PLAN [PLAN ...]
 
@@ -11,24 +11,23 @@ from __future__ import annotations
 
 import sys
 
-from winnow.engine import program
+from winnow.engine import spark_program
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse arguments, recompute, report each plan; the worst exit code of its plans is the job's."""
-    parser = program.build_parser(__doc__)
+    parser = spark_program.build_parser(__doc__)
     parser.add_argument(
         "plans", nargs="+", metavar="PLAN", help="plans whose attempt is recomputed: URI#sha256=DIGEST, or URI alone"
     )
     parser.add_argument("--attempt", required=True, help="name of the attempt")
     options = parser.parse_args(arguments)
-    program.prepare_imports()
-    from winnow.engine.facts_spark import recompute_facts
-    from winnow.engine.rewrite import TaskBudget
-    from winnow.quality.facts import pair_partitions
-    from winnow.quality.remote import compute_figures
+    spark_program.prepare_imports()
+    from winnow.engine.facts import recompute_facts
+    from winnow.engine.task_resources import TaskBudget
+    from winnow.quality.fact_table import compute_figures, pair_partitions
 
-    return program.run_and_report(
+    return spark_program.run_and_report(
         lambda: recompute_facts(
             options.plans,
             attempt=options.attempt,

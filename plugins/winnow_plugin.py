@@ -1,4 +1,4 @@
-"""What Winnow registers with Airflow. The code behind it is the package ``winnow_airflow`` beside this file."""
+"""Registers Winnow's page, timetable, priority rule and pool checks with Airflow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from winnow_airflow import pools
+from winnow_airflow import pool_checks
 from winnow_airflow.priority import RunKindFirst
 from winnow_airflow.timetables import BackfillTimetable
 
@@ -21,7 +21,7 @@ class WinnowPlugin(AirflowPlugin):
     name = "winnow"
     timetables = [BackfillTimetable]  # noqa: RUF012 - Airflow's interface
     priority_weight_strategies = [RunKindFirst]  # noqa: RUF012 - Airflow's interface
-    listeners = [pools]  # noqa: RUF012 - Airflow's interface
+    listeners = [pool_checks]  # noqa: RUF012 - Airflow's interface
     external_views = [  # noqa: RUF012 - Airflow's interface
         {
             "name": "Winnow",

@@ -1,19 +1,4 @@
-#!/usr/bin/env python
-"""What the services of docker-compose.yml do besides Airflow, Spark and PostgreSQL; ``team-server`` in the image.
-
-    team-server secrets            make every secret that is missing; the others stay as they are
-    team-server databases          create the databases that are missing
-    team-server bucket             create the bucket of the warehouse unless it is there
-    team-server pools              print Airflow's pools, for: airflow pools import
-    team-server healthy COMPONENT  exit code 0 when Airflow says that its COMPONENT is well
-    team-server answers URL        exit code 0 when URL answers
-    team-server login              print where the UI is, the login and its password
-
-Secrets are files below ``TEAM_SERVER_SECRETS``, one folder for each group of services, so that a service sees only what
-it needs: ``database`` is PostgreSQL's, ``objects`` the object store's and of whoever reads or writes the lake,
-``airflow`` is Airflow's. Environments name files only. Those that users of other images must read are open within their
-volume; the volumes themselves are the administrator's.
-"""
+"""Helper commands of docker-compose.yml's services; ``team-server`` in the image."""
 
 from __future__ import annotations
 
@@ -96,7 +81,7 @@ def make_bucket(env: Mapping[str, str]) -> None:
 
 def print_pools(env: Mapping[str, str]) -> None:
     """Print the pools as Airflow imports them."""
-    from winnow.airflow_home import POOLS
+    from winnow.embedded.airflow_home import POOLS
 
     sys.stdout.write(json.dumps(POOLS))
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from sqlalchemy import Connection, text
 
-from winnow.java import find_java, make_spark_environment
+from winnow.embedded.java import find_java, make_spark_environment
 from winnow.store import migration
 from winnow.store.database import Database
 from winnow.store.migrations import VERSION_TABLE

@@ -1,4 +1,4 @@
-"""Time: the injected wall clock, and as-of times as people write them. All values are ms since the epoch, UTC."""
+"""The wall clock and as-of times; all values are milliseconds since the epoch in UTC."""
 
 from __future__ import annotations
 

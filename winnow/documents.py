@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON documents and back: plans, staging manifests, state files, receipts.
+"""Encodes frozen dataclasses as JSON documents and decodes them; computes plan ids.
 
 Canonical: keys sorted, no white space, so that a digest of the bytes is a digest of the value. The state of ten
 thousand partitions passes through here with every look at a topic, so documents are decoded straight into dataclasses.
@@ -14,12 +14,15 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from winnow.errors import FormatVersionError, WinnowError
+from winnow.model import Plan
 
 T = TypeVar("T")
+
 FORMAT_VERSION = 4
 """The newest document format this version reads."""
 
 _PLACE = re.compile(r"at `\$\.?(.*)`$")
+
 _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
@@ -85,3 +88,32 @@ def _describe_place(told: str) -> str:
     # Only the place: the rest may quote a value.
     place, missing = _PLACE.search(told), _MISSING.search(told)
     return ".".join(found for found in (place and place[1], missing and missing[1]) if found) or "its beginning"
+
+
+_FIELDS_OUTSIDE_ID = {"log_end_offset": 0, "expected_records_kept": None, "expected_bytes_out": None}
+
+
+def compute_plan_id(plan: Plan) -> str:
+    """The id of ``plan``: 32 hex digits of the sha256 over all that was decided.
+
+    Left out are the id itself, the log end offset (an append between two identical decisions changes nothing planned)
+    and the estimates, which decide nothing.
+    """
+    return _compute_id(convert_to_json_types(plan))
+
+
+def compute_document_id(data: bytes) -> str:
+    """The id of the plan in the JSON document ``data``, which must hold one.
+
+    Of the document as it is: a Winnow with fewer or more fields made the id of those that it wrote.
+    """
+    return _compute_id(json.loads(data))
+
+
+def _compute_id(plan: dict[str, Any]) -> str:
+    partitions = [
+        part | {name: value for name, value in _FIELDS_OUTSIDE_ID.items() if name in part}
+        for part in plan["partitions"]
+    ]
+    document = json.dumps(plan | {"plan_id": "", "partitions": partitions}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(document.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The nouns: values that travel between the steps. Frozen, comparable, standard library only.
+"""The values that travel between the steps. Frozen, comparable, standard library only.
 
 Kafka's words for the log, Iceberg's for the table. Offsets are 64-bit, first inclusive, end exclusive unless a name
 says ``last``. Times are milliseconds since the epoch and end in ``_ms``; sizes end in ``_bytes``.
@@ -277,7 +277,7 @@ class IngestLedger:
 class SegmentDigest:
     """How many live segments a topic has, with how many records and bytes, and the sum of their digests.
 
-    ``value``: 128 bits as 32 hex digits, additive modulo 2**128 (:mod:`winnow.log.segment_digest`).
+    ``value``: 128 bits as 32 hex digits, additive modulo 2**128 (:mod:`winnow.log.head_checks`).
     """
 
     segments: int
@@ -292,7 +292,7 @@ class TopicState:
 
     The ledgers of ``ingests`` hold every slice ever added; :attr:`PartitionState.appends` only those that are still
     dirty, so the state does not grow with the number of ingests and partitions. ``receipts`` and ``ingests`` are the
-    newest ones; those before them are in the links of ``older_*`` (:mod:`winnow.log.chains`).
+    newest ones; those before them are in the links of ``older_*`` (:mod:`winnow.log.reference_chains`).
 
     ``fence``: the topic's fence when this state was written (:mod:`winnow.log.fence`). ``condemned``: files that were
     retired and are being deleted; nothing may take them back into the log. An ingest call is void when
@@ -413,186 +413,3 @@ class Plan:
     partition_count: int | None = None
     quarantine_location: str | None = None
     configuration: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
-    """What the rewrite counted for one topic partition over [log start, next first dirty offset).
-
-    ``records_in = records_kept + records_superseded + tombstones_expired + records_keyless``.
-    ``winners_fingerprint`` is order-independent over (key, offset) of all survivors; ``content_fingerprint`` over every
-    field of the records that were rewritten.
-
-    Under strategy header: ``headers_missing`` keyed records without the header, ``headers_malformed`` with a value that
-    is no 8-byte long; both count as missing (KIP-280), and the first ``malformed_offsets`` say where to look.
-    ``keys_elsewhere``: after partitions were added, keys that Kafka's default partitioner would put elsewhere now.
-    ``extended``: offset ranges with the tombstones below the plan's ``covered_end`` that superseded a record, in order.
-    """
-
-    records_in: int
-    records_kept: int
-    records_superseded: int
-    tombstones_expired: int
-    records_keyless: int
-    bytes_in: int
-    bytes_out: int
-    winners_fingerprint: str
-    content_fingerprint: str
-    headers_missing: int = 0
-    headers_malformed: int = 0
-    malformed_offsets: tuple[int, ...] = ()
-    keys_elsewhere: int = 0
-    extended: tuple[OffsetRange, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """One group of neighbouring segments and the new segments that replace them (none when nothing survived)."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[Segment, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StagedPartition:
-    """The result of compacting one topic partition; planned segments outside ``rewrites`` are kept by reference.
-
-    ``keyless_files``: where the keyless records rest that leave the log for the quarantine. ``seconds``: all of the
-    work; ``winners_seconds`` finding survivors and ``rewrite_seconds`` copying them, of all its tasks together.
-    """
-
-    partition: int
-    facts: PartitionFacts
-    rewrites: tuple[Rewrite, ...]
-    seconds: float = 0.0
-    keyless_files: tuple[str, ...] = ()
-    winners_seconds: float = 0.0
-    rewrite_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class StagingManifest:
-    """What one attempt at a plan wrote. Until this document exists the files do not count."""
-
-    plan_id: str
-    topic: str
-    attempt: str
-    partitions: tuple[StagedPartition, ...]
-    engine: str
-    winnow_version: str
-    format_version: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """One expectation that did not hold. ``partition`` None: the topic as a whole. Never holds user bytes."""
-
-    partition: int | None
-    expectation: str
-    severity: Severity
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What validation says of one attempt. ``broken``: a check raised, nothing is known about the data.
-
-    ``plan_sha256`` and ``manifest_digest``: of the plan's bytes and of the staging manifest that were judged; None:
-    from before verdicts said so, and not enough to publish.
-    """
-
-    plan_id: str
-    topic: str
-    attempt: str
-    passed: bool
-    broken: bool
-    failures: tuple[Failure, ...]
-    checked_at_ms: int
-    data_docs: str | None = None
-    expectations: int = 0
-    manifest_digest: str | None = None
-    plan_sha256: str | None = None
-
-    @property
-    def failing_partitions(self) -> tuple[int, ...]:
-        """Partitions with a failure of severity ``fail``."""
-        found = {f.partition for f in self.failures if f.severity is Severity.FAIL and f.partition is not None}
-        return tuple(sorted(found))
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionReceipt:
-    """What a published plan did to one topic partition (interface: ``compact --json``)."""
-
-    partition: int
-    first_dirty_offset: int
-    next_first_dirty_offset: int
-    records_in: int
-    records_kept: int
-    records_superseded: int
-    tombstones_expired: int
-    records_keyless: int
-    records_retired: int
-    bytes_in: int
-    bytes_out: int
-    log_start_offset: int | None = None
-    bytes_retired: int = 0
-    reason: Reason | None = None
-    headers_missing: int = 0
-    headers_malformed: int = 0
-    malformed_offsets: tuple[int, ...] = ()
-    keys_elsewhere: int = 0
-    expected_records_kept: int | None = None
-    expected_bytes_out: int | None = None
-    seconds: float = 0.0
-    tombstones_expired_early: int = 0
-    """Of ``tombstones_expired`` those (at most) whose horizon had not passed by the wall clock: the as-of lay ahead."""
-    offsets_cleaned_early: int = 0
-    """Offsets that by the wall clock were not cleanable yet: the as-of lay ahead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What one compaction of one topic did."""
-
-    topic: str
-    plan_id: str | None
-    status: Status
-    snapshot_id: int | None
-    partitions: tuple[PartitionReceipt, ...]
-    message: str
-    as_of_ms: int
-    finished_at_ms: int
-    attempt: str | None = None
-    data_docs: str | None = None
-    format_version: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class OpenAlert:
-    """What was alerted and has not recovered: one kind of trouble of one topic partition, or of the topic (None).
-
-    ``since_ms``: when it began. ``released``: by whom or why it was released by hand since, None: it was not.
-    """
-
-    kind: str
-    topic: str
-    partition: int | None
-    since_ms: int
-    message: str = ""
-    released: str | None = None
-
-    @property
-    def key(self) -> str:
-        """What it is about, for deduplication. A topic's name holds no colon, so no two have the same."""
-        return f"{self.kind}:{self.topic}:{'' if self.partition is None else self.partition}"
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A message that a channel has not taken yet. ``document``: the alert as canonical JSON."""
-
-    key: str
-    channel: str
-    document: str
-    created_at_ms: int

@@ -1,4 +1,4 @@
-"""One measurement of the control plane, in a process of its own: ``python -m bench.peers.control WAY HOME TOPIC``.
+"""Measures one part of the control plane in a separate process: ``python -m bench.peers.control WAY HOME TOPIC``.
 
 walk      every manifest entry of the topic once, by PyIceberg
 assess    what ``winnow assess`` does for the topic, or for all topics of the home where TOPIC is empty
@@ -22,8 +22,9 @@ from bench.lake import open_home
 from bench.peers.timing import PREFIX
 
 if TYPE_CHECKING:
-    from winnow.model import PartitionPlan, Plan, StagedPartition
+    from winnow.model import PartitionPlan, Plan
     from winnow.pipeline.context import Context
+    from winnow.results import StagedPartition
 
 COMPACTIONS = 200
 EDGE = 20
@@ -49,7 +50,7 @@ def walk(ctx: Context, topic: str) -> Figures:
 
 def assess(ctx: Context, topic: str) -> Figures:
     """All decisions, recorded in the metadata store."""
-    from winnow.pipeline import assess as step
+    from winnow.pipeline.compaction import assess as step
 
     topics = [topic] if topic else ctx.log.names()
     started = time.monotonic()
@@ -79,7 +80,7 @@ class _Commits:
     """A topic and the figures of its compactions so far."""
 
     def __init__(self, ctx: Context, topic: str) -> None:
-        from winnow.pipeline.topics import create_topic
+        from winnow.pipeline.admin.topics import create_topic
 
         create_topic(ctx, topic, _PARTITIONS, {"min.cleanable.dirty.ratio": "0"})
         self._ctx, self._topic = ctx, topic
@@ -100,7 +101,7 @@ def _ingest(ctx: Context, topic: str, number: int) -> float:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from winnow.pipeline.ingest import ingest_files
+    from winnow.pipeline.ingest.ingest import ingest_files
 
     path = ctx.settings.home / "arriving.parquet"
     rows = [(partition, number * _KEYS + key, key) for partition in range(_PARTITIONS) for key in range(_KEYS)]
@@ -122,10 +123,10 @@ def _compact(ctx: Context, topic: str, number: int) -> float:
     from winnow import __version__, documents
     from winnow.engine import staging
     from winnow.engine.rewrite import ENGINE_NAME
-    from winnow.model import StagingManifest, Verdict
+    from winnow.pipeline.compaction.plan import plan_topic
+    from winnow.pipeline.compaction.publish import publish_attempt
     from winnow.pipeline.leases import hold_lease
-    from winnow.pipeline.plan import plan_topic
-    from winnow.pipeline.publish import publish_attempt
+    from winnow.results import StagingManifest, Verdict
     from winnow.store import RunState
 
     attempt = f"a-{number}"
@@ -165,9 +166,9 @@ def _carry_out(ctx: Context, plan: Plan, partition: PartitionPlan, attempt: str)
 
 def engine_bytes(ctx: Context, topic: str) -> Figures:
     """Bytes that the engine reads and writes, as the system counts them, and what the plan makes necessary."""
-    from bench.allowed import compute_allowed_bytes
+    from bench.io_limits import compute_allowed_bytes
     from winnow.engine import staging
-    from winnow.pipeline.plan import plan_topic
+    from winnow.pipeline.compaction.plan import plan_topic
 
     reference = plan_topic(ctx, topic, as_of_ms=ctx.now_ms(), attempt="bytes")
     assert reference is not None

@@ -1,4 +1,4 @@
-"""DuckDB without anything around it, in the best plain way known: ``python -m bench.peers.duckdb_alone WAY REQUEST``.
+"""Compacts with DuckDB alone: ``python -m bench.peers.duckdb_alone WAY REQUEST``.
 
 compact  per topic partition: the greatest offset per key, then a semi join that keeps the log's order
 copy     the same files read, sorted and written with the same codec: what ingest is compared with

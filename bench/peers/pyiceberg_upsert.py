@@ -1,4 +1,4 @@
-"""PyIceberg's upsert by key into a table of its own: ``python -m bench.peers.pyiceberg_upsert upsert REQUEST``.
+"""Upserts by key with PyIceberg: ``python -m bench.peers.pyiceberg_upsert upsert REQUEST``.
 
 REQUEST is a JSON file: ``files`` in offset order, ``out``. What is upserted must not hold a key twice, so each file is
 reduced to its latest records first.

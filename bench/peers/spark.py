@@ -1,4 +1,4 @@
-"""Spark's ways to do it, each an application of its own: ``python -m bench.peers.spark WAY REQUEST``.
+"""Compacts with plain Spark, by window or semi-join: ``python -m bench.peers.spark WAY REQUEST``.
 
 REQUEST is a JSON file: ``files``, ``out``, ``memory`` (of the driver, which does the work with a local master).
 

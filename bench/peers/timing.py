@@ -1,4 +1,4 @@
-"""How a competitor tells its times: one JSON line at its end."""
+"""Prints and parses the times of a competitor as one JSON line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Winnow's own command line, listened to: ``python -m bench.peers.winnow_cli EVENTS ARGUMENTS...``.
+"""Runs Winnow's command line and records its events: ``python -m bench.peers.winnow_cli EVENTS ARGUMENTS...``.
 
 It is ``winnow ARGUMENTS...`` and nothing else. Events of the pipeline and of the Spark application are also written to
 the file EVENTS with the moment at which they came, on the machine's monotonic clock.

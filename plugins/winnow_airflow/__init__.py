@@ -1,1 +1,1 @@
-"""What Winnow's DAGs are made of: steps, the Spark operator, the notifier, retries. Light to import at every parse."""
+"""Helpers of Winnow's DAGs: steps, the Spark operator, the failure notifier, retries; cheap to import."""

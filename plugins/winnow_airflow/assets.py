@@ -1,4 +1,4 @@
-"""The asset of a topic: other DAGs run when it was compacted, and its events say up to which offsets and which time.
+"""Assets of compacted topics: other DAGs are scheduled by them and read offsets and watermark from their events.
 
     schedule=[topic_asset("orders")]
     if not compacted_past(context["triggering_asset_events"], "orders", midnight_ms): ...
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
-    from winnow.model import Receipt
-    from winnow.pipeline.watermark import Watermark
+    from winnow.pipeline.monitor.watermark import Watermark
+    from winnow.results import Receipt
 
 COMPACTED = AssetAlias("winnow_compacted", group="winnow")
 """Stands for the assets of all topics, which nobody knows when the DAG is parsed."""
@@ -37,7 +37,7 @@ def build_event(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
 
     ``plan_id``, ``snapshot_id``: of the publish. ``partitions``: how many the topic has. ``offsets``: per partition its
     first dirty offset; None where there are too many. ``compacted_through_ms``: every record of the log with this
-    timestamp or an earlier one is compacted (:class:`winnow.pipeline.watermark.Watermark`); None: not known.
+    timestamp or an earlier one is compacted (:class:`winnow.pipeline.monitor.watermark.Watermark`); None: not known.
     """
     offsets = {str(partition): offset for partition, offset in sorted(mark.first_dirty_offsets.items())}
     return {
@@ -70,10 +70,10 @@ def compacted_through_ms(topic: str) -> int | None:
     """The watermark of ``topic`` as it is now, also when it is idle; reads the table's manifests. For use in tasks.
 
     Raises:
-        UnknownTopicError, ForeignTableError, ServiceError: see :func:`winnow.pipeline.watermark.compute_watermark`.
+        UnknownTopicError, ForeignTableError, ServiceError: see :func:`winnow.pipeline.monitor.watermark.compute_watermark`.
     """
     from winnow.pipeline.context import open_context
-    from winnow.pipeline.watermark import compute_watermark
+    from winnow.pipeline.monitor.watermark import compute_watermark
 
     with open_context() as ctx:
         return compute_watermark(ctx.log.open(topic), now_ms=ctx.now_ms()).compacted_through_ms

@@ -1,4 +1,4 @@
-"""What ``winnow doctor`` asks of Airflow, in a process of its own that has Airflow's environment.
+"""Airflow checks of winnow doctor, run in a separate process with Airflow's environment.
 
     python -m winnow_airflow.health [--embedded]      prints [{"check", "status", "detail", "fix", "exit_code"}]
 
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from winnow.pipeline.doctor.examination import CheckResult
+    from winnow.pipeline.doctor.check_runner import CheckResult
 
 MAXIMUM_HTTP_SECONDS = 5
 REQUIRED_COMPONENTS = ("metadatabase", "scheduler", "dag_processor")
 EMBEDDED_OPTION = "--embedded"
 """It is the Airflow below WINNOW_HOME; without it, one that the shell names."""
 
-_SET_ENVIRONMENT = 'eval "$(python -m winnow.airflow_home env)" && '
+_SET_ENVIRONMENT = 'eval "$(python -m winnow.embedded.airflow_home env)" && '
 
 
 def main() -> None:
@@ -41,8 +41,8 @@ def run_checks(embedded: bool) -> Iterator[CheckResult]:
     from airflow import __version__
     from airflow.configuration import AIRFLOW_HOME
 
-    from winnow.bundle import find_bundled_folder
-    from winnow.pipeline.doctor.examination import CheckStatus, build_ok
+    from winnow.embedded.bundle import find_bundled_folder
+    from winnow.pipeline.doctor.check_runner import CheckStatus, build_ok
 
     before = _SET_ENVIRONMENT if embedded else ""
     whose = "embedded below WINNOW_HOME" if embedded else "the one that this shell names"
@@ -69,7 +69,7 @@ def _build_document(finding: CheckResult) -> dict[str, Any]:
 
 
 def _start(embedded: bool, component: str) -> str:
-    return "python -m winnow.airflow_home ui" if embedded else f"airflow {component}"
+    return "python -m winnow.embedded.airflow_home ui" if embedded else f"airflow {component}"
 
 
 def check_database(before: str = "") -> CheckResult:
@@ -78,7 +78,7 @@ def check_database(before: str = "") -> CheckResult:
     from sqlalchemy.exc import SQLAlchemyError
 
     from winnow.errors import ServiceError
-    from winnow.pipeline.doctor.examination import build_failure, build_ok
+    from winnow.pipeline.doctor.check_runner import build_failure, build_ok
 
     name = "airflow-database"
     try:
@@ -100,7 +100,7 @@ def check_dags(folder: Path, before: str = "") -> tuple[list[str], list[CheckRes
     from airflow import plugins_manager
     from airflow.dag_processing.dagbag import DagBag
 
-    from winnow.pipeline.doctor.examination import build_failure, build_ok
+    from winnow.pipeline.doctor.check_runner import build_failure, build_ok
 
     bag = DagBag(dag_folder=folder)
     findings = [
@@ -127,7 +127,7 @@ def check_schedules(names: Sequence[str], start: str, before: str = "") -> Check
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    from winnow.pipeline.doctor.examination import build_ok, build_warning
+    from winnow.pipeline.doctor.check_runner import build_ok, build_warning
 
     with create_session() as session:
         rows = session.execute(select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_(names))).all()
@@ -147,8 +147,8 @@ def check_pools(before: str = "") -> CheckResult:
     """Whether the pools of the tasks are there."""
     from airflow.models.pool import Pool
 
-    from winnow.airflow_home import POOLS
-    from winnow.pipeline.doctor.examination import build_failure, build_ok
+    from winnow.embedded.airflow_home import POOLS
+    from winnow.pipeline.doctor.check_runner import build_failure, build_ok
 
     slots = {pool.pool: pool.slots for pool in Pool.get_pools()}
     found = {name: slots.get(name) for name in POOLS}
@@ -168,8 +168,8 @@ def check_connection(before: str = "") -> CheckResult:
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     from winnow.config.settings import load_settings
-    from winnow.pipeline.doctor.examination import build_failure, build_ok, build_warning
-    from winnow_airflow.policy import SPARK_CONNECTION
+    from winnow.pipeline.doctor.check_runner import build_failure, build_ok, build_warning
+    from winnow_airflow.task_defaults import SPARK_CONNECTION
 
     wanted = load_settings().spark.master
     add = f"airflow connections add {SPARK_CONNECTION} --conn-type spark --conn-host {shlex.quote(wanted)}"
@@ -199,7 +199,7 @@ def check_api(embedded: bool) -> CheckResult:
     from airflow.configuration import conf
 
     from winnow.errors import ServiceError
-    from winnow.pipeline.doctor.examination import build_failure, build_ok, build_warning
+    from winnow.pipeline.doctor.check_runner import build_failure, build_ok, build_warning
 
     name = "airflow-api"
     inside = conf.get("core", "execution_api_server_url", fallback="") or ""

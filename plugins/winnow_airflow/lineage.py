@@ -1,4 +1,4 @@
-"""What tasks tell OpenLineage, where its provider is installed and on. Nothing of it is imported anywhere else.
+"""Attaches OpenLineage facets to tasks when Airflow's OpenLineage provider is installed and enabled.
 
 The provider asks an operator's ``get_openlineage_facets_on_complete`` when a task ended, well or not. Functions made
 tasks by ``@task`` are operators too, but of a class that is Airflow's, so theirs hangs on the operator itself.
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from winnow_airflow.references import BatchRow
+from winnow_airflow.xcom_values import BatchRow
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.xcom_arg import PlainXComArg

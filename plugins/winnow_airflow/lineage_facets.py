@@ -1,4 +1,4 @@
-"""A topic's Iceberg table as OpenLineage's dataset, and what a run did to it as facets. No user bytes.
+"""Builds OpenLineage datasets and facets of a topic's Iceberg table, without keys or values.
 
 Names follow OpenLineage's rules for tables that are folders of files, so that Spark's and other engines' events meet
 Winnow's at the same dataset: the namespace is the store (``s3://bucket``, ``file``), the name the table's place in it.
@@ -28,8 +28,9 @@ from openlineage.client.facet_v2 import (
     symlinks_dataset,
 )
 
-from winnow.model import Receipt, Severity, Verdict
-from winnow_airflow.references import BatchRow, PlanRow, list_staged_attempts
+from winnow.model import Severity
+from winnow.results import Receipt, Verdict
+from winnow_airflow.xcom_values import BatchRow, PlanRow, list_staged_attempts
 
 _OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 _KEYED = ("s3", "gs", "abfs", "abfss", "wasb", "wasbs")

@@ -1,4 +1,4 @@
-"""Winnow's metrics through Airflow's own: StatsD, DogStatsD or OpenTelemetry, whatever the installation switched on.
+"""Sends Winnow's metrics through Airflow's StatsD, DogStatsD or OpenTelemetry client.
 
 Gauges are called ``winnow.<metric>`` and tagged with their topic; all topics together ``winnow.total.<metric>``. What
 events count and time is called ``winnow.<counter>`` and ``winnow.phase``. Plain StatsD has no tags: there a topic, or a
@@ -8,12 +8,10 @@ counter's label, ends the name, with ``__`` for its dots, as Airflow itself does
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowTaskTimeout
-
-from winnow_airflow.policy import describe_error
+from winnow_airflow.task_defaults import describe_error
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("airflow.task")
 
 PREFIX, TOTAL_PREFIX = "winnow", "winnow.total"
+
 MAXIMUM_FLUSH_MS = 10_000
 
 Gauge = tuple[str, float, dict[str, str]]
@@ -64,22 +63,6 @@ def build_gauges(
     for name, value in list_metric_values(sum_measurements(measured)).items() if measured and together else ():
         if value is not None:
             yield f"{TOTAL_PREFIX}.{name}", value, {}
-
-
-def send_run_metrics(context: Mapping[str, Any]) -> int:
-    """Send the gauges of the topics of a DAG run; how many were handed over.
-
-    Never raises, whatever is away and however long it takes: metrics tell of runs, they must not decide them.
-    """
-    from winnow_airflow import steps
-
-    wanted = context["params"]["topics"]
-    try:
-        with steps.open_task_pipeline(context) as ctx:
-            return send_gauges(ctx, steps.select_topics(ctx, wanted), together=not wanted)
-    except (Exception, AirflowTaskTimeout) as problem:
-        log.warning("No metrics were sent: %s", describe_metrics_error(problem))
-        return 0
 
 
 def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) -> int:
@@ -145,7 +128,7 @@ def _build_name_and_tags(sample: Sample) -> tuple[str, dict[str, str]]:
 
 
 def _measure_topics(ctx: Pipeline, topics: Iterable[str]) -> list[Measurement]:
-    from winnow.pipeline.metrics import measure_topic
+    from winnow.pipeline.monitor.metrics import measure_topic
 
     found: list[Measurement] = []
 

@@ -1,4 +1,4 @@
-"""Tells people of a task that failed, also of one that died before it could tell them itself."""
+"""Alerts about failed tasks, including tasks that were killed before they could report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, Context
 
 from winnow.errors import TopicBusyError
-from winnow_airflow.policy import describe_error
-from winnow_airflow.references import BatchRow, PlanRow, list_staged_attempts
+from winnow_airflow.task_defaults import describe_error
+from winnow_airflow.xcom_values import BatchRow, PlanRow, list_staged_attempts
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
@@ -34,7 +34,7 @@ class WinnowNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Alert what the failed task left behind."""
-        from winnow_airflow.steps import open_task_pipeline
+        from winnow_airflow.compaction_steps import open_task_pipeline
 
         task_instance: Any = context["ti"]
         listed = task_instance.xcom_pull(task_ids=self.listing_task, map_indexes=-1)
@@ -63,7 +63,7 @@ def find_unreported_failures(ctx: Pipeline, batch: BatchRow, step: str, problem:
 
 def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: object) -> Situation | None:
     """What to tell about one topic of a batch whose ``step`` failed; None when nothing is wrong with it."""
-    from winnow.report import situations
+    from winnow.report import alert_templates
     from winnow.store import RunState
 
     run = ctx.store.runs.find(row["plan_id"])
@@ -72,24 +72,24 @@ def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: o
     topic, plan_id, at_ms = run.topic, run.plan_id, ctx.now_ms()
     if run.status.is_unsettled:
         what = f"The task ended before it said whether the commit of plan {plan_id} of topic {topic} landed"
-        return situations.make_commit_unknown(topic, plan_id, f"{what} ({_describe_cause(problem)})", at_ms=at_ms)
+        return alert_templates.make_commit_unknown(topic, plan_id, f"{what} ({_describe_cause(problem)})", at_ms=at_ms)
     attempt = next(list_staged_attempts(row["uri"], base), None)
     verdict = ctx.store.verdicts.find(plan_id, attempt) if attempt is not None else None
     if verdict is not None and verdict.broken:
-        return situations.make_validation_broken(topic, plan_id, run.message.partition(". ")[0], at_ms=at_ms)
+        return alert_templates.make_validation_broken(topic, plan_id, run.message.partition(". ")[0], at_ms=at_ms)
     if verdict is not None and not verdict.passed:
-        from winnow.pipeline.validate import build_verdict_alert
+        from winnow.pipeline.compaction.validate import build_verdict_alert
 
         numbers = verdict.failing_partitions or tuple(_find_marks(ctx, run))
         return build_verdict_alert(topic, verdict, numbers, _find_marks(ctx, run), at_ms=at_ms)
     if run.status is RunState.INVALID:
-        from winnow.pipeline.uncleanable import build_uncleanable_alert
+        from winnow.pipeline.compaction.uncleanable import build_uncleanable_alert
 
         marks = _find_marks(ctx, run)
         reasons = {number: mark.reason for number, mark in marks.items()}
         return build_uncleanable_alert(topic, plan_id, reasons, marks, at_ms=at_ms) if marks else None
     if step == "validate" and attempt is not None and verdict is None:
-        return situations.make_validation_broken(
+        return alert_templates.make_validation_broken(
             topic,
             plan_id,
             f"Validation of plan {plan_id} of topic {topic} ended without a verdict: {_describe_cause(problem)}",
@@ -106,7 +106,7 @@ def _find_marks(ctx: Pipeline, run: Run) -> dict[int, Any]:
 
 def find_stuck_sweeps(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
     """What to tell about topics whose sweep failed. One that a run holds is swept another time."""
-    from winnow.report import situations
+    from winnow.report import alert_templates
 
     if isinstance(problem, TopicBusyError):
         return
@@ -118,7 +118,7 @@ def find_stuck_sweeps(ctx: Pipeline, topics: Iterable[str], problem: object) -> 
     now_ms = ctx.now_ms()
     for topic in lines or named or share:
         what = f"The sweep of topic {topic} failed: {lines.get(topic, words).removeprefix(f'{topic}: ')}"
-        yield situations.make_sweep_stuck(topic, now_ms, what, at_ms=now_ms)
+        yield alert_templates.make_sweep_stuck(topic, now_ms, what, at_ms=now_ms)
 
 
 def _describe_cause(problem: object) -> str:

@@ -1,4 +1,4 @@
-"""spark-submit of one batch. Arguments are references; settings are read when the task runs, not when it is parsed."""
+"""Runs spark-submit for one batch of plans; settings are read when the task runs, not at parse time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from winnow.errors import BadInputError, RunAgainError, ServiceError, UsageError, ValidationFailedError, WinnowError
 from winnow_airflow import lineage
-from winnow_airflow.channels import open_pipeline
-from winnow_airflow.meeting import TopicAttempts, lock_for_plan
-from winnow_airflow.policy import SPARK_CONNECTION
-from winnow_airflow.references import BatchRow, build_label, list_staged_attempts
-from winnow_airflow.telling import log_pipeline_events
+from winnow_airflow.event_logging import log_pipeline_events
+from winnow_airflow.task_context import open_pipeline
+from winnow_airflow.task_defaults import SPARK_CONNECTION
+from winnow_airflow.topic_locks import TopicAttempts, lock_for_plan
+from winnow_airflow.xcom_values import BatchRow, build_label, list_staged_attempts
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
     from winnow.engine.events import PlanFailure
     from winnow.pipeline.context import Context as Pipeline
-    from winnow.planning import PlanReference
+    from winnow.planning.plans import PlanReference
     from winnow.store import Lease
 
 _ERROR_BY_EXIT_CODE: dict[int, type[WinnowError]] = {
@@ -85,8 +85,8 @@ class CompactOperator(SparkSubmitOperator):
         self, ctx: Pipeline, topics: TopicAttempts, plans: Sequence[PlanReference], attempt: str, context: Context
     ) -> list[str]:
         """Run Spark on ``plans``; the topics whose plans are staged then."""
-        from winnow.pipeline.compact import JOB_NAME, begin_attempt, build_job_arguments, stage_retention_plans
-        from winnow.pipeline.spark_process import build_spark_conf, find_job_file, open_properties_file
+        from winnow.pipeline.compaction.spark_submit import build_spark_conf, find_job_file, open_properties_file
+        from winnow.pipeline.compaction.stage import JOB_NAME, begin_attempt, build_job_arguments, stage_retention_plans
 
         started_ms = ctx.now_ms()
         self.conf = build_spark_conf(ctx.settings)
@@ -158,8 +158,8 @@ class CompactOperator(SparkSubmitOperator):
 
         ``missing``: those of ``plans`` without a staging manifest. The last lines need not tell of each of them.
         """
-        from winnow.pipeline.standing import explain_void
-        from winnow.pipeline.uncleanable import mark_failed_partitions
+        from winnow.pipeline.compaction.plan_validity import explain_void
+        from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
 
         failures = parse_failures(output)
         told: dict[str, str] = {}
@@ -197,7 +197,7 @@ class CompactOperator(SparkSubmitOperator):
             process.stdout.close()
 
     def _note_staged(self, ctx: Pipeline, plan: PlanReference, started_ms: int) -> bool:
-        from winnow.pipeline.compact import end_attempt
+        from winnow.pipeline.compaction.stage import end_attempt
 
         attempt = next(list_staged_attempts(plan.uri, self.batch["attempt"]), None)
         if attempt is None:
@@ -220,7 +220,7 @@ def _drop_refused(
 
 def list_pending_plans(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
     """The plans of ``batch`` that want an attempt: neither published, nor maybe so, nor staged and not judged."""
-    from winnow.planning import PlanReference
+    from winnow.planning.plans import PlanReference
 
     found = []
     for row in batch["plans"]:
@@ -257,7 +257,7 @@ def reopen_run(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
 
 def _build_driver_environment(settings: Settings) -> dict[str, str] | None:
     """What the driver needs of this machine where it runs on this machine; elsewhere its image knows better."""
-    from winnow.java import check_spark_install, find_java, is_local, make_spark_environment
+    from winnow.embedded.java import check_spark_install, find_java, is_local, make_spark_environment
 
     master = settings.spark.master
     if not is_local(master) and not master.startswith("spark://"):

@@ -1,10 +1,56 @@
-"""The Params that DAGs share, as the trigger form shows them: a title, a sentence, and a section."""
+"""Params that the DAGs share, and the as-of instant of a run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
 from airflow.sdk import Param
 
-from winnow_airflow.references import TOPIC_PATTERN
+from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, format_ms, parse_as_of
+from winnow.errors import UsageError
+from winnow_airflow.xcom_values import TOPIC_PATTERN
+
+
+def choose_as_of_ms(
+    params: Mapping[str, Any], data_interval_end: datetime | None, run_after: datetime | None, *, now_ms: int
+) -> int:
+    """The as-of of a run in ms since the epoch: its parameter, else the end of its data interval, else ``run_after``.
+
+    Manual and asset-triggered runs have no data interval. All three stay what they are when a task runs again.
+
+    Raises:
+        UsageError: the parameter is not a point in time, or lies more than a minute ahead without ``simulate``.
+    """
+    given = params.get("as_of")
+    if given:
+        chosen = parse_as_of(given)
+    elif data_interval_end is not None:
+        chosen = _to_ms(data_interval_end)
+    elif run_after is not None:
+        chosen = _to_ms(run_after)
+    else:
+        raise UsageError("The run has neither data interval nor run_after. Trigger it with the Param as_of.")
+    if chosen > now_ms + MAXIMUM_CLOCK_SKEW_MS and not params.get("simulate"):
+        raise UsageError(
+            f"The as-of {format_ms(chosen)} lies {(chosen - now_ms) / 1000:,.0f} seconds ahead of the present. Such a "
+            "run compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger it "
+            "with the Param simulate if that is what you want."
+        )
+    return chosen
+
+
+def _to_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def get_as_of_ms(context: Mapping[str, Any], *, now_ms: int) -> int:
+    """:func:`as_of_ms` of the DAG run that ``context`` belongs to."""
+    return choose_as_of_ms(
+        context["params"], context.get("data_interval_end"), context["dag_run"].run_after, now_ms=now_ms
+    )
+
 
 WHAT, WHEN, LOOK = "What", "As of when", "Only look"
 """Sections of the form."""

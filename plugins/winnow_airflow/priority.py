@@ -1,4 +1,4 @@
-"""Which of several waiting tasks gets the next slot of a pool.
+"""Task priority by kind of run: manual, then scheduled, then backfill (class path is stored by Airflow).
 
 Within a run the batches are mapped in the order of their deadlines, the most overdue first, and the scheduler takes
 tasks of equal weight in the order of their map index. Across runs it looks at the weight first and then at the logical

@@ -1,4 +1,4 @@
-"""A schedule for those who ask for it: the dates of a backfill, and no run by itself."""
+"""Timetable of backfill_topics: dates for backfills only, no scheduled runs (class path is stored by Airflow)."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.standalone import Standalone, start_standalone
-from tests.contract import store_fixtures
-from tests.dags.receivers import Posted, open_webhook
+from tests.support import store_fixtures
+from tests.support.airflow_standalone import Standalone, start_standalone
+from tests.support.receivers import Posted, open_webhook
 from winnow.pipeline.context import Context, open_context
 
 DAGS = ("backfill_topics", "change_partitions", "compact_topics", "ingest_topics", "sweep_topics")

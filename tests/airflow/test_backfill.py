@@ -11,14 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.airflow.standalone import Standalone
-from tests.integration.world import record, write_jsonl
+from oracle.log_model import LogModel
+from oracle.model_files import ModelConfig
+from tests.support.airflow_standalone import Standalone
+from tests.support.world import record, write_jsonl
 from winnow.model import Record, Strategy
+from winnow.pipeline.admin.topics import create_topic, describe_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.read import read_batches
-from winnow.pipeline.topics import create_topic, describe_topic
-from winnow.semantics import LogModel, ModelConfig
+from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.store import RunState
 
 BACKFILL = "backfill_topics"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.airflow.standalone import Standalone
-from tests.dags.topics import build_old_lines, make_topic
-from winnow.airflow_home import POOLS
+from tests.support.airflow_standalone import Standalone
+from tests.support.dag_topics import build_old_lines, make_topic
+from winnow.embedded.airflow_home import POOLS
 from winnow.pipeline.context import Context
-from winnow_airflow.pools import MISSING_POOLS_KEY
+from winnow_airflow.pool_checks import MISSING_POOLS_KEY
 
 CONSUMER, TOPIC = "example_consumer", "aircraft"
 

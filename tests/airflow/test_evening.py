@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.airflow.standalone import Standalone
-from tests.browser.chromium import find_chromium
-from tests.dags.receivers import Posted
-from tests.integration.world import build_versions, compute_survivors, write_jsonl
-from winnow.airflow_env import LOGIN, read_or_create_login_password
+from tests.support.airflow_standalone import Standalone
+from tests.support.chromium import find_chromium
+from tests.support.receivers import Posted
+from tests.support.world import build_versions, compute_survivors, write_jsonl
+from winnow.embedded.airflow_env import LOGIN, read_or_create_login_password
 from winnow.files import storage
 from winnow.model import Segment, TopicPartition
+from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.read import read_batches
-from winnow.pipeline.topics import create_topic
+from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.store import RunState
 
 TOPIC = "payments"

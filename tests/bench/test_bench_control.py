@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from bench import control_plane
-from bench.allowed import compute_allowed_bytes
 from bench.control_plane import run_control
+from bench.io_limits import compute_allowed_bytes
 from bench.lake import Lake, open_home, prepare
 from bench.peers import control
 from bench.results import Results
-from bench.synthetic import register_topic
+from bench.synthetic_topics import register_topic
 from bench.workloads import SMALL, Workload
 from winnow.engine import staging
-from winnow.pipeline.plan import plan_topic
+from winnow.pipeline.compaction.plan import plan_topic
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.document import PAGE, STORED_CURVES, STORED_RESULTS, TABLES, fill_tables
-from bench.ratios import RATIOS
+from bench.docs_page import PAGE, STORED_CURVES, STORED_RESULTS, TABLES, fill_tables
 from bench.results import Results
+from bench.targets import RATIOS
 
 
 @pytest.fixture(scope="module")

@@ -14,15 +14,15 @@ import pytest
 from rich.console import Console
 
 from bench.cli import main
-from bench.data import make_source_files
-from bench.equality import find_differences
-from bench.measure import measure
-from bench.phases import PHASES, compute_phases, compute_work_seconds
+from bench.phase_times import PHASES, compute_phases, compute_work_seconds
 from bench.plot import draw, draw_curves
-from bench.ratios import MAXIMUM_TASK_CONSTANT_BYTES, RATIOS
-from bench.report import print_runs, print_targets
+from bench.process_measurement import measure
+from bench.result_checks import find_differences
 from bench.results import CompetitorRun, Results
-from bench.suite import SUITES, Step, order_steps, select_steps
+from bench.source_data import make_source_files
+from bench.suites import SUITES, Step, order_steps, select_steps
+from bench.tables import print_runs, print_targets
+from bench.targets import MAXIMUM_TASK_CONSTANT_BYTES, RATIOS
 from bench.workloads import SMALL, TWELVE, WORKLOADS
 
 MIB = 1 << 20

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.equality import compute_expected, read_records
 from bench.lake import Lake, open_home, prepare
 from bench.peers import duckdb_alone
 from bench.progress import ProgressPrinter
-from bench.smoke import find_compaction_errors, find_wrong_partitions, run_small
+from bench.result_checks import compute_expected, read_records
+from bench.small_suite import find_compaction_errors, find_wrong_partitions, run_small
 from bench.workloads import SMALL, WORKLOADS
 
 

@@ -1,4 +1,4 @@
-"""Real api-servers, alone: no scheduler, so a triggered DAG run stays queued and nothing moves while one looks.
+"""Starts api-servers without a scheduler, so triggered runs stay queued.
 
 Two of them share one Airflow (database, users, secrets) and differ in the metadata store that their page shows.
 """
@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.airflow.standalone import find_free_port, read_tail
-from winnow.airflow_env import LOOPBACK, PORT_VARIABLE, locate_password_file, make_airflow_environment
-from winnow.airflow_home import stop_processes
+from tests.support.airflow_standalone import find_free_port, read_tail
 from winnow.config.settings import load_settings
+from winnow.embedded.airflow_env import LOOPBACK, PORT_VARIABLE, locate_password_file, make_airflow_environment
+from winnow.embedded.airflow_home import stop_processes
 
 START_S = 120
 USERS = {"admin": "admin", "vera": "viewer"}

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from tests.browser.airflow_servers import USERS, Server, start_servers
-from tests.browser.chromium import find_chromium
-from tests.browser.looking import BrowserPage, log_in, new_context, open_browser_page
+from tests.browser.browser_page import BrowserPage, log_in, new_context, open_browser_page
+from tests.support.chromium import find_chromium
 from winnow.config.settings import load_settings
 
 PICTURES = os.environ.get("SCREENSHOTS")
@@ -29,7 +29,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
     lakes = {"small": home / "small" / "home", "thousand": home / "thousand"}
     lakes["thousand"].mkdir()
     store_url = load_settings(cwd=home, env={"WINNOW_HOME": str(lakes["thousand"])}).store_url
-    fillers = (("tests.browser.small_lake", str(home / "small")), ("tests.page.generated", store_url))
+    fillers = (("tests.browser.small_lake", str(home / "small")), ("tests.support.generated_store", store_url))
     with start_servers(home, lakes, fillers) as started:
         yield started
 

@@ -1,4 +1,4 @@
-"""A small lake as a team has it after a few days, made by the real pipeline: every state of a topic, and its history.
+"""Builds a small lake with the real pipeline: every topic state, with history.
 
 python -m tests.browser.small_lake FOLDER
 
@@ -14,17 +14,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.integration.world import FakeClock, World, open_world, record
+from tests.support.world import FakeClock, World, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ValidationFailedError
 from winnow.files import storage
-from winnow.model import Receipt, Record
-from winnow.pipeline.assess import assess_topics
+from winnow.model import Record
+from winnow.pipeline.admin.partitions import pause_partitions
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.partitions import pause_partitions
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.validate import validate_attempt
+from winnow.results import Receipt
 
 HOUR_MS = 3_600_000
 DAYS = 5

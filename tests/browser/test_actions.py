@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.browser_page import BrowserPage
 from tests.browser.conftest import Open
-from tests.browser.looking import BrowserPage
 
 
 def triggered(seen: BrowserPage, dag_id: str) -> dict[str, Any]:

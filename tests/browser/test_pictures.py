@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.browser_page import BrowserPage
 from tests.browser.conftest import Open
-from tests.browser.looking import BrowserPage
 
 THEMES = ("light", "dark")
 LAKES = ("small", "thousand")

@@ -1,4 +1,4 @@
-"""Every case of Kafka's cleaner tests, what it says of the log, and how an archive relates to it.
+"""All cases of Kafka's cleaner tests and how they apply to an archive.
 
 The cases were read from Apache Kafka's own tests (trunk, October 2024) and from pull requests that were never merged;
 the rules are in Winnow's words. A test carries the numbers that it covers: ``@pytest.mark.kafka("27", "28")``.

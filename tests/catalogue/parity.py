@@ -1,4 +1,4 @@
-"""The page of cases and the tests that cover them: ``python -m tests.catalogue.parity > docs/kafka-parity.md``.
+"""Generates docs/kafka-parity.md from the cases and the tests that cover them.
 
 Tests are found by reading the source, so nothing is imported and nothing runs.
 """

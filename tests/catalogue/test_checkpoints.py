@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world
 from winnow.errors import ValidationFailedError, WinnowError
 from winnow.model import Reason
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.checkpoints import export_checkpoints, import_checkpoints
-from winnow.pipeline.delete_records import delete_records
-from winnow.pipeline.partitions import list_partitions, pause_partitions, resume_partitions
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.topics import alter_topic
+from winnow.pipeline.admin.checkpoints import export_checkpoints, import_checkpoints
+from winnow.pipeline.admin.delete_records import delete_records
+from winnow.pipeline.admin.partitions import list_partitions, pause_partitions, resume_partitions
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.sources.checkpoint_file import CheckpointEntry
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogue.formats import FORMATS, write_records
-from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record
+from tests.catalogue.record_samples import FORMATS, write_records
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.model import Cleaning, Record
 from winnow.pipeline.context import open_context
-from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest.ingest import ingest_files
 
 DAY_MS = 86_400_000
 FAR_FUTURE_MS = 4_000_000_000_000

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import spark_in_process
-from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record
+from tests.support import in_process_spark
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.files import storage
 from winnow.model import Reason, Status
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.metrics import measure_topic
-from winnow.pipeline.run import compact_topics
-from winnow.pipeline.topics import alter_topic, list_topics
-from winnow.pipeline.uncleanable import release_marks
+from winnow.pipeline.admin.topics import alter_topic, list_topics
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.driver import compact_topics
+from winnow.pipeline.compaction.uncleanable import release_marks
+from winnow.pipeline.monitor.metrics import measure_topic
 from winnow.report.metrics import Value, list_metric_values, sum_measurements
 
 HOUR_MS = 3_600_000
 
-without_spark = spark_in_process.without_spark
+without_spark = in_process_spark.without_spark
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.catalogue.by_hand import HOUR_MS
-from tests.integration.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
-from tests.random_logs import build_table
+from tests.catalogue.log_builder import HOUR_MS
+from tests.support.random_logs import build_table
+from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
 from winnow.config.settings import load_settings
 from winnow.model import Reason
-from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.context import open_context
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.read import read_batches
+from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.ingest.ingest import ingest_files
 
 LEAST_MEMORY_BYTES = 1_000_000
 """The smallest setting there is."""

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogue.by_hand import HOUR_MS
-from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record
+from tests.catalogue.log_builder import HOUR_MS
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.files import storage
-from winnow.model import Reason, Receipt, Record
-from winnow.pipeline.assess import assess_topics
+from winnow.model import Reason, Record
+from winnow.pipeline.admin.delete_records import delete_records
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.context import open_context
-from winnow.pipeline.delete_records import delete_records
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.uncleanable import mark_uncleanable
+from winnow.results import Receipt
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogue.by_hand import (
+from tests.catalogue.log_builder import (
     FULL_BYTES,
     HOUR_MS,
     LONG_AGO_MS,
@@ -17,16 +17,16 @@ from tests.catalogue.by_hand import (
     build_segments,
     make_rules,
 )
-from tests.catalogue.formats import FORMATS, write_records
-from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record, write_jsonl
-from winnow.eligibility import PartitionLog, find_cleanable_range
+from tests.catalogue.record_samples import FORMATS, write_records
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record, write_jsonl
 from winnow.errors import BadInputError, WinnowError
 from winnow.files import storage
 from winnow.model import Append, Reason, Record, Uncleanable
-from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.context import open_context
-from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.leases import hold_lease
+from winnow.planning.cleanable import PartitionLog, find_cleanable_range
 
 MARK = Uncleanable("a segment cannot be read", since_ms=LONG_AGO_MS, next_attempt_ms=NOW_MS + 1)
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogue.versioned import (
+from oracle import surviving_records
+from tests.catalogue.record_samples import (
     HEADER,
     build_strategy_config,
     build_version_header,
     build_versioned_record,
     encode_version,
 )
-from tests.integration.world import TOPIC, World, open_world, record
-from winnow import semantics
+from tests.support.world import TOPIC, World, open_world, record
 from winnow.model import Reason, Record, Strategy
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.topics import alter_topic
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.assess import assess_topics
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def create(world: World, strategy: str, topic: str = TOPIC, **config: str) -> No
 
 def oracle(records: Sequence[Record], strategy: str) -> list[Record]:
     """What the model keeps of ``records`` when all of them are cleaned once."""
-    return semantics.compute_survivors(
+    return surviving_records.compute_survivors(
         records,
         next_first_dirty_offset=records[-1].offset + 1,
         strategy=Strategy(strategy),

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.world import TOPIC, World, compute_survivors, json_line, open_world, record
-from tests.random_logs import build_table
+from tests.support.random_logs import build_table
+from tests.support.world import TOPIC, World, compute_survivors, json_line, open_world, record
 from winnow.errors import BadInputError
 from winnow.model import Reason, Record
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.ingest.ingest import ingest_files
 
 DAY_MS = 86_400_000
 

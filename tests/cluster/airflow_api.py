@@ -1,4 +1,4 @@
-"""Airflow's REST API as whoever runs the server uses it: login, trigger, wait, read logs."""
+"""Client of Airflow's REST API: login, trigger, wait, read logs."""
 
 from __future__ import annotations
 

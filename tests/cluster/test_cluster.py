@@ -21,9 +21,9 @@ import pytest
 from pyarrow import fs
 
 from tests.cluster.airflow_api import AirflowApi
-from tests.cluster.compose import load
-from tests.cluster.machine import Machine
-from tests.integration.world import compute_survivors, record, write_jsonl
+from tests.cluster.compose_file import load
+from tests.cluster.local_services import Machine
+from tests.support.world import compute_survivors, record, write_jsonl
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.model import Record
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from tests.cluster.compose import Service, load, ordered
-from winnow.airflow_home import POOLS
-from winnow.bundle import find_bundled_folder
+from tests.cluster.compose_file import Service, load, ordered
 from winnow.config.settings import load_settings
+from winnow.embedded.airflow_home import POOLS
+from winnow.embedded.bundle import find_bundled_folder
 
 ROOT = Path(__file__).parents[2]
 SERVICES = load(ROOT / "docker-compose.yml")

@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from winnow.airflow_home import POOLS
+from winnow.embedded.airflow_home import POOLS
 
 PROGRAM = Path(__file__).parents[2] / "scripts" / "team_server.py"
 FILES = {

@@ -20,8 +20,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 
-from tests.contract import store_fixtures
-from tests.contract.store_fixtures import (
+from tests.support import store_fixtures
+from tests.support.store_fixtures import (
     BIG,
     NOW_MS,
     assessment,

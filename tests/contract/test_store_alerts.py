@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
 
-from tests.contract import store_fixtures
-from tests.contract.store_fixtures import assessment
-from winnow.model import Assessment, Delivery, OpenAlert, Reason, RetiredFile
+from tests.support import store_fixtures
+from tests.support.store_fixtures import assessment
+from winnow.model import Assessment, Reason, RetiredFile
+from winnow.results import Delivery, OpenAlert
 from winnow.store import Store
 from winnow.store.alerts import Compose
-from winnow.store.retired import WaitingFiles
+from winnow.store.retired_files import WaitingFiles
 
 postgresql_server = store_fixtures.postgresql_server
 new_store_url = store_fixtures.new_store_url

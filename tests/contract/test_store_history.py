@@ -9,16 +9,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine, event, func, select
 
-from tests.contract import store_fixtures
-from tests.contract.store_fixtures import (
-    NOW_MS,
-    assessment,
-    marked_state,
-    open_run,
-    receipt,
-    retired_file,
-    verdict,
-)
+from tests.support import store_fixtures
+from tests.support.store_fixtures import NOW_MS, assessment, marked_state, open_run, receipt, retired_file, verdict
 from winnow.store import RunState, Store, tables
 
 # Fixtures are found by the names they have here.

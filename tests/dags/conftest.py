@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.airflow_process import ENVIRONMENT, SETTINGS
-from winnow.airflow_home import migrate
+from tests.support.airflow_environment import ENVIRONMENT, SETTINGS
 from winnow.config.settings import Settings
+from winnow.embedded.airflow_home import migrate
 from winnow.pipeline.context import Context, open_context
 
 if TYPE_CHECKING:

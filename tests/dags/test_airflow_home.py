@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from winnow.airflow_env import make_airflow_environment, read_or_create_login_password, read_ui_port
-from winnow.airflow_home import format_environment, run_components, stop_processes
 from winnow.config.settings import Settings, load_settings
+from winnow.embedded.airflow_env import make_airflow_environment, read_or_create_login_password, read_ui_port
+from winnow.embedded.airflow_home import format_environment, run_components, stop_processes
 from winnow.errors import ConfigurationError
 
 

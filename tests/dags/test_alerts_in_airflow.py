@@ -19,22 +19,22 @@ from aiosmtpd.controller import Controller
 from airflow.sdk.api.datamodels._generated import DagRunType
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import build_old_lines, make_topic
-from tests.integration.inbox import WebhookInbox, open_inbox
+from tests.support.dag_topics import build_old_lines, make_topic
+from tests.support.receivers import WebhookInbox, open_inbox
 from winnow.engine import staging
 from winnow.errors import ConfigurationError
-from winnow.files.schema import ARROW_SCHEMA
-from winnow.model import StagingManifest
+from winnow.files.segments import ARROW_SCHEMA
+from winnow.pipeline.admin.partitions import pause_partitions
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.partitions import pause_partitions
-from winnow.pipeline.plan import plan_topic
-from winnow.pipeline.topics import alter_topic
 from winnow.report.alerts import Alert, AlertKind
+from winnow.results import StagingManifest
 from winnow.store import RunState
-from winnow_airflow.channels import build_channels, open_pipeline
+from winnow_airflow.monitoring import explain_not_present
 from winnow_airflow.notifier import find_situation, find_stuck_sweeps
-from winnow_airflow.references import PlanRow, build_plan_row
-from winnow_airflow.watching import explain_not_present
+from winnow_airflow.task_context import build_channels, open_pipeline
+from winnow_airflow.xcom_values import PlanRow, build_plan_row
 
 PAGE = "http://127.0.0.1:8080/winnow/page#"
 LAG_MS = 3_600_000

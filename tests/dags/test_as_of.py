@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from winnow.errors import UsageError
-from winnow_airflow.as_of import choose_as_of_ms
+from winnow_airflow.params import choose_as_of_ms
 
 NOW_MS = 1_800_000_000_000
 END = datetime(2023, 11, 14, 22, 15, tzinfo=UTC)

@@ -12,13 +12,14 @@ import pytest
 
 from tests.dags.conftest import RunDag
 from tests.dags.test_meeting import A, as_run, planned, stage
-from tests.dags.topics import build_old_lines, make_topic
+from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
-from winnow.model import Receipt, Status
+from winnow.model import Status
+from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.topics import create_topic
-from winnow.pipeline.watermark import Watermark
-from winnow_airflow import steps
+from winnow.pipeline.monitor.watermark import Watermark
+from winnow.results import Receipt
+from winnow_airflow import compaction_steps
 from winnow_airflow.assets import (
     COMPACTED,
     MAXIMUM_EVENT_OFFSETS,
@@ -97,10 +98,10 @@ def test_a_report_tells_the_watermark_of_the_whole_topic(ctx: Context, tmp_path:
     run = as_run(ctx, A)
     batch = planned(run, "orders")
     stage(run, batch, tmp_path)
-    steps.publish_batch(run, batch)
+    compaction_steps.publish_batch(run, batch)
     before_ms = ctx.now_ms()
     for _ in range(2):
-        ((receipt, mark),) = steps.report_batch(run, batch)[1]
+        ((receipt, mark),) = compaction_steps.report_batch(run, batch)[1]
         assert receipt.plan_id == batch["plans"][0]["plan_id"]
         assert mark.first_dirty_offsets == {0: 100}
         assert mark.compacted_through_ms is not None

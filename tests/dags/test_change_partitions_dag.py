@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import build_old_lines, make_topic
+from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.errors import UnknownTopicError, UsageError
 from winnow.model import TopicPartition
+from winnow.pipeline.admin.partitions import list_partitions
+from winnow.pipeline.admin.topics import create_topic
+from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.context import Context
-from winnow.pipeline.partitions import list_partitions
-from winnow.pipeline.topics import create_topic
-from winnow.pipeline.uncleanable import mark_uncleanable
-from winnow_airflow import upkeep
-from winnow_airflow.references import ChangeRow
+from winnow_airflow import maintenance
+from winnow_airflow.xcom_values import ChangeRow
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def change(ctx: Context, action: str, *partitions: int, reason: str = "airflow") -> str:
     """One change of the topic ``orders``."""
-    return upkeep.change_partitions(
+    return maintenance.change_partitions(
         ctx, ChangeRow(action=action, topic="orders", partitions=list(partitions), reason=reason)
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import (
+from tests.support.dag_topics import (
     DAY_MS,
     Line,
     build_group_states,
@@ -24,17 +24,17 @@ from tests.dags.topics import (
     read_first_dirty_offsets,
     read_topic,
 )
-from tests.integration.world import FakeClock, World
+from tests.support.world import FakeClock, World
 from winnow.config.settings import Settings
 from winnow.files import storage
-from winnow.files.schema import ARROW_SCHEMA
-from winnow.pipeline.assess import assess_topics
+from winnow.files.segments import ARROW_SCHEMA
+from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.context import Context, open_context
-from winnow.planning import PlanReference
+from winnow.planning.plans import PlanReference
 from winnow.store import Run, RunState
-from winnow_airflow import steps
+from winnow_airflow import compaction_steps
 from winnow_airflow.operators import list_pending_plans, reopen_run
-from winnow_airflow.references import BatchRow, PlanRow
+from winnow_airflow.xcom_values import BatchRow, PlanRow
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -79,7 +79,7 @@ def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing
 
     before = ctx.log.open("orders").head().snapshot_id
     receipt = ctx.store.projection.find_receipt(run.plan_id)
-    assert steps.publish_batch(ctx, batch_of(run)) == [run.plan_id]
+    assert compaction_steps.publish_batch(ctx, batch_of(run)) == [run.plan_id]
     assert ctx.store.projection.find_receipt(run.plan_id) == receipt
     assert ctx.log.open("orders").head().snapshot_id == before
     assert list_pending_plans(ctx, batch_of(run)) == []
@@ -252,8 +252,10 @@ def test_a_topic_held_by_another_run_is_left_to_it(ctx: Context, run_dag: RunDag
 def test_clearing_a_spark_task_of_a_closed_run_opens_it_again(ctx: Context, tmp_path: Path) -> None:
     """A batch whose Spark died is reported as void; its plan may still be carried out: the commit checks the log."""
     make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
-    batch = steps.plan_topics(ctx, [steps.check_topic(ctx, "orders", as_of_ms=ctx.now_ms())], as_of_ms=ctx.now_ms())[0]
-    paragraphs, receipts = steps.report_batch(ctx, batch)
+    batch = compaction_steps.plan_topics(
+        ctx, [compaction_steps.check_topic(ctx, "orders", as_of_ms=ctx.now_ms())], as_of_ms=ctx.now_ms()
+    )[0]
+    paragraphs, receipts = compaction_steps.report_batch(ctx, batch)
     assert receipts == []
     assert "was not compacted" in paragraphs[0]
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID

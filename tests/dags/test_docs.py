@@ -18,9 +18,9 @@ from airflow.sdk.definitions._internal.types import ArgNotSet
 
 from tests.dags.conftest import copy_home
 from tests.docs.runbook import DOCS, Section, prompt_program, run_block, sections
-from winnow.airflow_env import make_airflow_environment
-from winnow.airflow_home import POOLS
 from winnow.config.settings import Settings, load_settings
+from winnow.embedded.airflow_env import make_airflow_environment
+from winnow.embedded.airflow_home import POOLS
 from winnow.report.alerts import SEVERITIES
 
 if TYPE_CHECKING:

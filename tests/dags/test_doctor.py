@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 
 from tests.dags.conftest import copy_home
-from winnow.airflow_home import POOLS
 from winnow.config.settings import Settings
-from winnow.pipeline.doctor.examination import CheckResult, CheckStatus
+from winnow.embedded.airflow_home import POOLS
+from winnow.pipeline.doctor.check_runner import CheckResult, CheckStatus
 from winnow_airflow import health
-from winnow_airflow.policy import COMMIT_POOL, SPARK_POOL
+from winnow_airflow.task_defaults import COMMIT_POOL, SPARK_POOL
 
 
 def asked(home: Path, **env: str) -> dict[str, dict[str, Any]]:
     """What a plain shell is told: no variable of Airflow but those in ``env``."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     done = subprocess.run(
-        [sys.executable, "-m", "winnow.airflow_home", "check"],
+        [sys.executable, "-m", "winnow.embedded.airflow_home", "check"],
         env={**plain, "WINNOW_HOME": str(home), "WINNOW_SPARK__MASTER": "local[2]", **env},
         capture_output=True,
         text=True,
@@ -73,7 +73,7 @@ def test_home_that_nobody_prepared_is_left_unprepared(tmp_path: Path) -> None:
     """Looking makes no database and no secret; the command that does is named."""
     found = asked(tmp_path / "home")
     assert found["airflow"]["status"] == "warning"
-    assert found["airflow"]["fix"] == "python -m winnow.airflow_home migrate"
+    assert found["airflow"]["fix"] == "python -m winnow.embedded.airflow_home migrate"
     assert not (tmp_path / "home").exists()
 
 
@@ -86,7 +86,7 @@ def test_prepared_home_is_well_from_a_plain_shell(airflow_home: Settings) -> Non
     assert "compact_topics" in found["airflow-dags"]["detail"]
     for name in (SPARK_POOL, COMMIT_POOL):
         assert f"{name}: {POOLS[name]['slots']} slots" in found["airflow-pools"]["detail"]
-    assert "python -m winnow.airflow_home ui" in found["airflow-api"]["detail"]
+    assert "python -m winnow.embedded.airflow_home ui" in found["airflow-api"]["detail"]
 
 
 def test_broken_home_fails_with_the_command_that_mends_each_thing(

@@ -11,15 +11,15 @@ import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import build_old_lines, read_topic, write_lines
+from tests.support.dag_topics import build_old_lines, read_topic, write_lines
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import DamagedSegmentError
 from winnow.files import storage
+from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.topics import create_topic
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.report.alerts import AlertKind
-from winnow_airflow import scrubbing
+from winnow_airflow import maintenance
 
 
 def test_ingest_appends_each_entry_once_however_often_it_runs(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_scrub_whose_budget_is_used_up_gives_its_slot_back_and_goes_on_the_nex
         path.write_bytes(path.read_bytes()[:-30] + bytes(30))
         started_ms = now_ms[0] - 1
         with pytest.raises(AirflowRescheduleException) as again:
-            scrubbing.scrub_topics(later, ["orders"], started_ms=started_ms)
+            maintenance.scrub_topics(later, ["orders"], started_ms=started_ms)
         assert again.value.reschedule_date.timestamp() * 1000 == pytest.approx(now_ms[0] + 86_400_000, abs=1_000)
         now_ms[0] += 86_400_000
         with pytest.raises(DamagedSegmentError, match="1 damaged or missing"):
-            scrubbing.scrub_topics(later, ["orders"], started_ms=started_ms)
+            maintenance.scrub_topics(later, ["orders"], started_ms=started_ms)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow_process import ENVIRONMENT
-from tests.dags.topics import build_old_lines, make_topic
+from tests.support.airflow_environment import ENVIRONMENT
+from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.pipeline.context import Context
 from winnow_airflow import lineage, lineage_facets
-from winnow_airflow.references import BatchRow, PlanRow
+from winnow_airflow.xcom_values import BatchRow, PlanRow
 
 WITHOUT_PROVIDER = """
 import importlib.abc, json, sys

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import DAY_MS, Line, build_group_states, build_old_lines, make_topic, read_topic
+from tests.support.dag_topics import DAY_MS, Line, build_group_states, build_old_lines, make_topic, read_topic
 from winnow.config.settings import Settings
 from winnow.files import storage
 from winnow.pipeline.context import Context
-from winnow_airflow import looking
+from winnow_airflow import dry_run
 
 AT_MS = 1_700_000_000_000
 
@@ -144,7 +144,7 @@ def test_a_comparison_without_a_question_needs_no_spark(
 ) -> None:
     """A sentence, green, in a moment."""
     make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], **config)
-    (said,) = looking.compare_strategies(ctx, ["orders"], strategy, as_of_ms=ctx.now_ms())
+    (said,) = dry_run.compare_strategies(ctx, ["orders"], strategy, as_of_ms=ctx.now_ms())
     assert sentence in said
 
 
@@ -162,9 +162,9 @@ def test_a_dry_run_foretells_retention_beside_compaction(ctx: Context, tmp_path:
         retention_ms=str(2 * DAY_MS),
         segment_ms="3600000",
     )
-    said = looking.preview_compaction(ctx, "orders", as_of_ms=ctx.now_ms())["would"]
+    said = dry_run.preview_compaction(ctx, "orders", as_of_ms=ctx.now_ms())["would"]
     assert said is not None
     assert "retire 50 records in 1 segment(s) by retention" in said
     ctx.store.leases.acquire("orders", "airflow:compact_topics:other", ctx.now_ms(), 60_000)
-    found = looking.preview_compaction(ctx, "orders", as_of_ms=ctx.now_ms())
+    found = dry_run.preview_compaction(ctx, "orders", as_of_ms=ctx.now_ms())
     assert found["would"] == "orders: nothing is due (1 in_progress)."

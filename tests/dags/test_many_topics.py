@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.dags.test_meeting import as_run
-from tests.dags.topics import DAY_MS, build_old_lines, make_topic
+from tests.support.dag_topics import DAY_MS, build_old_lines, make_topic
 from winnow.config.settings import Settings
-from winnow.pipeline import plan as planning
+from winnow.pipeline.admin.topics import create_topic
+from winnow.pipeline.compaction import plan as planning
 from winnow.pipeline.context import Context
-from winnow.pipeline.topics import create_topic
 from winnow.store import RunState
-from winnow_airflow import steps
-from winnow_airflow.references import MAXIMUM_FAILED_TASKS, MAXIMUM_MAPPED_TASKS, TopicCheck
+from winnow_airflow import compaction_steps
+from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, MAXIMUM_MAPPED_TASKS, TopicCheck
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -67,12 +67,12 @@ def test_what_is_too_much_for_one_run_is_given_back_for_the_next(
     for number, topic in enumerate(("late", "later", "latest", "never")):
         lag = {} if topic == "never" else {"max_compaction_lag_ms": str(DAY_MS)}
         make_topic(ctx, tmp_path, topic, [build_old_lines(20, 5, at_ms=now_ms - (10 + number) * DAY_MS)], **lag)
-    monkeypatch.setattr(steps, "MAXIMUM_MAPPED_TASKS", 2)
+    monkeypatch.setattr(compaction_steps, "MAXIMUM_MAPPED_TASKS", 2)
     monkeypatch.setattr(planning, "pack_batches", partial(planning.pack_batches, batch_bytes=1))
     run = as_run(ctx, "airflow:compact_topics:first")
-    checks = [steps.check_topic(run, topic, as_of_ms=now_ms) for topic in ctx.log.names()]
+    checks = [compaction_steps.check_topic(run, topic, as_of_ms=now_ms) for topic in ctx.log.names()]
 
-    rows = steps.plan_topics(run, checks, as_of_ms=now_ms)
+    rows = compaction_steps.plan_topics(run, checks, as_of_ms=now_ms)
 
     assert [row["label"] for row in rows] == ["latest", "later"]
     assert {topic: ctx.store.leases.find(topic) is None for topic in ctx.log.names()} == {
@@ -85,17 +85,20 @@ def test_what_is_too_much_for_one_run_is_given_back_for_the_next(
     assert given_back.status is RunState.VOID
     assert given_back.message.endswith("Nothing of it was done; the next run takes it.")
     for row in rows:
-        steps.report_batch(run, row)
+        compaction_steps.report_batch(run, row)
     following = as_run(ctx, "airflow:compact_topics:second")
-    checks = [steps.check_topic(following, topic, as_of_ms=now_ms) for topic in ("late", "never")]
-    assert [row["label"] for row in steps.plan_topics(following, checks, as_of_ms=now_ms)] == ["late", "never"]
+    checks = [compaction_steps.check_topic(following, topic, as_of_ms=now_ms) for topic in ("late", "never")]
+    assert [row["label"] for row in compaction_steps.plan_topics(following, checks, as_of_ms=now_ms)] == [
+        "late",
+        "never",
+    ]
 
 
 def test_many_topics_that_cannot_be_planned_share_a_few_tasks_that_say_why(ctx: Context) -> None:
     """Every one of them is named in one of these tasks, and room is left for those that can be planned."""
     names = [f"gone-{number:03d}" for number in range(50)]
     checks = [TopicCheck(topic=name, eligible=True, reasons={}, would=None) for name in names]
-    rows = steps.plan_topics(ctx, checks, as_of_ms=ctx.now_ms())
+    rows = compaction_steps.plan_topics(ctx, checks, as_of_ms=ctx.now_ms())
     assert len(rows) == MAXIMUM_FAILED_TASKS
     assert rows[0]["label"] == "gone-000 … gone-001 (2 topics)"
     said = "\n".join(row["error"] or "" for row in rows)

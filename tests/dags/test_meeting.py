@@ -12,24 +12,31 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tests.dags.conftest import RunDag
-from tests.dags.topics import build_group_states, build_old_lines, make_topic, read_first_dirty_offsets, read_topic
-from tests.integration.world import World
+from tests.support.dag_topics import (
+    build_group_states,
+    build_old_lines,
+    make_topic,
+    read_first_dirty_offsets,
+    read_topic,
+)
+from tests.support.world import World
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
 from winnow.errors import ForeignTableError, PlanVoidError, ServiceError, TopicBusyError
 from winnow.files import storage
-from winnow.files.schema import ARROW_SCHEMA
-from winnow.log.topic_log import Change, TopicLog
-from winnow.model import Receipt
+from winnow.files.segments import ARROW_SCHEMA
+from winnow.log.head import Change
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.partitions import pause_partitions
+from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import release_lease
-from winnow.pipeline.partitions import pause_partitions
-from winnow.pipeline.standing import explain_void
-from winnow.planning import PlanReference
+from winnow.planning.plans import PlanReference
+from winnow.results import Receipt
 from winnow.store import RunState
-from winnow_airflow import steps, upkeep
-from winnow_airflow.meeting import TopicAttempts, lock_for_plan
+from winnow_airflow import compaction_steps, maintenance
 from winnow_airflow.operators import CompactOperator, list_pending_plans, reopen_run
-from winnow_airflow.references import BatchRow, build_label
+from winnow_airflow.topic_locks import TopicAttempts, lock_for_plan
+from winnow_airflow.xcom_values import BatchRow, build_label
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -46,8 +53,8 @@ def as_run(ctx: Context, holder: str) -> Context:
 def planned(ctx: Context, *topics: str) -> BatchRow:
     """What a run plans for ``topics``, in one batch. It holds them then."""
     now_ms = ctx.now_ms()
-    (batch,) = steps.plan_topics(
-        ctx, [steps.check_topic(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms
+    (batch,) = compaction_steps.plan_topics(
+        ctx, [compaction_steps.check_topic(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms
     )
     return batch
 
@@ -78,8 +85,8 @@ def compact_as(ctx: Context, holder: str, topic: str, folder: Path) -> None:
     other = as_run(ctx, holder)
     batch = planned(other, topic)
     stage(other, batch, folder)
-    assert steps.publish_batch(other, batch)
-    steps.report_batch(other, batch)
+    assert compaction_steps.publish_batch(other, batch)
+    compaction_steps.report_batch(other, batch)
 
 
 @pytest.fixture
@@ -146,11 +153,11 @@ def test_a_plan_that_became_void_before_it_was_published_is_left_with_a_sentence
     before = ctx.log.open("orders").head().snapshot_id
 
     with pytest.raises(AirflowSkipException, match=rf"the log moved on, run {NIGHT} took it"):
-        steps.publish_batch(a, batch)
+        compaction_steps.publish_batch(a, batch)
     assert ctx.log.open("orders").head().snapshot_id == before
     assert status(ctx, batch) is RunState.VOID
     with pytest.raises(AirflowSkipException, match=rf"run {NIGHT} took it"):
-        steps.publish_batch(a, batch)
+        compaction_steps.publish_batch(a, batch)
 
 
 def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: Path) -> None:
@@ -159,7 +166,7 @@ def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: 
     stage(a, batch, tmp_path)
     lapse(a, "orders")
     ctx.store.leases.acquire("orders", NIGHT, ctx.now_ms(), 60_000)
-    for step in (steps.validate_batch, steps.publish_batch):
+    for step in (compaction_steps.validate_batch, compaction_steps.publish_batch):
         with pytest.raises(AirflowSkipException, match=rf"held by {NIGHT} .* It is left to that run"):
             step(a, batch)
     (plan,) = plans_of(batch)
@@ -167,7 +174,7 @@ def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: 
     with topics.attempt("orders", plan.plan_id):
         lock_for_plan(a, plan)
     assert (len(topics.left), topics.errors) == (1, [])
-    paragraphs, receipts = steps.report_batch(a, batch)
+    paragraphs, receipts = compaction_steps.report_batch(a, batch)
     assert "another run has it" in paragraphs[0]
     assert receipts == []
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.VALIDATED, "it is not this run's to close"
@@ -184,7 +191,7 @@ def test_a_pause_after_planning_skips_the_topic(ctx: Context, a: Context, tmp_pa
     stage(a, batch, tmp_path)
     pause_partitions(ctx, "orders", by="maria")
     with pytest.raises(AirflowSkipException, match="Paused by maria"):
-        steps.publish_batch(a, batch)
+        compaction_steps.publish_batch(a, batch)
     assert status(ctx, batch) is RunState.REFUSED
     (plan,) = plans_of(batch)
     topics = TopicAttempts(a)
@@ -212,7 +219,7 @@ def test_a_void_that_nothing_explains_stays_red_beside_a_topic_that_is_left(
     compact_as(ctx, NIGHT, "orders", tmp_path)
     lose_a_segment(ctx, "clicks")
     with pytest.raises(PlanVoidError, match="clicks-0") as caught:
-        steps.publish_batch(a, batch)
+        compaction_steps.publish_batch(a, batch)
     assert "orders" not in str(caught.value)
 
 
@@ -234,48 +241,52 @@ def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context,
     """The same instant gives the same plan id: what the second run has opened again is the second run's."""
     now_ms = ctx.now_ms()
     b = as_run(ctx, B)
-    (mine,) = steps.plan_topics(a, [steps.check_topic(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    (mine,) = compaction_steps.plan_topics(
+        a, [compaction_steps.check_topic(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms
+    )
     lapse(a, "orders")
-    (theirs,) = steps.plan_topics(b, [steps.check_topic(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    (theirs,) = compaction_steps.plan_topics(
+        b, [compaction_steps.check_topic(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms
+    )
     assert mine["plans"] == theirs["plans"]
 
     plan_id = mine["plans"][0]["plan_id"]
     assert explain_void(a, plan_id) == f"Topic orders: plan {plan_id} is the work of {B} now; it is left to that run."
-    steps.report_batch(a, mine)
+    compaction_steps.report_batch(a, mine)
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
     stage(b, theirs, tmp_path)
-    assert steps.publish_batch(b, theirs) == [plan_id]
-    assert steps.report_batch(a, mine)[1] == [], "the event is told once, by the run that published"
-    assert [receipt.plan_id for receipt, _ in steps.report_batch(b, theirs)[1]] == [plan_id]
+    assert compaction_steps.publish_batch(b, theirs) == [plan_id]
+    assert compaction_steps.report_batch(a, mine)[1] == [], "the event is told once, by the run that published"
+    assert [receipt.plan_id for receipt, _ in compaction_steps.report_batch(b, theirs)[1]] == [plan_id]
 
 
 def test_a_check_that_is_cleared_leaves_its_own_runs_work_alone(ctx: Context, a: Context) -> None:
     """It settles what others left open, but not what this run is at; and it keeps the topic held."""
     planned(a, "orders")
-    steps.check_topic(a, "orders", as_of_ms=ctx.now_ms())
+    compaction_steps.check_topic(a, "orders", as_of_ms=ctx.now_ms())
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
     lease = ctx.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == A
     lapse(a, "orders")
-    steps.check_topic(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
+    compaction_steps.check_topic(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID
 
 
 def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Context, tmp_path: Path) -> None:
     """The plan task of a run is cleared, before and after its topic was published: the same plan, then none."""
     now_ms = ctx.now_ms()
-    checks = [steps.check_topic(a, "orders", as_of_ms=now_ms)]
-    (first,) = steps.plan_topics(a, checks, as_of_ms=now_ms)
+    checks = [compaction_steps.check_topic(a, "orders", as_of_ms=now_ms)]
+    (first,) = compaction_steps.plan_topics(a, checks, as_of_ms=now_ms)
     stage(a, first, tmp_path)
-    (again,) = steps.plan_topics(a, checks, as_of_ms=now_ms)
+    (again,) = compaction_steps.plan_topics(a, checks, as_of_ms=now_ms)
     assert again["plans"] == first["plans"]
     assert len(ctx.store.runs.list_runs("orders")) == 1
     stage(a, again, tmp_path)
-    assert steps.publish_batch(a, again)
-    steps.report_batch(a, again)
+    assert compaction_steps.publish_batch(a, again)
+    compaction_steps.report_batch(a, again)
     receipts = ctx.store.projection.list_receipts("orders")
-    assert steps.plan_topics(a, checks, as_of_ms=now_ms) == []
+    assert compaction_steps.plan_topics(a, checks, as_of_ms=now_ms) == []
     assert ctx.store.leases.find("orders") is None
     assert ctx.store.projection.list_receipts("orders") == receipts
 
@@ -363,12 +374,16 @@ def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
     """The other opened the same plan and could not judge it: what this run does now is its own to tell and publish."""
     now_ms = ctx.now_ms()
     b = as_run(ctx, B)
-    (mine,) = steps.plan_topics(a, [steps.check_topic(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    (mine,) = compaction_steps.plan_topics(
+        a, [compaction_steps.check_topic(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms
+    )
     lapse(a, "orders")
-    (theirs,) = steps.plan_topics(b, [steps.check_topic(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms)
+    (theirs,) = compaction_steps.plan_topics(
+        b, [compaction_steps.check_topic(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms
+    )
     plan_id = theirs["plans"][0]["plan_id"]
     ctx.store.runs.set_state(plan_id, RunState.BROKEN, now_ms, attempt=theirs["attempt"])
-    steps.report_batch(b, theirs)
+    compaction_steps.report_batch(b, theirs)
     assert status(ctx, theirs) is RunState.BROKEN
 
     (plan,) = plans_of(mine)
@@ -376,17 +391,17 @@ def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
     reopen_run(a, plan, f"{mine['attempt']}-1")
     assert explain_void(a, plan_id) is None, "a failure of this attempt is this run's to tell"
     stage(a, mine, tmp_path)
-    assert steps.publish_batch(a, mine) == [plan_id]
-    assert [receipt.plan_id for receipt, _ in steps.report_batch(a, mine)[1]] == [plan_id]
+    assert compaction_steps.publish_batch(a, mine) == [plan_id]
+    assert [receipt.plan_id for receipt, _ in compaction_steps.report_batch(a, mine)[1]] == [plan_id]
 
 
 def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(ctx: Context, a: Context) -> None:
     """Planning takes hold of it first; an hour's lease would keep everybody off a topic that is at fault already."""
     now_ms = ctx.now_ms()
-    found = steps.check_topic(a, "orders", as_of_ms=now_ms)
+    found = compaction_steps.check_topic(a, "orders", as_of_ms=now_ms)
     ctx.store.runs.open("p", "orders", attempt="b", as_of_ms=now_ms, plan_uri="", now_ms=now_ms, holder=B)
     ctx.log.open("orders").head().table.append(ARROW_SCHEMA.empty_table())
-    (failed,) = steps.plan_topics(a, [found], as_of_ms=now_ms)
+    (failed,) = compaction_steps.plan_topics(a, [found], as_of_ms=now_ms)
     assert "Topic orders could not be planned" in str(failed.get("error"))
     assert ctx.store.leases.find("orders") is None
 
@@ -398,7 +413,7 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
     make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
-    steps.publish_batch(a, batch)
+    compaction_steps.publish_batch(a, batch)
     genuine = TopicLog.find_receipt
 
     def find_receipt(log: TopicLog, *arguments: Any, **named: Any) -> Receipt | None:
@@ -408,8 +423,8 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
 
     monkeypatch.setattr(TopicLog, "find_receipt", find_receipt)
     with pytest.raises(ServiceError, match="does not answer"):
-        steps.report_batch(a, batch)
-    paragraphs, published = steps.report_batch(a, batch, last_try=True)
+        compaction_steps.report_batch(a, batch)
+    paragraphs, published = compaction_steps.report_batch(a, batch, last_try=True)
     assert [receipt.topic for receipt, _ in published] == ["clicks"]
     assert "Topic orders could not be reported: " in paragraphs[-1]
     assert [ctx.store.leases.find(topic) for topic in ("clicks", "orders")] == [None, None]
@@ -418,7 +433,7 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
         label="orders", attempt=batch["attempt"], plans=[r for r in batch["plans"] if r["topic"] == "orders"]
     )
     with pytest.raises(ServiceError, match="does not answer"):
-        steps.report_batch(a, alone, last_try=True)
+        compaction_steps.report_batch(a, alone, last_try=True)
 
 
 def test_a_damaged_receipt_is_told_at_once_and_loses_no_other_topics_event(
@@ -428,10 +443,10 @@ def test_a_damaged_receipt_is_told_at_once_and_loses_no_other_topics_event(
     make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
-    steps.publish_batch(a, batch)
+    compaction_steps.publish_batch(a, batch)
     (reference,) = ctx.log.open("orders").head().state.receipts
     storage.write_bytes(reference.path, b"no receipt")
-    paragraphs, published = steps.report_batch(a, batch)
+    paragraphs, published = compaction_steps.report_batch(a, batch)
     assert [receipt.topic for receipt, _ in published] == ["clicks"]
     assert "receipt file of topic orders" in paragraphs[-1]
 
@@ -455,8 +470,8 @@ def test_a_sweep_waits_for_a_compaction_and_then_leaves_the_topic(ctx: Context, 
     """Tried again while tries are left, since its files have waited a day already; green when the topic stays busy."""
     planned(a, "orders")
     with pytest.raises(TopicBusyError, match=f"held by {A}"):
-        upkeep.sweep_topics(as_run(ctx, B), ["orders"], last_try=False)
-    (said,) = upkeep.sweep_topics(as_run(ctx, B), ["orders"], last_try=True)
+        maintenance.sweep_topics(as_run(ctx, B), ["orders"], last_try=False)
+    (said,) = maintenance.sweep_topics(as_run(ctx, B), ["orders"], last_try=True)
     assert "It is left to that run" in said
 
 
@@ -464,7 +479,7 @@ def test_a_topic_that_was_dropped_meanwhile_is_a_paragraph_of_its_report(ctx: Co
     """Nothing is wrong with the run, and trying again brings nothing back: it is told, and the topic is given back."""
     batch = planned(a, "orders")
     ctx.log.catalog.drop_table(("winnow", "orders"))
-    (said,), published = steps.report_batch(a, batch)
+    (said,), published = compaction_steps.report_batch(a, batch)
     assert "Topic orders was dropped" in said
     assert published == []
     assert ctx.store.leases.find("orders") is None

@@ -19,16 +19,16 @@ from airflow.sdk.observability.metrics import stats_utils
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
-from tests.airflow_process import ENVIRONMENT
 from tests.dags.conftest import RunDag
-from tests.dags.receivers import Datagrams, Posted, open_statsd, open_webhook
-from tests.dags.topics import build_old_lines, make_topic
+from tests.support.airflow_environment import ENVIRONMENT
+from tests.support.dag_topics import build_old_lines, make_topic
+from tests.support.receivers import Datagrams, Posted, open_statsd, open_webhook
 from winnow.pipeline.context import Context, open_context
 from winnow.report.events import log as events_log
 from winnow.report.events import log_event
 from winnow.report.metrics import Measurement
-from winnow_airflow import metrics
-from winnow_airflow.telling import log_pipeline_events
+from winnow_airflow import metrics, monitoring
+from winnow_airflow.event_logging import log_pipeline_events
 
 UNREACHABLE_STORE = "postgresql+psycopg://winnow@127.0.0.1:1/winnow"
 
@@ -138,7 +138,7 @@ def test_run_about_chosen_topics_sends_no_total(
     make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
     make_topic(ctx, tmp_path, "clicks", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
     airflow_stats(statsd.port)
-    metrics.send_run_metrics(context_of("orders"))
+    monitoring.send_run_metrics(context_of("orders"))
     found = statsd.lines()
     assert found["partitions-count,topic=orders"] == ["1|g"]
     assert [name for name in found if name.startswith("total.") or "clicks" in name] == []
@@ -350,6 +350,6 @@ def test_metadata_store_that_is_away_sends_no_metrics_and_fails_nothing(
     airflow_stats(statsd.port)
     monkeypatch.setenv("WINNOW_STORE_URL", UNREACHABLE_STORE)
 
-    assert metrics.send_run_metrics(context_of()) == 0
+    assert monitoring.send_run_metrics(context_of()) == 0
     assert "No metrics were sent: " in caplog.text
     assert statsd.lines() == {}

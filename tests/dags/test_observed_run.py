@@ -19,14 +19,14 @@ from airflow.sdk.listener import get_listener_manager
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
-from tests.airflow_process import ENVIRONMENT
-from tests.dags.receivers import open_statsd, open_webhook
-from tests.dags.topics import build_old_lines, lose_a_record, make_topic
+from tests.support.airflow_environment import ENVIRONMENT
+from tests.support.dag_topics import build_old_lines, lose_a_record, make_topic
+from tests.support.receivers import open_statsd, open_webhook
 from winnow.config.settings import Settings
-from winnow.model import Receipt
 from winnow.pipeline.context import open_context
 from winnow.report.counters import PHASES
 from winnow.report.events import EVENTS
+from winnow.results import Receipt
 
 NAMESPACE = "tests"
 

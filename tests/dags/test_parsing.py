@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from airflow.sdk import CronTriggerTimetable
 
-from tests.airflow_process import ENVIRONMENT
-from winnow.airflow_home import POOLS, migrate
+from tests.support.airflow_environment import ENVIRONMENT
 from winnow.config.settings import Settings
+from winnow.embedded.airflow_home import POOLS, migrate
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

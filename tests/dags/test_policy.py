@@ -29,10 +29,10 @@ from winnow.errors import (
     ValidationFailedError,
     WinnowError,
 )
-from winnow.planning import PlanReference
+from winnow.planning.plans import PlanReference
 from winnow_airflow.operators import build_failure, parse_failures
-from winnow_airflow.policy import RETRY_POLICY, combine_errors, is_worth_retrying
-from winnow_airflow.references import IngestRow, build_ingest_rows, build_label, split_evenly
+from winnow_airflow.task_defaults import RETRY_POLICY, combine_errors, is_worth_retrying
+from winnow_airflow.xcom_values import IngestRow, build_ingest_rows, build_label, split_evenly
 
 PLAN = PlanReference(
     topic="orders", plan_id="p1", uri="file:///p1/plan.json", partitions=1, size_bytes=1, deadline_ms=None

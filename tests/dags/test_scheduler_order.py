@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.dags.conftest import RunDag
-from winnow.airflow_home import POOLS
 from winnow.config.settings import Settings
+from winnow.embedded.airflow_home import POOLS
 from winnow.errors import ConfigurationError
 from winnow.pipeline.context import Context
-from winnow_airflow import pools
-from winnow_airflow.policy import RETRY_POLICY
+from winnow_airflow import pool_checks
+from winnow_airflow.task_defaults import RETRY_POLICY
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -132,16 +132,16 @@ def test_a_missing_pool_is_noted_when_a_run_starts_and_forgotten_when_it_starts_
 
     run = make_run(scheduling, dag_id, "manual", None, state="queued")
     scheduling.execute(delete(Pool).where(Pool.pool == "winnow_commit"))
-    assert start(scheduling, run).get(pools.MISSING_POOLS_KEY) == ["winnow_commit"]
+    assert start(scheduling, run).get(pool_checks.MISSING_POOLS_KEY) == ["winnow_commit"]
 
     run.state = DagRunState.QUEUED
     Pool.create_or_update_pool("winnow_commit", 4, "", False, session=scheduling)
-    assert pools.MISSING_POOLS_KEY not in start(scheduling, run)
+    assert pool_checks.MISSING_POOLS_KEY not in start(scheduling, run)
 
 
 def test_a_run_without_its_pools_ends_at_once_with_the_command_that_creates_them(ctx: Context, run_dag: RunDag) -> None:
     """The first task is red, nothing else ran; the error is of the kind that is not tried again."""
-    states = run_dag("sweep_topics", **{pools.MISSING_POOLS_KEY: ["winnow_commit"]})
+    states = run_dag("sweep_topics", **{pool_checks.MISSING_POOLS_KEY: ["winnow_commit"]})
     assert (states["list_topics", -1], states["sweep", -1], states["run", -1]) == (
         "failed",
         "upstream_failed",
@@ -149,13 +149,13 @@ def test_a_run_without_its_pools_ends_at_once_with_the_command_that_creates_them
     )
     for dag_id, first in (("ingest_topics", "list_files"), ("change_partitions", "check_pools")):
         conf = {"action": "pause", "topic": "orders"} if dag_id == "change_partitions" else {}
-        assert run_dag(dag_id, **{pools.MISSING_POOLS_KEY: ["winnow_commit"]}, **conf)[first, -1] == "failed"
+        assert run_dag(dag_id, **{pool_checks.MISSING_POOLS_KEY: ["winnow_commit"]}, **conf)[first, -1] == "failed"
 
     class Run:
-        conf = {pools.MISSING_POOLS_KEY: ["winnow_commit", "winnow_scrub", "winnow_spark"]}  # noqa: RUF012 - a run's
+        conf = {pool_checks.MISSING_POOLS_KEY: ["winnow_commit", "winnow_scrub", "winnow_spark"]}  # noqa: RUF012 - a run's
 
     with pytest.raises(ConfigurationError, match="Nothing was done") as caught:
-        pools.require_pools({"dag_run": Run()})
+        pool_checks.require_pools({"dag_run": Run()})
     for name, pool in POOLS.items():
         assert f"airflow pools set {name} {pool['slots']} '{pool['description']}'" in str(caught.value)
     assert RETRY_POLICY.evaluate(caught.value, 1, 3).action.value == "fail"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.dags.conftest import RunDag
-from tests.integration.world import build_versions, write_jsonl
+from tests.support.world import build_versions, write_jsonl
 from winnow.files import storage
 from winnow.model import TopicPartition
+from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.read import read_batches
-from winnow.pipeline.topics import create_topic
+from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.store import RunState
 
 

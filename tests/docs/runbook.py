@@ -1,4 +1,4 @@
-"""Pages of docs/ by their sections, and the commands in them, run as a reader would type them."""
+"""Parses pages of docs/ into sections and runs their command blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.docs import prompt
+from tests.docs import command_server
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -41,9 +41,9 @@ def prompt_program(program: str, folder: Path, env: Mapping[str, str] | None = N
     """Put a ``program`` that loses no time to imports into ``folder``, for PATH, for as long as the block runs."""
     address = folder / f"{program}.socket"
     script = folder / program
-    script.write_text(prompt.CLIENT.format(python=sys.executable, address=str(address)))
+    script.write_text(command_server.CLIENT.format(python=sys.executable, address=str(address)))
     script.chmod(0o755)
-    command = [sys.executable, "-W", "ignore", prompt.__file__, program, str(address)]
+    command = [sys.executable, "-W", "ignore", command_server.__file__, program, str(address)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
         assert server.stdin is not None
         assert server.stdout is not None

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.causes import CASES, lake_settings
+from tests.docs.incidents import CASES, lake_settings
 from tests.docs.runbook import Section, prompt_program, run_block, sections
-from tests.integration.world import FakeClock, World, open_world
+from tests.support.world import FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.report.alerts import SEVERITIES, AlertKind
 

@@ -1,4 +1,4 @@
-"""``fsync_recorder.c`` in Python, for machines without a compiler: sees what Python syncs, and not what SQLite does."""
+"""Python version of fsync_recorder.c for machines without a compiler; does not see SQLite's syncs."""
 
 from __future__ import annotations
 

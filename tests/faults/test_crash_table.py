@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, write_jsonl
+from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, write_jsonl
 from winnow.clock import read_wall_clock_ms
 from winnow.log.state import PLAN_PROPERTY
-from winnow.model import Receipt
-from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.context import is_process_dead
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.process_identity import is_process_dead
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.sweep import sweep_topics
+from winnow.results import Receipt
 from winnow.store import Run, RunState
 
 GRACE_MS = 3_600_000

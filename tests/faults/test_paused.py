@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 
-from tests.integration.world import (
+from tests.support.world import (
     TOPIC,
     FakeClock,
     World,
@@ -31,12 +31,12 @@ from tests.integration.world import (
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import DamagedMetadataError, PlanVoidError, TopicBusyError
 from winnow.files import storage
-from winnow.files.quarantine import QUARANTINE_SCHEMA
+from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.model import Record
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.sweep import sweep_topics
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000

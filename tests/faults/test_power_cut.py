@@ -1,6 +1,6 @@
 """The power goes right after a success: everything that the success stands for is there, and goes on.
 
-What a machine keeps then is what was synced (:mod:`tests.faults.power`). A killed process loses nothing of what it has
+What a machine keeps then is what was synced (:mod:`tests.faults.power_cut`). A killed process loses nothing of what it has
 written; a power cut does.
 """
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import work
-from tests.faults.power import Disk, Recording, choose_disk, find_compiler, python
-from tests.integration.world import (
+from tests.faults import power_cut_workload
+from tests.faults.power_cut import Disk, Recording, choose_disk, find_compiler, python
+from tests.support.world import (
     TOPIC,
     FakeClock,
     World,
@@ -28,7 +28,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.model import Record
 
 NOW_MS = read_wall_clock_ms()
-WORK = Path(work.__file__)
+WORK = Path(power_cut_workload.__file__)
 
 
 def do(disk: Disk, *works: str) -> None:
@@ -46,33 +46,35 @@ def disk(tmp_path: Path) -> Recording:
 def test_after_an_ingest_every_record_is_there_and_can_be_compacted(disk: Recording) -> None:
     """In the log, and the one without a key in the quarantine; the same files land no second time."""
     do(disk, "ingest")
-    with open_world(disk.folder, FakeClock(NOW_MS), work.lake(disk.folder)) as world:
-        assert world.read() == work.RECORDS
+    with open_world(disk.folder, FakeClock(NOW_MS), power_cut_workload.lake(disk.folder)) as world:
+        assert world.read() == power_cut_workload.RECORDS
         assert quarantined(world) == [b"keyless"]
         # What came last, too: the journal of the last commit is the one that may come back.
-        assert [(each.offset, each.value) for each in world.read(topic=work.OLD_TOPIC)] == [
-            (each.offset, each.value) for each in work.OLD
+        assert [(each.offset, each.value) for each in world.read(topic=power_cut_workload.OLD_TOPIC)] == [
+            (each.offset, each.value) for each in power_cut_workload.OLD
         ]
-        again = world.ingest([*work.RECORDS, *work.KEYLESS])
-        assert (again.records_appended, again.records_skipped) == (0, len(work.RECORDS) + 1)
+        again = world.ingest([*power_cut_workload.RECORDS, *power_cut_workload.KEYLESS])
+        assert (again.records_appended, again.records_skipped) == (0, len(power_cut_workload.RECORDS) + 1)
         world.compact()
-        assert world.read() == compute_survivors(work.RECORDS)
+        assert world.read() == compute_survivors(power_cut_workload.RECORDS)
 
 
 def test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on(disk: Recording) -> None:
     """Receipt, state, checkpoint and the keyless record that moved; what comes afterwards goes as it would have."""
     do(disk, "ingest", "compact")
     more = build_versions(13, 6)
-    with open_world(disk.folder, FakeClock(NOW_MS), work.lake(disk.folder)) as world:
-        assert world.read() == compute_survivors(work.RECORDS)
+    with open_world(disk.folder, FakeClock(NOW_MS), power_cut_workload.lake(disk.folder)) as world:
+        assert world.read() == compute_survivors(power_cut_workload.RECORDS)
         (receipt,) = world.ctx.log.open(TOPIC).receipts()
         assert [each.plan_id for each in world.ctx.store.projection.list_receipts(TOPIC)] == [receipt.plan_id]
         assert world.compact() is None
         world.ingest(more)
         world.compact()
-        assert world.read() == compute_survivors([*work.RECORDS[:12], *more, *work.RECORDS[12:]])
-        assert [each.offset for each in world.read(topic=work.OLD_TOPIC)] == [2]
-        assert quarantined(world, work.OLD_TOPIC) == [b"1"]
+        assert world.read() == compute_survivors(
+            [*power_cut_workload.RECORDS[:12], *more, *power_cut_workload.RECORDS[12:]]
+        )
+        assert [each.offset for each in world.read(topic=power_cut_workload.OLD_TOPIC)] == [2]
+        assert quarantined(world, power_cut_workload.OLD_TOPIC) == [b"1"]
 
 
 def quarantined(world: World, topic: str = TOPIC) -> list[bytes]:

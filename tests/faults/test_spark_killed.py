@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world
+from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.store import RunState
 

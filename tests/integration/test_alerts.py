@@ -11,27 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import spark_in_process
-from tests.integration.inbox import WebhookInbox, open_inbox
-from tests.integration.world import NOW_MS, TOPIC, World, build_versions, open_world
+from tests.support import in_process_spark
+from tests.support.receivers import WebhookInbox, open_inbox
+from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.errors import CommitUnknownError, PlanVoidError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import Record, Status
-from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.driver import compact_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.uncleanable import MAXIMUM_BACK_OFF_MS, MINIMUM_BACK_OFF_MS, release_marks
+from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.partitions import pause_partitions, resume_partitions
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.run import compact_topics
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.sweep import sweep_topics
-from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.uncleanable import MAXIMUM_BACK_OFF_MS, MINIMUM_BACK_OFF_MS, release_marks
-from winnow.pipeline.validate import validate_attempt
-from winnow.pipeline.watch import watch_topics
-from winnow.planning import PlanReference
+from winnow.pipeline.monitor.watch import watch_topics
+from winnow.planning.plans import PlanReference
+from winnow.report.alert_manager import MAXIMUM_CLAIM_MS, RETRY_MS
 from winnow.report.alerts import Alert
-from winnow.report.desk import MAXIMUM_CLAIM_MS, RETRY_MS
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -53,7 +53,7 @@ BROKEN_SUITE = {
 EAGER = {"min_cleanable_dirty_ratio": "0", "segment_ms": "1", "max_compaction_lag_ms": str(DAY_MS)}
 """A topic that is compacted whenever somebody asks, within a day at the latest."""
 
-without_spark = spark_in_process.without_spark
+without_spark = in_process_spark.without_spark
 
 
 @pytest.fixture

@@ -11,24 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.world import (
-    TOPIC,
-    World,
-    build_versions,
-    compute_survivors,
-    open_world,
-    run_between_head_and_commit,
-)
+from tests.support.cli_runner import make_topic, winnow
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
 from winnow.errors import DamagedMetadataError, ForeignConfigurationError, WinnowError
-from winnow.log import manifests, segment_digest
-from winnow.log.topic_log import Change, TopicLog
+from winnow.log import head_checks, manifests
+from winnow.log.head import Change
+from winnow.log.topic_log import TopicLog
 from winnow.model import Segment, TopicState
-from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topics import alter_topic, describe_topic
+from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.explain import explain_compaction
-from winnow.pipeline.sweep import sweep_topics
-from winnow.pipeline.topics import alter_topic, describe_topic
+from winnow.pipeline.explain.explain import explain_compaction
 
 PATH = "file:///nowhere/data/{}.parquet"
 
@@ -54,7 +48,7 @@ def segment(number: int, **fields: object) -> Segment:
 def digest_by_looking(world: World) -> object:
     log = world.ctx.log.open(TOPIC)
     found = log.segments(log.head())
-    return segment_digest.compute_segment_digest(each for some in found.values() for each in some)
+    return head_checks.compute_segment_digest(each for some in found.values() for each in some)
 
 
 # ---------------------------------------------------------------------------------------------------- the segments
@@ -90,19 +84,19 @@ def test_the_digest_follows_every_commit_and_is_that_of_the_segments_there_are(w
     ids=lambda field: next(iter(field)),
 )
 def test_every_field_of_a_segment_counts_in_the_digest(field: dict[str, object]) -> None:
-    sound = segment_digest.compute_segment_digest([segment(1), segment(3)])
-    assert segment_digest.compute_segment_digest([replace(segment(1), **field), segment(3)]) != sound  # type: ignore[arg-type]
+    sound = head_checks.compute_segment_digest([segment(1), segment(3)])
+    assert head_checks.compute_segment_digest([replace(segment(1), **field), segment(3)]) != sound  # type: ignore[arg-type]
 
 
 def test_the_digest_is_additive_and_knows_no_order() -> None:
     """So a commit costs what it changes, and what comes back after it went is as if it had stayed."""
     one, two, three = segment(1), segment(2), segment(3)
-    base = segment_digest.compute_segment_digest([one, two])
-    assert base == segment_digest.compute_segment_digest([two, one])
-    after = segment_digest.update_segment_digest(base, added=[three], removed=[one])
-    assert after == segment_digest.compute_segment_digest([two, three])
-    assert segment_digest.update_segment_digest(after, added=[one], removed=[three]) == base
-    assert segment_digest.update_segment_digest(base, added=(), removed=[one, two]) == segment_digest.NO_SEGMENTS
+    base = head_checks.compute_segment_digest([one, two])
+    assert base == head_checks.compute_segment_digest([two, one])
+    after = head_checks.update_segment_digest(base, added=[three], removed=[one])
+    assert after == head_checks.compute_segment_digest([two, three])
+    assert head_checks.update_segment_digest(after, added=[one], removed=[three]) == base
+    assert head_checks.update_segment_digest(base, added=(), removed=[one, two]) == head_checks.NO_SEGMENTS
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from winnow.log.topic_log import ensure_namespace
+from winnow.log.catalog_access import ensure_namespace
 from winnow.log.topics import TopicLogs
 
 OPENERS = 8

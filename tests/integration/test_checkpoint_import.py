@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.world import (
+from tests.support.cli_runner import make_topic, winnow
+from tests.support.world import (
     TOPIC,
     World,
     build_versions,
@@ -22,11 +22,9 @@ from tests.integration.world import (
     record,
     run_between_head_and_commit,
 )
-from winnow.eligibility import find_first_dirty_offset
-from winnow.log.topic_log import Head
+from winnow.log.head import Head
 from winnow.model import Cleaning, PartitionState, Reason
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.checkpoints import (
+from winnow.pipeline.admin.checkpoints import (
     OPERATION,
     ImportedEntry,
     ImportOutcome,
@@ -34,7 +32,9 @@ from winnow.pipeline.checkpoints import (
     group_by_topic,
     import_checkpoints,
 )
-from winnow.pipeline.rebuild import rebuild_store
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.planning.cleanable import find_first_dirty_offset
 from winnow.sources.checkpoint_file import CheckpointEntry, read_checkpoint_file, write_checkpoint_file
 
 DAY_MS = 86_400_000
@@ -333,7 +333,7 @@ def test_offset_below_the_log_start_counts_as_the_log_start(world: World) -> Non
 
 
 def raise_log_start(world: World, offset: int) -> None:
-    from winnow.log.topic_log import Change
+    from winnow.log.head import Change
 
     def change(head: Head) -> Change:
         state: PartitionState = replace(head.state.partitions[0], log_start_offset=offset)

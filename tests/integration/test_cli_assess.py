@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import NOW_MS, make_topic, record, winnow, winnow_process, write_lines
+from tests.support.cli_runner import NOW_MS, make_topic, record, winnow, winnow_process, write_lines
 from winnow.cli.assess import make_urgency_key
 from winnow.model import Assessment, Reason
-from winnow.report.reasons import explain_reason
+from winnow.report.receipts import explain_reason
 
 KEYS = [
     "topic", "partition", "eligible", "reason", "log_start_offset", "first_dirty_offset", "first_uncleanable_offset",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import NOW_MS, make_topic, winnow
+from tests.support.cli_runner import NOW_MS, make_topic, winnow
 from winnow.clock import read_wall_clock_ms
 from winnow.pipeline.context import open_context
 from winnow.pipeline.leases import hold_lease

@@ -12,9 +12,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.integration.cli_runner import make_topic, record, winnow, winnow_process, write_lines
+from tests.support.cli_runner import make_topic, record, winnow, winnow_process, write_lines
 from winnow import errors
-from winnow.cli.failures import choose_worst_exit_code, guard_command, run_for_each_topic
+from winnow.cli.command_errors import choose_worst_exit_code, guard_command, run_for_each_topic
 from winnow.cli.output import prepare_output, print_message
 from winnow.cli.progress import CompactionProgress
 from winnow.files import object_store

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import make_topic, winnow, winnow_process
+from tests.support.cli_runner import make_topic, winnow, winnow_process
 
 COMMANDS = [
     ("init",),

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import NOW_MS, make_topic, winnow
-from winnow.model import Cleaning, PartitionReceipt, PartitionState, Receipt, Status, Verdict
+from tests.support.cli_runner import NOW_MS, make_topic, winnow
+from winnow.model import Cleaning, PartitionState, Status
 from winnow.pipeline.context import open_context
+from winnow.results import PartitionReceipt, Receipt, Verdict
 from winnow.store import RunState
 
 CHECKPOINT_KEYS = [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from tests.integration.cli_runner import winnow
+from tests.support.cli_runner import winnow
 from winnow.config.layers import MAPS, NAMES, name_variable
 from winnow.config.settings import Settings, load_settings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.integration.cli_runner import NOW_MS, make_topic, winnow, winnow_process
 from tests.integration.test_cli_history import CLEANED, RECEIPT
+from tests.support.cli_runner import NOW_MS, make_topic, winnow, winnow_process
 from tests.unit.test_metrics import parse_page
 from winnow.model import Reason
 from winnow.pipeline.context import open_context

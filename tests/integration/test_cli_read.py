@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.cli_runner import NOW_MS, b64, make_topic, record, winnow, winnow_process, write_lines
+from tests.support.cli_runner import NOW_MS, b64, make_topic, record, winnow, winnow_process, write_lines
 
 FIELDS = ["partition", "offset", "timestamp", "timestampType", "key", "value", "headers"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import make_topic, winnow
+from tests.support.cli_runner import make_topic, winnow
 
 
 def test_created_topic_is_told_with_the_next_command_to_type() -> None:

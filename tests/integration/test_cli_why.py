@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import NOW_MS, b64, make_topic, winnow
+from tests.support.cli_runner import NOW_MS, b64, make_topic, winnow
 
 WHY_KEYS = ["topic", "partition", "offset", "present", "verdict", "sentence"]
 

@@ -18,12 +18,12 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate, update_table_metadata
 from pyiceberg.typedef import IcebergBaseModel
 
-from tests.integration.world import World, open_world, run_between_head_and_commit
+from tests.support.world import World, open_world, run_between_head_and_commit
 from winnow.files import storage
 from winnow.log import sql_catalog
+from winnow.log.head import Change
+from winnow.log.snapshot_expiry import expire_snapshots
 from winnow.log.sql_catalog import LogSqlCatalog
-from winnow.log.sweep import expire_snapshots
-from winnow.log.topic_log import Change
 from winnow.log.topics import NAMESPACE
 from winnow.log.transaction import LogTransaction, keep_head_only
 from winnow.model import Segment

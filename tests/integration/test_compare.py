@@ -11,19 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.integration.world import NOW_MS, TOPIC, World, open_world, record
-from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
-from winnow import semantics
-from winnow.engine.rewrite import TaskBudget
-from winnow.engine.shadow import compare_partition
-from winnow.engine.shadow_request import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordOrder
+from oracle import surviving_records
+from oracle.surviving_records import CleaningOutcome
+from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
+from tests.support.world import NOW_MS, TOPIC, World, open_world, record
+from winnow.engine.strategy_diff import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordOrder, compare_partition
+from winnow.engine.task_resources import TaskBudget
 from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
 from winnow.model import OffsetRange, Record, Segment, Strategy
-from winnow.pipeline.compare import compare_strategies
-from winnow.pipeline.comparison import Comparison
+from winnow.pipeline.compaction.spark_submit import Progress
 from winnow.pipeline.context import Context
-from winnow.pipeline.spark_process import Progress
-from winnow.semantics import CleaningOutcome
+from winnow.pipeline.explain.compare import Comparison, compare_strategies
 
 DAY_MS = 86_400_000
 
@@ -60,7 +58,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def _oracle(
     records: Sequence[Record], order: RecordOrder, end: int, expired_below: int, *, late: bool = False
 ) -> CleaningOutcome:
-    return semantics.compute_survivors(
+    return surviving_records.compute_survivors(
         records,
         next_first_dirty_offset=end,
         strategy=order.strategy,
@@ -130,13 +128,13 @@ def test_both_choices_over_random_logs_are_the_oracles(
         for told in (key.present, key.other):
             true = by_offset[told.offset]
             assert (told.timestamp_ms, told.tombstone) == (true.timestamp_ms, true.value is None)
-            assert told.version == semantics.read_header_version(true, request.header)
+            assert told.version == surviving_records.read_header_version(true, request.header)
     for side, winners, place in ((found.present, mine, 0), (found.other, theirs, 1)):
         tombstones = sum(mine[key] != theirs[key] and winners[key].value is None for key in winners)
         assert side.differing_tombstones == tombstones
         _check_side(side, _oracle(records, orders[place], end, expired[place], late=waiting[place] > 0), segments)
     keyed = [each for each in records if each.key is not None] if request.header else []
-    without = [each for each in keyed if semantics.read_header_version(each, request.header) is None]
+    without = [each for each in keyed if surviving_records.read_header_version(each, request.header) is None]
     missing = [each for each in without if request.header not in [name for name, _ in each.headers or ()]]
     assert (found.headers_missing, found.headers_malformed) == (len(missing), len(without) - len(missing))
 

@@ -16,18 +16,18 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from sqlalchemy import event
 
-from tests.integration.world import World, build_versions, open_world, run_between_head_and_commit
-from tests.synthetic_topics import Shape, add_topic, publish_receipt
+from tests.support.synthetic_topics import Shape, add_topic, publish_receipt
+from tests.support.world import World, build_versions, open_world, run_between_head_and_commit
 from winnow.errors import PlanVoidError, WinnowError
 from winnow.files import storage
-from winnow.log import chains, producer
+from winnow.log import log_update, reference_chains
 from winnow.log.file_checksums import has_checksum
+from winnow.log.head import Change
 from winnow.log.manifests import list_live_manifests, list_live_paths, list_live_segments
-from winnow.log.topic_log import Change
 from winnow.model import Segment
-from winnow.pipeline.assess import assess_topics, open_assessor
-from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.sweep import sweep_topics
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.assess import assess_topics, open_assessor
 
 TOPIC = "paper"
 
@@ -186,8 +186,8 @@ def test_a_manifest_that_ends_between_two_blocks_is_neither_read_nor_put_togethe
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a file is well formed, only the list of manifests knows better; the commit changes nothing."""
-    monkeypatch.setattr(producer, "MAXIMUM_SMALL_MANIFESTS", 1)
-    monkeypatch.setattr(producer, "_MAXIMUM_BLOCK_ENTRIES", 1)
+    monkeypatch.setattr(log_update, "MAXIMUM_SMALL_MANIFESTS", 1)
+    monkeypatch.setattr(log_update, "_MAXIMUM_BLOCK_ENTRIES", 1)
     world.create(3, topic=TOPIC)
     commit(world, [paper(0, partition) for partition in range(3)], [])
     head = world.head(TOPIC)
@@ -215,9 +215,9 @@ def test_a_commit_that_would_drop_a_file_nobody_named_is_refused(world: World, m
     world.create(3, topic=TOPIC)
     commit(world, [paper(0, partition) for partition in range(3)], [])
     before = world.head(TOPIC).snapshot_id
-    real = producer.LogUpdate._carry
+    real = log_update.LogUpdate._carry
     monkeypatch.setattr(
-        producer.LogUpdate, "_carry", lambda self, *a, **k: replace(real(self, *a, **k), manifests=[], entries=[])
+        log_update.LogUpdate, "_carry", lambda self, *a, **k: replace(real(self, *a, **k), manifests=[], entries=[])
     )
     with pytest.raises(WinnowError, match="would leave 1 files in the log instead of 4"):
         commit(world, [paper(1, 0)], [])
@@ -228,7 +228,7 @@ def test_manifests_stay_few_over_appends_and_compactions_and_hold_every_file(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Appends leave one manifest each and overwrites one more, until they are put together."""
-    monkeypatch.setattr(producer, "MAXIMUM_SMALL_MANIFESTS", 4)
+    monkeypatch.setattr(log_update, "MAXIMUM_SMALL_MANIFESTS", 4)
     world.create(3, topic=TOPIC)
     there: set[Segment] = set()
     most = 0
@@ -250,8 +250,8 @@ def test_a_commit_opens_only_manifests_that_may_hold_what_it_removes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Manifests are cut in the order of partitions, and their bounds say which partitions they hold."""
-    monkeypatch.setattr(producer, "MAXIMUM_SMALL_MANIFESTS", 1)
-    monkeypatch.setattr(producer, "MAXIMUM_MANIFEST_ENTRIES", 10)
+    monkeypatch.setattr(log_update, "MAXIMUM_SMALL_MANIFESTS", 1)
+    monkeypatch.setattr(log_update, "MAXIMUM_MANIFEST_ENTRIES", 10)
     add_topic(world.ctx, TOPIC, Shape(partitions=30, segments=4, clean=0, appends=4))
     assert manifest_count(world) == 12  # three of each append
     gone = world.segments(17, topic=TOPIC)[0]
@@ -278,7 +278,7 @@ def test_a_state_stays_small_over_hundreds_of_publications_and_every_receipt_is_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is older rests in links, which the store's rebuilding reads and no sweep deletes."""
-    monkeypatch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 4)
+    monkeypatch.setattr(reference_chains, "MAXIMUM_LINK_REFERENCES", 4)
     world.create(1, topic=TOPIC)
     published = []
     for number in range(30):
@@ -297,7 +297,7 @@ def test_a_state_stays_small_over_hundreds_of_publications_and_every_receipt_is_
 
 def test_looking_for_a_receipt_of_late_reads_no_link_of_long_ago(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every publish asks whether its plan was published before; that must not cost more with every publication."""
-    monkeypatch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 4)
+    monkeypatch.setattr(reference_chains, "MAXIMUM_LINK_REFERENCES", 4)
     world.create(1, topic=TOPIC)
     for number in range(30):
         world.clock.now_ms += 86_400_000
@@ -315,14 +315,14 @@ def test_a_slice_of_long_ago_is_recognised_when_its_ledger_is_in_a_link(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offsets that come again and were compacted away are known from the ledgers, however many came since."""
-    monkeypatch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 2)
+    monkeypatch.setattr(reference_chains, "MAXIMUM_LINK_REFERENCES", 2)
     world.create(1, topic=TOPIC, min_cleanable_dirty_ratio="0")
     for number in range(9):
         world.ingest(build_versions(number * 10, 10, keys=1), topic=TOPIC)
     world.compact(topic=TOPIC)
     state = world.head(TOPIC).state
     assert len(state.ingests) < 4
-    assert len(chains.list_ingest_references(state)) == 9
+    assert len(reference_chains.list_ingest_references(state)) == 9
     again = world.ingest(build_versions(0, 10, keys=1), topic=TOPIC)
     assert (again.records_appended, again.snapshot_id) == (0, None)
 
@@ -333,7 +333,7 @@ def test_one_look_opens_few_files_and_no_data_file(world: World) -> None:
     with opened_files() as paths:
         found = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     assert len(found) == 50
-    assert len(paths) <= 3 + producer.MAXIMUM_SMALL_MANIFESTS + 1
+    assert len(paths) <= 3 + log_update.MAXIMUM_SMALL_MANIFESTS + 1
     assert not any(path.endswith(".parquet") for path in paths)
 
 
@@ -383,7 +383,7 @@ def test_assessing_twenty_thousand_segments_stays_within_its_memory(world: World
     program = (
         "import re, sys\n"
         "from winnow.config.settings import load_settings\n"
-        "from winnow.pipeline.assess import assess\n"
+        "from winnow.pipeline.compaction.assess import assess\n"
         "from winnow.pipeline.context import open_context\n"
         "with open_context(load_settings(env={'WINNOW_HOME': sys.argv[1]})) as ctx:\n"
         "    print(len(assess(ctx, ['paper'], as_of_ms=int(sys.argv[2]))))\n"
@@ -400,7 +400,7 @@ def test_assessing_twenty_thousand_segments_stays_within_its_memory(world: World
 
 def test_a_conflict_discards_the_links_of_the_try_that_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link is written before its commit, like the state: what loses leaves nothing behind."""
-    monkeypatch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 2)
+    monkeypatch.setattr(reference_chains, "MAXIMUM_LINK_REFERENCES", 2)
     world.create(1, topic=TOPIC)
     for number in range(3):
         publish_receipt(world.ctx, TOPIC, number, 1)

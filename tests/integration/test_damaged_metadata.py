@@ -16,22 +16,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.integration.world import (
-    TOPIC,
-    World,
-    build_versions,
-    compute_survivors,
-    list_visible_rows,
-    open_world,
-    record,
-)
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, list_visible_rows, open_world, record
 from winnow.errors import DamagedMetadataError, ForeignTableError, ServiceError, WinnowError
-from winnow.log import chains, file_checksums
-from winnow.log.ledger import list_seen_digests
+from winnow.log import file_checksums, reference_chains
 from winnow.log.manifests import list_live_manifests
-from winnow.log.references import find_state_path
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.topics import describe_topic
+from winnow.log.reference_chains import list_seen_digests
+from winnow.log.snapshot_expiry import find_state_path
+from winnow.pipeline.admin.topics import describe_topic
+from winnow.pipeline.compaction.assess import assess_topics
 
 LONG = settings().max_examples >= 1_000
 """``make test-long``: many more places of each file."""
@@ -138,7 +130,9 @@ CHANGING = (ingested, compacted)
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chains, "MAXIMUM_LINK_REFERENCES", 1)  # so that there are chains after a handful of commits
+        patch.setattr(
+            reference_chains, "MAXIMUM_LINK_REFERENCES", 1
+        )  # so that there are chains after a handful of commits
         yield Lake(tmp_path_factory.mktemp("lake"))
 
 

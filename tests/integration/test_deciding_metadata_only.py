@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, open_world, record
+from tests.support.world import TOPIC, World, build_versions, open_world, record
 from winnow.files import storage
 from winnow.model import Reason
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.explain import explain_compaction
-from winnow.pipeline.plan import plan_topic
-from winnow.pipeline.topics import describe_topic
+from winnow.pipeline.admin.topics import describe_topic
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.plan import plan_topic
+from winnow.pipeline.explain.explain import explain_compaction
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_planning_the_same_decision_again_is_the_same_plan(world: World) -> None
 def test_deciding_loads_neither_spark_nor_great_expectations() -> None:
     """Not even their packages: assess answers in a second."""
     program = (
-        "import sys, winnow.pipeline.assess, winnow.pipeline.plan, winnow.pipeline.explain;"
+        "import sys, winnow.pipeline.compaction.assess, winnow.pipeline.compaction.plan, winnow.pipeline.explain.explain;"
         "print([name for name in ('pyspark', 'great_expectations') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

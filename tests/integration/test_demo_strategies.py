@@ -10,19 +10,17 @@ from datetime import datetime
 
 import pytest
 
+from demo.archive import write_archive
+from demo.flights import locate_flights_file, read_flights
+from demo.records import AIRCRAFT, CARRIER_GROUPS, CONFIGURATION, PARTITIONS
 from tests.integration.test_compare import in_process
-from tests.integration.world import FakeClock, World, open_world
-from winnow.demo.archive import write_archive
-from winnow.demo.flights import locate_flights_file, read_flights
-from winnow.demo.records import AIRCRAFT, CARRIER_GROUPS, PARTITIONS
-from winnow.demo.topics import CONFIGURATION
+from tests.support.world import FakeClock, World, open_world
 from winnow.model import Strategy
-from winnow.pipeline.compare import compare_strategies
-from winnow.pipeline.comparison import Comparison
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.topics import create_topic
-from winnow.pipeline.why import explain_key
-from winnow.pipeline.why_answer import WhyAnswer
+from winnow.pipeline.admin.topics import create_topic
+from winnow.pipeline.explain.compare import Comparison, compare_strategies
+from winnow.pipeline.explain.why import explain_key
+from winnow.pipeline.explain.why_answer import WhyAnswer
+from winnow.pipeline.ingest.ingest import ingest_files
 
 BY_OFFSET, BY_TIME = "aircraft-by-offset", "aircraft-by-time"
 Position = tuple[int, int]

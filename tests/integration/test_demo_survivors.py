@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from demo import expected
+from demo.archive import write_archive
+from demo.flights import Flight, read_flights
+from demo.records import AIRCRAFT, ARRIVALS, CONFIGURATION, DEPARTURES, PARTITIONS, TOPICS, PlacedRecord
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
-from winnow.demo import expected
-from winnow.demo.archive import write_archive
-from winnow.demo.flights import Flight, read_flights
-from winnow.demo.records import AIRCRAFT, ARRIVALS, DEPARTURES, PARTITIONS, PlacedRecord
-from winnow.demo.topics import CONFIGURATION, TOPICS
-from winnow.model import Receipt, Status
+from winnow.model import Status
+from winnow.pipeline.admin.topics import create_topic
+from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.read import read_batches
-from winnow.pipeline.run import compact_topics
-from winnow.pipeline.topics import create_topic
+from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.results import Receipt
 
 TWO_DAYS_MS = 2 * 86_400_000
 

@@ -16,15 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import store_fixtures
-from tests.integration.cli_runner import make_topic, winnow, winnow_process
-from tests.object_store import start_object_store
+from tests.support import store_fixtures
+from tests.support.cli_runner import make_topic, winnow, winnow_process
+from tests.support.object_store import start_object_store
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ServiceError
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.doctor import machine, services
-from winnow.pipeline.doctor.examination import (
+from winnow.pipeline.doctor.all_checks import run_all_checks
+from winnow.pipeline.doctor.check_runner import (
     Check,
     CheckResult,
     CheckStatus,
@@ -33,8 +34,7 @@ from winnow.pipeline.doctor.examination import (
     build_warning,
     run_checks,
 )
-from winnow.pipeline.doctor.rounds import run_all_checks
-from winnow.pipeline.doctor.webhook import check_webhook
+from winnow.pipeline.doctor.services import check_webhook
 
 postgresql_server = store_fixtures.postgresql_server
 HOUR_MS = 3_600_000
@@ -457,7 +457,7 @@ def test_check_that_breaks_is_a_finding_without_what_it_may_quote() -> None:
 
 def test_notice_and_staging_area_that_executors_cannot_reach_are_told(tmp_path: Path) -> None:
     """A misspelt variable is a warning; plans in a folder of this machine fail on a cluster."""
-    from winnow.pipeline.doctor.rounds import check_settings
+    from winnow.pipeline.doctor.all_checks import check_settings
 
     (odd,) = check_settings(settings_with(tmp_path, SPARK_MASTER="yarn"))
     assert (odd.status, odd.fix) == (CheckStatus.WARNING, "unset WINNOW_SPARK_MASTER")
@@ -480,7 +480,7 @@ def test_everything_is_well_in_a_good_home(tmp_path: Path, monkeypatch: pytest.M
     found = {each["check"]: each for each in answer.document}
     assert {each["status"] for each in answer.document} == {"ok", "warning"}
     assert {name for name, each in found.items() if each["status"] == "warning"} == {"airflow", "webhook"}
-    assert found["airflow"]["fix"] == "python -m winnow.airflow_home migrate"
+    assert found["airflow"]["fix"] == "python -m winnow.embedded.airflow_home migrate"
     assert "ran 2 tasks on local[2]" in found["spark"]["detail"]
     assert found["store"]["fix"] is None
     assert set(found["store"]) == {"check", "status", "detail", "fix"}

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, open_world, record
+from tests.support.world import TOPIC, World, build_versions, open_world, record
 from winnow.errors import UnknownTopicError
-from winnow.estimates import Basis, Memory
 from winnow.files import storage
-from winnow.log.topic_log import Change
+from winnow.log.head import Change
 from winnow.model import Reason, Uncleanable
-from winnow.pipeline.explain import Explanation, PartitionExplanation, explain_compaction
-from winnow.pipeline.metrics import compute_forecast, load_deadlines, measure_topic
-from winnow.pipeline.topics import alter_topic
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.explain.explain import Explanation, PartitionExplanation, explain_compaction
+from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines, measure_topic
+from winnow.planning.estimates import Basis, Memory
 from winnow.report.forecast import Outlook
 from winnow.report.metrics import list_metric_values
 from winnow.report.receipts import format_receipt

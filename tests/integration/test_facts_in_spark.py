@@ -11,22 +11,21 @@ from typing import Any
 import pytest
 
 from tests.integration.test_publish_validation import damage, run_state
-from tests.integration.world import World, build_versions, open_world
+from tests.support.world import World, build_versions, open_world
 from winnow.config.settings import FactsSettings
 from winnow.engine import staging
-from winnow.engine.facts_document import build_facts_uri, read_facts, write_facts
-from winnow.engine.facts_spark import build_units, recompute_unit, write_plan_facts
+from winnow.engine.facts import build_units, recompute_unit, write_plan_facts
+from winnow.engine.staging import build_facts_uri, read_facts, write_facts
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
-from winnow.model import StagingManifest
-from winnow.pipeline import facts as pipeline_facts
+from winnow.pipeline.compaction import facts as pipeline_facts
+from winnow.pipeline.compaction.facts import FactRecomputer, StagedAttempt
+from winnow.pipeline.compaction.spark_submit import JobResult, run_job
+from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import Context
-from winnow.pipeline.facts import FactRecomputer, StagedAttempt
-from winnow.pipeline.spark_process import JobResult, run_job
-from winnow.pipeline.validate import validate_attempt
-from winnow.planning import PlanReference
-from winnow.quality.facts import compute_fact_table, pair_partitions
-from winnow.quality.remote import compute_figures
+from winnow.planning.plans import PlanReference
+from winnow.quality.fact_table import compute_fact_table, compute_figures, pair_partitions
+from winnow.results import StagingManifest
 from winnow.store import RunState
 
 TOPICS = ("orders", "users")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.world import (
+from tests.support.rest_catalog import RestCatalogServer, serve_rest_catalog
+from tests.support.world import (
     TOPIC,
     FakeClock,
     World,
@@ -19,7 +20,6 @@ from tests.integration.world import (
     open_world,
     run_between_head_and_commit,
 )
-from tests.rest_catalog import RestCatalogServer, serve_rest_catalog
 from winnow import documents
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import CommitUnknownError, ForeignTableError, FormatVersionError, PlanVoidError
@@ -27,12 +27,12 @@ from winnow.files import storage
 from winnow.log.fence import end_attempts
 from winnow.log.state import StateReference
 from winnow.log.table import FENCE_PROPERTY
-from winnow.model import Receipt
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.sweep import sweep_topics
-from winnow.planning import PlanReference
+from winnow.planning.plans import PlanReference
+from winnow.results import Receipt
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000
@@ -263,7 +263,7 @@ def test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt(
     files = {path for path in world.listing(below="winnow/orders/data") if path.startswith(plan.plan_id)}
     world.clock.now_ms += 2 * GRACE_MS
     with monkeypatch.context() as patch:
-        patch.setattr("winnow.pipeline.sweep._commit_removals", lambda *_: False)
+        patch.setattr("winnow.pipeline.admin.sweep._commit_removals", lambda *_: False)
         sweep_topics(world.ctx, [TOPIC])
     assert files <= world.listing(below="winnow/orders/data").keys()
     sweep_topics(world.ctx, [TOPIC])

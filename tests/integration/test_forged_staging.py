@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.integration.spark_in_process import submit
-from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, record
+from tests.support.in_process_spark import submit
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow import documents
 from winnow.engine import staging
 from winnow.errors import PlanVoidError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import PartitionPlan, Plan, Status
-from winnow.pipeline import plan as planning_step
-from winnow.pipeline import run
-from winnow.pipeline.compact import build_job_arguments
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.run import CompactionOutcome, compact_topics
-from winnow.pipeline.run_plan import read_run_plan
-from winnow.pipeline.uncleanable import MINIMUM_BACK_OFF_MS
-from winnow.pipeline.validate import add_plan_limits, validate_attempt
-from winnow.planning import PlanReference, TopicFacts, make_plan, plan_partition
+from winnow.pipeline.compaction import driver
+from winnow.pipeline.compaction import plan as planning_step
+from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.run_plan import read_run_plan
+from winnow.pipeline.compaction.stage import build_job_arguments
+from winnow.pipeline.compaction.uncleanable import MINIMUM_BACK_OFF_MS
+from winnow.pipeline.compaction.validate import add_plan_limits, validate_attempt
+from winnow.planning.plans import PlanReference, TopicFacts, make_plan, plan_partition
 from winnow.store import RunState
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -71,18 +71,18 @@ def manifest_file(world: World) -> str:
 
 
 def compact(world: World, monkeypatch: pytest.MonkeyPatch, *, before: str = "", action: object = None) -> Any:
-    """A whole run; ``action`` takes place once, just before the step ``before`` of :mod:`winnow.pipeline.run`."""
+    """A whole run; ``action`` takes place once, just before the step ``before`` of :mod:`winnow.pipeline.compaction.driver`."""
     with monkeypatch.context() as patch:
-        patch.setattr(run, "submit_plans", submit)
+        patch.setattr(driver, "submit_plans", submit)
         if before:
-            genuine, left = getattr(run, before), [action]
+            genuine, left = getattr(driver, before), [action]
 
             def step(*arguments: Any, **named: Any) -> Any:
                 while left:
                     left.pop()()  # type: ignore[operator]
                 return genuine(*arguments, **named)
 
-            patch.setattr(run, before, step)
+            patch.setattr(driver, before, step)
         return compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
 
 

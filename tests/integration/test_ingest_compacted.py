@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, compute_survivors, open_world, write_jsonl
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, write_jsonl
 from winnow.errors import BadInputError
 from winnow.model import Record
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.ingest_report import IngestReport
+from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest.ingest import ingest_files
 
 OLD = build_versions(0, 12)
 

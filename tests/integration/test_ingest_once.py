@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
-from winnow.files.schema import ARROW_SCHEMA
+from tests.support.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
+from winnow.files.segments import ARROW_SCHEMA
 from winnow.model import Record
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.ingest_report import IngestReport
-from winnow.pipeline.read import read_batches
+from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest.ingest import ingest_files
 
 
 @pytest.fixture

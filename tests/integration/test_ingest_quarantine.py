@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import (
+from tests.support.world import (
     TOPIC,
     World,
     build_versions,
@@ -22,8 +22,8 @@ from tests.integration.world import (
 )
 from winnow.errors import BadInputError
 from winnow.model import Record
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.ingest_report import IngestReport
+from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest.ingest import ingest_files
 
 KEYLESS = [record(2, None, b"lost-1", timestamp_ms=None), record(5, None, b"lost-2", headers=(("h", None),))]
 MIXED = [*build_versions(0, 2), KEYLESS[0], *build_versions(3, 2), KEYLESS[1]]

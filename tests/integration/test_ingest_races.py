@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import (
+from tests.support.world import (
     TOPIC,
     World,
     build_versions,
@@ -21,10 +21,11 @@ from tests.integration.world import (
     write_jsonl,
 )
 from winnow.errors import BadInputError
-from winnow.log.topic_log import Change, Committed, Head, TopicLog
+from winnow.log.head import Change, Committed, Head
+from winnow.log.topic_log import TopicLog
 from winnow.pipeline.context import open_context
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.ingest_report import IngestReport
+from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest.ingest import ingest_files
 
 
 @pytest.fixture

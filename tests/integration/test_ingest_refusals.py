@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
+from tests.support.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
 from winnow.errors import BadInputError
 from winnow.files.segments import SegmentWriter
-from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest.ingest import ingest_files
 
 SECRET = b"do-not-show-this-value"
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.world import TOPIC, World, open_world
+from tests.support.world import TOPIC, World, open_world
 from winnow.errors import BadInputError, WinnowError
 from winnow.files import storage
-from winnow.pipeline import ingest, straight
-from winnow.pipeline.appending import PartitionAppender
-from winnow.pipeline.ingest_report import IngestReport
-from winnow.pipeline.read import read_batches
-from winnow.pipeline.spool import Spool, SpooledFile
+from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.ingest import ingest, stream
+from winnow.pipeline.ingest.append import PartitionAppender
+from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest.spool import Spool, SpooledFile
 
 Row = tuple[int, int]
 """Partition and offset."""
@@ -101,13 +101,13 @@ def test_writer_that_is_slower_than_the_reader_loses_nothing(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files are closed when everything that was read is written, not when everything is read."""
-    genuine = straight.StreamingAppender._write
+    genuine = stream.StreamingAppender._write
 
-    def slow(self: straight.StreamingAppender, batch: pa.RecordBatch) -> None:
+    def slow(self: stream.StreamingAppender, batch: pa.RecordBatch) -> None:
         time.sleep(0.05)
         genuine(self, batch)
 
-    monkeypatch.setattr(straight.StreamingAppender, "_write", slow)
+    monkeypatch.setattr(stream.StreamingAppender, "_write", slow)
     world.create(4)
     assert take(world, write(tmp_path / "1.parquet", interleaved(4, 10_000))).records_appended == 40_000
     assert contents(world) == expected(interleaved(4, 10_000))
@@ -147,8 +147,8 @@ def test_more_partitions_than_may_be_open_stay_straight_only_one_after_another(
     way: list[str],
 ) -> None:
     """A partition that comes back after it was closed is one for the spool; the log is the same."""
-    monkeypatch.setattr(straight, "MAXIMUM_OPEN_PARTITIONS", 2)
-    monkeypatch.setattr("winnow.sources.arriving.MAXIMUM_BATCH_ROWS", 40)
+    monkeypatch.setattr(stream, "MAXIMUM_OPEN_PARTITIONS", 2)
+    monkeypatch.setattr("winnow.sources.record_batch.MAXIMUM_BATCH_ROWS", 40)
     monkeypatch.setattr("winnow.sources.parquet.MAX_BATCH_ROWS", 40)
     world.create(5)
     assert take(world, write(tmp_path / "1.parquet", rows)).records_appended == 250
@@ -161,7 +161,7 @@ def test_what_is_held_back_for_all_partitions_together_is_bounded(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Above the bound the largest is written early, as a row group of its own, into the same segment."""
-    monkeypatch.setattr(straight, "ROW_GROUP_BYTES", 1 << 20)
+    monkeypatch.setattr(stream, "ROW_GROUP_BYTES", 1 << 20)
     most = 0
     add = PartitionAppender.add
     kept: set[PartitionAppender] = set()
@@ -175,7 +175,7 @@ def test_what_is_held_back_for_all_partitions_together_is_bounded(
     monkeypatch.setattr(PartitionAppender, "add", noted)
     monkeypatch.setattr(type(world.ctx.settings.engine), "memory_bytes", 1 << 20, raising=False)
     world.create(4)
-    through = straight.StreamingAppender
+    through = stream.StreamingAppender
     monkeypatch.setattr(
         ingest, "StreamingAppender", lambda *a, **named: through(*a, **{**named, "held_bytes": 1 << 20})
     )

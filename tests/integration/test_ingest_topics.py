@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.cli_runner import b64, winnow
-from tests.integration.world import TOPIC, World, build_versions, compute_survivors, json_line, open_world, record
+from tests.support.cli_runner import b64, winnow
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, json_line, open_world, record
 from winnow.errors import BadInputError, UsageError
 from winnow.model import Record
-from winnow.pipeline import ingest
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.ingest_report import IngestReport
-from winnow.pipeline.spool import Spool
+from winnow.pipeline.ingest import ingest
+from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.spool import Spool
 
 Named = tuple[Record, str | None]
 """A record and the topic that it names."""

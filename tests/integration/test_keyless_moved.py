@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import (
+from tests.support.world import (
     TOPIC,
     World,
     build_versions,
@@ -22,17 +22,17 @@ from tests.integration.world import (
 from winnow.engine import rewrite, staging
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.model import Plan, Record, StagingManifest, Verdict
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.ingest_report import IngestReport
-from winnow.pipeline.keyless_move import adopt_keyless_files
-from winnow.pipeline.plan import build_reference
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.sweep import sweep_topics
-from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.validate import add_plan_limits
-from winnow.quality.facts import compute_fact_table
-from winnow.quality.judge import validate_fact_table
+from winnow.model import Plan, Record
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.plan import build_reference
+from winnow.pipeline.compaction.publish import adopt_keyless_files, publish_attempt
+from winnow.pipeline.compaction.validate import add_plan_limits
+from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.quality.fact_table import compute_fact_table
+from winnow.quality.validation import validate_fact_table
+from winnow.results import StagingManifest, Verdict
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.integration.world import World, open_world
+from oracle.surviving_records import compute_version
+from tests.support.world import World, open_world
 from winnow.model import Record, Strategy
-from winnow.pipeline.topics import alter_topic
-from winnow.semantics import compute_version
+from winnow.pipeline.admin.topics import alter_topic
 
 HOUR_MS = 3_600_000
 LATE_MS = 6 * HOUR_MS

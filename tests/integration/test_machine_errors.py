@@ -18,8 +18,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from tests.integration.cli_runner import record, write_lines
-from winnow.files.environment import describe_machine_fault, make_service_error
+from tests.support.cli_runner import record, write_lines
+from winnow.files.storage_health import describe_machine_fault, make_service_error
 
 DISK_BYTES = 3 << 20
 _PROGRAM = """

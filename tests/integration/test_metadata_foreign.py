@@ -8,23 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.integration.world import (
-    TOPIC,
-    World,
-    build_versions,
-    compute_survivors,
-    open_world,
-    run_between_head_and_commit,
-)
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
 from winnow import documents
 from winnow.errors import ForeignTableError, FormatVersionError, WinnowError
 from winnow.files import storage
-from winnow.files.schema import ARROW_SCHEMA
+from winnow.files.segments import ARROW_SCHEMA
 from winnow.log.state import StateReference
 from winnow.model import TopicState
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.explain import explain_compaction
-from winnow.pipeline.sweep import sweep_topics
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.explain.explain import explain_compaction
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import read_manifest_list
 
-from tests.integration.world import TOPIC, World, open_world, record, write_jsonl
+from tests.support.world import TOPIC, World, open_world, record, write_jsonl
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.log.table import make_log_properties
 from winnow.model import Record
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.validate import validate_attempt
+from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.pipeline.ingest.ingest import ingest_files
 
 MARKERS = (b"KeyMarkerXYZZY", b"ValueMarkerXYZZY", b"HeaderMarkerXYZZY")
 KEY, VALUE, HEADER = MARKERS

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import spark_in_process
-from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.world import (
+from tests.support import in_process_spark
+from tests.support.cli_runner import make_topic, winnow
+from tests.support.object_store import ObjectStore, find_free_port, start_object_store
+from tests.support.world import (
     TOPIC,
     build_versions,
     compute_survivors,
@@ -21,14 +22,13 @@ from tests.integration.world import (
     open_world,
     record,
 )
-from tests.object_store import ObjectStore, find_free_port, start_object_store
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
-from winnow.files import duck, object_store, storage
-from winnow.log.references import collect_references
-from winnow.pipeline import run
+from winnow.files import duckdb_connection, object_store, storage
+from winnow.log.snapshot_expiry import collect_references
+from winnow.pipeline.compaction import driver
+from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import open_context
-from winnow.pipeline.validate import validate_attempt
 
 BUCKET = "lake"
 LAKE = {"WINNOW_WAREHOUSE": f"s3://{BUCKET}/warehouse", "WINNOW_STAGING": f"s3://{BUCKET}/staging"}
@@ -58,7 +58,7 @@ def bucket(server: ObjectStore, monkeypatch: pytest.MonkeyPatch, winnow_home: Pa
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """``winnow compact`` starts no JVM; all its other steps are the real ones."""
-    monkeypatch.setattr(run, "submit_plans", spark_in_process.submit)
+    monkeypatch.setattr(driver, "submit_plans", in_process_spark.submit)
 
 
 def live_files() -> set[str]:
@@ -225,11 +225,11 @@ def test_files_are_spelled_as_they_were_written_whatever_the_name(bucket: Object
 
     assert {entry.uri for entry in storage.list_files(folder)} == {storage.join(folder, name) for name in names}
     assert {entry.size_bytes for entry in storage.list_files(folder)} == {4}
-    connection = duck.connect(memory_limit_bytes=64 << 20, spill_folder="/nowhere-yet", uris=[folder])
+    connection = duckdb_connection.connect(memory_limit_bytes=64 << 20, spill_folder="/nowhere-yet", uris=[folder])
     try:
         for number, name in enumerate(names):
-            files = duck.quote_file_list([storage.join(folder, name)])
-            assert duck.fetch_one_row(connection, f"SELECT n FROM read_csv({files})") == (number,)
+            files = duckdb_connection.quote_file_list([storage.join(folder, name)])
+            assert duckdb_connection.fetch_one_row(connection, f"SELECT n FROM read_csv({files})") == (number,)
         loaded = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
         assert "httpfs" not in {name for (name,) in connection.execute(loaded).fetchall()}
     finally:

@@ -10,24 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.world import (
-    TOPIC,
-    World,
-    build_versions,
-    compute_survivors,
-    open_world,
-    run_between_head_and_commit,
-)
+from tests.support.cli_runner import make_topic, winnow
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
 from winnow.errors import PlanVoidError, UsageError
 from winnow.model import PartitionState, Reason, TopicPartition
-from winnow.pipeline.assess import assess_topics
+from winnow.pipeline.admin.partitions import get_user_name, list_partitions, pause_partitions, resume_partitions
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.context import open_context
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.partitions import get_user_name, list_partitions, pause_partitions, resume_partitions
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.uncleanable import mark_uncleanable
 from winnow.store import RunState
 
 ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
@@ -99,7 +92,7 @@ def test_resume_of_everybody_takes_all_names_back(world: World) -> None:
 
 def test_pause_without_a_name_is_taken_back_by_anyone(world: World) -> None:
     """As an older state may carry it."""
-    from winnow.log.topic_log import Change, Head
+    from winnow.log.head import Change, Head
 
     def change(head: Head) -> Change:
         state: PartitionState = replace(head.state.partitions[0], paused_since_ms=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_runner import make_topic, winnow
+from tests.support.cli_runner import make_topic, winnow
 from winnow.pipeline.context import open_context
 
 DATABASES = ("store.db", "catalog.db")

@@ -10,14 +10,15 @@ from urllib.parse import unquote, urlparse
 import pytest
 import time_machine
 
-from tests.integration.cli_runner import winnow
-from tests.integration.world import TOPIC, FakeClock, World, build_versions, list_visible_rows, open_world, record
+from tests.support.cli_runner import winnow
+from tests.support.world import TOPIC, FakeClock, World, build_versions, list_visible_rows, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
-from winnow.model import Receipt, RetiredFile
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.sweep import SweepReport, sweep_topics
-from winnow.pipeline.validate import validate_attempt
+from winnow.model import RetiredFile
+from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.results import Receipt
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000
@@ -154,7 +155,7 @@ def test_a_sweep_that_dies_after_expiring_the_quarantine_leaves_its_lists_to_the
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("winnow.pipeline.sweep._list_leftovers", die)
+        patch.setattr("winnow.pipeline.admin.sweep._list_leftovers", die)
         with pytest.raises(KeyboardInterrupt):
             after(world, 2 * GRACE_MS)
     assert storage.exists(old)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.world import (
+from tests.support.world import (
     TOPIC,
     World,
     build_versions,
@@ -30,15 +30,16 @@ from winnow.errors import (
     ValidationFailedError,
 )
 from winnow.files import storage
+from winnow.log.head import Change, Head
 from winnow.log.state import PLAN_PROPERTY
-from winnow.log.topic_log import Change, Head
-from winnow.model import Receipt, Status
+from winnow.model import Status
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import open_context
-from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.settle import settle_open_runs
-from winnow.planning import PlanReference
+from winnow.planning.plans import PlanReference
+from winnow.results import Receipt
 from winnow.store import RunState
 
 
@@ -363,5 +364,5 @@ def test_a_topic_held_by_a_living_run_is_busy_and_by_a_dead_one_is_taken_over(wo
 
 def name_of_dead_process() -> str:
     """The name that a process which has ended had in leases."""
-    program = "from winnow.pipeline.process_identity import name_process; print(name_process())"
+    program = "from winnow.pipeline.context import name_process; print(name_process())"
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()

@@ -13,27 +13,21 @@ from typing import Any
 
 import pytest
 
-from tests.integration.world import (
-    TOPIC,
-    World,
-    build_versions,
-    compute_survivors,
-    open_world,
-    run_between_head_and_commit,
-)
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
 from winnow.engine import staging
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
-from winnow.model import Reason, Receipt, StagingManifest, TopicPartition
-from winnow.pipeline import validate as validation
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.facts import FactRecomputer
+from winnow.model import Reason, TopicPartition
+from winnow.pipeline.compaction import validate as validation
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.facts import FactRecomputer
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.uncleanable import MINIMUM_BACK_OFF_MS
+from winnow.pipeline.compaction.validate import compute_fact_table, validate_attempt
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.uncleanable import MINIMUM_BACK_OFF_MS
-from winnow.pipeline.validate import compute_fact_table, validate_attempt
-from winnow.planning import PlanReference
+from winnow.planning.plans import PlanReference
+from winnow.results import Receipt, StagingManifest
 from winnow.store import RunState
 
 ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, open_world
+from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.errors import DamagedSegmentError
-from winnow.files import rolling, storage
+from winnow.files import parquet_writer, storage
 from winnow.files.checked_reading import BATCH_BYTES
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.read import read_batches
+from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.ingest.ingest import ingest_files
 
 PEAK = """
 import re, sys
@@ -40,7 +40,7 @@ finally:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """One partition in one segment of several row groups."""
-    monkeypatch.setattr(rolling, "ROW_GROUP_BYTES", 1 << 18)
+    monkeypatch.setattr(parquet_writer, "ROW_GROUP_BYTES", 1 << 18)
     with open_world(tmp_path) as opened:
         opened.create(1)
         opened.ingest(build_versions(0, 30_000))
@@ -91,7 +91,7 @@ def test_large_records_come_in_batches_bounded_by_bytes(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading 256 MiB of one-megabyte values in two row groups takes less than 160 MiB at its peak."""
-    monkeypatch.setattr(rolling, "ROW_GROUP_BYTES", 128 << 20)
+    monkeypatch.setattr(parquet_writer, "ROW_GROUP_BYTES", 128 << 20)
     values, size = 256, 1 << 20
     path = tmp_path / "large.parquet"
     rows = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_runner import NOW_MS, make_topic, winnow
+from tests.support.cli_runner import NOW_MS, make_topic, winnow
 from winnow.store.migrations import VERSION_TABLE
 
 QUESTIONS = (

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
+from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
 from winnow.model import TopicPartition
-from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.sweep import sweep_topics
-from winnow.pipeline.uncleanable import mark_uncleanable
-from winnow.planning import PlanReference
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.uncleanable import mark_uncleanable
+from winnow.planning.plans import PlanReference
 from winnow.store import CheckpointRow, Store
 
 RECORDS = [*build_versions(0, 12), record(12, b"gone", None), *build_versions(0, 6, partition=1)]

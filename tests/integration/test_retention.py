@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import NOW_MS, TOPIC, World, open_world, record, run_between_head_and_commit
+from tests.support.world import NOW_MS, TOPIC, World, open_world, record, run_between_head_and_commit
 from winnow.clock import read_wall_clock_ms
 from winnow.engine.staging import read_plan
 from winnow.errors import PlanVoidError, UsageError
 from winnow.model import Reason, Record
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.delete_records import LOG_END, delete_records
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.sweep import sweep_topics
-from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.uncleanable import mark_uncleanable
+from winnow.pipeline.admin.delete_records import LOG_END, delete_records
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 
 DAY_MS = 86_400_000
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.cli_runner import make_topic, winnow
-from tests.integration.cli_runner import record as json_record
-from tests.integration.world import NOW_MS, TOPIC, World, build_versions, open_world, record
+from tests.support.cli_runner import make_topic, winnow
+from tests.support.cli_runner import record as json_record
+from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, record
 from winnow.errors import DamagedSegmentError, UnknownTopicError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment
-from winnow.files.schema import ARROW_SCHEMA
+from winnow.files.segments import ARROW_SCHEMA
 from winnow.model import Segment
-from winnow.pipeline import scrub as module
-from winnow.pipeline.scrub import DAY_MS, compute_bytes_left_today, open_scrub
-from winnow.pipeline.topics import describe_topic
+from winnow.pipeline.admin import scrub as module
+from winnow.pipeline.admin.scrub import DAY_MS, compute_bytes_left_today, open_scrub
+from winnow.pipeline.admin.topics import describe_topic
 from winnow.report.alerts import AlertKind
 
 HOUR_MS = 3_600_000

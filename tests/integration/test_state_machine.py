@@ -23,22 +23,24 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.integration.world import TOPIC, FakeClock, World, list_visible_rows, open_world, write_jsonl
-from winnow import semantics
-from winnow.log.topic_log import Head
+from oracle import surviving_records
+from oracle.log_model import LogModel
+from oracle.model_files import NO_MAX_LAG_MS, ModelConfig
+from tests.support.world import TOPIC, FakeClock, World, list_visible_rows, open_world, write_jsonl
+from winnow.log.head import Head
 from winnow.model import Cleaning, Record, Strategy
-from winnow.pipeline.assess import assess_view, load_topic_view
-from winnow.pipeline.checkpoints import import_checkpoints
-from winnow.pipeline.delete_records import delete_records
-from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.admin.checkpoints import import_checkpoints
+from winnow.pipeline.admin.delete_records import delete_records
+from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.assess import assess_view
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.topic_view import load_topic_view
+from winnow.pipeline.compaction.uncleanable import mark_uncleanable
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.partitions import pause_partitions, resume_partitions
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.sweep import sweep_topics
-from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.uncleanable import mark_uncleanable
-from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.store import RunState
 from winnow.store.projection import Projection
@@ -301,7 +303,7 @@ class LogMachine(RuleBasedStateMachine):
     def sweep(self) -> None:
         sweep_topics(self.world.ctx, [TOPIC])
 
-    def _expect(self, as_of_ms: int) -> dict[int, semantics.CleaningOutcome]:
+    def _expect(self, as_of_ms: int) -> dict[int, surviving_records.CleaningOutcome]:
         """Let the oracle run, and give its files the shape of the real ones: byte sums stay comparable."""
         self._mark_models()
         found = {}
@@ -337,7 +339,9 @@ class LogMachine(RuleBasedStateMachine):
         for file in model.files:
             for each in file.records:
                 if each.value is None:
-                    mine, theirs = (semantics.find_history_entry(each.offset, one) for one in (model.history, history))
+                    mine, theirs = (
+                        surviving_records.find_history_entry(each.offset, one) for one in (model.history, history)
+                    )
                     assert (mine and replace(mine, end_offset=0)) == (theirs and replace(theirs, end_offset=0))
         model.history = history
 

@@ -9,7 +9,7 @@ import pytest
 import time_machine
 from pyiceberg.table import Table
 
-from tests.integration.world import (
+from tests.support.world import (
     TOPIC,
     FakeClock,
     World,
@@ -21,16 +21,16 @@ from tests.integration.world import (
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import CommitConflictError, CommitUnknownError, PlanVoidError
 from winnow.files import storage
-from winnow.log.references import FileReferences
-from winnow.log.references import collect_references as references_of
+from winnow.log.snapshot_expiry import FileReferences
+from winnow.log.snapshot_expiry import collect_references as references_of
 from winnow.log.state import STATE_PROPERTY, StateReference
 from winnow.model import RetiredFile
-from winnow.pipeline import sweep as sweeping
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.sweep import SweepReport, sweep_topics
-from winnow.planning import PlanReference
+from winnow.pipeline.admin import sweep as sweeping
+from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.planning.plans import PlanReference
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000
@@ -271,7 +271,7 @@ def test_files_of_a_run_that_is_not_closed_are_never_listed(
         world.ctx.store.runs.set_state(plan.plan_id, status, world.clock(), attempt="a1")
     files = attempt_files(world, plan)
     assert files
-    monkeypatch.setattr("winnow.pipeline.sweep.settle", lambda *_: [])
+    monkeypatch.setattr("winnow.pipeline.admin.sweep.settle", lambda *_: [])
     after(world, 30 * DAY_MS)
     assert attempt_files(world, plan) == files
 

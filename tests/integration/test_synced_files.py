@@ -12,12 +12,12 @@ import pytest
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from tests.integration.world import TOPIC, World, build_versions, open_world, record, write_jsonl
+from tests.support.world import TOPIC, World, build_versions, open_world, record, write_jsonl
 from winnow.engine import spark, staging
 from winnow.files import storage
 from winnow.log.file_io import SyncedFileIO
 from winnow.log.topics import SYNCED_FILE_IO, TopicLogs
-from winnow.pipeline.ingest import ingest_files
+from winnow.pipeline.ingest.ingest import ingest_files
 
 RECORDS = build_versions(0, 12)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import World, build_versions, open_world, record
+from tests.support.world import World, build_versions, open_world, record
 from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import MAXIMUM_BATCH_ROWS, compact_partition
-from winnow.engine.throttle import Throttle
-from winnow.model import StagedPartition
-from winnow.pipeline.compact import build_job_arguments
+from winnow.engine.task_resources import Throttle
+from winnow.pipeline.compaction.stage import build_job_arguments
+from winnow.results import StagedPartition
 
 RATE = 1000.0
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.integration import spark_in_process
-from tests.integration.world import TOPIC, World, build_versions, open_world
+from tests.support import in_process_spark
+from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.engine import spark, staging
 from winnow.files import storage
-from winnow.pipeline.partitions import pause_partitions
-from winnow.pipeline.publish import publish_attempt
-from winnow.pipeline.run import compact_topics
-from winnow.pipeline.sweep import sweep_topics
+from winnow.pipeline.admin.partitions import pause_partitions
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.driver import compact_topics
+from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.report.events import LoggedEvent, read_event
 
-without_spark = spark_in_process.without_spark
+without_spark = in_process_spark.without_spark
 
 
 @pytest.fixture

@@ -12,15 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration import spark_in_process
-from tests.integration.world import (
-    TOPIC,
-    World,
-    build_versions,
-    compute_survivors,
-    open_world,
-    run_between_head_and_commit,
-)
+from tests.support import in_process_spark
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
 from winnow.engine import spark, staging
 from winnow.engine.damage import CopyCountError, explain_failure
 from winnow.engine.events import PartitionFailure, PlanFailure
@@ -36,17 +29,23 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import storage
-from winnow.model import PartitionPlan, Reason, Receipt, Status, TopicPartition
-from winnow.pipeline import run
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.run import CompactionOutcome, compact_topics
-from winnow.pipeline.uncleanable import MINIMUM_BACK_OFF_MS, compute_back_off_ms, mark_failed_partitions, release_marks
+from winnow.model import PartitionPlan, Reason, Status, TopicPartition
+from winnow.pipeline.compaction import driver
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
+from winnow.pipeline.compaction.uncleanable import (
+    MINIMUM_BACK_OFF_MS,
+    compute_back_off_ms,
+    mark_failed_partitions,
+    release_marks,
+)
+from winnow.results import Receipt
 from winnow.store import RunState
 
 ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 MINUTE_MS = 60_000
 
-without_spark = spark_in_process.without_spark
+without_spark = in_process_spark.without_spark
 
 
 @pytest.fixture
@@ -279,7 +278,7 @@ def test_mark_that_cannot_be_committed_is_said_and_the_failure_all_the_same(
         raise CommitUnknownError("The catalog did not say.")
 
     truncate(world, 0)
-    monkeypatch.setattr("winnow.pipeline.uncleanable.mark_uncleanable", unknown)
+    monkeypatch.setattr("winnow.pipeline.compaction.uncleanable.mark_uncleanable", unknown)
     receipt = the_receipt(compact(world))
     assert receipt.status is Status.INVALID
     assert "The mark itself could not be committed (CommitUnknownError)" in receipt.message
@@ -327,7 +326,7 @@ def test_what_keeps_spark_from_starting_is_told_of_every_topic(world: World, mon
     def broken(*_: object, **__: object) -> object:
         raise OSError("cannot fork")
 
-    monkeypatch.setattr(run, "submit_plans", broken)
+    monkeypatch.setattr(driver, "submit_plans", broken)
     outcome = compact(world)
     assert (outcome.exit_code, the_receipt(outcome).status) == (1, Status.REFUSED)
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}

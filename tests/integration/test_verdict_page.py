@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, open_world
+from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.errors import ValidationFailedError
-from winnow.model import Verdict
-from winnow.pipeline.validate import validate_attempt
+from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.results import Verdict
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, World, build_versions, open_world, record
+from tests.support.world import TOPIC, World, build_versions, open_world, record
 from winnow.model import Record
-from winnow.pipeline.topics import alter_topic
-from winnow.pipeline.watermark import Watermark, compute_watermark
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.monitor.watermark import Watermark, compute_watermark
 
 HOUR_MS = 3_600_000
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.integration.world import NOW_MS, TOPIC, World, build_versions, open_world, record, write_jsonl
-from winnow import semantics
+from oracle import surviving_records
+from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, record, write_jsonl
 from winnow.errors import DamagedSegmentError, UnknownTopicError, UsageError
 from winnow.files import storage
+from winnow.files.partitioner import choose_partition
 from winnow.model import Record, Strategy
-from winnow.partitioner import choose_partition
-from winnow.pipeline.ingest import ingest_files
-from winnow.pipeline.why import explain_key, explain_offset
-from winnow.pipeline.why_answer import WhyAnswer
+from winnow.pipeline.explain.why import explain_key, explain_offset
+from winnow.pipeline.explain.why_answer import WhyAnswer
+from winnow.pipeline.ingest.ingest import ingest_files
 
 DAY_MS = 86_400_000
 LATE_MS = NOW_MS - 30 * DAY_MS
@@ -367,7 +367,7 @@ def test_offset_below_the_log_start_is_not_asked_of_files_that_still_hold_it(wor
     log = world.ctx.log.open(TOPIC)
 
     def raised(head):  # type: ignore[no-untyped-def]
-        from winnow.log.topic_log import Change
+        from winnow.log.head import Change
 
         state = head.state.partitions[0]
         return Change(replace(head.state, partitions={0: replace(state, log_start_offset=3)}))
@@ -464,7 +464,7 @@ def test_every_offset_of_a_random_log_is_explained_as_it_happened(
 
 def _expired(before: Sequence[Record], gone: set[int], strategy: Strategy) -> set[int]:
     """Of what a run removed, the tombstones that had won."""
-    outcome = semantics.compute_survivors(
+    outcome = surviving_records.compute_survivors(
         before, next_first_dirty_offset=before[-1].offset + 1, strategy=strategy, header=None, expired=lambda _: True
     )
     return gone & set(outcome.tombstones_expired)
@@ -497,7 +497,7 @@ def _check_keys(world: World, strategy: Strategy) -> None:
             (answer.winner, [each for each in mine if each.offset < first_dirty]),
             (answer.next_winner, mine),
         ):
-            best = max(candidates, key=lambda r: semantics.compute_version(r, strategy, None), default=None)
+            best = max(candidates, key=lambda r: surviving_records.compute_version(r, strategy, None), default=None)
             assert (told.offset if told is not None else None) == (best.offset if best is not None else None)
 
 

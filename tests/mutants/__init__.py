@@ -1,4 +1,4 @@
-"""Deliberate breakages of the rules, each with the test that catches it."""
+"""Mutation tests: changes one rule at a time and checks that the named test fails."""
 
 from __future__ import annotations
 

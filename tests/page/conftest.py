@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tests.airflow_process import SETTINGS
-from tests.contract.store_fixtures import new_store_url, postgresql_server, store, store_url
-from winnow.airflow_env import locate_password_file
-from winnow.airflow_home import migrate
+from tests.support.airflow_environment import SETTINGS
+from tests.support.store_fixtures import new_store_url, postgresql_server, store, store_url
 from winnow.config.settings import load_settings
+from winnow.embedded.airflow_env import locate_password_file
+from winnow.embedded.airflow_home import migrate
 from winnow.store import Store
 
 __all__ = ["new_store_url", "postgresql_server", "store", "store_url"]
@@ -105,7 +105,7 @@ ReadFrom = Callable[[Store], None]
 def read_from(airflow_client: TestClient, tmp_path: Path) -> Iterator[ReadFrom]:
     """Makes the page read from a store of the test's; its Data Docs rest in the test's home."""
     from winnow_airflow.page.app import app
-    from winnow_airflow.page.lake import Lake, open_lake
+    from winnow_airflow.page.dependencies import Lake, open_lake
 
     settings = load_settings(env={"WINNOW_HOME": str(tmp_path / "winnow-home"), "PATH": os.environ["PATH"]})
 

@@ -11,7 +11,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from tests.page.conftest import ReadFrom, Visitor
-from tests.page.samples import put, put_run, put_verdict
+from tests.page.sample_rows import put, put_run, put_verdict
 from winnow.store import Store
 
 

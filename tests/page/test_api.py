@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from tests.page.conftest import ReadFrom, Visitor
-from tests.page.samples import BIG, DAY_MS, HOUR_MS, NOW_MS, put, put_marks, put_run, put_verdict
+from tests.page.sample_rows import BIG, DAY_MS, HOUR_MS, NOW_MS, put, put_marks, put_run, put_verdict
 from winnow.clock import read_wall_clock_ms
 from winnow.model import Severity
 from winnow.store import RunState, Store
-from winnow.store.checks import FileCheck
+from winnow.store.segment_checks import FileCheck
 
 TOPIC_ROW = {
     "topic": "orders",
@@ -306,7 +306,7 @@ def test_run_shows_its_receipt_by_partition_and_its_verdicts(viewer: Visitor, ho
 
 def test_receipt_that_does_not_add_up_says_so(viewer: Visitor, home_store: Store) -> None:
     """In is not kept, superseded, expired and keyless."""
-    from tests.page.samples import receipt
+    from tests.page.sample_rows import receipt
 
     put_run(home_store)
     home_store.projection.record_publication(receipt(kept=41), {}, [], NOW_MS)
@@ -414,11 +414,11 @@ def test_store_that_cannot_be_opened_is_tried_again_by_the_next_request(
     viewer: Visitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """503 until the database is there, then 200; it is opened once."""
-    from winnow_airflow.page import lake
+    from winnow_airflow.page import dependencies
     from winnow_airflow.page.app import app
 
-    monkeypatch.delitem(app.dependency_overrides, lake.open_lake)
-    monkeypatch.setattr(lake, "_opened", [])
+    monkeypatch.delitem(app.dependency_overrides, dependencies.open_lake)
+    monkeypatch.setattr(dependencies, "_opened", [])
     monkeypatch.setenv("WINNOW_STORE_URL", "postgresql://winnow:hunter2@127.0.0.1:1/winnow?connect_timeout=1")
     answer = viewer.get("api/topics")
     assert answer.status_code == 503
@@ -426,18 +426,18 @@ def test_store_that_cannot_be_opened_is_tried_again_by_the_next_request(
     assert "hunter2" not in answer.text
     monkeypatch.setenv("WINNOW_STORE_URL", f"sqlite:///{tmp_path / 'there.db'}")
     assert viewer.json("api/topics")["total"] == 0
-    first = lake.open_lake()
-    assert lake.open_lake() is first
+    first = dependencies.open_lake()
+    assert dependencies.open_lake() is first
     first.store.close()
 
 
 def test_settings_that_are_not_valid_are_told_in_a_sentence(viewer: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """They keep the page from its store, and nothing else of Airflow from working."""
-    from winnow_airflow.page import lake
+    from winnow_airflow.page import dependencies
     from winnow_airflow.page.app import app
 
-    monkeypatch.delitem(app.dependency_overrides, lake.open_lake)
-    monkeypatch.setattr(lake, "_opened", [])
+    monkeypatch.delitem(app.dependency_overrides, dependencies.open_lake)
+    monkeypatch.setattr(dependencies, "_opened", [])
     monkeypatch.setenv("WINNOW_STORE_URL", "mysql://hunter2@127.0.0.1/winnow")
     answer = viewer.get("api/topics")
     assert answer.status_code == 503

@@ -8,13 +8,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.integration.world import FakeClock, build_versions, open_world
 from tests.page.conftest import Visitor
-from tests.page.samples import put_run, put_verdict
+from tests.page.sample_rows import put_run, put_verdict
+from tests.support.world import FakeClock, build_versions, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.pipeline.validate import validate_attempt
+from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.store import Store
-from winnow_airflow.page.gx_page import make_self_contained
+from winnow_airflow.page.data_docs import make_self_contained
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from tests.page.samples import (
+from tests.page.sample_rows import (
     BIG,
     DAY_MS,
     HOUR_MS,
@@ -21,7 +21,7 @@ from tests.page.samples import (
 )
 from winnow.model import Severity
 from winnow.store import RunState, Store
-from winnow.store.overview_values import OverviewState, TopicSort, Window
+from winnow.store.values import OverviewState, TopicSort, Window
 
 OVERDUE: dict[str, Any] = {"deadline_ms": NOW_MS - 1, "eligible": True}
 DUE: dict[str, Any] = {"eligible": True, "deadline_ms": NOW_MS + HOUR_MS}

@@ -10,22 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import TOPIC, FakeClock, World, build_versions, open_world, record
+from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
-from winnow.model import Reason, Receipt, Record
-from winnow.pipeline.assess import assess_topics
-from winnow.pipeline.delete_records import delete_records
-from winnow.pipeline.explain import explain_compaction
-from winnow.pipeline.overview import refresh_overview
-from winnow.pipeline.partitions import pause_partitions, resume_partitions
-from winnow.pipeline.rebuild import rebuild_store
-from winnow.pipeline.sweep import sweep_topics
-from winnow.pipeline.topics import alter_topic, describe_topic
-from winnow.pipeline.uncleanable import mark_uncleanable, release_marks
+from winnow.model import Reason, Record
+from winnow.pipeline.admin.delete_records import delete_records
+from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topics import alter_topic, describe_topic
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.overview import refresh_overview
+from winnow.pipeline.compaction.uncleanable import mark_uncleanable, release_marks
+from winnow.pipeline.explain.explain import explain_compaction
+from winnow.results import Receipt
 from winnow.store.overview import Overview
-from winnow.store.overview_values import OverviewState, PartitionOverview, TopicOverview, TopicSummary, Window
 from winnow.store.projection import Projection
+from winnow.store.values import OverviewState, PartitionOverview, TopicOverview, TopicSummary, Window
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -264,7 +265,7 @@ def test_a_picture_that_cannot_be_taken_fails_no_publish(
     monkeypatch.setattr(Overview, "record", lambda *_: 1 / 0)
     world.stage(plan)
     world.accept(plan)
-    from winnow.pipeline.publish import publish_attempt
+    from winnow.pipeline.compaction.publish import publish_attempt
 
     with caplog.at_level(logging.WARNING, "winnow"):
         receipt = publish_attempt(world.ctx, plan.plan_id, "a1")

@@ -6,8 +6,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-from tests.page import generated
 from tests.page.conftest import ReadFrom, Visitor
+from tests.support import generated_store
 from winnow.clock import read_wall_clock_ms
 from winnow.store import Store
 
@@ -22,7 +22,7 @@ def test_every_endpoint_answers_within_the_limit_with_a_thousand_topics(
 ) -> None:
     """The median of seven requests, by each order, filter and search, and for the largest pages."""
     url = new_store_url()
-    names = generated.fill(url, now_ms=read_wall_clock_ms())
+    names = generated_store.fill(url, now_ms=read_wall_clock_ms())
     assert len(names) == 1_000
     with Store.open(url) as store:
         read_from(store)

@@ -1,1 +1,1 @@
-"""Many rounds of everything that leaves something behind, to see that nothing grows but what must."""
+"""Soak test: many rounds of work, to check that nothing grows that should not."""

@@ -1,4 +1,4 @@
-"""Go through rounds and print what lies about in the middle and at the end.
+"""Runs the soak and prints what has grown between the middle and the end.
 
 python -m tests.soak [ROUNDS]
 """

@@ -1,4 +1,4 @@
-"""Rounds of ingest, compaction, failure and sweep on one topic, and what lies about after some of them.
+"""Repeats ingest, compaction, failure and sweep on one topic and compares what is left behind.
 
 Every sixth round is the same, so two rounds that are a multiple of six apart are comparable to the file.
 """
@@ -18,14 +18,15 @@ import pytest
 import time_machine
 from sqlalchemy import func, select
 
-from tests.integration.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
+from tests.support.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
 from winnow.clock import read_wall_clock_ms
 from winnow.log.sql_catalog import LogSqlCatalog
-from winnow.model import Record, Verdict
+from winnow.model import Record
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.leases import hold_lease
-from winnow.pipeline.settle import settle_open_runs
-from winnow.pipeline.sweep import sweep_topics
-from winnow.pipeline.validate import validate_attempt
+from winnow.results import Verdict
 from winnow.store import RunState, tables
 
 PERIOD: Final = 6
@@ -149,7 +150,7 @@ class Soak:
         if not judged:
             assert world.compact(attempt=f"a{self.round}") is not None
             return
-        from winnow.pipeline.publish import publish_attempt
+        from winnow.pipeline.compaction.publish import publish_attempt
 
         plan_id, attempt = self._stage()
         validate_attempt(world.ctx, plan_id, attempt)

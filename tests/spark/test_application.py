@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from winnow.java import find_java, make_spark_environment
+from winnow.embedded.java import find_java, make_spark_environment
 
 PROGRAM = """
 import json, sys

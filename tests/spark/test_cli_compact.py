@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.integration.cli_runner import b64, make_topic, winnow, winnow_process
+from tests.support.cli_runner import b64, make_topic, winnow, winnow_process
 
 KEYS = ["topic", "plan_id", "status", "snapshot_id", "partitions", "message"]
 PARTITION_KEYS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.integration.cli_runner import b64, record, winnow, winnow_process, write_lines
+from tests.support.cli_runner import b64, record, winnow, winnow_process, write_lines
 from winnow.config.settings import load_settings
 
 

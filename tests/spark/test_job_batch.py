@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.integration.world import FakeClock, World, build_versions, compute_survivors, json_line, open_world, record
+from tests.support.world import FakeClock, World, build_versions, compute_survivors, json_line, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ConfigurationError
 from winnow.files import storage
@@ -161,7 +161,7 @@ def test_compacting_again_finds_nothing_to_do_and_starts_no_spark(batch: Batch) 
 
 def test_two_sparks_mixed_in_one_installation_are_refused_by_name() -> None:
     """A driver whose JVM is of another version than its Python dies in ways that name neither."""
-    from winnow.engine.application import check_spark_versions
+    from winnow.engine.spark_application import check_spark_versions
 
     with pytest.raises(ConfigurationError, match=r"but its JVM is Spark 3\.5\.0.*Nothing was compacted"):
         check_spark_versions(cast(Any, SimpleNamespace(version="3.5.0")))

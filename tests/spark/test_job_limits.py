@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tests.integration.world import FakeClock, World, build_versions, compute_survivors, open_world
+from tests.support.world import FakeClock, World, build_versions, compute_survivors, open_world
 from winnow.clock import read_wall_clock_ms
 
 PARTITIONS = 3

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from winnow.model import OpenAlert
-from winnow.report import situations
+from winnow.report import alert_templates
 from winnow.report.alerts import (
     MAXIMUM_MESSAGE_CHARACTERS,
     SEVERITIES,
@@ -20,13 +19,14 @@ from winnow.report.alerts import (
     make_link,
     make_recovery,
 )
+from winnow.results import OpenAlert
 
 AT_MS = 1_760_000_000_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 FINDING = Finding(0, AT_MS - HOUR_MS, "it happened")
 
 SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
-    AlertKind.VALIDATION_FAILED: lambda: situations.make_validation_failed(
+    AlertKind.VALIDATION_FAILED: lambda: alert_templates.make_validation_failed(
         "orders",
         "p1",
         [FINDING],
@@ -34,21 +34,21 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
         fate="Once mended: winnow partitions release",
         at_ms=AT_MS,
     ),
-    AlertKind.VALIDATION_BROKEN: lambda: situations.make_validation_broken(
+    AlertKind.VALIDATION_BROKEN: lambda: alert_templates.make_validation_broken(
         "orders", "p1", "A check raised.", at_ms=AT_MS
     ),
-    AlertKind.UNCLEANABLE_PARTITION: lambda: situations.make_uncleanable_partition(
+    AlertKind.UNCLEANABLE_PARTITION: lambda: alert_templates.make_uncleanable_partition(
         "orders", "p1", [FINDING], fate="Have it tried at once: winnow partitions release orders", at_ms=AT_MS
     ),
-    AlertKind.DEADLINE_NEAR: lambda: situations.make_deadline_near(
+    AlertKind.DEADLINE_NEAR: lambda: alert_templates.make_deadline_near(
         "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
     ),
-    AlertKind.DEADLINE_MISSED: lambda: situations.make_deadline_missed(
+    AlertKind.DEADLINE_MISSED: lambda: alert_templates.make_deadline_missed(
         "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
     ),
-    AlertKind.COMMIT_UNKNOWN: lambda: situations.make_commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
-    AlertKind.SWEEP_STUCK: lambda: situations.make_sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
-    AlertKind.SEGMENT_DAMAGED: lambda: situations.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
+    AlertKind.COMMIT_UNKNOWN: lambda: alert_templates.make_commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
+    AlertKind.SWEEP_STUCK: lambda: alert_templates.make_sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
+    AlertKind.SEGMENT_DAMAGED: lambda: alert_templates.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
 }
 
 
@@ -77,7 +77,7 @@ def test_text_of_each_kind_has_its_six_parts(kind: AlertKind) -> None:
 
 def test_situation_tells_what_is_fresh_of_it_alone() -> None:
     findings = [Finding(number, AT_MS - number, f"reason {number}") for number in range(20)]
-    situation = situations.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
+    situation = alert_templates.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
     fresh = [each for each in situation.open_alerts if each.partition in {3, 17}]
     alert = make_alert(situation, fresh, None)
     assert alert.partitions == (3, 17)
@@ -87,7 +87,7 @@ def test_situation_tells_what_is_fresh_of_it_alone() -> None:
 
 def test_long_lists_and_long_reasons_are_cut_in_text_and_whole_in_the_document() -> None:
     findings = [Finding(number, AT_MS, "x" * 5_000) for number in range(2_000)]
-    situation = situations.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
+    situation = alert_templates.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
     alert = make_alert(situation, situation.open_alerts, None)
     assert alert.partitions == tuple(range(2_000))
     assert "; and 1,997 more." in alert.message

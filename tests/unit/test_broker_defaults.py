@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING, BrokerDefinition
-from winnow.config.broker_defaults import TopicDefault, make_topic_defaults
+from winnow.config.broker import (
+    BROKER_DEFINITIONS,
+    BROKER_KEYS_WITHOUT_MEANING,
+    BrokerDefinition,
+    TopicDefault,
+    make_topic_defaults,
+)
 from winnow.config.definitions import DEFINITIONS, TOPIC_KEY_OF_BROKER_NAME, Definition
 from winnow.config.settings import Settings, load_settings
 from winnow.config.topic import TopicConfig, list_entries

@@ -15,8 +15,7 @@ import pytest
 from winnow.errors import DamagedSegmentError
 from winnow.files.checked_reading import read_segment
 from winnow.files.page_checksums import check_pages, list_column_chunks
-from winnow.files.schema import ARROW_SCHEMA
-from winnow.files.segments import SegmentWriter
+from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
 from winnow.model import Segment
 
 RECORDS, GROUPS = 240, 2

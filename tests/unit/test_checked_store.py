@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from winnow.files import duck, storage
-from winnow.files.checked_store import CheckedFileSystem
-from winnow.files.schema import ARROW_SCHEMA
-from winnow.files.segments import SegmentWriter
+from winnow.files import duckdb_connection, storage
+from winnow.files.checked_filesystem import CheckedFileSystem
+from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
 
 GROUPS, GROUP_RECORDS, VALUE_BYTES = 10, 1_500, 1_200
 TIMES = 12
@@ -59,11 +58,13 @@ def store(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def values_of(uri: str, spill: Path, threads: int) -> tuple[int, int]:
     """How many records a scan passes, and a number that follows from all their bytes."""
-    connection = duck.connect(memory_limit_bytes=1 << 29, threads=threads, spill_folder=str(spill), uris=[uri])
+    connection = duckdb_connection.connect(
+        memory_limit_bytes=1 << 29, threads=threads, spill_folder=str(spill), uris=[uri]
+    )
     try:
-        row = duck.fetch_one_row(
+        row = duckdb_connection.fetch_one_row(
             connection,
-            f"SELECT count(*), bit_xor(hash(key, value)) FROM read_parquet({duck.quote_file_list([uri])}) "
+            f"SELECT count(*), bit_xor(hash(key, value)) FROM read_parquet({duckdb_connection.quote_file_list([uri])}) "
             f'WHERE "offset" < {GROUPS * GROUP_RECORDS - 5}',
         )
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from winnow.errors import WinnowError
-from winnow.pipeline.cleaning_state import (
+from winnow.pipeline.admin.partitions import (
     CleaningEvent,
     CleaningState,
     CleaningStateKind,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winnow.demo.dag_runs import TaskEnd, split_log
+from demo.dag_runs import TaskEnd, split_log
 
 LOG = """\
 Created dag run.

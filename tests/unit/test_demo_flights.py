@@ -13,10 +13,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from winnow.clock import parse_as_of
-from winnow.demo import archive, expected
-from winnow.demo.flights import Flight, locate_flights_file, read_flights
-from winnow.demo.records import (
+from demo import archive, expected
+from demo.flights import Flight, locate_flights_file, read_flights
+from demo.records import (
     AIRCRAFT,
     ARRIVALS,
     DEPARTURES,
@@ -25,8 +24,9 @@ from winnow.demo.records import (
     list_departure_arrivals,
     place_records,
 )
+from winnow.clock import parse_as_of
 from winnow.errors import ConfigurationError
-from winnow.partitioner import choose_partition
+from winnow.files.partitioner import choose_partition
 
 
 @pytest.fixture(scope="module")

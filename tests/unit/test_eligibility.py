@@ -5,10 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.eligibility import PartitionLog, Rules, assess
+from oracle.log_model import LogModel
+from oracle.model_files import NO_MAX_LAG_MS, ModelConfig
 from winnow.model import Append, PartitionState, Record, Segment, Strategy, Uncleanable, name_total_order
-from winnow.planning import plan_partition
-from winnow.semantics import NO_MAX_LAG_MS, LogModel, ModelConfig
+from winnow.planning.cleanable import PartitionLog, Rules
+from winnow.planning.eligibility import assess
+from winnow.planning.plans import plan_partition
 
 BASE_MS = 1_700_000_000_000
 

@@ -11,26 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.quality_staging import ATTEMPT, PLAN_ID, Scene, list_failed, write_segment
-from winnow.engine.rewrite import TaskBudget, compact_partition
+from oracle.surviving_records import read_header_version
+from tests.unit.staging_builder import ATTEMPT, PLAN_ID, Scene, list_failed, write_segment
+from winnow.engine.rewrite import compact_partition
+from winnow.engine.task_resources import TaskBudget
 from winnow.engine.winners import MAXIMUM_MALFORMED_OFFSETS
 from winnow.errors import WinnowError
-from winnow.files.quarantine import make_keyless_move_id
-from winnow.model import (
-    Headers,
-    OffsetRange,
-    PartitionFacts,
-    PartitionPlan,
-    Plan,
-    Reason,
-    Record,
-    Severity,
-    StagedPartition,
-    StagingManifest,
-    Strategy,
-)
-from winnow.partitioner import choose_partition
-from winnow.semantics import read_header_version
+from winnow.files.partitioner import choose_partition
+from winnow.files.quarantine_files import make_keyless_move_id
+from winnow.model import Headers, OffsetRange, PartitionPlan, Plan, Reason, Record, Severity, Strategy
+from winnow.results import PartitionFacts, StagedPartition, StagingManifest
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

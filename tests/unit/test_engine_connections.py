@@ -8,8 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from winnow.engine.connections import MAXIMUM_SHARED_CONNECTION_BYTES, ConnectionPool
-from winnow.engine.rewrite import TaskBudget
+from winnow.engine.task_resources import MAXIMUM_SHARED_CONNECTION_BYTES, ConnectionPool, TaskBudget
 from winnow.model import Segment
 
 SMALL = (Segment("file:///log/0.parquet", 0, 0, 9, 10, 1_000, None, None, 0),)

@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.engine.cutting import (
+from winnow.engine.read_ranges import SegmentSurvivors
+from winnow.engine.rewrite import SegmentGroup
+from winnow.engine.splitting import (
     MAXIMUM_KEY_SHARES,
     MAXIMUM_PARTS_PER_CORE,
     MINIMUM_PART_BYTES,
+    UNIT_OVERHEAD_BYTES,
+    ShareUnit,
+    WorkUnit,
+    build_share_units,
     count_key_shares,
+    pack_units,
     split_groups,
 )
-from winnow.engine.grouping import SegmentSurvivors
-from winnow.engine.ranges import ShareUnit, build_share_units
-from winnow.engine.rewrite import SegmentGroup
-from winnow.engine.slices import UNIT_OVERHEAD_BYTES, WorkUnit, pack_units
 from winnow.model import Segment
 
 MIB = 1 << 20

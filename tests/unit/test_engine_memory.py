@@ -15,13 +15,11 @@ import pyarrow as pa
 import pytest
 
 from winnow.engine import rewrite
-from winnow.engine.connections import open_connection
-from winnow.engine.grouping import SegmentSurvivors
-from winnow.engine.rewrite import MAXIMUM_OVERHEAD_BYTES, SegmentGroup, TaskBudget, compact_partition
-from winnow.engine.stretches import MAXIMUM_RANGE_BYTES, split_into_read_ranges
-from winnow.files.duck import MINIMUM_MEMORY_BYTES
-from winnow.files.schema import ARROW_SCHEMA
-from winnow.files.segments import SegmentWriter
+from winnow.engine.read_ranges import MAXIMUM_RANGE_BYTES, SegmentSurvivors, split_into_read_ranges
+from winnow.engine.rewrite import MAXIMUM_OVERHEAD_BYTES, SegmentGroup, compact_partition
+from winnow.engine.task_resources import TaskBudget, open_connection
+from winnow.files.duckdb_connection import MINIMUM_MEMORY_BYTES
+from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
 from winnow.model import PartitionPlan, Plan, Reason, Segment, Strategy
 
 MIB = 1 << 20

@@ -17,17 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
-from winnow.engine import cutting
-from winnow.engine.ranges import PartUnit, ShareUnit
-from winnow.engine.rewrite import TaskBudget, compact_partition
-from winnow.engine.slices import WorkUnit
+from oracle.surviving_records import compute_survivors
+from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
+from winnow.engine import splitting
+from winnow.engine.rewrite import compact_partition
+from winnow.engine.scheduling import Result, run_in_rounds
 from winnow.engine.spark import build_units, run_unit, write_plan_manifest
-from winnow.engine.waves import Result, run_in_rounds
+from winnow.engine.splitting import PartUnit, ShareUnit, WorkUnit
+from winnow.engine.task_resources import TaskBudget
 from winnow.engine.winners import MAXIMUM_MALFORMED_OFFSETS
-from winnow.log.sweep import list_attempt_files
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment, StagedPartition, Strategy
-from winnow.semantics import compute_survivors
+from winnow.log.snapshot_expiry import list_attempt_files
+from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment, Strategy
+from winnow.results import StagedPartition
 
 URI = "plans/plan.json"
 
@@ -79,7 +80,7 @@ class Tasks:
         folder = Path(plan.data_location)
         budget = TaskBudget(1 << 28, 1, str(folder / "spill"), rate)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cutting, "MINIMUM_PART_BYTES", part_bytes)
+            patch.setattr(splitting, "MINIMUM_PART_BYTES", part_bytes)
             return run_in_rounds(
                 build_units(URI, plan), self, cores=cores, budget=budget, most_tasks=None, giant_bytes=giant_bytes,
                 done=lambda _, result: self.told.append(result),
@@ -210,7 +211,7 @@ def test_groups_that_are_not_cut_give_the_same_files_as_one_task(tmp_path: Path)
     """Names, sizes, bounds and bytes: only the folder differs, which bears the task's number."""
     records = versions(40)
     plan = plan_of(str(tmp_path), [records[n : n + 10] for n in range(0, 40, 10)], segment_bytes=3_000)
-    (result,) = Tasks().run(plan, part_bytes=cutting.MINIMUM_PART_BYTES)
+    (result,) = Tasks().run(plan, part_bytes=splitting.MINIMUM_PART_BYTES)
     mine, other = outputs_of(result["staged"]), outputs_of(alone(plan))
     assert list(map(without_folder, mine)) == list(map(without_folder, other))
     assert [Path(s.path).read_bytes() for s in mine] == [Path(s.path).read_bytes() for s in other]

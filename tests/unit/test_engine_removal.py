@@ -17,17 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
-from winnow.engine import contested, removal, rewrite, winners
+from oracle.surviving_records import compute_survivors
+from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
+from winnow.engine import contested_keys, rewrite, winners
 from winnow.engine import survivors as tables
-from winnow.engine.connections import open_connection
-from winnow.engine.rewrite import TaskBudget, compact_partition
-from winnow.engine.throttle import Throttle
+from winnow.engine.rewrite import compact_partition
+from winnow.engine.task_resources import TaskBudget, Throttle, open_connection
 from winnow.engine.winners import KeyShare
-from winnow.files import duck
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, StagedPartition, Strategy
-from winnow.partitioner import choose_partition
-from winnow.semantics import compute_survivors
+from winnow.files import duckdb_connection
+from winnow.files.partitioner import choose_partition
+from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Strategy
+from winnow.results import StagedPartition
 
 _rows = st.lists(
     st.tuples(
@@ -46,8 +46,8 @@ _rows = st.lists(
 def _removes() -> Iterator[None]:
     """Small logs too, and however many keys are contested."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(removal, "MINIMUM_RECORDS", 0)
-        patch.setattr(removal, "MAXIMUM_CONTESTED_SHARE", 1e9)
+        patch.setattr(contested_keys, "MINIMUM_RECORDS", 0)
+        patch.setattr(contested_keys, "MAXIMUM_CONTESTED_SHARE", 1e9)
         yield
 
 
@@ -126,7 +126,7 @@ def test_survivors_and_facts_are_the_oracles_and_those_of_a_table_of_all_keys(
         staged = compacted(folder, plan)
         assert kept_offsets(plan.partitions[0], staged) == [record.offset for record in expected.kept]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(removal, "MINIMUM_RECORDS", 1 << 60)
+            patch.setattr(contested_keys, "MINIMUM_RECORDS", 1 << 60)
             other = compacted(folder, plan)
     assert staged.facts == other.facts
     assert staged.facts.records_keyless == len(expected.keyless)
@@ -154,8 +154,8 @@ def test_shares_of_the_keys_amount_to_the_whole(
         plan = replace(planned(folder, records, cuts, strategy, covered_end=covered_end), partition_count=5)
         (partition,) = plan.partitions
         whole = compacted(folder, plan)
-        patch.setattr(removal, "is_applicable", lambda *_: True)
-        patch.setattr(removal, "MAXIMUM_CONTESTED_SHARE", most)
+        patch.setattr(contested_keys, "is_applicable", lambda *_: True)
+        patch.setattr(contested_keys, "MAXIMUM_CONTESTED_SHARE", most)
         budget, throttle = budget_of(folder), Throttle(None)
         found, uris = [], [f"{folder}/share-{number}.parquet" for number in range(shares)]
         for number, uri in enumerate(uris):
@@ -191,8 +191,8 @@ def test_contested_keys_are_found_in_as_many_passes_as_memory_asks_for(tmp_path:
     keys = [b"a", b"b", b"a", None, b"c", b"d", b"b", b"e", b"f", b"f"]
     records = build_records([(1, key, b"x", None, None) for key in keys])
     (partition,) = planned(str(tmp_path), records, {4, 8}).partitions
-    connection = duck.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
-    found = contested.find_contested_keys(
+    connection = duckdb_connection.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
+    found = contested_keys.find_contested_keys(
         connection, partition.segments, '"offset" >= 0', hashes_at_once=hashes_at_once, most=100
     )
     hashes = connection.execute("SELECT hash(x::BLOB) FROM (VALUES ('a'), ('b'), ('f')) AS t(x)").fetchall()
@@ -263,7 +263,7 @@ def test_a_table_of_keys_made_in_parts_is_the_table_of_all(rows: list[Row], part
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         plan = planned(folder, records, {7})
         by_removal = compacted(folder, plan).facts
-        patch.setattr(removal, "MINIMUM_RECORDS", 1 << 60)
+        patch.setattr(contested_keys, "MINIMUM_RECORDS", 1 << 60)
         patch.setattr(winners, "KEY_TABLE_PARTS", (parts,))
         assert compacted(folder, plan).facts == by_removal
 
@@ -272,8 +272,10 @@ def test_segments_without_a_contested_key_are_not_read_again(tmp_path: Path) -> 
     """Only those are named that hold a record which may lose, or win against one."""
     records = build_records([(1, b"key-%d" % (number % 90), b"x", None, None) for number in range(100)])
     (partition,) = planned(str(tmp_path), records, {10, 40, 95}).partitions
-    connection = duck.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
-    found = contested.find_contested_keys(connection, partition.segments, '"offset" >= 0', hashes_at_once=99, most=100)
+    connection = duckdb_connection.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
+    found = contested_keys.find_contested_keys(
+        connection, partition.segments, '"offset" >= 0', hashes_at_once=99, most=100
+    )
     connection.close()
     assert found is not None
     assert [segment.first_offset for segment in found.segments] == [0, 40, 95]
@@ -282,9 +284,9 @@ def test_segments_without_a_contested_key_are_not_read_again(tmp_path: Path) -> 
 def test_hashes_at_both_ends_of_their_range_are_merged() -> None:
     """Runs are merged range by range; the first and the last hash that there is belong to one."""
     least, most = 0, (1 << 64) - 1
-    runs = contested._SortedRuns(4)
+    runs = contested_keys._SortedRuns(4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contested, "_MAXIMUM_MERGED_HASHES", 2)
+        patch.setattr(contested_keys, "_MAXIMUM_MERGED_HASHES", 2)
         for run in ([least, 5, most], [most, 1 << 63, least, 7], [1 << 63, 6]):
             runs.add(np.array(run, np.uint64))
             runs.end_run()
@@ -299,13 +301,13 @@ def test_a_sample_tells_a_log_of_unique_keys_from_one_of_many_versions(
     records = build_records([(1, b"key-%d" % (number * 7 % keys), b"x", None, None) for number in range(1_000)])
     (partition,) = planned(str(tmp_path), records, {250, 500, 750}).partitions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(removal, "MAXIMUM_CONTESTED_SHARE", 0.25)
-        patch.setattr(removal, "SAMPLED_SHARE", 0.5)
-        connection = duck.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
-        assert removal.is_applicable(connection, partition) is removes
+        patch.setattr(contested_keys, "MAXIMUM_CONTESTED_SHARE", 0.25)
+        patch.setattr(contested_keys, "SAMPLED_SHARE", 0.5)
+        connection = duckdb_connection.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
+        assert contested_keys.is_applicable(connection, partition) is removes
         # What was cleaned before is taken for unique without a look; too many contested keys are noticed later.
         cleaned = replace(partition, first_dirty_offset=600)
-        assert removal.is_applicable(connection, cleaned)
+        assert contested_keys.is_applicable(connection, cleaned)
         counts = winners.pick_winners(connection, cleaned, Strategy.OFFSET)
         assert tables.find_offset_table(connection) == (tables.REMOVED_TABLE if removes else tables.SURVIVORS_TABLE)
         connection.close()

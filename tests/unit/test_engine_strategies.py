@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
-from winnow.engine.orders import build_greatest_offset_sql
-from winnow.engine.rewrite import TaskBudget, compact_partition
+from oracle.surviving_records import compute_survivors
+from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
+from winnow.engine.rewrite import compact_partition
+from winnow.engine.task_resources import TaskBudget
+from winnow.engine.winners import build_greatest_offset_sql
 from winnow.errors import UsageError
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, StagedPartition, Strategy
-from winnow.semantics import compute_survivors
+from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Strategy
+from winnow.results import StagedPartition
 
 _rows = st.lists(
     st.tuples(

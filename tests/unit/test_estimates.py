@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow import semantics
-from winnow.estimates import (
+from oracle import surviving_records
+from winnow.model import Cleaning, OffsetRange, PartitionPlan, Reason, Record, Segment, Status, Strategy
+from winnow.planning.estimates import (
     WINNER_ENTRY_BYTES,
     Basis,
     Estimate,
@@ -18,18 +19,7 @@ from winnow.estimates import (
     estimate_plan,
     find_cleaned_offset,
 )
-from winnow.model import (
-    Cleaning,
-    OffsetRange,
-    PartitionPlan,
-    PartitionReceipt,
-    Reason,
-    Receipt,
-    Record,
-    Segment,
-    Status,
-    Strategy,
-)
+from winnow.results import PartitionReceipt, Receipt
 
 
 def segment(first: int, records: int, *, tombstones: int = 0, keyless: int = 0, size_bytes: int = 1000) -> Segment:
@@ -174,14 +164,14 @@ def test_bounds_hold_for_what_the_oracle_keeps(
         for offset, (key, gone) in enumerate(records)
     ]
     cut = min(cut, len(log))
-    first = semantics.compute_survivors(
+    first = surviving_records.compute_survivors(
         log[:cut], next_first_dirty_offset=cut, strategy=strategy, header=None, expired=lambda _: False
     ).kept
     both = [*first, *log[cut:]]
     segments = [_segment_of(part) for part in (first, log[cut:]) if part]
     decided = plan(*segments, expired=[OffsetRange(0, expired)])
     found = estimate_plan(decided, cleaned(cut) if cut else (), NOTHING)
-    kept = semantics.compute_survivors(
+    kept = surviving_records.compute_survivors(
         both, next_first_dirty_offset=len(log), strategy=strategy, header=None, expired=lambda offset: offset < expired
     ).kept
     assert found.at_least_records_kept <= len(kept) <= found.at_most_records_kept

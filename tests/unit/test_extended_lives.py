@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
-from tests.unit.quality_staging import MEMORY_LIMIT_BYTES
-from winnow.engine.extended import MAXIMUM_EXTENDED_RANGES, join_nearest_ranges
-from winnow.engine.rewrite import TaskBudget, compact_partition
+from oracle.surviving_records import find_history_entry
+from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
+from tests.unit.staging_builder import MEMORY_LIMIT_BYTES
+from winnow.engine.rewrite import compact_partition
+from winnow.engine.survivors import MAXIMUM_EXTENDED_RANGES, join_nearest_ranges
+from winnow.engine.task_resources import TaskBudget
 from winnow.model import (
     Cleaning,
     OffsetRange,
@@ -26,9 +28,8 @@ from winnow.model import (
     Segment,
     Strategy,
 )
-from winnow.pipeline.partition_states import MAXIMUM_HISTORY_ENTRIES, apply_cleaning
+from winnow.pipeline.compaction.partition_states import MAXIMUM_HISTORY_ENTRIES, apply_cleaning
 from winnow.quality.recomputation import IndependentFacts, recompute_facts
-from winnow.semantics import find_history_entry
 
 _rows = st.lists(
     st.tuples(
@@ -140,7 +141,7 @@ def test_a_history_that_is_cut_short_never_ends_a_life_earlier(times: list[int],
     ranges = tuple(OffsetRange(offset, offset + 1) for offset in sorted(offsets))
     whole = _after(history, ranges, end=ends[-1] + 1, now_ms=60)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("winnow.pipeline.partition_states.MAXIMUM_HISTORY_ENTRIES", most)
+        patch.setattr("winnow.pipeline.compaction.partition_states.MAXIMUM_HISTORY_ENTRIES", most)
         short = _after(history, ranges, end=ends[-1] + 1, now_ms=60)
     assert len(short) <= most
     assert short[-1].end_offset == whole[-1].end_offset

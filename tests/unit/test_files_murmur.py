@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.files.murmur import assign_partitions, hash_keys_murmur2
+from winnow.files.partitioner import assign_partitions, hash_keys_murmur2
 
 
 def written_out(data: bytes) -> int:

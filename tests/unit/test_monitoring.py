@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 from winnow.report.counters import COUNTERS, PHASE
+from winnow.report.metric_formats import format_name, list_names, render_events_table, render_metrics_table
 from winnow.report.metrics import METRICS
-from winnow.report.prometheus import format_name, list_names
-from winnow.report.reference import render_events_table, render_metrics_table
 
 NAME = re.compile(r"\bwinnow_[a-z_]+\b")
 
@@ -101,6 +100,6 @@ def test_mapping_gives_what_comes_over_statsd_the_names_of_the_page(root: Path) 
 
 
 def test_pages_list_everything_that_is_sent_and_told(root: Path) -> None:
-    """A metric or an event without its line fails here; the tables come from: python -m winnow.report.reference."""
+    """A metric or an event without its line fails here; the tables come from: python -m winnow.report.metric_formats."""
     assert render_metrics_table() in (root / "docs/metrics.md").read_text(encoding="utf-8")
     assert render_events_table() in (root / "docs/logs.md").read_text(encoding="utf-8")

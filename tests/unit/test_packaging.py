@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import winnow
-from winnow.bundle import Kind, find_bundled_folder
+from winnow.embedded.bundle import Kind, find_bundled_folder
 from winnow.errors import ConfigurationError
 
 KINDS: tuple[Kind, ...] = ("jobs", "expectations", "dags", "plugins")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.partitioner import choose_partition, murmur2
+from winnow.files.partitioner import choose_partition, murmur2
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.quality_staging import SECRET_VALUE, Case, Scene, arrow, record, stage
+from tests.unit.staging_builder import SECRET_VALUE, Case, Scene, arrow, record, stage
 from winnow.errors import ConfigurationError
-from winnow.model import Failure, Record, Severity
-from winnow.quality.content import COLUMNS, make_record_frame, validate_content
+from winnow.model import Record, Severity
+from winnow.quality.content_validation import COLUMNS, make_record_frame, validate_content
+from winnow.results import Failure
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.quality_staging import (
+from tests.unit.staging_builder import (
     ATTEMPT,
     MEMORY_LIMIT_BYTES,
     WITHIN_LIMITS,
@@ -24,12 +24,13 @@ from tests.unit.quality_staging import (
     write_segment,
 )
 from winnow.errors import ServiceError
-from winnow.files import duck
+from winnow.files import duckdb_connection
 from winnow.files.fingerprint import WINNERS_FINGERPRINT
-from winnow.model import OffsetRange, Record, Rewrite, Severity, Strategy
-from winnow.quality.census import EXACT, HASHED, CensusResult, KeyCensus
-from winnow.quality.facts import compute_fact_table, make_fact_row
+from winnow.model import OffsetRange, Record, Severity, Strategy
+from winnow.quality.fact_table import compute_fact_table, make_fact_row
+from winnow.quality.key_census import EXACT, HASHED, CensusResult, KeyCensus
 from winnow.quality.recomputation import combine_fingerprints, recompute_facts
+from winnow.results import Rewrite
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -426,7 +427,7 @@ def test_more_keys_than_fit_in_memory_are_counted_all_the_same(tmp_path: Path, i
             offsets = range(start, start + 10_000)
             yield pa.record_batch({"key": [b"%0400d" % n for n in offsets], "offset": pa.array(offsets, pa.int64())})
 
-    connection = duck.connect(memory_limit_bytes=32 << 20, threads=1, spill_folder=str(tmp_path))
+    connection = duckdb_connection.connect(memory_limit_bytes=32 << 20, threads=1, spill_folder=str(tmp_path))
     try:
         with KeyCensus(connection, OffsetRange(0, keys), identity) as census:
             for batch in batches():
@@ -516,7 +517,7 @@ def test_the_fact_table_is_the_same_when_computed_again(scene: Scene) -> None:
 
 def test_fingerprints_of_parts_combine_into_that_of_the_whole(scene: Scene) -> None:
     """The fingerprint is a sum, so batches may be cut anywhere."""
-    from tests.unit.quality_staging import fingerprint
+    from tests.unit.staging_builder import fingerprint
 
     records = scene.new_records[0]
     parts = [fingerprint(part, WINNERS_FINGERPRINT) for part in (records[:2], records[2:], [])]

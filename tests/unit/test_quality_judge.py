@@ -11,11 +11,12 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from tests.unit.quality_staging import SECRET_KEY, SECRET_VALUE, Scene, build_orders_cases, list_failed, stage
+from tests.unit.staging_builder import SECRET_KEY, SECRET_VALUE, Scene, build_orders_cases, list_failed, stage
 from winnow.errors import ConfigurationError
-from winnow.model import Severity, Verdict
-from winnow.quality.facts import FactRow
-from winnow.quality.judge import build_site_index, validate_fact_table
+from winnow.model import Severity
+from winnow.quality.fact_table import FactRow
+from winnow.quality.validation import build_site_index, validate_fact_table
+from winnow.results import Verdict
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.quality_staging import ATTEMPT, Case, Scene, build_orders_cases, record, stage
-from winnow.files import duck
+from tests.unit.staging_builder import ATTEMPT, Case, Scene, build_orders_cases, record, stage
+from winnow.files import duckdb_connection
 from winnow.model import OffsetRange, Record, Strategy
-from winnow.quality import quick_census
-from winnow.quality.census import EXACT, KeyCensus
-from winnow.quality.key_table import KeyTable
-from winnow.quality.quick_census import FastKeyCensus, RecordOrder
+from winnow.quality import fast_key_census
+from winnow.quality.fast_key_census import FastKeyCensus, KeyTable, RecordOrder
+from winnow.quality.key_census import EXACT, KeyCensus
 from winnow.quality.recomputation import IndependentFacts, recompute_facts
 
 # The leading part of a hash chooses the slot: these crowd into few of them.
@@ -64,12 +63,14 @@ def test_the_quick_census_gives_what_grouping_gives_or_nothing(
     quick = FastKeyCensus(100)
     quick.add_survivors(*looked_up(survivors, by_version), by_reference=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quick_census, "_REDUCED_FROM", 2)
+        patch.setattr(fast_key_census, "_REDUCED_FROM", 2)
         for cut in (inputs[:3], inputs[3:]):
             quick.add_inputs(
                 *looked_up(cut, by_version), np.array([row[1] in tombstones for row in cut], dtype=np.bool_)
             )
-    connection = duck.connect(memory_limit_bytes=32 << 20, spill_folder=str(tmp_path_factory.mktemp("spill")))
+    connection = duckdb_connection.connect(
+        memory_limit_bytes=32 << 20, spill_folder=str(tmp_path_factory.mktemp("spill"))
+    )
     try:
         with KeyCensus(connection, OffsetRange(0, 10), EXACT, by_version=by_version, expiring=True) as census:
             census.add_survivors(batch_of(survivors, by_version), by_reference=False)

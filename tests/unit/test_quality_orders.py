@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.quality_staging import Case, Scene, list_failed, stage
+from oracle.surviving_records import compute_survivors, compute_version
+from tests.unit.staging_builder import Case, Scene, list_failed, stage
 from tests.unit.test_engine_anomalies import HEADER, compacted, keyed, planned, scene_of
 from winnow.engine import winners
 from winnow.model import Headers, Record, Strategy
-from winnow.semantics import compute_survivors, compute_version
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

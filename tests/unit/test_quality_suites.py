@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from winnow.bundle import find_bundled_folder
+from winnow.embedded.bundle import find_bundled_folder
 from winnow.errors import ConfigurationError
 from winnow.model import Severity
-from winnow.quality.content import load_content_suite
-from winnow.quality.facts import COMPARED_COLUMNS, FINDING_COLUMNS
+from winnow.quality.content_validation import load_content_suite
+from winnow.quality.fact_table import COMPARED_COLUMNS, FINDING_COLUMNS
 from winnow.quality.suites import convert_to_gx, list_suites, load_suite
 
 # GX imports deprecated modules of the standard library.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from winnow.errors import ConfigurationError, ServiceError
-from winnow.files import duck, scratch
+from winnow.files import duckdb_connection, private_files
 
 _USER = """
 import sys, time
@@ -55,8 +55,8 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_what_is_spilled_can_be_read_by_its_owner_alone(tmp_path: Path, umask: None) -> None:
     """Under any umask; a connection spills below such a folder, and it goes with the connection."""
     place = tmp_path / "spill"
-    with duck.open_connection(memory_limit_bytes=64 << 20, spill_folder=str(place)) as connection:
-        row = duck.fetch_one_row(connection, "SELECT current_setting('temp_directory')")
+    with duckdb_connection.open_connection(memory_limit_bytes=64 << 20, spill_folder=str(place)) as connection:
+        row = duckdb_connection.fetch_one_row(connection, "SELECT current_setting('temp_directory')")
         assert row is not None
         (private,) = [path for path in place.glob("*/*") if path.is_dir()]
         assert Path(row[0]).is_relative_to(private)
@@ -66,9 +66,9 @@ def test_what_is_spilled_can_be_read_by_its_owner_alone(tmp_path: Path, umask: N
 
 def test_a_file_with_secrets_and_a_new_database_can_be_read_by_their_owner_alone(tmp_path: Path, umask: None) -> None:
     """Under any umask."""
-    with scratch.make_private_folder(tmp_path) as private:
-        assert mode(scratch.write_file(private / "secret", "x")) == 0o600
-        scratch.create_private(private / "store.db")
+    with private_files.make_private_folder(tmp_path) as private:
+        assert mode(private_files.write_file(private / "secret", "x")) == 0o600
+        private_files.create_private(private / "store.db")
         assert mode(private / "store.db") == 0o600
 
 
@@ -79,15 +79,15 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_has_stays(tmp_pat
         killed.kill()
         killed.wait()
         assert left.is_dir()
-        with scratch.make_private_folder(tmp_path) as mine:
+        with private_files.make_private_folder(tmp_path) as mine:
             assert not left.exists()
             assert (used / "spilled").read_text() == "a customer's name"
-            assert scratch.remove_abandoned(tmp_path) == 0
+            assert private_files.remove_abandoned(tmp_path) == 0
             assert mine.is_dir()
         assert used.is_dir()
         stopped.kill()
         stopped.wait()
-    assert scratch.remove_abandoned(tmp_path) == 1
+    assert private_files.remove_abandoned(tmp_path) == 1
     assert list(tmp_path.glob("*/*")) == []
 
 
@@ -100,20 +100,20 @@ def test_on_a_shared_file_system_only_folders_of_this_kernel_are_removed(
     theirs = left.with_name(f"{'f' * 16}-1")
     theirs.mkdir()
     theirs.with_name(f"{theirs.name}.lock").touch()
-    monkeypatch.setattr(scratch, "_find_file_system", lambda _: "nfs4")
-    assert scratch.remove_abandoned(tmp_path) == 1
+    monkeypatch.setattr(private_files, "_find_file_system", lambda _: "nfs4")
+    assert private_files.remove_abandoned(tmp_path) == 1
     assert (left.exists(), theirs.is_dir()) == (False, True)
-    monkeypatch.setattr(scratch, "_find_file_system", lambda _: "ext4")
-    assert scratch.remove_abandoned(tmp_path) == 1
+    monkeypatch.setattr(private_files, "_find_file_system", lambda _: "ext4")
+    assert private_files.remove_abandoned(tmp_path) == 1
     assert not theirs.exists()
 
 
 def test_a_forked_child_that_ends_leaves_its_parents_folder(tmp_path: Path) -> None:
     """Spark forks its workers."""
-    with scratch.make_private_folder(tmp_path) as mine:
+    with private_files.make_private_folder(tmp_path) as mine:
         child = os.fork()
         if child == 0:
-            with pytest.raises(KeyboardInterrupt), scratch.make_private_folder(tmp_path):
+            with pytest.raises(KeyboardInterrupt), private_files.make_private_folder(tmp_path):
                 raise KeyboardInterrupt
             os._exit(0 if mine.is_dir() else 1)
         assert os.waitpid(child, 0)[1] == 0
@@ -124,7 +124,10 @@ def test_a_folder_that_somebody_else_laid_there_is_not_used(tmp_path: Path) -> N
     """In a temporary folder anybody may make one first, or a link."""
     (tmp_path / "theirs").mkdir()
     (tmp_path / f"winnow-{os.geteuid()}").symlink_to(tmp_path / "theirs")
-    with pytest.raises(ConfigurationError, match="not a folder of this user"), scratch.make_private_folder(tmp_path):
+    with (
+        pytest.raises(ConfigurationError, match="not a folder of this user"),
+        private_files.make_private_folder(tmp_path),
+    ):
         raise AssertionError
     assert list((tmp_path / "theirs").iterdir()) == []
 
@@ -132,7 +135,7 @@ def test_a_folder_that_somebody_else_laid_there_is_not_used(tmp_path: Path) -> N
 def test_without_a_setting_tasks_spill_where_spark_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On other machines there is no such home; Spark removes these folders with the application."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'one'},{tmp_path / 'two'}")
-    with scratch.make_private_folder(None) as private:
+    with private_files.make_private_folder(None) as private:
         assert private.is_relative_to(tmp_path / "one")
 
 
@@ -144,9 +147,9 @@ def test_a_database_that_everybody_could_read_is_closed_to_them_with_what_lies_b
         (tmp_path / name).chmod(0o664)
     (tmp_path / "catalog.db").symlink_to(tmp_path / "elsewhere.db")
     (tmp_path / "elsewhere.db").touch(0o644)
-    scratch.restrict_database_access(tmp_path / "store.db")
-    scratch.restrict_database_access(tmp_path / "catalog.db")
-    scratch.restrict_database_access(tmp_path / "missing.db")
+    private_files.restrict_database_access(tmp_path / "store.db")
+    private_files.restrict_database_access(tmp_path / "catalog.db")
+    private_files.restrict_database_access(tmp_path / "missing.db")
     assert [mode(tmp_path / name) for name in names] == [0o600] * 3
     assert mode(tmp_path / "elsewhere.db") & 0o044
 
@@ -155,7 +158,7 @@ def test_a_full_disk_is_a_sentence_that_names_the_folder() -> None:
     """/dev/full answers every write so."""
     with (
         pytest.raises(ServiceError, match=r"no space left below /dev/full.*WINNOW_ENGINE__SPILL_FOLDER"),
-        scratch.translate_disk_errors("/dev/full"),
+        private_files.translate_disk_errors("/dev/full"),
         Path("/dev/full").open("wb", buffering=0) as full,
     ):
         full.write(b"x")

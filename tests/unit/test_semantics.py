@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.model import Cleaning, Headers, Reason, Record, Strategy
-from winnow.semantics import (
+from oracle.log_model import LogModel
+from oracle.model_files import ModelConfig
+from oracle.surviving_records import (
     CleaningOutcome,
-    LogModel,
-    ModelConfig,
     advance_history,
     compute_survivors,
     compute_version,
@@ -23,6 +22,7 @@ from winnow.semantics import (
     prune_history,
     read_header_version,
 )
+from winnow.model import Cleaning, Headers, Reason, Record, Strategy
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

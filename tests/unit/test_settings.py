@@ -13,7 +13,7 @@ from winnow.config import layers
 from winnow.config.layers import MAPS, NAMES
 from winnow.config.masking import mask
 from winnow.config.settings import Settings, load_settings
-from winnow.engine.cutting import DEFAULT_GIANT_BYTES
+from winnow.engine.splitting import DEFAULT_GIANT_BYTES
 from winnow.errors import ConfigurationError
 
 

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.sources.arriving import HEADERS, RECORD_SCHEMA
-from winnow.sources.digest import SliceDigests
-from winnow.sources.files import read_file
+from winnow.sources.input_files import read_file
+from winnow.sources.record_batch import HEADERS, RECORD_SCHEMA
+from winnow.sources.slice_digests import SliceDigests
 
 Record = dict[str, Any]
 

@@ -16,11 +16,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from winnow.errors import BadInputError
-from winnow.partitioner import choose_partition
-from winnow.sources.arriving import MAXIMUM_BATCH_ROWS, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
-from winnow.sources.files import read_file
+from winnow.files.partitioner import choose_partition
+from winnow.sources.input_files import read_file
 from winnow.sources.line_faults import find_fault
-from winnow.sources.source_topic import TopicFilter
+from winnow.sources.record_batch import MAXIMUM_BATCH_ROWS, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
+from winnow.sources.topic_filter import TopicFilter
 
 GOOD = '{"partition":1,"offset":7,"key":"YQ==","value":"Yg=="}'
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from winnow.errors import BadInputError
-from winnow.sources.files import read_file
-from winnow.sources.paths import expand_paths
+from winnow.sources.input_files import expand_paths, read_file
 
 
 def test_folder_stands_for_its_record_files_sorted_by_name(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.engine.rewrite import TaskBudget
-from winnow.engine.slices import WorkUnit, pack_units, plan_tasks
-from winnow.engine.throttle import MAXIMUM_BURST_SECONDS, Throttle, ThrottleMeter
+from winnow.engine.splitting import WorkUnit, pack_units, plan_tasks
+from winnow.engine.task_resources import MAXIMUM_BURST_SECONDS, TaskBudget, Throttle, ThrottleMeter
 
 
 class Clock:

@@ -24,13 +24,10 @@ from winnow.cli import (
     partitions,
     read,
     receipts,
-    scrub,
-    settings,
     topics,
-    watch,
     why,
 )
-from winnow.cli.failures import guard_command
+from winnow.cli.command_errors import guard_command
 from winnow.cli.output import prepare_output, print_lines
 
 HELP = """Kafka's log compaction for archives of Kafka topics on a data lake.
@@ -128,10 +125,10 @@ _partitions.command("resume")(guard_command(partitions.resume))
 _partitions.command("release")(guard_command(partitions.release))
 app.command("metrics")(guard_command(metrics.metrics))
 app.command("sweep")(guard_command(maintenance.sweep))
-app.command("scrub")(guard_command(scrub.scrub))
-app.command("watch")(guard_command(watch.watch))
+app.command("scrub")(guard_command(maintenance.scrub))
+app.command("watch")(guard_command(maintenance.watch))
 _add_group("store", "Look after the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
-app.command("settings")(guard_command(settings.settings))
+app.command("settings")(guard_command(init.settings))
 
 
 _OBJECTS_PER_COLLECTION = 50_000

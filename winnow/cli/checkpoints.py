@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from winnow.cli.failures import exit_with, guard_command, run_for_each_topic
-from winnow.cli.options import Json, OneTopic, Topics
-from winnow.cli.output import format_count, print_lines, print_message, write_json
-from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_table
-from winnow.cli.world import choose_topics, open_installation
+from winnow.cli.command_errors import exit_with, guard_command, run_for_each_topic
+from winnow.cli.options import Json, OneTopic, Topics, choose_topics, open_installation
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_count,
+    format_short_time,
+    print_lines,
+    print_message,
+    print_table,
+    write_json,
+)
 from winnow.model import Cleaning
 
 if TYPE_CHECKING:
@@ -124,7 +130,7 @@ def import_file(file: CheckpointFile, as_json: Json = False) -> None:
     Example: winnow checkpoints import /var/lib/kafka/data/cleaner-offset-checkpoint
     """
     with open_installation() as ctx:
-        from winnow.pipeline.checkpoints import group_by_topic, import_checkpoints
+        from winnow.pipeline.admin.checkpoints import group_by_topic, import_checkpoints
         from winnow.sources.checkpoint_file import read_checkpoint_file
 
         entries = group_by_topic(read_checkpoint_file(file))
@@ -157,7 +163,7 @@ def export_file(file: CheckpointFile, topics: Topics = None) -> None:
     Example: winnow checkpoints export cleaner-offset-checkpoint orders
     """
     with open_installation(to_read=True) as ctx:
-        from winnow.pipeline.checkpoints import export_checkpoints
+        from winnow.pipeline.admin.checkpoints import export_checkpoints
         from winnow.sources.checkpoint_file import write_checkpoint_file
 
         outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: export_checkpoints(ctx, topic))

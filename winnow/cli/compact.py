@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from winnow.cli.failures import exit_with, print_failure
-from winnow.cli.options import AsOf, Json, Simulate, Topics, refuse_future, resolve_as_of
+from winnow.cli.command_errors import exit_with, print_failure
+from winnow.cli.options import (
+    AsOf,
+    Json,
+    Simulate,
+    Topics,
+    choose_topics,
+    open_installation,
+    refuse_future,
+    resolve_as_of,
+)
 from winnow.cli.output import format_names, print_lines, write_json
 from winnow.cli.progress import CompactionProgress
 from winnow.cli.receipts import make_document
-from winnow.cli.world import choose_topics, open_installation
 from winnow.model import Status
 
 
@@ -28,7 +36,7 @@ def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = Fals
             refuse_future(ctx, as_of)
         as_of_ms = resolve_as_of(ctx, as_of)
         chosen = choose_topics(ctx, topics)
-        from winnow.pipeline.run import CompactionOutcome, compact_topics
+        from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
 
         outcome = CompactionOutcome()
         if chosen:
@@ -41,7 +49,7 @@ def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = Fals
             write_json([make_document(receipt) for receipt in outcome.receipts])
         exit_with(outcome.exit_code)
         return
-    from winnow.pipeline.report import format_receipt
+    from winnow.report.receipts import format_receipt
 
     said = {error.message for error in outcome.errors}
     for receipt in outcome.receipts:

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
-from winnow.cli.output import format_bytes, format_count, print_lines, write_json
+from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
+from winnow.cli.output import (
+    format_bytes,
+    format_count,
+    format_short_time,
+    print_heading,
+    print_lines,
+    print_table,
+    write_json,
+)
 from winnow.cli.progress import JobProgress
-from winnow.cli.tables import format_short_time, print_heading, print_table
-from winnow.cli.world import open_installation
 from winnow.model import Strategy
 
 if TYPE_CHECKING:
-    from winnow.pipeline.comparison import Comparison, ComparisonSide, DifferingKey
+    from winnow.pipeline.explain.compare import Comparison, ComparisonSide, DifferingKey
 
 MAXIMUM_SAMPLES = 10_000
 
@@ -50,7 +56,7 @@ def compare(
     Example: winnow compare orders --strategy timestamp
     """
     with open_installation() as ctx:
-        from winnow.pipeline.compare import compare_strategies as compare_topic
+        from winnow.pipeline.explain.compare import compare_strategies as compare_topic
 
         as_of_ms = resolve_as_of(ctx, as_of)
         with _Progress() as progress:

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.failures import choose_worst_exit_code, exit_with
+from winnow.cli.command_errors import choose_worst_exit_code, exit_with
 from winnow.cli.options import Json
-from winnow.cli.output import format_count, print_lines, write_json
-from winnow.cli.tables import print_table
+from winnow.cli.output import format_count, print_lines, print_table, write_json
 from winnow.clock import read_wall_clock_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from winnow.pipeline.doctor.examination import CheckReport, CheckResult
+    from winnow.pipeline.doctor.check_runner import CheckReport, CheckResult
 
 
 def doctor(
@@ -62,8 +61,8 @@ def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Se
     from winnow.config.settings import load_settings
     from winnow.errors import ConfigurationError
     from winnow.pipeline.doctor import machine
-    from winnow.pipeline.doctor.examination import CheckReport, build_failure_from_error
-    from winnow.pipeline.doctor.rounds import run_all_checks
+    from winnow.pipeline.doctor.all_checks import run_all_checks
+    from winnow.pipeline.doctor.check_runner import CheckReport, build_failure_from_error
 
     try:
         settings = load_settings()
@@ -94,7 +93,7 @@ def _document(finding: CheckResult) -> dict[str, Any]:
 
 
 def _show(findings: Sequence[CheckResult]) -> None:
-    from winnow.pipeline.doctor.examination import CheckStatus
+    from winnow.pipeline.doctor.check_runner import CheckStatus
 
     rows = [[finding.status.value, finding.check, finding.detail] for finding in findings]
     print_table(["", "check", "what was seen"], rows, sentences=(2,))

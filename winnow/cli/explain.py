@@ -7,14 +7,20 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from winnow.cli.assess import format_decision, format_legend
-from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
-from winnow.cli.output import format_bytes, format_count, print_lines, write_json
-from winnow.cli.tables import MAXIMUM_ROWS, print_heading, print_table
-from winnow.cli.world import open_installation
+from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_bytes,
+    format_count,
+    print_heading,
+    print_lines,
+    print_table,
+    write_json,
+)
 from winnow.clock import format_ms
 
 if TYPE_CHECKING:
-    from winnow.pipeline.explain import Explanation, PartitionExplanation
+    from winnow.pipeline.explain.explain import Explanation, PartitionExplanation
 
 _BASIS = {
     "manifest": "the manifests",
@@ -34,7 +40,7 @@ def explain(topic: Topic, as_of: AsOf = None, as_json: Json = False) -> None:
     Example: winnow explain orders
     """
     with open_installation(to_read=True) as ctx:
-        from winnow.pipeline.explain import explain_compaction as explain_topic
+        from winnow.pipeline.explain.explain import explain_compaction as explain_topic
 
         found = explain_topic(ctx, topic, as_of_ms=resolve_as_of(ctx, as_of))
     if as_json:

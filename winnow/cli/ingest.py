@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.options import AsOf, Json, Topic, resolve_as_of
-from winnow.cli.output import format_count, print_lines, print_message, write_json
+from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
+from winnow.cli.output import MAXIMUM_ROWS, format_count, print_lines, print_message, print_table, write_json
 from winnow.cli.progress import ProgressBar
-from winnow.cli.tables import MAXIMUM_ROWS, print_table
-from winnow.cli.world import open_installation
 
 if TYPE_CHECKING:
-    from winnow.pipeline.ingest_report import IngestReport
+    from winnow.pipeline.ingest.commit import IngestReport
 
 
 def files(
@@ -53,7 +51,7 @@ def files(
     Example: winnow ingest files orders dump/2026-01-31/
     """
     with open_installation() as ctx:
-        from winnow.pipeline.ingest import ingest_files
+        from winnow.pipeline.ingest.ingest import ingest_files
 
         as_of_ms = resolve_as_of(ctx, as_of)
         with ProgressBar(f"Reading {topic}") as bar:

@@ -1,4 +1,4 @@
-"""``winnow init``: a settings file to begin with, and what to type next."""
+"""``winnow init`` and ``winnow settings``: writes a settings file, shows what is in force."""
 
 from __future__ import annotations
 
@@ -12,9 +12,24 @@ from typing import Annotated, Any
 
 import typer
 
-from winnow.cli.options import Json
-from winnow.cli.output import print_lines, print_message, write_json
+from winnow.cli.options import Json, load_settings_in_force
+from winnow.cli.output import print_lines, print_message, print_table, write_json
 from winnow.errors import ConfigurationError, UsageError
+
+
+def settings(as_json: Json = False) -> None:
+    """Print what is in force and where each value came from.
+
+    Secrets are masked. Environment variables come before winnow.toml, and that before the defaults below WINNOW_HOME.
+
+    Example: winnow settings
+    """
+    rows = load_settings_in_force().rows()
+    if as_json:
+        write_json([{"name": row.name, "value": row.value, "source": row.source} for row in rows])
+        return
+    print_table(["setting", "value", "from"], [[row.name, row.value, row.source] for row in rows])
+
 
 OPTIONS = {
     "home": "--home",
@@ -73,7 +88,7 @@ def init(
         "spark.master": spark_master,
     }
     choice = _check_choice({name: value for name, value in given.items() if value is not None}, target)
-    from winnow.config.starting_file import render_initial_file
+    from winnow.config.reference import render_initial_file
 
     _write(target, render_initial_file(target.parent, choice.written, choice.secret), force=force)
     _report(target, choice, as_json)
@@ -155,7 +170,7 @@ def _report(target: Path, choice: _Choice, as_json: bool) -> None:
         ("winnow topics create orders --partitions 3", "a topic to archive into"),
         ("winnow ingest files orders FILE...", "append records to its log"),
         ("winnow compact orders", "keep the last record of each key"),
-        ("python -m winnow.airflow_home ui", "Airflow with Winnow's DAGs and its page; in a clone: make ui"),
+        ("python -m winnow.embedded.airflow_home ui", "Airflow with Winnow's DAGs and its page; in a clone: make ui"),
     ]
     if as_json:
         write_json(

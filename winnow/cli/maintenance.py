@@ -1,13 +1,145 @@
-"""``winnow sweep`` and ``winnow store rebuild``: what keeps disk and metadata store in order."""
+"""``winnow sweep``, ``scrub``, ``watch`` and ``store rebuild``: maintenance, checks and alerts."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
-from winnow.cli.failures import exit_with, run_for_each_topic
-from winnow.cli.options import Json, Topics
-from winnow.cli.output import format_bytes, format_names, print_lines, write_json
-from winnow.cli.world import choose_topics, open_installation
+import typer
+
+from winnow.cli.command_errors import choose_worst_exit_code, exit_with, run_for_each_topic
+from winnow.cli.options import Json, Topics, choose_topics, open_installation
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_bytes,
+    format_names,
+    format_short_time,
+    print_heading,
+    print_lines,
+    print_table,
+    write_json,
+)
+from winnow.cli.progress import ProgressBar
+from winnow.errors import ValidationFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from winnow.pipeline.admin.scrub import ScrubReport
+
+
+def watch(as_json: Json = False) -> None:
+    """Alert of deadlines that are near or missed and of sweeps that are stuck; say what has recovered.
+
+    Every run of the DAG compact_topics ends with it; where something else schedules winnow compact, run it after each.
+    What was alerted is not alerted again until it has recovered. Alerts that their channel did not take are sent again.
+
+    Example: winnow watch
+    """
+    with open_installation() as ctx:
+        from winnow.pipeline.monitor.watch import watch_topics as look_around
+
+        done = look_around(ctx)
+    if as_json:
+        write_json(asdict(done))
+        return
+    print_lines(done.sentence)
+
+
+def _parse_size(text: str) -> int:
+    from winnow.config.setting_types import parse_size_bytes
+
+    try:
+        return parse_size_bytes(text)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem)) from problem
+
+
+def scrub(
+    topics: Topics = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--max-bytes",
+            metavar="SIZE",
+            parser=_parse_size,
+            help="Read so much at most, the files that were checked longest ago; one file at least. 500MB, 20GiB.",
+            show_default=False,
+        ),
+    ] = None,
+    bytes_per_second: Annotated[
+        int | None,
+        typer.Option(
+            "--bytes-per-second",
+            metavar="SIZE",
+            parser=_parse_size,
+            help="How fast, on average.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Read live segments in full and check every page.
+
+    Also files of the quarantine, receipts and ledgers. What was checked longest ago comes first, and each check is
+    remembered, so a scrub that was interrupted or ran out of its budget goes on where it was. Without --max-bytes the
+    budget is what scrub.bytes_per_day leaves. Nothing is changed; damage ends with exit code 4 and an alert.
+
+    Example: winnow scrub
+
+    Example: winnow scrub orders --max-bytes 20GiB --bytes-per-second 50MB
+    """
+    with open_installation() as ctx, ProgressBar("Reading segments") as bar:
+        from winnow.pipeline.admin.scrub import Scrub
+
+        work = Scrub(ctx, max_bytes=max_bytes, bytes_per_second=bytes_per_second, progress=bar.move)
+        added = run_for_each_topic(choose_topics(ctx, topics), work.add)
+        reports = work.run()
+    if as_json:
+        if not added.all_failed:
+            write_json([asdict(report) for report in reports])
+    else:
+        _show(reports)
+    damaged = any(report.findings for report in reports)
+    exit_with(choose_worst_exit_code([added.exit_code, ValidationFailedError.exit_code if damaged else 0]))
+
+
+def _show(reports: Sequence[ScrubReport]) -> None:
+    if len(reports) > 1:
+        _show_table(reports)
+    for report in reports if len(reports) == 1 else [each for each in reports if each.findings]:
+        print_lines(report.message)
+    for report in reports:
+        if report.findings:
+            print_heading(f"Damaged or missing files of {report.topic}")
+            rows = [
+                ["" if each.partition is None else f"{report.topic}-{each.partition}", each.path, each.text]
+                for each in report.findings[:MAXIMUM_ROWS]
+            ]
+            print_table(["partition", "file", "what is wrong"], rows)
+            print_lines(
+                "Restore each file under the same name from a backup or the object store's versions, then check again: "
+                f"winnow scrub {report.topic}"
+            )
+
+
+def _show_table(reports: Sequence[ScrubReport]) -> None:
+    print_table(
+        ["topic", "segments", "read now", "bytes", "left", "all checked since", "damaged"],
+        [
+            [
+                report.topic,
+                f"{report.segments:,}",
+                f"{report.segments_checked:,}",
+                format_bytes(report.bytes_checked),
+                format_bytes(report.bytes_left),
+                format_short_time(report.oldest_checked_ms) or "never in full",
+                f"{len(report.findings):,}" if report.findings else "",
+            ]
+            for report in reports[:MAXIMUM_ROWS]
+        ],
+        right=(1, 2, 3, 4, 6),
+    )
 
 
 def sweep(topics: Topics = None, as_json: Json = False) -> None:
@@ -19,7 +151,7 @@ def sweep(topics: Topics = None, as_json: Json = False) -> None:
     Example: winnow sweep orders
     """
     with open_installation() as ctx:
-        from winnow.pipeline.sweep import sweep_topics
+        from winnow.pipeline.admin.sweep import sweep_topics
 
         outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: sweep_topics(ctx, [topic]))
     reports = [report for per_topic in outcome.results for report in per_topic]
@@ -42,7 +174,7 @@ def rebuild(topics: Topics = None) -> None:
     Example: winnow store rebuild
     """
     with open_installation() as ctx:
-        from winnow.pipeline.rebuild import rebuild_store
+        from winnow.pipeline.admin.store_maintenance import rebuild_store
 
         outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: rebuild_store(ctx, [topic]))
     rebuilt = [topic for per_topic in outcome.results for topic in per_topic]

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.failures import exit_with, run_for_each_topic
-from winnow.cli.options import AsOf, Json, Topics, resolve_as_of
-from winnow.cli.output import format_bytes, format_count, print_lines, write_json, write_text
-from winnow.cli.tables import MAXIMUM_ROWS, print_heading, print_table
-from winnow.cli.world import choose_topics, open_installation
+from winnow.cli.command_errors import exit_with, run_for_each_topic
+from winnow.cli.options import AsOf, Json, Topics, choose_topics, open_installation, resolve_as_of
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_bytes,
+    format_count,
+    print_heading,
+    print_lines,
+    print_table,
+    write_json,
+    write_text,
+)
 from winnow.clock import format_ms
 from winnow.errors import UsageError
 
@@ -37,7 +44,7 @@ def metrics(
     if as_json and prometheus:
         raise UsageError("--json and --prometheus are two formats for one standard output. Nothing was done; give one.")
     with open_installation() as ctx:
-        from winnow.pipeline.metrics import measure_topic
+        from winnow.pipeline.monitor.metrics import measure_topic
 
         as_of_ms = resolve_as_of(ctx, as_of)
         outcome = run_for_each_topic(
@@ -49,7 +56,7 @@ def metrics(
     elif as_json:
         write_json(_document(found, as_of_ms))
     elif prometheus:
-        from winnow.report.prometheus import format_exposition
+        from winnow.report.metric_formats import format_exposition
 
         write_text(format_exposition(found))
     elif found:

@@ -1,19 +1,58 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and opening the installation for a command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winnow.cli.command_errors import DEBUG_VARIABLE
 from winnow.cli.output import print_message
 from winnow.clock import format_ms, parse_as_of
 from winnow.errors import UsageError
 from winnow.report.alerts import format_duration
 
 if TYPE_CHECKING:
+    from winnow.config.settings import Settings
     from winnow.pipeline.context import Context
+
+
+def load_settings_in_force() -> Settings:
+    """The settings; what is odd about them is said."""
+    from winnow.config.settings import load_settings
+
+    settings = load_settings()
+    for notice in settings.notices:
+        if DEBUG_VARIABLE not in notice:
+            print_message(f"notice: {notice}")
+    return settings
+
+
+@contextlib.contextmanager
+def open_installation(*, to_read: bool = False) -> Iterator[Context]:
+    """Store and catalog of the settings in force; ``to_read``: the command changes nothing and needs no right to.
+
+    While it is open whatever a library prints goes to standard error, so that results stay alone on standard output.
+    """
+    from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
+    from winnow.pipeline.context import open_context
+
+    keep_pandas_out_of_pyarrow()
+    with contextlib.redirect_stdout(sys.stderr), open_context(load_settings_in_force(), to_read=to_read) as ctx:
+        yield ctx
+
+
+def choose_topics(ctx: Context, topics: Sequence[str] | None) -> list[str]:
+    """The topics that were named, or all; that there are none at all is said."""
+    if topics:
+        return list(topics)
+    found = ctx.log.names()
+    if not found:
+        print_message("There are no topics yet. Create one with: winnow topics create TOPIC --partitions N")
+    return found
 
 
 def _parse_as_of(text: str) -> int:
@@ -52,7 +91,6 @@ Config = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="KEY=VALUE", help="Topic configuration; may be repeated.", show_default=False),
 ]
-
 
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Allow an --as-of that lies more than a minute ahead of the present.")

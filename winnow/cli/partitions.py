@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.options import Json, Topic
-from winnow.cli.output import format_count, print_lines, write_json
-from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_table
-from winnow.cli.world import open_installation
+from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.output import MAXIMUM_ROWS, format_count, format_short_time, print_lines, print_table, write_json
 
 if TYPE_CHECKING:
-    from winnow.pipeline.partitions import PartitionRow
+    from winnow.pipeline.admin.partitions import PartitionRow
 
 Partitions = Annotated[
     list[int] | None,
@@ -41,7 +39,7 @@ def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) 
     Example: winnow partitions list orders
     """
     with open_installation(to_read=True) as ctx:
-        from winnow.pipeline.partitions import list_partitions
+        from winnow.pipeline.admin.partitions import list_partitions
 
         found = list_partitions(ctx, topic, partition)
     if as_json:
@@ -59,7 +57,7 @@ def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Js
     Example: winnow partitions pause orders --partition 3 --by restore-42
     """
     with open_installation() as ctx:
-        from winnow.pipeline.partitions import get_user_name, pause_partitions
+        from winnow.pipeline.admin.partitions import get_user_name, pause_partitions
 
         found = pause_partitions(ctx, topic, partition, by=get_user_name() if by is None else by)
     back = f"winnow partitions resume {topic}{_parse_partitions(partition)}" + (
@@ -82,7 +80,7 @@ def resume(
     Example: winnow partitions resume orders --partition 3 --by restore-42
     """
     with open_installation() as ctx:
-        from winnow.pipeline.partitions import get_user_name, resume_partitions
+        from winnow.pipeline.admin.partitions import get_user_name, resume_partitions
 
         found = resume_partitions(ctx, topic, partition, by=get_user_name() if by is None else by, everybody=everybody)
     held = sorted({name for row in found for name in row.paused_by})
@@ -105,8 +103,8 @@ def release(topic: Topic, partition: Partitions = None, as_json: Json = False) -
     Example: winnow partitions release orders --partition 3
     """
     with open_installation() as ctx:
-        from winnow.pipeline.partitions import get_user_name, list_partitions
-        from winnow.pipeline.uncleanable import release_marks
+        from winnow.pipeline.admin.partitions import get_user_name, list_partitions
+        from winnow.pipeline.compaction.uncleanable import release_marks
 
         released = release_marks(ctx, topic, partition, why=f"released by {get_user_name()}")
         found = list_partitions(ctx, topic, partition)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 import typer
 
-from winnow.cli.options import Topic
+from winnow.cli.options import Topic, open_installation
 from winnow.cli.output import discard_output, format_count, print_message
-from winnow.cli.world import open_installation
 from winnow.errors import RunAgainError, UsageError
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _check_options(output_format: Format, output: Path | None, *, quarantined: b
 def _read_published(
     ctx: Context, topic: str, *, partition: int | None, from_offset: int | None, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
-    from winnow.pipeline.read import read_batches
+    from winnow.pipeline.explain.read import read_batches
 
     try:
         yield from read_batches(ctx, topic, partition=partition, from_offset=from_offset, limit=limit)
@@ -127,7 +126,7 @@ def _read_quarantined(ctx: Context, topic: str, partition: int | None, limit: in
 
 
 def _write_to_output(batches: Iterator[pa.RecordBatch], stream: TextIO) -> None:
-    from winnow.cli.records import JsonLines
+    from winnow.cli.record_output import JsonLines
 
     sink = JsonLines(stream.buffer)
     for batch in batches:
@@ -140,7 +139,7 @@ def _write_to_output(batches: Iterator[pa.RecordBatch], stream: TextIO) -> None:
 
 
 def _write_to_file(batches: Iterator[pa.RecordBatch], output: Path, output_format: Format) -> int:
-    from winnow.cli.records import BatchSink, GzipJsonLines, JsonLines, ParquetFile, replace_file
+    from winnow.cli.record_output import BatchSink, GzipJsonLines, JsonLines, ParquetFile, replace_file
 
     make: Callable[[BinaryIO], BatchSink] = JsonLines
     if output_format is Format.PARQUET:

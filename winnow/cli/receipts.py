@@ -6,14 +6,21 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from winnow.cli.failures import exit_with, run_for_each_topic
-from winnow.cli.options import Json, OneTopic
-from winnow.cli.output import format_bytes, format_count, print_lines, write_json
-from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_table
-from winnow.cli.world import choose_topics, open_installation
+from winnow.cli.command_errors import exit_with, run_for_each_topic
+from winnow.cli.options import Json, OneTopic, choose_topics, open_installation
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_bytes,
+    format_count,
+    format_short_time,
+    print_lines,
+    print_table,
+    write_json,
+)
 from winnow.errors import UnknownTopicError
-from winnow.model import Receipt, Status
+from winnow.model import Status
 from winnow.report.receipts import compare_with_plan
+from winnow.results import Receipt
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.options import Config, Json, Topic, parse_config
-from winnow.cli.output import format_bytes, format_count, print_lines, print_message, write_json
-from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_heading, print_table
-from winnow.cli.world import choose_topics, open_installation
+from winnow.cli.options import Config, Json, Topic, choose_topics, open_installation, parse_config
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_bytes,
+    format_count,
+    format_short_time,
+    print_heading,
+    print_lines,
+    print_message,
+    print_table,
+    write_json,
+)
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.topics import TopicDescription
+    from winnow.pipeline.admin.topics import TopicDescription
 
 
 def create(
@@ -31,7 +39,7 @@ def create(
     """
     overrides = parse_config(config)
     with open_installation() as ctx:
-        from winnow.pipeline.topics import create_topic
+        from winnow.pipeline.admin.topics import create_topic
 
         found = create_topic(ctx, topic, partitions, overrides)
     _print_notices(found)
@@ -64,7 +72,7 @@ def describe(topic: Topic, as_json: Json = False) -> None:
     Example: winnow topics describe orders
     """
     with open_installation(to_read=True) as ctx:
-        from winnow.pipeline.topics import describe_topic
+        from winnow.pipeline.admin.topics import describe_topic
 
         found = describe_topic(ctx, topic)
     if as_json:
@@ -123,7 +131,7 @@ def alter(
             "--accept-config."
         )
     with open_installation() as ctx:
-        from winnow.pipeline.topics import alter_topic
+        from winnow.pipeline.admin.topics import alter_topic
 
         found = alter_topic(
             ctx, topic, changes, delete_config or [], partitions=partitions, accept_present=accept_config
@@ -163,8 +171,8 @@ def delete_records(
     Example: winnow topics delete-records clicks --before-offset 0:1500 --before-offset 1:2000
     """
     with open_installation() as ctx:
-        from winnow.pipeline.delete_records import delete_records as delete
-        from winnow.pipeline.delete_records import describe_caution
+        from winnow.pipeline.admin.delete_records import delete_records as delete
+        from winnow.pipeline.admin.delete_records import describe_caution
 
         log = ctx.log.open(topic)
         before = _parse_before(before_offset, partition, log.partitions())

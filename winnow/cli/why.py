@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.options import Json, Topic
-from winnow.cli.output import format_count, print_lines, write_json
+from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_count,
+    format_short_time,
+    print_heading,
+    print_lines,
+    print_table,
+    write_json,
+)
 from winnow.cli.progress import ProgressBar
-from winnow.cli.tables import MAXIMUM_ROWS, format_short_time, print_heading, print_table
-from winnow.cli.world import open_installation
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.why_answer import WhyAnswer
+    from winnow.pipeline.explain.why_answer import WhyAnswer
 
 
 def why(
@@ -52,7 +58,7 @@ def why(
     """
     decoded = _decode_key(key, partition, offset, everywhere=everywhere)
     with open_installation(to_read=True) as ctx, ProgressBar("Looking through segments") as bar:
-        from winnow.pipeline.why import explain_key, explain_offset
+        from winnow.pipeline.explain.why import explain_key, explain_offset
 
         as_of_ms = ctx.now_ms()
         if decoded is not None:

@@ -1,16 +1,25 @@
-"""The table of what only a broker has: its cleaner's threads, memory and rate, and what each means to Winnow.
+"""Broker configuration: its keys, their effect on Winnow, and the table ``[kafka]`` of ``winnow.toml``.
 
 Names, defaults and ranges are those of Kafka's CleanerConfig and KafkaConfig; where Winnow differs, ``effect`` says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from winnow.config import values
+from winnow.config.definitions import BY_NAME, DEFINITIONS, BrokerName, Definition
+from winnow.config.layers import Layer
+from winnow.config.names import find_nearest
 from winnow.config.values import BytesPerSecond, Range, Validator, Value, ValueType
+from winnow.errors import ConfigurationError
 
 THREADS = "log.cleaner.threads"
+
 DEDUPE_BUFFER_BYTES = "log.cleaner.dedupe.buffer.size"
+
 BYTES_PER_SECOND = "log.cleaner.io.max.bytes.per.second"
 
 MAXIMUM_DOUBLE = "1.7976931348623157E308"
@@ -167,3 +176,141 @@ BROKER_KEYS_WITHOUT_MEANING: frozenset[str] = frozenset(
     }
 )
 """Keys that stand beside the cleaner's in a usual server.properties; Winnow refuses them and says so."""
+
+TABLE = "kafka"
+
+MINIMUM_DEDUPE_BYTES_PER_THREAD = 1024 * 1024
+"""Exclusive, as in Kafka."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefault:
+    """The installation's default of a topic key: ``text`` in the topic key's unit, ``source`` with the name it has."""
+
+    text: str
+    source: str
+
+
+def merge_broker_values(layers: Iterable[Layer]) -> tuple[dict[str, str], dict[str, str]]:
+    """Broker names to values and to origins; of two layers that set a name the earlier one wins."""
+    found: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for key, value in layer.values.items():
+            name = key.removeprefix(f"{TABLE}.")
+            if name != key and name not in found:
+                found[name], origins[name] = value, layer.origins[key]
+    return found, origins
+
+
+def make_topic_defaults(given: Mapping[str, str], origins: Mapping[str, str]) -> dict[str, TopicDefault]:
+    """The defaults of topic keys among ``given``; of several broker names of one key the first in Kafka's order wins.
+
+    Raises:
+        ConfigurationError: an unknown name, or a bad value; in Kafka's words, and with the place it came from.
+    """
+    for name in given:
+        if not _is_known(name):
+            raise _refuse_unknown(name, origins[name])
+    for name in given.keys() & BROKER_BY_NAME.keys():
+        _parse_broker_value(name, given, origins)
+    found: dict[str, TopicDefault] = {}
+    for definition in DEFINITIONS:
+        for broker in _list_names(definition):
+            if broker.name in given:
+                text = _convert_topic_text(definition, broker, given[broker.name], origins[broker.name])
+                found.setdefault(definition.name, TopicDefault(text, f"{origins[broker.name]}: {broker.name}"))
+    return found
+
+
+def make_engine_layer(given: Mapping[str, str], origins: Mapping[str, str], chosen: Iterable[Layer]) -> Layer:
+    """What the cleaner's keys among ``given`` mean as settings.
+
+    A setting that ``chosen`` names itself stays, and a notice says so.
+
+    Raises:
+        ConfigurationError: the memory is too small for the threads; in Kafka's words.
+    """
+    found: dict[str, tuple[Any, str]] = {}
+    threads = int(_parse_broker_value(THREADS, given, origins)) if THREADS in given else None
+    if threads is not None:
+        found["engine.tasks"] = (threads, THREADS)
+    if DEDUPE_BUFFER_BYTES in given:
+        size_bytes = int(_parse_broker_value(DEDUPE_BUFFER_BYTES, given, origins)) // (threads or 1)
+        if size_bytes <= MINIMUM_DEDUPE_BYTES_PER_THREAD:
+            raise ConfigurationError(
+                f"{DEDUPE_BUFFER_BYTES} must be at least 1MB per cleaner thread. {_describe_origin(origins[DEDUPE_BUFFER_BYTES])}"
+            )
+        found["engine.memory_bytes"] = (size_bytes, DEDUPE_BUFFER_BYTES)
+    if BYTES_PER_SECOND in given:
+        rate = float(_parse_broker_value(BYTES_PER_SECOND, given, origins))
+        if rate < float(MAXIMUM_DOUBLE):
+            found["engine.bytes_per_second"] = (rate, BYTES_PER_SECOND)
+    taken: dict[str, str] = {}
+    for layer in chosen:
+        taken = layer.origins | taken
+    return Layer(
+        {key: value for key, (value, _) in found.items()},
+        {key: f"{origins[name]}: {name}" for key, (_, name) in found.items()},
+        tuple(
+            f"{name} ({origins[name]}) has no effect, because {key} ({taken[key]}) says the same under Winnow's name."
+            for key, (_, name) in found.items()
+            if key in taken
+        ),
+    )
+
+
+def _list_names(definition: Definition) -> tuple[BrokerName, ...]:
+    # Winnow's own keys have no broker, so they are their own names.
+    own = definition.name.startswith("winnow.")
+    return (BrokerName(definition.name),) if own else definition.broker_names
+
+
+_TOPIC_NAMES = [broker.name for definition in DEFINITIONS for broker in _list_names(definition)]
+
+
+def _is_known(name: str) -> bool:
+    return name in BROKER_BY_NAME or name in _TOPIC_NAMES
+
+
+def _convert_topic_text(definition: Definition, broker: BrokerName, text: str, origin: str) -> str:
+    kind = broker.kind or definition.kind
+    validator = broker.validator if broker.kind else definition.validator
+    value = _parse(broker.name, text, kind, validator, origin)
+    if broker.kind is None or not isinstance(value, int):
+        return values.trim_like_java(text)
+    # Every negative retention is "no limit", which a topic can only call -1; nothing else may be negative.
+    number = max(value * broker.factor, -1)
+    if broker.requirement and broker.requirement[0].reason(number):
+        raise ConfigurationError(f"{broker.requirement[1]}. {_describe_origin(origin, broker.name)}")
+    return str(number)
+
+
+def _parse_broker_value(name: str, given: Mapping[str, str], origins: Mapping[str, str]) -> Any:
+    definition = BROKER_BY_NAME[name]
+    return _parse(name, given[name], definition.kind, definition.validator, origins[name])
+
+
+def _parse(
+    name: str, text: str, kind: values.ValueType, validator: values.Validator | None, origin: str
+) -> values.Value:
+    try:
+        return values.parse_value(name, text, kind, validator)
+    except ConfigurationError as problem:
+        raise ConfigurationError(f"{problem}. {_describe_origin(origin)}") from None
+
+
+def _describe_origin(origin: str, name: str = "") -> str:
+    return f"{name or 'It'} comes from {origin}."
+
+
+def _refuse_unknown(name: str, origin: str) -> ConfigurationError:
+    if name in BY_NAME:
+        brokers = [broker.name for broker in BY_NAME[name].broker_names]
+        own = f"the broker's is {' or '.join(brokers)}" if brokers else "a broker has none, so set it on the topic"
+        hint = f"That is a topic's name; {own}."
+    elif name in BROKER_KEYS_WITHOUT_MEANING:
+        hint = "Kafka has it for its brokers, it means nothing to an archive; leave it out."
+    else:
+        hint = f"The nearest known name is {find_nearest(name, (*_TOPIC_NAMES, *BROKER_BY_NAME))}."
+    return ConfigurationError(f"Unknown broker config name: {name}. {hint} {_describe_origin(origin)}")

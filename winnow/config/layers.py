@@ -1,4 +1,4 @@
-"""Where settings come from: environment, ``winnow.toml``, embedded defaults. Each is a layer; an earlier one wins.
+"""Reads settings from environment, ``winnow.toml`` and embedded defaults; the first one wins.
 
 A layer maps a setting's dotted name to a value, and remembers where each value came from. Three settings are open maps
 whose keys belong to somebody else:
@@ -11,7 +11,7 @@ whose keys belong to somebody else:
 ``spark.conf.*`` (Spark's properties)
     Case is kept. Shells cannot set a name with dots, so ``__`` becomes ``.`` here too:
     ``WINNOW_SPARK__CONF__spark__executor__memory`` is ``spark.executor.memory``.
-``kafka.*`` (a broker's names: :mod:`winnow.config.broker_defaults`)
+``kafka.*`` (a broker's names: :mod:`winnow.config.broker`)
     Environment names are lower-cased, and ``_`` becomes ``.`` as in Kafka's own container images:
     ``WINNOW_KAFKA__LOG_RETENTION_HOURS`` is ``log.retention.hours``. In ``winnow.toml`` names are as in
     ``server.properties``, quoted: ``"log.retention.hours" = 168``.
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from winnow.config.nearest import find_nearest
+from winnow.config.names import find_nearest
 from winnow.errors import ConfigurationError
 
 PREFIX = "WINNOW_"

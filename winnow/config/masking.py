@@ -1,4 +1,4 @@
-"""Hides secrets in settings that are shown: by what a setting is called, and by what its value looks like.
+"""Masks secrets in settings that are shown.
 
 Errs on the side of hiding too much.
 """

@@ -1,12 +1,22 @@
-"""Topic names: which are legal, and which collide (Kafka's org.apache.kafka.common.internals.Topic)."""
+"""Topic names: which are legal, which collide; and the known name closest to a misspelt one."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from winnow.errors import ConfigurationError
 
+
+def find_nearest(name: str, known: Iterable[str]) -> str:
+    """The known name most like ``name``, upper and lower case alike. ``known`` must not be empty."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    return by_lower[get_close_matches(name.lower(), by_lower, n=1, cutoff=0.0)[0]]
+
+
 MAXIMUM_NAME_LENGTH = 249
+
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

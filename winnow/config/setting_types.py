@@ -1,4 +1,4 @@
-"""The types of settings: how a value is read, and the half sentence that says what it must be.
+"""The types of settings: how a value is parsed and how a valid one is described.
 
 No sentence repeats the value: a database URL or a webhook is a secret.
 """

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, Valid
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from winnow.config.broker_defaults import TopicDefault, make_engine_layer, make_topic_defaults, merge_broker_values
+from winnow.config.broker import TopicDefault, make_engine_layer, make_topic_defaults, merge_broker_values
 from winnow.config.layers import Layer, make_default_layer, read_environment_layer, read_file_layer
 from winnow.config.masking import MASK, mask
 from winnow.config.setting_types import (

@@ -1,4 +1,4 @@
-"""The configuration of one topic: parsed, checked as Kafka checks it, and told to people.
+"""Parses and checks the configuration of one topic as Kafka does.
 
 Errors have Kafka's words (ConfigDef, LogConfig.validate); all are ConfigurationError.
 """
@@ -11,10 +11,9 @@ from enum import StrEnum
 from typing import cast
 
 from winnow.config import values
-from winnow.config.broker import BROKER_BY_NAME
-from winnow.config.broker_defaults import TopicDefault
+from winnow.config.broker import BROKER_BY_NAME, TopicDefault
 from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, TOPIC_KEY_OF_BROKER_NAME
-from winnow.config.nearest import find_nearest
+from winnow.config.names import find_nearest
 from winnow.config.values import Value
 from winnow.errors import ConfigurationError
 from winnow.model import Strategy

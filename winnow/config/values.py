@@ -1,4 +1,4 @@
-"""How Kafka reads a configuration value and what it says of a bad one (Kafka's ConfigDef and ConfigException).
+"""Parses configuration values as Kafka does, with Kafka's error messages.
 
 Parsing is Java's, not Python's: ``1_000``, ``nan`` and ``٣`` are no numbers here, ``+5`` and ``1e-1`` are.
 """

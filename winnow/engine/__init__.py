@@ -1,1 +1,1 @@
-"""The data plane: picking winners and rewriting segments, and its Spark runner. The only importer of PySpark."""
+"""The data plane: picks winners, rewrites segments, and runs both in Spark. The only importer of PySpark."""

@@ -1,4 +1,4 @@
-"""The process that PySpark forks its Python workers from, with what every task of Winnow needs imported before.
+"""The process that PySpark forks Python workers from, with the imports of every task done once.
 
 PySpark starts it (``spark.python.daemon.module``) where everything runs on one machine; it is ``pyspark.daemon`` and
 nothing else. What is imported here is imported once, and shared by the workers.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from contextlib import suppress
 
-from winnow.engine.installed import prefer_installed_pyspark
+from winnow.engine.spark_program import prefer_installed_pyspark
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     # What cannot be imported here cannot be in the task, which then says so.
     with suppress(ImportError):
         import winnow.engine.spark  # noqa: F401
-        from winnow.files.arrow_alone import keep_pandas_out_of_pyarrow
+        from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
 
         keep_pandas_out_of_pyarrow()
     # What is here already is never garbage: no worker has to look through it, and so copy its pages.

@@ -1,4 +1,4 @@
-"""Why a unit of work failed: a segment of the log that cannot be read, a service that does not answer, or a surprise.
+"""Explains why a unit of work failed: a damaged segment, a service that does not answer, or a defect.
 
 An engine's exception seldom says whether it choked on what it read or on what it wrote, and it may quote data. So its
 words are not believed: the planned segments are looked at again, by other code, and what is wrong with one is said.
@@ -6,18 +6,24 @@ words are not believed: the planned segments are looked at again, by other code,
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from winnow.engine.events import PartitionFailure, PlanFailure, find_worst_exit_code
 from winnow.errors import BadInputError, DamagedSegmentError, ServiceError, WinnowError
-from winnow.files import environment, storage
-from winnow.files.schema import ARROW_SCHEMA
+from winnow.files import storage, storage_health
+from winnow.files.segments import ARROW_SCHEMA
 from winnow.model import PartitionPlan, Segment
 
 PROBE_BATCH_ROWS = 4_096
+
 _PROBE_BYTES = 8 << 20
+
 _RESOURCE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptException)
 
 
@@ -35,8 +41,8 @@ def explain_failure(problem: Exception, topic: str, partition: PartitionPlan) ->
     """
     if isinstance(problem, WinnowError) and not isinstance(problem, BadInputError | CopyCountError):
         return problem
-    shortage = environment.describe_machine_fault(problem)
-    if shortage is not None and environment.is_unrelated_to_reading(shortage):
+    shortage = storage_health.describe_machine_fault(problem)
+    if shortage is not None and storage_health.is_unrelated_to_reading(shortage):
         return ServiceError(f"{shortage}, where the engine spills or writes")
     if not isinstance(problem, _RESOURCE_ERRORS):
         try:
@@ -123,3 +129,29 @@ def _describe_read_error(segment: Segment, problem: OSError) -> str:
     except OSError:
         raise ServiceError(f"the object store does not give {segment.path} ({type(problem).__name__})") from None
     return "cannot be decoded"
+
+
+MAXIMUM_SHOWN_FAILURES = 3
+"""Failed partitions that an error names."""
+
+
+def build_failed_result(problem: Exception, topic: str, partition: PartitionPlan) -> dict[str, Any]:
+    """What a task gives back of a partition it could not do: ``error`` without its full stop, and ``exit_code``."""
+    found = explain_failure(problem, topic, partition)
+    return {"error": str(found).rstrip("."), "exit_code": found.exit_code}
+
+
+def find_plan_failure(topic: str, results: Iterable[Mapping[str, Any]], expected: int) -> PlanFailure | None:
+    """Why ``results`` do not amount to ``expected`` partitions that went well; None when they do."""
+    results = sorted(results, key=lambda result: int(result["partition"]))
+    failed = tuple(
+        PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))
+        for result in results
+        if "error" in result
+    )
+    if not failed and len(results) == expected:
+        return None
+    named = "; ".join(f"{topic}-{each.partition}: {each.error}" for each in failed[:MAXIMUM_SHOWN_FAILURES])
+    more = f"; and {len(failed) - MAXIMUM_SHOWN_FAILURES} more" if len(failed) > MAXIMUM_SHOWN_FAILURES else ""
+    code = find_worst_exit_code([each.exit_code for each in failed]) if failed else WinnowError.exit_code
+    return PlanFailure(f"{named}{more}" or "a task returned no result", code, failed)

@@ -1,4 +1,4 @@
-"""What the Spark job tells whoever started it: one JSON event a line, among whatever else Spark prints.
+"""The JSON events that Spark jobs print for the process that started them.
 
 Needs nothing of Spark, so that the one who listens does not load it.
 """

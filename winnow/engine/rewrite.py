@@ -1,4 +1,4 @@
-"""Compacting one topic partition: pick winners, stream the segments that lose something through the survivor filter.
+"""Compacts one topic partition: picks winners and copies the surviving records into new segments.
 
 Runs inside a Spark task (or in process, in tests): the task opens and writes the data files itself, so no record passes
 through the JVM. Order and offsets are untouched; segments that lose nothing are kept by reference.
@@ -11,45 +11,131 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from winnow.engine.aside import copy_keyless_records
-from winnow.engine.connections import ConnectionPool, open_connection
+import numpy as np
+import pyarrow as pa
+
 from winnow.engine.damage import CopyCountError
-from winnow.engine.elsewhere import count_misplaced_keys
-from winnow.engine.grouping import SegmentSurvivors, group_segments
-from winnow.engine.stretches import split_into_read_ranges
+from winnow.engine.read_ranges import SegmentSurvivors, group_segments, split_into_read_ranges
 from winnow.engine.survivors import build_survivors_sql
-from winnow.engine.throttle import Throttle, ThrottleMeter
-from winnow.engine.winners import KeyShare, WinnerCounts, merge_counts, pick_winners
+from winnow.engine.task_resources import ConnectionPool, TaskBudget, Throttle, ThrottleMeter, open_connection
+from winnow.engine.winners import KeyShare, WinnerCounts, build_share_condition, merge_counts, pick_winners
+from winnow.errors import WinnowError
 from winnow.files import storage
+from winnow.files.duckdb_connection import quote_file_list
 from winnow.files.fingerprint import CONTENT_HASH, EMPTY_FINGERPRINT, RunningFingerprint, combine_fingerprints
 from winnow.files.page_checksums import check_pages
-from winnow.files.schema import ARROW_SCHEMA
-from winnow.files.segments import SegmentWriter, cast_to_segment_schema
-from winnow.model import PartitionFacts, PartitionPlan, Plan, Rewrite, Segment, StagedPartition
+from winnow.files.partitioner import choose_partitions
+from winnow.files.quarantine_files import (
+    QUARANTINE_SCHEMA,
+    QuarantineWriter,
+    locate_keyless_move_file,
+    make_keyless_move_id,
+)
+from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
+from winnow.model import PartitionPlan, Plan, Segment
+from winnow.results import PartitionFacts, Rewrite, StagedPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import duckdb
 
+
+KEYLESS_BATCH_ROWS = 16_384
+
+_KEYLESS_COLUMNS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+
+
+def copy_keyless_records(
+    connection: duckdb.DuckDBPyConnection,
+    plan: Plan,
+    partition: PartitionPlan,
+    attempt: str,
+    folder: str,
+    *,
+    written: Callable[[int], None] = lambda _: None,
+) -> tuple[str, ...]:
+    """Copy the readable keyless records of the planned segments; the URIs of the files, none when there were none.
+
+    The rows bear the attempt, which the staging manifest names; the files rest in ``folder``, since a retried task of
+    the same attempt writes its own. Only segments whose manifest entry counts keyless records are read. ``written`` is
+    told the bytes of each batch.
+
+    Raises:
+        WinnowError: there are keyless records and the plan names no place for them.
+    """
+    holding = [segment for segment in partition.segments if segment.keyless]
+    if not holding:
+        return ()
+    location = plan.quarantine_location
+    if location is None:
+        raise WinnowError(
+            f"{plan.topic}-{partition.partition} holds records without a key, and plan {plan.plan_id} names no place "
+            "to keep them aside. Nothing was dropped or published. Run it again: the next plan names one."
+        )
+    columns = ", ".join(f'"{name}"' for name in _KEYLESS_COLUMNS)
+    relation = connection.sql(
+        f"""
+        SELECT {columns} FROM read_parquet({quote_file_list(segment.path for segment in holding)})
+        WHERE key IS NULL AND "offset" >= {partition.log_start_offset}
+          AND "offset" < {partition.next_first_dirty_offset}
+        """
+    )
+
+    def name(number: int) -> str:
+        return locate_keyless_move_file(location, plan.plan_id, folder, partition.partition, number)
+
+    with QuarantineWriter(file_bytes=plan.segment_bytes, name=name) as writer:
+        for batch in relation.to_arrow_reader(KEYLESS_BATCH_ROWS):
+            rows = _build_quarantine_rows(batch, make_keyless_move_id(plan.plan_id, attempt))
+            written(rows.nbytes)
+            writer.write(rows)
+        return writer.finish()
+
+
+def _build_quarantine_rows(batch: pa.RecordBatch, ingest_id: str) -> pa.RecordBatch:
+    count = batch.num_rows
+    columns = [
+        pa.array([ingest_id] * count, pa.string()),
+        pa.nulls(count, pa.string()),
+        pa.nulls(count, pa.int64()),
+        *(batch.column(name).cast(QUARANTINE_SCHEMA.field(name).type) for name in _KEYLESS_COLUMNS),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=QUARANTINE_SCHEMA)
+
+
+KEY_BATCH_ROWS = 65_536
+
+
+def count_misplaced_keys(
+    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, partitions: int, share: KeyShare | None = None
+) -> int:
+    """How many surviving keys of ``share`` Kafka's default partitioner would put elsewhere among ``partitions``.
+
+    Reads key and offset of all segments once more. Says nothing of producers with a partitioner of their own.
+    """
+    if not plan.segments:
+        return 0
+    uris = [segment.path for segment in plan.segments]
+    survivors = build_survivors_sql(connection, uris, plan.log_start_offset, plan.segments[-1].last_offset)
+    relation = connection.sql(f"SELECT key {survivors} WHERE key IS NOT NULL{build_share_condition(share)}")
+    found = 0
+    for batch in relation.to_arrow_reader(KEY_BATCH_ROWS):
+        if batch.num_rows:
+            found += int(np.count_nonzero(choose_partitions(batch.column("key"), partitions) != plan.partition))
+    return found
+
+
 MAXIMUM_BATCH_ROWS = 16_384
+
 MAXIMUM_BATCH_BYTES = 4 << 20
 """Bytes in the file of the records that pass at a time; decoded they are a few times as many."""
+
 ENGINE_NAME = "duckdb"
+
 MAXIMUM_OVERHEAD_BYTES = 320 << 20
 """What a task's process holds at most beside its memory limit: interpreter, libraries, the row groups being read and
 written. Measured up to 254 MiB: 24 million records of 12 million keys, limits of 64 and 256 MiB, without Spark."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskBudget:
-    """What one task may use. ``bytes_per_second``: reads and writes together; None: no limit.
-
-    ``spill_folder``: None: Spark's local folders, or the system's temporary folder.
-    """
-
-    memory_limit_bytes: int
-    threads: int
-    spill_folder: str | None
-    bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +350,7 @@ def _copy_survivors(
         checked: set[str] = set()
         for stretch in split_into_read_ranges(connection, read, partition.log_start_offset):
             for uri in stretch.uris:
-                # On an object store pages are checked as they pass (winnow.files.checked_store).
+                # On an object store pages are checked as they pass (winnow.files.checked_filesystem).
                 if uri not in checked and storage.is_local(uri):
                     check_pages(uri, throttle.take)
                     checked.add(uri)

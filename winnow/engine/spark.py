@@ -1,4 +1,4 @@
-"""The Spark runner: units of work are distributed, rows never are. No SQL, no shuffle, nothing collected but facts."""
+"""Compacts plans in one Spark application: units of work are distributed, records never are."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from pyspark import SparkContext, TaskContext
 from winnow import __version__
 from winnow.clock import read_wall_clock_ms
 from winnow.engine import staging
-from winnow.engine.application import open_spark_context
-from winnow.engine.connections import ConnectionPool
-from winnow.engine.cutting import DEFAULT_GIANT_BYTES
+from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine.events import PlanOutcome, emit_event, log_event
-from winnow.engine.failures import build_failed_result, find_plan_failure
-from winnow.engine.ranges import PartUnit, ShareUnit, copy_part, find_share_winners
-from winnow.engine.rewrite import ENGINE_NAME, TaskBudget, compact_partition
-from winnow.engine.slices import WorkUnit
-from winnow.engine.task_events import ReportEvent, run_tasks
-from winnow.engine.waves import Result, RunTasks, run_in_rounds
+from winnow.engine.rewrite import ENGINE_NAME, compact_partition
+from winnow.engine.scheduling import Result, RunTasks, run_in_rounds
+from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
+from winnow.engine.splitting import DEFAULT_GIANT_BYTES, PartUnit, ShareUnit, WorkUnit, copy_part, find_share_winners
+from winnow.engine.task_resources import ConnectionPool, TaskBudget
 from winnow.files import storage
-from winnow.model import Plan, Rewrite, StagedPartition, StagingManifest
+from winnow.model import Plan
+from winnow.results import Rewrite, StagedPartition, StagingManifest
 
 
 def run_plans(

@@ -1,4 +1,4 @@
-"""Which records of a partition survive: a temporary table of a DuckDB connection, and its way between tasks.
+"""The surviving or removed offsets of a partition as a DuckDB table, and as files between tasks.
 
 The table is ``survivors("offset")``, or, where few records go, ``removed("offset")`` with all others: exactly one of
 the two is there. Either way it may be larger than memory; DuckDB spills it.
@@ -6,25 +6,31 @@ the two is there. Either way it may be larger than memory; DuckDB spills it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.errors import WinnowError
-from winnow.files import duck, storage
-from winnow.files.duck import quote_file_list
-from winnow.model import Segment
+from winnow.files import duckdb_connection, storage
+from winnow.files.duckdb_connection import quote_file_list
+from winnow.model import OffsetRange, PartitionPlan, Segment
 
 if TYPE_CHECKING:
     import duckdb
 
 SURVIVORS_TABLE = "survivors"
+
 REMOVED_TABLE = "removed"
+
 WRITE_BATCH_ROWS = 131_072
+
 _TABLE_METADATA_KEY = b"winnow.form"
+
 _SCHEMA = pa.schema([pa.field("offset", pa.int64(), nullable=False)])
 
 
@@ -119,4 +125,70 @@ def _read_table_name(uri: str) -> str:
 
 def compute_maximum_join_rows(connection: duckdb.DuckDBPyConnection) -> int:
     """How many offsets a join may hold and stay in memory beside all else: one that spills loses the records' order."""
-    return max(1 << 16, min(1 << 20, duck.read_memory_limit_bytes(connection) // 256))
+    return max(1 << 16, min(1 << 20, duckdb_connection.read_memory_limit_bytes(connection) // 256))
+
+
+MAXIMUM_EXTENDED_RANGES = 128
+
+SUPERSEDING_TABLE = "superseding"
+
+Offsets = npt.NDArray[np.int64]
+
+
+def retain_extended_tombstones(
+    connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str
+) -> tuple[OffsetRange, ...]:
+    """Take the tombstones that superseded a record out of the table ``expired``; the ranges that hold them.
+
+    The table ``superseding("offset")`` must hold the winners below the plan's ``covered_end`` that superseded a record,
+    and is dropped; ``readable`` is the SQL condition for the records that count. Values are read only in segments with
+    null values and such winners.
+    """
+    counted = count_per_segment(connection, SUPERSEDING_TABLE, plan.segments)
+    holding = [s for s, winners in zip(plan.segments, counted, strict=True) if winners and s.tombstones]
+    found: tuple[OffsetRange, ...] = ()
+    if holding:
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE extended AS
+            SELECT "offset" FROM read_parquet({quote_file_list(segment.path for segment in holding)}) AS log
+            SEMI JOIN {SUPERSEDING_TABLE} USING ("offset") WHERE value IS NULL AND {readable}
+            """
+        )
+        connection.execute('DELETE FROM expired WHERE "offset" IN (SELECT "offset" FROM extended)')
+        for batch in connection.sql('SELECT "offset" FROM extended ORDER BY "offset"').to_arrow_reader(
+            WRITE_BATCH_ROWS
+        ):
+            found = join_nearest_ranges([*found, *_build_ranges(batch.column(0).to_numpy(zero_copy_only=True))])
+        connection.execute("DROP TABLE extended")
+    connection.execute(f"DROP TABLE {SUPERSEDING_TABLE}")
+    return found
+
+
+def join_nearest_ranges(ranges: Iterable[OffsetRange], most: int = MAXIMUM_EXTENDED_RANGES) -> tuple[OffsetRange, ...]:
+    """At most ``most`` ranges that hold all of ``ranges``, in order; neighbours with the smallest gaps are joined."""
+    joined: list[OffsetRange] = []
+    for each in sorted(ranges, key=lambda each: each.start):
+        if joined and each.start <= joined[-1].end:
+            joined[-1] = OffsetRange(joined[-1].start, max(joined[-1].end, each.end))
+        else:
+            joined.append(each)
+    gaps = sorted(((after.start - before.end, at) for at, (before, after) in enumerate(pairwise(joined))), reverse=True)
+    cuts = sorted(at for _, at in gaps[: most - 1])
+    first = 0
+    found = []
+    for cut in [*cuts, len(joined) - 1] if joined else []:
+        found.append(OffsetRange(joined[first].start, joined[cut].end))
+        first = cut + 1
+    return tuple(found)
+
+
+def _build_ranges(offsets: Offsets) -> list[OffsetRange]:
+    """``offsets``, in rising order, as ranges, cut at the largest gaps only."""
+    gaps = np.diff(offsets)
+    cuts = np.flatnonzero(gaps > 1)
+    if len(cuts) >= MAXIMUM_EXTENDED_RANGES:
+        cuts = np.sort(cuts[np.argsort(gaps[cuts], kind="stable")[-(MAXIMUM_EXTENDED_RANGES - 1) :]])
+    starts = np.append(offsets[:1], offsets[cuts + 1])
+    ends = np.append(offsets[cuts], offsets[-1:]) + 1
+    return [OffsetRange(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]

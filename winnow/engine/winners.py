@@ -1,4 +1,4 @@
-"""Which offsets of a topic partition survive: one scan over key and offset, exact key bytes, spilling when it must."""
+"""Picks the winning record of each key in a partition, by the topic's compaction strategy (KIP-280)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,67 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from winnow.engine import removal
-from winnow.engine.extended import SUPERSEDING_TABLE, join_nearest_ranges, retain_extended_tombstones
-from winnow.engine.orders import (
-    ORDERING_COLUMNS,
-    build_greatest_offset_sql,
-    build_version_header_sql,
-    build_version_value_sql,
+from winnow.engine import contested_keys
+from winnow.engine.survivors import (
+    SUPERSEDING_TABLE,
+    compute_maximum_join_rows,
+    count_per_segment,
+    join_nearest_ranges,
+    retain_extended_tombstones,
 )
-from winnow.engine.survivors import compute_maximum_join_rows, count_per_segment
-from winnow.files import duck
-from winnow.files.duck import quote_file_list
+from winnow.errors import UsageError
+from winnow.files import duckdb_connection
+from winnow.files.duckdb_connection import quote_file_list, quote_literal
 from winnow.files.fingerprint import EMPTY_FINGERPRINT, WINNERS_HASH, combine_fingerprints, make_fingerprint_sql
 from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
 
 if TYPE_CHECKING:
     import duckdb
+
+_LONG_BYTES = 8
+
+_OFFSET_FACTOR = 1 << 63
+
+_MISSING_VERSION = -(1 << 63) - 1
+
+ORDERING_COLUMNS: dict[Strategy, tuple[str, ...]] = {
+    Strategy.OFFSET: (),
+    Strategy.TIMESTAMP: ('"timestamp"',),
+    Strategy.HEADER: ("headers",),
+}
+"""What :func:`greatest_offset` reads beside key and offset."""
+
+
+def build_greatest_offset_sql(strategy: Strategy, header: str | None) -> str:
+    """The SQL aggregate that gives, per key, the offset of the greatest record in the total order of ``strategy``.
+
+    offset: (offset). timestamp: (timestamp or -1, offset). header: (present, value, offset). The last two are packed
+    into one 128-bit number, the version above the 63 bits of the offset, which compares as fast as a plain maximum.
+
+    Raises:
+        UsageError: strategy header without the header's name.
+    """
+    if strategy is Strategy.OFFSET:
+        return 'max("offset")'
+    if strategy is Strategy.TIMESTAMP:
+        version = 'coalesce(epoch_ms("timestamp"), -1)::HUGEINT'
+    elif header:
+        version = f"coalesce({build_version_value_sql(header)}, {_MISSING_VERSION})"
+    else:
+        raise UsageError("compaction.strategy.header must be specified.")
+    return f'(max({version} * {_OFFSET_FACTOR} + "offset") & {_OFFSET_FACTOR - 1})::BIGINT'
+
+
+def build_version_header_sql(header: str) -> str:
+    """The last occurrence of the header, a struct; NULL when there is none."""
+    return f"list_filter(headers, lambda h: h.key = {quote_literal(header)})[-1]"
+
+
+def build_version_value_sql(header: str) -> str:
+    """The version: exactly 8 bytes, big-endian and signed; NULL for anything else."""
+    value = f"{build_version_header_sql(header)}.value"
+    # Of 64 bits in big-endian order DuckDB makes the signed number that they are.
+    return f"CASE WHEN octet_length({value}) = {_LONG_BYTES} THEN {value}::BIT::BIGINT::HUGEINT END"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +74,7 @@ class WinnerCounts:
     """What the winners' scan counted over the planned segments, and the survivors of each in the plan's order.
 
     ``headers_missing``, ``headers_malformed`` and ``malformed_offsets`` (the lowest :data:`MALFORMED_SHOWN`) are of
-    keyed records under strategy header, as in :class:`winnow.model.PartitionFacts`; ``extended`` as there.
+    keyed records under strategy header, as in :class:`winnow.results.PartitionFacts`; ``extended`` as there.
     """
 
     records_in: int
@@ -101,15 +146,15 @@ def pick_winners(
         connection.execute('CREATE TEMP TABLE survivors ("offset" BIGINT)')
         return WinnerCounts(0, 0, 0, 0, (), EMPTY_FINGERPRINT)
     _create_expired_table(connection, plan.segments, plan.expired, readable)
-    if not removal.is_applicable(connection, plan):
+    if not contested_keys.is_applicable(connection, plan):
         return _pick_through_key_table(connection, plan, readable, greatest, version)
-    found = removal.create_removed_table(
+    found = contested_keys.create_removed_table(
         connection, plan, readable=readable, greatest=greatest, ordering=ORDERING_COLUMNS[strategy]
     )
     if found is None:
         counts = _pick_through_key_table(connection, plan, readable, greatest, version)
         if share is not None:
-            removal.create_removed_from_survivors(connection, plan, readable)
+            contested_keys.create_removed_from_survivors(connection, plan, readable)
         return counts
     keyed = found.records - found.keyless
     with_header, with_version = (
@@ -172,7 +217,7 @@ def _pick_through_key_table(
         """
     )
     connection.execute("DROP TABLE winners")
-    row = duck.fetch_one_row(
+    row = duckdb_connection.fetch_one_row(
         connection, f"SELECT count(*), {make_fingerprint_sql('make_fingerprint_sql')} FROM survivors"
     )
     assert row is not None
@@ -294,6 +339,6 @@ def _build_file_list(segments: Iterable[Segment]) -> str:
 
 
 def _fetch_row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
-    row = duck.fetch_one_row(connection, query)
+    row = duckdb_connection.fetch_one_row(connection, query)
     assert row is not None
     return tuple(row)

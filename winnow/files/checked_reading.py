@@ -1,4 +1,4 @@
-"""Reading a segment so that every record is the one that was written, or the read ends with an error.
+"""Reads segments and checks every record against checksums and the manifest entry.
 
 Arrow compares each page with the checksum in its header. What no checksum covers are the page headers and the footer,
 and a flipped bit there can make Arrow leave out pages or read a column as another type. So the schema, the number of
@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import storage
 from winnow.files.page_checksums import check_pages, list_column_chunks
-from winnow.files.quarantine import QUARANTINE_SCHEMA
-from winnow.files.schema import ARROW_SCHEMA
+from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segment_figures import FileFigures, read_offsets
-from winnow.files.segments import cast_to_segment_schema
+from winnow.files.segments import ARROW_SCHEMA, cast_to_segment_schema
 from winnow.model import Segment
 
 BATCH_ROWS = 8_192
@@ -182,7 +181,7 @@ def check_before_duckdb(topic: str, segments: Iterable[Segment], columns: Collec
     """Check the pages that DuckDB, which compares no checksums, is about to read.
 
     Only of segments on a local disk, where the second look finds the bytes in memory; on an object store it would be a
-    second transfer, so :mod:`winnow.files.checked_store` checks them there as they pass.
+    second transfer, so :mod:`winnow.files.checked_filesystem` checks them there as they pass.
 
     Args:
         topic: whose segments they are.
@@ -206,7 +205,7 @@ def check_before_duckdb(topic: str, segments: Iterable[Segment], columns: Collec
 def find_damaged_segment(topic: str, segments: Iterable[Segment], problem: Exception, *, after: str) -> None:
     """Find the segment of an object store at which DuckDB failed because a page was not the one that was written.
 
-    DuckDB gives the error that :mod:`winnow.files.checked_store` raises as text. Does nothing at other errors.
+    DuckDB gives the error that :mod:`winnow.files.checked_filesystem` raises as text. Does nothing at other errors.
 
     Raises:
         DamagedSegmentError: naming topic partition and file.

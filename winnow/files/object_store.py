@@ -1,4 +1,4 @@
-"""How object stores are reached: endpoint, region and credentials, by the names that AWS's SDKs give them.
+"""Configures access to object stores: endpoint, region and credentials.
 
 Every process of Winnow that touches data (command, Airflow task, Spark driver and executor) finds its access in its own
 environment, or in the machine's instance role; so nothing of it is in an argument, a plan, a manifest or a log::

@@ -1,4 +1,4 @@
-"""Whether the pages of a Parquet file are those that were written, by the checksums in their headers.
+"""Checks the pages of Parquet files against the checksums in their headers.
 
 DuckDB does not look at them, and zstd frames as Arrow writes them have none of their own: a bit that flipped in a value
 would be decoded, copied, and given a new and sound checksum. Nothing is decoded here: the bytes of a page, as they lie

@@ -1,4 +1,4 @@
-"""What the records of one segment file amount to, counted batch by batch, to compare with its manifest entry."""
+"""Counts the records of a segment file, to compare with its manifest entry."""
 
 from __future__ import annotations
 

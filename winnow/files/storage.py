@@ -1,4 +1,4 @@
-"""Object-store paths. Everything Winnow writes outside the table commit goes through here.
+"""Reads, writes, lists and deletes files in object stores and on local disk.
 
 A path is a URI (``file:///…``, ``s3://bucket/key``) or a plain local path. Credentials come from the environment or
 the instance role, never from a path, a plan or an argument (:mod:`winnow.files.object_store`).
@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from winnow.errors import ServiceError, UsageError
-from winnow.files import durable, object_store
+from winnow.files import disk_sync, object_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def write_bytes(uri: str, data: bytes) -> None:
     """Write a small file so that a reader sees all of it or nothing.
 
     Object stores show an object only when it is complete, and keep it from then on; on a local disk a temporary sibling
-    is synced and renamed, and the folder is synced (:mod:`winnow.files.durable`).
+    is synced and renamed, and the folder is synced (:mod:`winnow.files.disk_sync`).
     """
     if is_local(uri):
         path = parse_local_path(uri)
@@ -146,7 +146,7 @@ def write_bytes(uri: str, data: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
-        durable.sync_folder(path.parent)
+        disk_sync.sync_folder(path.parent)
         return
     filesystem, path_in_store = open_filesystem(uri)
     with translate_store_errors(uri), filesystem.open_output_stream(path_in_store) as stream:
@@ -154,14 +154,14 @@ def write_bytes(uri: str, data: bytes) -> None:
 
 
 def sync(uris: Iterable[str]) -> None:
-    """Bring files that were written to disk, before anything names them: as :func:`winnow.files.durable.sync_files`.
+    """Bring files that were written to disk, before anything names them: as :func:`winnow.files.disk_sync.sync_files`.
 
     Call it once for many files. Objects of a store are passed over: they are durable once they are complete.
 
     Raises:
         OSError: the disk did not take one of them.
     """
-    durable.sync_files(parse_local_path(uri) for uri in uris if is_local(uri))
+    disk_sync.sync_files(parse_local_path(uri) for uri in uris if is_local(uri))
 
 
 def exists(uri: str) -> bool:

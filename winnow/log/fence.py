@@ -1,4 +1,4 @@
-"""The fence of a topic: which attempts may still be published, decided by commits alone.
+"""Raises the fence of a topic, which decides the attempts that may still be published.
 
 The fence is an integer table property that only grows. Every attempt at a plan carries the fence that the table had
 when its run was opened, and is published only by a commit to a head that still has it. So a commit that raises the
@@ -15,9 +15,10 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 
+from winnow.log.head import Change, Head
 from winnow.log.table import FENCE_PROPERTY
-from winnow.log.topic_log import Change, Head, TopicLog
-from winnow.model import Receipt
+from winnow.log.topic_log import TopicLog
+from winnow.results import Receipt
 
 
 class _NoCommitNeededError(Exception):

@@ -1,4 +1,4 @@
-"""How PyIceberg writes a table's files on a local file system: synced before their names are given to anybody.
+"""Lets PyIceberg sync files to the local disk before a commit refers to them.
 
 PyIceberg's own FileIO leaves manifests, manifest lists and metadata files in the kernel's memory, while the catalog's
 database, which names them, is synced. A catalog takes another by its property ``py-io-impl``
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from winnow.files.durable import sync_folder
+from winnow.files.disk_sync import sync_folder
 
 
 class SyncedFileIO(PyArrowFileIO):

@@ -1,4 +1,4 @@
-"""Reading manifest lists and manifests: what decisions need of each entry, and nothing twice.
+"""Reads manifest lists and manifests, only the columns that decisions need.
 
 PyIceberg's own walk reads the schema in every file's header anew and makes two records, two enums and four maps of
 every entry. Here a reader is made once per schema, rows are plain lists, and a bound is read where it is asked for.
@@ -30,7 +30,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from winnow.errors import WinnowError
-from winnow.files.schema import FIELD_IDS
+from winnow.files.segments import FIELD_IDS
 from winnow.log.file_checksums import has_checksum, make_damage_error, read_checked
 from winnow.model import Segment
 

@@ -1,4 +1,4 @@
-"""The text of a table's metadata file, of which a commit makes only what it changes.
+"""Serializes a table's metadata, reusing the text of unchanged snapshots.
 
 Most of it is the list of snapshots, and a commit appends one to it. So the text of those that were written before is
 kept and put in front; all else is PyIceberg's to write.

@@ -30,15 +30,16 @@ from pyiceberg.types import (
 from winnow.errors import CommitConflictError, DamagedMetadataError, DamagedSegmentError
 from winnow.files import storage
 from winnow.files.checked_reading import translate_read_errors
-from winnow.files.quarantine import (
+from winnow.files.quarantine_files import (
     QuarantineWriter,
     locate_ingest_folder,
     locate_keyless_move_folder,
     may_contain_ingest,
 )
+from winnow.log.catalog_access import ensure_namespace, translate_catalog_errors, wait_before_retry
 from winnow.log.file_checksums import make_damage_error
 from winnow.log.manifests import list_live_manifests, list_live_paths, read_live_sizes
-from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES, ensure_namespace, translate_catalog_errors, wait_before_retry
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -99,7 +100,7 @@ class Quarantine:
         self.topic = topic
 
     def append(self, rows: pa.Table, ingest_id: str) -> None:
-        """Add rows of :data:`winnow.files.quarantine.QUARANTINE_SCHEMA`, all of one ingest call.
+        """Add rows of :data:`winnow.files.quarantine_files.QUARANTINE_SCHEMA`, all of one ingest call.
 
         Appends do not conflict with one another.
         """

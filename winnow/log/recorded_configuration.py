@@ -1,4 +1,4 @@
-"""The topic configuration that Winnow committed, against the one in the table's properties.
+"""Compares the committed topic configuration with the table's properties.
 
 Iceberg lets any tool set a table's properties without a snapshot, and a metadata file has no checksum of its own in
 most catalogs. What a topic's configuration decides cannot be taken back (retention deletes), so it counts only as it

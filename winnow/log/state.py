@@ -1,4 +1,4 @@
-"""The carried state: one immutable, versioned file per table snapshot, named by the snapshot's summary.
+"""Reads and writes the carried state: one immutable file per table snapshot.
 
 Everything that must outlive snapshots rests in it. It is written before the commit that names it and never changed.
 """
@@ -15,7 +15,8 @@ from winnow import documents
 from winnow.errors import DamagedMetadataError, ForeignTableError
 from winnow.files import storage
 from winnow.log.file_checksums import make_missing_path_error
-from winnow.model import PartitionState, Receipt, ReceiptReference, TopicState
+from winnow.model import PartitionState, ReceiptReference, TopicState
+from winnow.results import Receipt
 
 STATE_PROPERTY = "winnow.state"
 PLAN_PROPERTY = "winnow.plan-id"

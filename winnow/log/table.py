@@ -22,7 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from winnow.files.schema import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
+from winnow.files.segments import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, make_initial_property
 from winnow.model import Segment
 
@@ -52,7 +52,7 @@ LOG_SCHEMA = Schema(
     NestedField(_VALUE, "value", BinaryType(), required=False),
     NestedField(FIELD_IDS["headers"], "headers", _HEADERS, required=False),
 )
-"""The columns of Spark's Kafka source, all optional (see :mod:`winnow.files.schema`)."""
+"""The columns of Spark's Kafka source, all optional (see :mod:`winnow.files.segments`)."""
 
 LOG_SPEC = PartitionSpec(PartitionField(_PARTITION, 1000, IdentityTransform(), "partition"))
 

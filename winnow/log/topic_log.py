@@ -1,4 +1,4 @@
-"""One topic's log: its head (snapshot, state, segments) and Winnow's own commit loop.
+"""Reads one topic's log and commits changes to it, with retries.
 
 Every commit — ingest, publish, state change — loads the head, recomputes the carried state from it, commits against
 exactly that head, and begins again when another commit came first. PyIceberg's own retry stays off.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import random
-import re
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationError
 from pyiceberg.manifest import ManifestContent
 
-from winnow.config.broker_defaults import TopicDefault
+from winnow.config.broker import TopicDefault
 from winnow.config.topic import TopicConfig
 from winnow.errors import (
     CommitConflictError,
@@ -29,18 +26,19 @@ from winnow.errors import (
     PlanVoidError,
     ServiceError,
     UnknownTopicError,
-    WinnowError,
 )
-from winnow.files import object_store, storage
-from winnow.log import chains, metadata_check, segment_digest
+from winnow.files import storage
+from winnow.log import head_checks, reference_chains
 from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
+from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
+from winnow.log.head import Change, Committed, Head
+from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
-from winnow.log.producer import LogUpdate
-from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, ConfigurationDifference, read_overrides
-from winnow.log.table import FENCE_PROPERTY
+from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
 from winnow.log.transaction import LogTransaction
-from winnow.model import PartitionsAdded, PartitionState, Receipt, ReceiptReference, Segment, TopicState
+from winnow.model import PartitionsAdded, PartitionState, ReceiptReference, Segment, TopicState
+from winnow.results import Receipt
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -50,81 +48,12 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
 
 _BY_OFFSET = operator.attrgetter("first_offset")
+
 MAXIMUM_COMMIT_TRIES = 12
 """How often the commit loop begins again before it gives up with CommitConflictError."""
+
 MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
 """A receipt is looked for so much further back than it can be, in case the clocks of two machines disagree."""
-
-
-@dataclass(frozen=True)
-class Head:
-    """The newest snapshot of a topic's table and the state it names. ``snapshot_id`` None: nothing committed yet."""
-
-    table: Table
-    snapshot_id: int | None
-    state: TopicState
-
-    @property
-    def location(self) -> str:
-        """The table's folder."""
-        return str(self.table.location())
-
-    @property
-    def configuration_differences(self) -> tuple[ConfigurationDifference, ...]:
-        """Where the table's properties are not the configuration that Winnow committed."""
-        return recorded.list_differences(self.state.configuration, self.table.properties)
-
-    @property
-    def table_uuid(self) -> str:
-        """Identity of the table; a topic that was dropped and created again has another."""
-        return str(self.table.metadata.table_uuid)
-
-    @property
-    def fence(self) -> int:
-        """The topic's fence, 0 until it is first raised (:mod:`winnow.log.fence`).
-
-        The state remembers it too, in case another tool removed the property.
-
-        Raises:
-            ForeignTableError: the property is no number.
-        """
-        text = self.table.properties.get(FENCE_PROPERTY, "0")
-        if not text.isdecimal():
-            raise ForeignTableError(
-                f"The table property {FENCE_PROPERTY} of topic {self.state.topic} is not a number that Winnow wrote. "
-                f"Nothing was changed. Remove the property; the fence is {self.state.fence} then."
-            )
-        return max(int(text), self.state.fence)
-
-
-@dataclass(frozen=True)
-class Change:
-    """What one commit does: files in, files out (by path), table properties, and the state after it.
-
-    ``remove_from``: the partitions of the files that go out, where they are known; manifests of others are not opened.
-    ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
-    the state. ``accepts_configuration``: what the table's properties hold is the topic's configuration from now on,
-    whoever wrote it.
-    """
-
-    state: TopicState
-    add: Sequence[Segment] = ()
-    remove: Sequence[str] = ()
-    remove_from: Collection[int] | None = None
-    summary: dict[str, str] = field(default_factory=dict)
-    properties: dict[str, str] = field(default_factory=dict)
-    dropped_properties: tuple[str, ...] = ()
-    receipt: Callable[[int], Receipt] | None = None
-    accepts_configuration: bool = False
-
-
-@dataclass(frozen=True)
-class Committed:
-    """A commit that landed."""
-
-    snapshot_id: int
-    state: TopicState
-    receipt: Receipt | None
 
 
 class TopicLog:
@@ -180,16 +109,16 @@ class TopicLog:
                 table = newest
 
     def _head(self, table: Table) -> Head:
-        metadata_check.require_consistent(self.topic, table)
+        head_checks.require_consistent(self.topic, table)
         snapshot = table.current_snapshot()
         if snapshot is None:
             configuration = recorded.read_initial_configuration(table.properties)
             state = carried.make_empty_state(self.topic, int(table.properties[PARTITIONS_PROPERTY]))
-            return Head(table, None, replace(state, live=segment_digest.NO_SEGMENTS, configuration=configuration))
+            return Head(table, None, replace(state, live=head_checks.NO_SEGMENTS, configuration=configuration))
         reference = self._state_reference(snapshot)
-        metadata_check.require_below(self.topic, table, reference.path)
+        head_checks.require_below(self.topic, table, reference.path)
         state = carried.read_state(self.topic, reference)
-        metadata_check.require_same_table(self.topic, table, state)
+        head_checks.require_same_table(self.topic, table, state)
         return Head(table, snapshot.snapshot_id, state)
 
     def _state_reference(self, snapshot: Snapshot) -> carried.StateReference:
@@ -239,10 +168,10 @@ class TopicLog:
             listed = self._listed(head)
             if head.state.live is not None:
                 snapshot = head.table.current_snapshot()
-                segment_digest.require_segments(
+                head_checks.require_segments(
                     self.topic,
                     head.state.live,
-                    segment_digest.compute_segment_digest(listed),
+                    head_checks.compute_segment_digest(listed),
                     snapshot.manifest_list if snapshot is not None else head.table.metadata_location,
                 )
             for segment in listed:
@@ -291,7 +220,7 @@ class TopicLog:
     def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
         """References to receipts, oldest first: all, or those of plans published ``since_ms`` and some before them."""
         since_ms = None if since_ms is None else since_ms - MAXIMUM_CLOCK_DIFFERENCE_MS
-        return chains.list_receipt_references(head.state, since_ms=since_ms)
+        return reference_chains.list_receipt_references(head.state, since_ms=since_ms)
 
     def receipts(self, head: Head | None = None) -> list[Receipt]:
         """Receipts of all published plans, oldest first."""
@@ -432,7 +361,7 @@ class TopicLog:
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
                 leftovers.append(reference.path)
             new_state = self._with_digests(head, change, producer.removed, new_state)
-            new_state, links = chains.shorten_chains(head.location, new_state)
+            new_state, links = reference_chains.shorten_chains(head.location, new_state)
             leftovers += links
             state_reference = carried.write_state(head.location, new_state)
             producer.snapshot_properties = {
@@ -446,7 +375,7 @@ class TopicLog:
         try:
             transaction.commit_transaction()
         except CommitFailedException:
-            _delete_files(leftovers)  # the catalog was asked whether it landed (winnow.log.confirmed_commits)
+            _delete_files(leftovers)  # the catalog was asked whether it landed (winnow.log.catalog_access)
             return None
         except Exception as problem:
             if not self._landed(snapshot_id):
@@ -461,7 +390,7 @@ class TopicLog:
         """``state`` with what whoever loads it compares: the digest of its segments, its configuration, its table."""
         live = head.state.live
         if live is None:  # of a Winnow that kept none
-            live = segment_digest.compute_segment_digest(self._listed(head))
+            live = head_checks.compute_segment_digest(self._listed(head))
         configuration = head.state.configuration
         touched = recorded.read_configuration(dict.fromkeys((*change.properties, *change.dropped_properties), ""))
         if configuration is None or change.accepts_configuration or touched:
@@ -471,7 +400,7 @@ class TopicLog:
             )
         return replace(
             state,
-            live=segment_digest.update_segment_digest(live, added=change.add, removed=removed),
+            live=head_checks.update_segment_digest(live, added=change.add, removed=removed),
             configuration=configuration,
             table_uuid=head.table_uuid,
             location=head.location,
@@ -490,67 +419,3 @@ def _delete_files(paths: Sequence[str]) -> None:
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):
             storage.delete(path)
-
-
-def wait_before_retry(attempt: int) -> None:
-    """Wait a little longer after each lost try, never two committers equally long."""
-    time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
-
-
-def ensure_namespace(catalog: Catalog, namespace: str) -> None:
-    """Create ``namespace`` unless it is there, also when another process creates it at the same moment.
-
-    PyIceberg asks first and creates then; what a SQL catalog says to the slower of two is its database's own error.
-    """
-    try:
-        catalog.create_namespace_if_not_exists(namespace)
-    except Exception:
-        if not catalog.namespace_exists(namespace):
-            raise
-
-
-@contextlib.contextmanager
-def translate_catalog_errors(what_happened: str) -> Iterator[None]:
-    """Turn connection problems of the catalog or the object store into ServiceError; let everything else through."""
-    try:
-        yield
-    except WinnowError:
-        raise
-    except CommitFailedException:
-        raise
-    except FileNotFoundError as problem:
-        raise ServiceError(
-            f"{what_happened}: a file that the catalog names is not there ({_find_place(problem)}). Nothing was changed. "
-            "Check that the bucket or folder of the warehouse is there and is the one the tables were made in, then "
-            "run it again; what is gone for good comes back from a backup or the object store's versions."
-        ) from problem
-    except Exception as problem:
-        if isinstance(problem, OSError) and object_store.is_store_error(problem):
-            raise ServiceError(
-                f"{what_happened}: the object store does not serve the warehouse ({problem}). Nothing was changed. "
-                "Check that the bucket is there, the endpoint (AWS_ENDPOINT_URL_S3) and the credentials, then run it "
-                "again."
-            ) from problem
-        if _is_connection_problem(problem):
-            raise ServiceError(
-                f"{what_happened}: the catalog or its object store cannot be reached ({type(problem).__name__}). "
-                "Nothing was changed. Check WINNOW_CATALOG__* and WINNOW_WAREHOUSE, then run it again."
-            ) from problem
-        raise
-
-
-def _find_place(problem: FileNotFoundError) -> str:
-    # Arrow quotes the path in its sentence; the operating system keeps it apart.
-    quoted = re.search(r"'([^']+)'", str(problem))
-    return str(problem.filename or (quoted[1] if quoted else "no path was given"))
-
-
-def _is_connection_problem(problem: Exception) -> bool:
-    module = type(problem).__module__.split(".")[0]
-    names = {kind.__name__ for kind in type(problem).__mro__}
-    return (
-        isinstance(problem, ConnectionError | TimeoutError)
-        or (module == "sqlalchemy" and bool(names & {"OperationalError", "InterfaceError", "TimeoutError"}))
-        or (module in {"requests", "urllib3"})
-        or bool(names & {"ServiceUnavailableError", "ServerError", "AuthorizationExpiredError"})
-    )

@@ -11,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from winnow.config.broker_defaults import TopicDefault
+from winnow.config.broker import TopicDefault
 from winnow.config.names import validate_topic_name
 from winnow.config.topic import TopicConfig
 from winnow.errors import ConfigurationError, UnknownTopicError
-from winnow.files import object_store, scratch
-from winnow.files.durable import sync_folder
+from winnow.files import object_store, private_files
+from winnow.files.disk_sync import sync_folder
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -49,15 +49,14 @@ class TopicLogs:
     @cached_property
     def catalog(self) -> Catalog:
         """The PyIceberg catalog, opened at first use."""
-        from winnow.log.confirmed_commits import confirm_commits
-        from winnow.log.topic_log import ensure_namespace, translate_catalog_errors
+        from winnow.log.catalog_access import confirm_commits, ensure_namespace, translate_catalog_errors
 
         database = _find_database_file(self._properties)
         is_new = database is not None and not database.exists()
         if database is not None:
-            with scratch.translate_disk_errors(database.parent, "WINNOW_CATALOG__URI"):
+            with private_files.translate_disk_errors(database.parent, "WINNOW_CATALOG__URI"):
                 database.parent.mkdir(parents=True, exist_ok=True)
-                scratch.create_private(database)
+                private_files.create_private(database)
         with translate_catalog_errors("The catalog could not be opened"):
             try:
                 catalog = self._load()
@@ -101,8 +100,8 @@ class TopicLogs:
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         from winnow.files import storage
+        from winnow.log.catalog_access import translate_catalog_errors
         from winnow.log.table import LOG_SCHEMA, LOG_SPEC, make_log_properties
-        from winnow.log.topic_log import translate_catalog_errors
 
         location = storage.join(self._warehouse, NAMESPACE, topic)
         with translate_catalog_errors(f"Topic {topic} was not created"):
@@ -122,7 +121,7 @@ class TopicLogs:
 
     def names(self) -> list[str]:
         """All topics, sorted."""
-        from winnow.log.topic_log import translate_catalog_errors
+        from winnow.log.catalog_access import translate_catalog_errors
 
         with translate_catalog_errors("The topics could not be listed"):
             return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(NAMESPACE))

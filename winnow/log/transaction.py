@@ -1,4 +1,4 @@
-"""What a commit does to a table's metadata, without copying every snapshot the table has kept.
+"""A PyIceberg transaction that does not copy every kept snapshot.
 
 PyIceberg copies the whole metadata, snapshot by snapshot, whenever a transaction is asked for it, and once more when
 it commits: some twenty times a commit, so commits take the longer the more snapshots are kept. Here PyIceberg's own

@@ -1,1 +1,1 @@
-"""One module per arrow of the path: ingest, assess, plan, compact, validate, publish, checkpoint, report, sweep."""
+"""Use cases of Winnow: one subpackage per kind of command, over a shared context and topic leases."""

@@ -1,8 +1,11 @@
-"""What every step needs: settings, metadata store, topic logs, and the clock."""
+"""The context of a command or task: settings, store, topic logs, clock, and the process's name in leases."""
 
 from __future__ import annotations
 
 import os
+import re
+import socket
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,16 +14,70 @@ from typing import TYPE_CHECKING
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, Clock, read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
-from winnow.files import object_store, scratch
-from winnow.files.probe import find_nearest_folder
+from winnow.files import object_store, private_files
+from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
-from winnow.pipeline.process_identity import name_process
-from winnow.report.channels import Channel, list_queue_names, make_channels
-from winnow.report.desk import AlertManager
+from winnow.report.alert_manager import AlertManager, Channel, list_queue_names, make_channels
 from winnow.store import Store
 
 if TYPE_CHECKING:
-    from winnow.engine.rewrite import TaskBudget
+    from winnow.engine.task_resources import TaskBudget
+
+_PROCESS_NAME = re.compile(r"^[^:]*:(?P<pid>\d+):[0-9a-f]+@(?P<boot>[0-9a-f]+)\.(?P<namespace>\d+)\.(?P<start>\d+)$")
+
+_STARTTIME_FIELD = 22 - 3
+"""Of /proc/<pid>/stat, counted behind the command's name, which is the second field and may hold anything."""
+
+
+def name_process() -> str:
+    """A name for this process, as leases store it: host, process id and a nonce, then boot, namespace and start time.
+
+    Where the system has no /proc the part behind the ``@`` is left out, and nobody takes the process for dead.
+    """
+    name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    place = _read_boot_and_namespace()
+    start = _read_start_time(os.getpid())
+    return name if place is None or start is None else f"{name}@{place[0]}.{place[1]}.{start}"
+
+
+def is_process_dead(name: str) -> bool:
+    """Whether ``name`` names a process of this boot and process id namespace that no longer lives.
+
+    Whatever cannot be told counts as alive.
+    """
+    match = _PROCESS_NAME.match(name)
+    if match is None or (match["boot"], match["namespace"]) != _read_boot_and_namespace():
+        return False
+    pid = int(match["pid"])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # another user's; it may be hidden below /proc, too
+    start = _read_start_time(pid)
+    return start is not None and start != match["start"]
+
+
+def _read_boot_and_namespace() -> tuple[str, str] | None:
+    """The boot of this machine and this process's process id namespace; None where the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
+        return boot, str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return None
+
+
+def _read_start_time(pid: int) -> str | None:
+    """When the process started, in clock ticks since the boot; ``ended`` for one that waits for its parent to notice.
+
+    None: there is none, or it may not be seen.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return "ended" if fields[0] in {"Z", "X"} else fields[_STARTTIME_FIELD]
 
 
 @dataclass(frozen=True)
@@ -56,7 +113,7 @@ class Context:
     @property
     def budget(self) -> TaskBudget:
         """What one engine task may use."""
-        from winnow.engine.rewrite import TaskBudget
+        from winnow.engine.task_resources import TaskBudget
 
         engine = self.settings.engine
         spill_folder: str | None = engine.spill_folder
@@ -90,9 +147,9 @@ def open_context(
     settings = settings or load_settings()
     object_store.export_credentials(settings.catalog)
     for place in (settings.engine.spill_folder, settings.private_folder):
-        scratch.remove_abandoned(place)
+        private_files.remove_abandoned(place)
     for database in settings.embedded_databases:
-        scratch.restrict_database_access(database)
+        private_files.restrict_database_access(database)
     with (Store.open_to_read if to_read else Store.open)(settings.store_url) as store:
         yield Context(
             settings=settings,

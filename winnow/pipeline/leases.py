@@ -1,4 +1,4 @@
-"""One run at a time per topic. The lease spares work; the commit loop is what makes it safe when the lease fails."""
+"""Takes, renews and releases the lease of a topic: one run at a time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from winnow.errors import TopicBusyError
-from winnow.pipeline.context import Context
-from winnow.pipeline.process_identity import is_process_dead
+from winnow.pipeline.context import Context, is_process_dead
 from winnow.store import Lease
 
 

@@ -1,10 +1,10 @@
-"""Facts recomputed from what was staged, and Great Expectations judging them. The only importer of GX.
+"""Recomputes the facts of staged files independently, and validates them with Great Expectations.
 
 Importing this package is cheap. Importing GX costs 3 to 8 s: :func:`warm_up` starts it while something else works.
 
-- :mod:`winnow.quality.facts`: the independent recomputation, and the fact table of both computations.
-- :mod:`winnow.quality.judge`: the structural suite over the fact table, as a verdict.
-- :mod:`winnow.quality.content`: a topic's own suite over the staged records.
+- :mod:`winnow.quality.fact_table`: the independent recomputation, and the fact table of both computations.
+- :mod:`winnow.quality.validation`: the structural suite over the fact table, as a verdict.
+- :mod:`winnow.quality.content_validation`: a topic's own suite over the staged records.
 - :mod:`winnow.quality.suites`: suites as reviewed JSON.
 """
 
@@ -29,13 +29,13 @@ def wait_until_ready() -> None:
     Raises:
         ImportError: it cannot be imported.
     """
-    from winnow.quality.runtime import import_great_expectations
+    from winnow.quality.gx_runtime import import_great_expectations
 
     import_great_expectations()
 
 
 def _import_quietly() -> None:
-    from winnow.quality.runtime import import_great_expectations
+    from winnow.quality.gx_runtime import import_great_expectations
 
     try:
         import_great_expectations()

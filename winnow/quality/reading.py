@@ -1,22 +1,27 @@
-"""Reading segment files with Arrow's Parquet reader, page checksums verified, in batches of bounded size.
+"""Reads segments and staged files in bounded batches with page checksums verified.
 
 The rewrite reads with DuckDB; this is deliberately other code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError, ServiceError
 from winnow.files import storage
-from winnow.files.schema import ARROW_SCHEMA
+from winnow.files.segment_figures import FileFigures, Offsets
+from winnow.files.segments import ARROW_SCHEMA
+from winnow.model import Segment
 
 BATCH_ROWS = 131_072
+
 BATCH_BYTES = 32 << 20
 """Target of decoded bytes in one batch, by the row group's average record."""
+
 _PROBE_BYTES = 8 << 20
 
 
@@ -106,3 +111,59 @@ def _compute_batch_rows(metadata: pq.FileMetaData, max_rows: int) -> int:
         group = metadata.row_group(number)
         heaviest = max(heaviest, group.total_byte_size // max(1, group.num_rows))
     return int(max(1, min(max_rows, BATCH_BYTES // heaviest)))
+
+
+@dataclass(slots=True)
+class StagedFigures:
+    """What the staged files of one topic partition turned out to be."""
+
+    unreadable_files: int = 0
+    mismatched_files: int = 0
+    wrong_partition: int = 0
+    order_violations: int = 0
+    bytes_read: int = 0
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """Lowest and highest offset of each file that held a record."""
+
+    def add(self, other: StagedFigures) -> None:
+        """Take in the figures of further files."""
+        self.unreadable_files += other.unreadable_files
+        self.mismatched_files += other.mismatched_files
+        self.wrong_partition += other.wrong_partition
+        self.order_violations += other.order_violations
+        self.bytes_read += other.bytes_read
+        self.spans += other.spans
+
+
+def read_staged_files(
+    segments: Iterable[Segment],
+    partition: int,
+    *,
+    threads: int,
+    each: Callable[[Segment, pa.RecordBatch, Offsets], None],
+) -> StagedFigures:
+    """Read every staged file to its end, calling ``each`` with every batch.
+
+    A file that is missing, damaged or unlike its manifest entry is counted, not raised.
+
+    Raises:
+        ServiceError: the object store cannot be reached.
+    """
+    found = StagedFigures()
+    for segment in segments:
+        figures = FileFigures()
+        try:
+            for batch in read_batches(segment.path, threads=threads):
+                each(segment, batch, figures.add(batch, partition))
+        except BadInputError:
+            found.unreadable_files += 1
+        else:
+            size_bytes = read_size_bytes(segment.path)
+            found.bytes_read += size_bytes or 0
+            if size_bytes != segment.size_bytes or segment.partition != partition or not figures.agrees_with(segment):
+                found.mismatched_files += 1
+        found.wrong_partition += figures.wrong_partition
+        found.order_violations += figures.order_violations
+        if figures.lowest_offset is not None and figures.highest_offset is not None:
+            found.spans.append((figures.lowest_offset, figures.highest_offset))
+    return found

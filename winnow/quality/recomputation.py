@@ -1,9 +1,9 @@
-"""The independent recomputation: what one staged topic partition is, found by other code than wrote it.
+"""Recomputes the facts of one staged partition with code independent of the engine.
 
 It differs from the rewrite in method, so that one mistake cannot hide in both. The rewrite reads with DuckDB, groups
 all records by key in SQL, and counts as it goes. Here Arrow reads, page checksums verified: the new files in full, and
 the key and ordering columns of segments kept by reference and of the inputs. Survivors go into a table of hashes, every
-input record is looked up there (:mod:`winnow.quality.quick_census`), and versions are taken apart by NumPy
+input record is looked up there (:mod:`winnow.quality.fast_key_census`), and versions are taken apart by NumPy
 (:mod:`winnow.quality.versions`). DuckDB hashes single batches; it groups only where something was found, to count it by
 the bytes of the keys, or where the survivors do not fit into memory.
 
@@ -23,20 +23,33 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from winnow.errors import BadInputError, ServiceError, ValidationBrokenError
-from winnow.files import duck, environment
+from winnow.files import duckdb_connection, storage_health
 from winnow.files.fingerprint import CONTENT_HASH, WINNERS_HASH
-from winnow.files.quarantine import make_keyless_move_id
+from winnow.files.quarantine_files import make_keyless_move_id
 from winnow.files.segment_figures import Offsets, read_offsets
-from winnow.model import OffsetRange, PartitionPlan, Plan, Segment, StagedPartition
+from winnow.model import OffsetRange, PartitionPlan, Plan, Segment
 from winnow.quality import reading
-from winnow.quality.aside import count_keyless_not_quarantined
-from winnow.quality.census import EXACT, HASHED, CensusResult, KeyCensus
-from winnow.quality.extensions import COLUMNS, Superseding, count_wrong_extensions
-from winnow.quality.hashes import KEY_HASH, HashFingerprint, hash_records
-from winnow.quality.membership import InputOffsets
-from winnow.quality.quick_census import SURVIVOR_BYTES, FastKeyCensus, RecordOrder
-from winnow.quality.staged_files import StagedFigures, read_staged_files
+from winnow.quality.fast_key_census import (
+    KEY_HASH,
+    SURVIVOR_BYTES,
+    FastKeyCensus,
+    HashFingerprint,
+    RecordOrder,
+    hash_records,
+)
+from winnow.quality.key_census import (
+    COLUMNS,
+    EXACT,
+    HASHED,
+    CensusResult,
+    KeyCensus,
+    Superseding,
+    count_wrong_extensions,
+)
+from winnow.quality.reading import StagedFigures, read_staged_files
+from winnow.quality.removal_checks import InputOffsets, count_keyless_not_quarantined
 from winnow.quality.versions import KEY_AND_OFFSET, HeaderCount, Ordering
+from winnow.results import StagedPartition
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +59,7 @@ if TYPE_CHECKING:
 class IndependentFacts:
     """What the recomputation found for one topic partition over [log start, next first dirty offset).
 
-    Fingerprints are as in :class:`winnow.model.PartitionFacts`. ``most_tombstones_expired`` counts the keys that have
+    Fingerprints are as in :class:`winnow.results.PartitionFacts`. ``most_tombstones_expired`` counts the keys that have
     no record left and ended with a tombstone of an expired range, 0 where the rewrite says that none expired.
     ``headers_missing`` and ``headers_malformed`` are 0 but under strategy header. All from ``wrong_extensions`` on is
     zero in a sound result.
@@ -97,7 +110,7 @@ def recompute_facts(
         ServiceError: the object store cannot be reached.
         ValidationBrokenError: the recomputation itself failed (out of memory and of spill space).
     """
-    with duck.open_connection(
+    with duckdb_connection.open_connection(
         memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder
     ) as connection:
         return recompute_facts_with(
@@ -128,7 +141,7 @@ def recompute_facts_with(
         most_survivors = memory_limit_bytes // SURVIVOR_BYTES
         return _Recomputation(plan, partition, staged, attempt, connection, threads, most_survivors).facts()
     except duckdb.Error as problem:
-        shortage = environment.describe_machine_fault(problem)
+        shortage = storage_health.describe_machine_fault(problem)
         if shortage is not None:
             raise ServiceError(
                 f"The facts of {plan.topic}-{partition.partition} could not be recomputed: {shortage}. Nothing was "

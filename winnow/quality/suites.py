@@ -1,4 +1,4 @@
-"""Suites as reviewed JSON: one file a suite, every expectation with an id, a severity and the sentence it protects.
+"""Loads reviewed suites from JSON: each expectation with id, severity and a sentence.
 
 GX's own ids and version stamps change with every save, so they are not in the files.
 """
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from winnow.bundle import find_bundled_folder
+from winnow.embedded.bundle import find_bundled_folder
 from winnow.errors import ConfigurationError
-from winnow.model import Failure, Severity
-from winnow.quality.runtime import import_great_expectations
+from winnow.model import Severity
+from winnow.quality.gx_runtime import import_great_expectations
+from winnow.results import Failure
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite

@@ -1,4 +1,4 @@
-"""The place of records in the total order of the strategies timestamp and header, read with Arrow and NumPy.
+"""Computes each record's place in the order of the strategies timestamp and header.
 
 The engine does the same in SQL; this is deliberately other code. A version is (present, value); the offset comes last.
 """

@@ -1,1 +1,1 @@
-"""What people are told: receipts as paragraphs, alerts."""
+"""Receipts as paragraphs, alerts, events, metrics."""

@@ -1,4 +1,4 @@
-"""What people are told: one document, the same for every channel. Pure.
+"""The alert document, the same for every channel, and its formatting. Pure.
 
 A :class:`Situation` is what is wrong; :func:`alert_of` makes the document of it (or of a part of it, where the rest was
 told before), and :func:`recovery_of` says that it is well again. Every document says what happened to which topic
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from winnow.clock import format_ms
-from winnow.model import OpenAlert, TopicPartition
+from winnow.model import TopicPartition
+from winnow.results import OpenAlert
 
 MAXIMUM_SHOWN = 3
 """Findings that a message describes; more are counted."""

@@ -1,4 +1,4 @@
-"""What events of the pipeline count and time, for StatsD and OpenTelemetry. Pure.
+"""Derives StatsD and OpenTelemetry counters and timers from pipeline events. Pure.
 
 Gauges say how things stand (:mod:`winnow.report.metrics`); these say what happened, at the moment when it did.
 """

@@ -1,4 +1,4 @@
-"""Events of the pipeline, each one line of the log: a fixed name, then fields. What happened, never what was in it.
+"""Logs the events of the pipeline as one line each: a fixed name, then fields; never user bytes.
 
 They go through the logger ``winnow.events`` at level INFO, alerts at ERROR. A formatter that knows nothing of them
 prints ``published topic=orders plan_id=...``; whoever wants fields finds a :class:`Told` on the record as its

@@ -1,4 +1,4 @@
-"""Which partitions will miss their deadline at the present pace (KIP-354). Pure.
+"""Forecasts which partitions will miss their deadline at the present pace (KIP-354). Pure.
 
 The forecast is the best case: from now on everything that has a deadline is compacted without a pause, the earliest
 deadline first, so the overdue before all. What misses its deadline even so needs more parallelism or another
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from winnow.model import Receipt, Status
+from winnow.model import Status
+from winnow.results import Receipt
 
 
 class Outlook(StrEnum):

@@ -1,4 +1,4 @@
-"""Kafka's cleaner metrics for an archive, under Kafka's names, and a few of Winnow's own. Pure.
+"""Computes Kafka's cleaner metrics for an archive, and some of Winnow's own. Pure.
 
 A :class:`Measurement` holds what metrics are made of, so that those of several topics add up before anything is
 divided: the total's recopy percentage is no mean of percentages. Figures of "the last run" are those of the last run of
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
-from winnow.model import Assessment, Reason, Receipt, Status, TopicState
+from winnow.model import Assessment, Reason, Status, TopicState
+from winnow.results import Receipt
 
 Value = float | int | None
 """None: nothing is known, or there is nothing to measure; the metric is left out."""

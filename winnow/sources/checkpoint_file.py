@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.model import TopicPartition
-from winnow.sources.refusals import open_to_read
+from winnow.sources.input_errors import open_to_read
 
 VERSION = 0
 INT_MAX = 2**31 - 1

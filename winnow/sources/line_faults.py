@@ -1,4 +1,4 @@
-"""What is wrong with one line of JSON, in words: slow and exact, asked only when the fast reader found something."""
+"""Describes what is wrong with one JSON line; slow, used only after the fast reader failed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import binascii
 import json
 from typing import Any
 
-from winnow.sources.arriving import MAXIMUM_OFFSET, MAXIMUM_TIMESTAMP_MS, NO_TIMESTAMP_MS, TIMESTAMP_TYPES
-from winnow.sources.refusals import RecordFault
-from winnow.sources.source_topic import TopicFilter
+from winnow.sources.input_errors import RecordFault
+from winnow.sources.record_batch import MAXIMUM_OFFSET, MAXIMUM_TIMESTAMP_MS, NO_TIMESTAMP_MS, TIMESTAMP_TYPES
+from winnow.sources.topic_filter import TopicFilter
 
 FIELDS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers", "topic")
 UNKNOWN_FAULT = RecordFault("this is not a record as documented", "compare it with the fields: " + ", ".join(FIELDS))

@@ -1,4 +1,4 @@
-"""Parquet files with the columns of Spark's Kafka source. Streams: row group by row group, in slices bounded by bytes.
+"""Reads Parquet files with the columns of Spark's Kafka source in bounded batches.
 
 Byte columns are read as dictionaries where the file has them so. A few kilobytes of dictionary can stand for gigabytes
 of records; read this way they are spelt out slice by slice only.
@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from winnow.sources.arriving import HEADER_BYTES, MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES, Integers
-from winnow.sources.parquet_columns import RowFaultError, convert_to_record_schema
-from winnow.sources.parquet_schema import COLUMNS, check_schema
-from winnow.sources.refusals import RecordFault, make_read_error, open_to_read, refuse_file, refuse_record
-from winnow.sources.source_topic import TopicFilter
+from winnow.sources.input_errors import RecordFault, make_read_error, open_to_read, refuse_file, refuse_record
+from winnow.sources.parquet_columns import COLUMNS, RowFaultError, check_schema, convert_to_record_schema
+from winnow.sources.record_batch import HEADER_BYTES, MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES, Integers
+from winnow.sources.topic_filter import TopicFilter
 
 BUFFER_BYTES = 1 << 20
 PLAIN_ROWS = 1024

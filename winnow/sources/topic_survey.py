@@ -1,4 +1,4 @@
-"""Which topics an input that was refused holds, and in which files, so that the refusal can say it.
+"""Finds the topics in a refused input, so that the error can name them.
 
 Looks at the topics alone, and at a bounded part of the input: what it says is for people and decides nothing.
 """
@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.errors import WinnowError
-from winnow.sources.lines import read_line_groups
-from winnow.sources.paths import PARQUET
-from winnow.sources.refusals import open_to_read
-from winnow.sources.source_topic import MAXIMUM_NAMES, format_topic_name
+from winnow.sources.input_errors import open_to_read
+from winnow.sources.input_files import PARQUET
+from winnow.sources.jsonl import read_line_groups
+from winnow.sources.topic_filter import MAXIMUM_NAMES, format_topic_name
 
 MAXIMUM_FILES = 1_000
 MAXIMUM_LINES = 1_000_000

@@ -1,4 +1,4 @@
-"""Which alerts are open, so that each is told once until it recovers, and what channels have not taken yet.
+"""Open alerts, and messages that a channel has not taken yet.
 
 What is to be delivered is written in the transaction that opens or closes the alerts, so a crash loses no message:
 whoever delivers next finds it. A channel's messages go out in their order, one sender at a time.
@@ -13,8 +13,8 @@ from itertools import count
 from sqlalchemy import ColumnElement, delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from winnow.model import Delivery, OpenAlert
-from winnow.store import bulk, tables
+from winnow.results import Delivery, OpenAlert
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 
 Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
@@ -37,7 +37,10 @@ class SentAlerts(StorePart):
     def forget(self, key: str) -> bool:
         """True when the alert was remembered; it may be sent again."""
         with self._database.writing() as session:
-            return bulk.execute_change(session, delete(tables.AlertTable).where(tables.AlertTable.key == key)) > 0
+            return (
+                bulk_statements.execute_change(session, delete(tables.AlertTable).where(tables.AlertTable.key == key))
+                > 0
+            )
 
     def list_open(self, kinds: Collection[str] = (), topic: str | None = None) -> list[OpenAlert]:
         """What has not recovered, of ``kinds`` (none = all) and ``topic`` (None = all), in the order of topics."""
@@ -74,7 +77,9 @@ class SentAlerts(StorePart):
         """Somebody took it in hand: the alerts stay open, and are told again should it happen again."""
         row = tables.AlertTable
         with self._database.writing() as session:
-            bulk.execute_change(session, update(row).where(_about(topic, kinds, partitions)).values(released=why))
+            bulk_statements.execute_change(
+                session, update(row).where(_about(topic, kinds, partitions)).values(released=why)
+            )
 
     def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
         """The oldest message that ``channel`` has not taken; nobody else gets it before ``until_ms``.
@@ -91,24 +96,24 @@ class SentAlerts(StorePart):
                 return None
             mine = update(row).where(row.key == found.key, row.claimed_until_ms == found.claimed_until_ms)
             claimed = Delivery(found.key, found.channel, found.document, found.created_at_ms)
-            return claimed if bulk.execute_change(session, mine.values(claimed_until_ms=until_ms)) else None
+            return claimed if bulk_statements.execute_change(session, mine.values(claimed_until_ms=until_ms)) else None
 
     def postpone_delivery(self, key: str, until_ms: int) -> None:
         """It was not taken; it may be tried again from ``until_ms`` on."""
         row = tables.AlertDelivery
         with self._database.writing() as session:
-            bulk.execute_change(session, update(row).where(row.key == key).values(claimed_until_ms=until_ms))
+            bulk_statements.execute_change(session, update(row).where(row.key == key).values(claimed_until_ms=until_ms))
 
     def finish_delivery(self, key: str) -> None:
         """The channel has taken it."""
         with self._database.writing() as session:
-            bulk.execute_change(session, delete(tables.AlertDelivery).where(tables.AlertDelivery.key == key))
+            bulk_statements.execute_change(session, delete(tables.AlertDelivery).where(tables.AlertDelivery.key == key))
 
     def drop_deliveries(self, before_ms: int) -> int:
         """Give up what no channel took since ``before_ms``; how many messages that were."""
         row = tables.AlertDelivery
         with self._database.writing() as session:
-            return bulk.execute_change(session, delete(row).where(row.created_at_ms < before_ms))
+            return bulk_statements.execute_change(session, delete(row).where(row.created_at_ms < before_ms))
 
 
 def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool:
@@ -122,10 +127,10 @@ def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool
         "since_ms": alert.since_ms,
         "released": None,
     }
-    if bulk.insert_missing(session, tables.AlertTable, [row]):
+    if bulk_statements.insert_missing(session, tables.AlertTable, [row]):
         return True
     again = update(tables.AlertTable).where(tables.AlertTable.key == key, tables.AlertTable.released.is_not(None))
-    return bulk.execute_change(session, again.values({name: row[name] for name in row if name != "key"})) > 0
+    return bulk_statements.execute_change(session, again.values({name: row[name] for name in row if name != "key"})) > 0
 
 
 def _about(topic: str, kinds: Collection[str], partitions: Collection[int] | None) -> ColumnElement[bool]:
@@ -145,7 +150,7 @@ def _enqueue(session: Session, alerts: Sequence[OpenAlert], now_ms: int, compose
         }
         for channel, document in (compose(alerts) if alerts else ())
     ]
-    bulk.insert(session, tables.AlertDelivery, rows)
+    bulk_statements.insert(session, tables.AlertDelivery, rows)
 
 
 def _open(row: tables.AlertTable) -> OpenAlert:

@@ -1,15 +1,104 @@
-"""History: what was eligible, what was idle, and why."""
+"""Records assessments as history, and the newest overview of topics and partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
+from typing import Final
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, delete, func, or_, select
+from sqlalchemy.orm import Session
 
 from winnow.model import Assessment, Reason
-from winnow.store import tables
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
-from winnow.store.looks import write_assessments
+from winnow.store.values import PartitionOverview, TopicOverview
+
+_ASSESSMENT_COLUMNS: Final = tuple(field.name for field in fields(Assessment) if field.name != "reason")
+
+_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOverview))
+
+
+@dataclass(frozen=True, slots=True)
+class AssessedTopic:
+    """One look at one topic. ``picture`` None: it could not be taken, and the one before stays."""
+
+    assessments: Sequence[Assessment] = ()
+    picture: TopicOverview | None = None
+    partitions: Sequence[PartitionOverview] = ()
+
+
+def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
+    """History: one row per topic partition and as-of, and which of them was recorded last."""
+    rows = [
+        {
+            **{name: getattr(found, name) for name in _ASSESSMENT_COLUMNS},
+            "reason": found.reason.value,
+            "as_of_ms": as_of_ms,
+            "recorded_at_ms": recorded_at_ms,
+        }
+        for found in sorted(assessments, key=attrgetter("topic", "partition"))
+    ]
+    latest = [{name: row[name] for name in ("topic", "partition", "as_of_ms", "recorded_at_ms")} for row in rows]
+    current = tables.LatestAssessment
+    bulk_statements.upsert(session, tables.AssessmentTable, rows)
+    bulk_statements.upsert(
+        session,
+        current,
+        latest,
+        when=lambda new: or_(
+            new.recorded_at_ms > current.recorded_at_ms,
+            and_(new.recorded_at_ms == current.recorded_at_ms, new.as_of_ms >= current.as_of_ms),
+        ),
+    )
+
+
+def write_overviews(session: Session, looks: Sequence[AssessedTopic]) -> list[str]:
+    """Replace the pictures of topics, each with a picture; the topics whose picture was written."""
+    known = _recorded_at_ms(session, [find_overview_topic(look) for look in looks])
+    newer = [
+        (look.picture, look.partitions)
+        for look in looks
+        if look.picture is not None and known.get(look.picture.topic, -1) <= look.picture.recorded_at_ms
+    ]
+    bulk_statements.upsert(session, tables.TopicOverviewTable, [asdict(picture) for picture, _ in newer])
+    _drop_beyond(session, {picture.topic: _find_last(partitions) for picture, partitions in newer})
+    rows = [
+        # asdict copies what is frozen already, which takes longer than the database.
+        {name: getattr(each, name) for name in _PARTITION_COLUMNS}
+        for _, partitions in newer
+        for each in sorted(partitions, key=attrgetter("partition"))
+    ]
+    bulk_statements.upsert(session, tables.PartitionOverviewTable, rows)
+    return [picture.topic for picture, _ in newer]
+
+
+def find_overview_topic(look: AssessedTopic) -> str:
+    """The topic of a look's overview; empty where it has none."""
+    return look.picture.topic if look.picture is not None else ""
+
+
+def _find_last(partitions: Sequence[PartitionOverview]) -> int:
+    return max((each.partition for each in partitions), default=-1)
+
+
+def _recorded_at_ms(session: Session, topics: Sequence[str]) -> dict[str, int]:
+    row, found = tables.TopicOverviewTable, dict[str, int]()
+    for some in bulk_statements.split_chunks(topics):
+        rows = session.execute(select(row.topic, row.recorded_at_ms).where(row.topic.in_(some)))
+        found.update((topic, at_ms) for topic, at_ms in rows)
+    return found
+
+
+def _drop_beyond(session: Session, last: dict[str, int]) -> None:
+    """A topic that was dropped and made again may have fewer partitions."""
+    row = tables.PartitionOverviewTable
+    for some in bulk_statements.split_chunks(sorted(last)):
+        there = select(row.topic, func.max(row.partition)).where(row.topic.in_(some)).group_by(row.topic)
+        for topic, highest in session.execute(there).all():
+            if highest > last[topic]:
+                session.execute(delete(row).where(row.topic == topic, row.partition > last[topic]))
 
 
 class Assessments(StorePart):

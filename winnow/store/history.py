@@ -1,4 +1,4 @@
-"""Removing history that is older than its retention: assessments, runs, verdicts, the ledger of deleted files.
+"""Removes history older than its retention: assessments, runs, verdicts, deleted files.
 
 Receipts, checkpoints and marks are no history: they are a projection of the table and stay.
 """
@@ -13,8 +13,8 @@ from sqlalchemy import ColumnElement, and_, delete, exists, literal, select, tup
 from sqlalchemy.orm import Session
 
 from winnow.documents import load_json
-from winnow.model import Verdict
-from winnow.store import bulk, tables
+from winnow.results import Verdict
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.values import RunState
 
@@ -141,4 +141,4 @@ def _remove_verdicts(session: Session, which: ColumnElement[bool]) -> tuple[int,
 
 def _execute(session: Session, which: ColumnElement[bool], model: type[tables.Base]) -> int:
     statement = delete(model).where(which).execution_options(synchronize_session=False)
-    return bulk.execute_change(session, statement)
+    return bulk_statements.execute_change(session, statement)

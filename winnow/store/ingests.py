@@ -1,4 +1,4 @@
-"""Open ingest calls: which may still commit, and whose files a sweep may delete once a commit has voided them."""
+"""Open ingest calls: which may still commit, and whose files a sweep may delete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import delete, func, select, update
 
-from winnow.store import bulk, tables
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.values import OpenIngest
 
@@ -31,21 +31,23 @@ class Ingests(StorePart):
             number = max(least_number, -1 if highest is None else highest + 1)
             opened = OpenIngest(ingest_id, topic, number, holder, now_ms, now_ms)
             values = {name: getattr(opened, name) for name in OpenIngest.__dataclass_fields__}
-            bulk.insert(session, row, [values])
+            bulk_statements.insert(session, row, [values])
             return opened
 
     def renew(self, ingest_id: str, now_ms: int) -> None:
         """Note that an ingest call is at work."""
         row = tables.Ingest
         with self._database.writing() as session:
-            bulk.execute_change(session, update(row).where(row.ingest_id == ingest_id).values(renewed_at_ms=now_ms))
+            bulk_statements.execute_change(
+                session, update(row).where(row.ingest_id == ingest_id).values(renewed_at_ms=now_ms)
+            )
 
     def note_voided(self, ingest_ids: Collection[str], now_ms: int) -> None:
         """Note that a commit has voided these ingest calls; the first time counts."""
         row = tables.Ingest
         with self._database.writing() as session:
-            for some in bulk.split_chunks(sorted(ingest_ids)):
-                bulk.execute_change(
+            for some in bulk_statements.split_chunks(sorted(ingest_ids)):
+                bulk_statements.execute_change(
                     session,
                     update(row).where(row.ingest_id.in_(some), row.voided_at_ms.is_(None)).values(voided_at_ms=now_ms),
                 )
@@ -54,14 +56,16 @@ class Ingests(StorePart):
         """Note when nothing was left of a voided ingest call; None: something was found again."""
         row = tables.Ingest
         with self._database.writing() as session:
-            bulk.execute_change(session, update(row).where(row.ingest_id == ingest_id).values(found_empty_at_ms=now_ms))
+            bulk_statements.execute_change(
+                session, update(row).where(row.ingest_id == ingest_id).values(found_empty_at_ms=now_ms)
+            )
 
     def close(self, ingest_ids: Collection[str]) -> None:
         """Forget ingest calls of which nothing is left: committed, or removed with all they wrote."""
         row = tables.Ingest
         with self._database.writing() as session:
-            for some in bulk.split_chunks(sorted(ingest_ids)):
-                bulk.execute_change(session, delete(row).where(row.ingest_id.in_(some)))
+            for some in bulk_statements.split_chunks(sorted(ingest_ids)):
+                bulk_statements.execute_change(session, delete(row).where(row.ingest_id.in_(some)))
 
     def list_open(self, topic: str) -> list[OpenIngest]:
         """Ingest calls of ``topic`` whose end is not recorded, in the order of opening."""

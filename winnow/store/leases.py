@@ -1,4 +1,4 @@
-"""Who works on a topic: leases with fencing tokens, taken by compare-and-swap."""
+"""Leases on topics with fencing tokens, taken by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from winnow.clock import format_ms
 from winnow.errors import TopicBusyError
-from winnow.store import bulk, tables
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.values import Lease
 
@@ -27,8 +27,8 @@ class Leases(StorePart):
         free = {"topic": topic, "holder": None, "token": 0, "expires_ms": 0}
         lease = tables.LeaseTable
         with self._database.writing() as session:
-            bulk.insert_missing(session, lease, [free])
-            won = bulk.execute_change(
+            bulk_statements.insert_missing(session, lease, [free])
+            won = bulk_statements.execute_change(
                 session,
                 update(lease)
                 .where(
@@ -49,7 +49,7 @@ class Leases(StorePart):
             TopicBusyError: the lease was released or taken over.
         """
         with self._database.writing() as session:
-            renewed = bulk.execute_change(
+            renewed = bulk_statements.execute_change(
                 session,
                 update(tables.LeaseTable).where(_is_held(lease)).values(expires_ms=now_ms + ttl_ms),
             )
@@ -61,7 +61,7 @@ class Leases(StorePart):
         """Give ``lease`` back. False, and nothing changes, when it was released or taken over before."""
         with self._database.writing() as session:
             statement = update(tables.LeaseTable).where(_is_held(lease)).values(holder=None, expires_ms=0)
-            return bulk.execute_change(session, statement) > 0
+            return bulk_statements.execute_change(session, statement) > 0
 
     def find(self, topic: str) -> Lease | None:
         """The lease of ``topic``, which may have expired. None when nobody holds it."""
@@ -72,7 +72,7 @@ class Leases(StorePart):
         """The leases of ``topics`` that somebody holds, or held until they expired."""
         row, found = tables.LeaseTable, dict[str, Lease]()
         with self._database.reading() as session:
-            for some in bulk.split_chunks(topics):
+            for some in bulk_statements.split_chunks(topics):
                 for each in session.scalars(select(row).where(row.topic.in_(some), row.holder.is_not(None))):
                     assert each.holder is not None
                     found[each.topic] = Lease(each.topic, each.holder, each.token, each.expires_ms)

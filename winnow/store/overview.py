@@ -1,45 +1,88 @@
-"""The picture of topics and partitions that the page shows: recorded whole, read with search, filter, order, pages."""
+"""The overview of topics and partitions for the page: recorded whole, read with filter, order, pages."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, TypeVarTuple
 
-from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, func, select
+from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, and_, case, func, select
 from sqlalchemy.orm import Session
 
-from winnow.store import bulk, tables
+from winnow.store import bulk_statements, tables
+from winnow.store.assessments import AssessedTopic, find_overview_topic, write_assessments, write_overviews
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.looks import AssessedTopic, find_overview_topic, write_assessments, write_overviews
-from winnow.store.overview_states import (
-    STATES,
-    join_marks,
-    make_partition_rank,
-    make_rank,
-    mark,
-    partition_overview,
-    pause,
-    select_topic_ranks,
-)
-from winnow.store.overview_values import (
+from winnow.store.runs import make_run
+from winnow.store.values import (
     Listed,
     MarkView,
     OverviewState,
     PartitionOverview,
     PartitionView,
     PauseView,
+    Run,
     TopicOverview,
     TopicSort,
     TopicSummary,
     TopicsView,
     Window,
 )
-from winnow.store.runs import make_run
-from winnow.store.values import Run
+
+Columns = TypeVarTuple("Columns")
+
+STATES: Final = tuple(OverviewState)
+"""In the order of severity: a state is its place in here while SQL handles it."""
+
+_RANK: Final = {state: place for place, state in enumerate(STATES)}
+
+partition_overview = tables.PartitionOverviewTable
+
+mark = tables.UncleanableTable
+
+pause = tables.Paused
+
+_MARKED: Final = and_(mark.topic == partition_overview.topic, mark.partition == partition_overview.partition)
+
+_PAUSED: Final = and_(pause.topic == partition_overview.topic, pause.partition == partition_overview.partition)
+
+
+def make_rank(state: OverviewState) -> int:
+    """The place of ``state`` in the order of severity."""
+    return _RANK[state]
+
+
+def make_partition_rank(now_ms: int) -> ColumnElement[int]:
+    """The rank of a partition's state at ``now_ms``, over pictures with marks and pauses joined."""
+    working = pause.topic.is_(None)
+    return case(
+        (mark.topic.is_not(None), _RANK[OverviewState.UNCLEANABLE]),
+        (and_(working, partition_overview.deadline_ms < now_ms), _RANK[OverviewState.OVERDUE]),
+        (and_(working, partition_overview.eligible), _RANK[OverviewState.DUE]),
+        (pause.topic.is_not(None), _RANK[OverviewState.PAUSED]),
+        else_=_RANK[OverviewState.HEALTHY],
+    )
+
+
+def select_topic_ranks(now_ms: int, *, topic: str | None = None) -> Subquery:
+    """Per topic (None = all): the ``rank`` of its worst partition, the ``deadline_ms`` of what nobody paused."""
+    ranked = select(
+        partition_overview.topic,
+        func.min(make_partition_rank(now_ms)).label("rank"),
+        func.min(case((pause.topic.is_(None), partition_overview.deadline_ms))).label("deadline_ms"),
+    )
+    if topic is not None:
+        ranked = ranked.where(partition_overview.topic == topic)
+    return join_marks(ranked).group_by(partition_overview.topic).subquery("states")
+
+
+def join_marks(pictures: Select[*Columns]) -> Select[*Columns]:
+    """A query over pictures of partitions, with marks and pauses beside them."""
+    return pictures.select_from(partition_overview).outerjoin(mark, _MARKED).outerjoin(pause, _PAUSED)
+
 
 _TOPIC_COLUMNS: Final = tuple(field.name for field in fields(TopicOverview))
+
 _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOverview))
 
 
@@ -251,7 +294,7 @@ def _last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int
 def _pausing(session: Session, topic: str, partitions: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
     row = tables.PausedBy
     names: dict[int, list[str]] = defaultdict(list)
-    for some in bulk.split_chunks(partitions):
+    for some in bulk_statements.split_chunks(partitions):
         found = select(row).where(row.topic == topic, row.partition.in_(some)).order_by(row.partition, row.number)
         for each in session.scalars(found):
             names[each.partition].append(each.name)

@@ -1,4 +1,4 @@
-"""Compaction runs: one row per plan, and which state may follow which.
+"""Compaction runs, one row per plan, the allowed state changes, and the verdicts on attempts.
 
 ================  ====================================================================================================
 to                from
@@ -32,13 +32,51 @@ from typing import Final
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
+from winnow.documents import dump_json, load_json
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
-from winnow.store import bulk, tables
+from winnow.results import Verdict
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.values import Run, RunState
 
+
+class Verdicts(StorePart):
+    """One row per plan and attempt."""
+
+    def record(self, verdict: Verdict) -> None:
+        """Write down ``verdict``; a second one of the same attempt replaces it."""
+        row = {
+            "plan_id": verdict.plan_id,
+            "attempt": verdict.attempt,
+            "topic": verdict.topic,
+            "passed": verdict.passed,
+            "broken": verdict.broken,
+            "checked_at_ms": verdict.checked_at_ms,
+            "document": dump_json(verdict).decode(),
+        }
+        with self._database.writing() as session:
+            bulk_statements.upsert(session, tables.VerdictTable, [row])
+
+    def find(self, plan_id: str, attempt: str) -> Verdict | None:
+        """The verdict of one attempt at a plan."""
+        with self._database.reading() as session:
+            row = session.get(tables.VerdictTable, (plan_id, attempt))
+            return None if row is None else load_json(Verdict, row.document.encode())
+
+    def list_verdicts(self, topic: str | None = None, limit: int | None = None) -> list[Verdict]:
+        """Verdicts of ``topic`` (None = all), newest first; at most ``limit``."""
+        row = tables.VerdictTable
+        statement = select(row).order_by(row.checked_at_ms.desc(), row.plan_id, row.attempt).limit(limit)
+        if topic is not None:
+            statement = statement.where(row.topic == topic)
+        with self._database.reading() as session:
+            return [load_json(Verdict, found.document.encode()) for found in session.scalars(statement)]
+
+
 _WORK: Final = frozenset({RunState.PLANNED, RunState.COMPACTING, RunState.STAGED, RunState.VALIDATED, RunState.BROKEN})
+
 _UNSETTLED: Final = frozenset(state for state in RunState if state.is_unsettled)
+
 _NOT_PUBLISHED: Final = frozenset(RunState) - {RunState.PUBLISHED}
 
 TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
@@ -105,8 +143,10 @@ class Runs(StorePart):
             tables.RunTable.status.not_in([RunState.PUBLISHED.value, *(state.value for state in _UNSETTLED)]),
         )
         with self._database.writing() as session:
-            if not bulk.insert_missing(session, tables.RunTable, [row]):
-                bulk.execute_change(session, again.values({name: row[name] for name in row if name != "opened_at_ms"}))
+            if not bulk_statements.insert_missing(session, tables.RunTable, [row]):
+                bulk_statements.execute_change(
+                    session, again.values({name: row[name] for name in row if name != "opened_at_ms"})
+                )
             run = _require_run(session, plan_id)
             if run.status in _UNSETTLED:
                 raise _unsettled(run)
@@ -127,7 +167,7 @@ class Runs(StorePart):
         statement = update(row).where(row.plan_id == plan_id, row.status.in_(_values(TRANSITIONS[state])))
         changes = {"status": state.value, "updated_at_ms": now_ms, "message": "", "attempt": attempt}
         with self._database.writing() as session:
-            moved = bulk.execute_change(session, statement.values(changes))
+            moved = bulk_statements.execute_change(session, statement.values(changes))
             run = _require_run(session, plan_id)
             if not moved:
                 raise _illegal(run, state)
@@ -179,7 +219,7 @@ class Runs(StorePart):
         else:
             statement = statement.where(row.attempt == attempt)
         with self._database.writing() as session:
-            moved = bulk.execute_change(session, statement.values(values))
+            moved = bulk_statements.execute_change(session, statement.values(values))
             run = _require_run(session, plan_id)
             if not moved and not (run.status is state is RunState.PUBLISHED):
                 if run.attempt != attempt:
@@ -216,7 +256,7 @@ class Runs(StorePart):
         unmoved = (row.plan_id == run.plan_id, row.status == run.status.value, row.updated_at_ms == run.updated_at_ms)
         with self._database.writing() as session:
             changes = {"found_empty_at_ms": first_ms, "swept_at_ms": swept_ms}
-            bulk.execute_change(session, update(row).where(*unmoved).values(changes))
+            bulk_statements.execute_change(session, update(row).where(*unmoved).values(changes))
 
     def find(self, plan_id: str) -> Run | None:
         """The run of a plan."""
@@ -260,9 +300,9 @@ def _note_attempt(session: Session, run: Run, now_ms: int) -> None:
     """Write down the latest attempt of ``run``. Of one that is opened twice the higher fence counts: deleting waits."""
     values = {"plan_id": run.plan_id, "attempt": run.attempt, "fence": run.fence, "opened_at_ms": now_ms}
     row = tables.Attempt
-    if not bulk.insert_missing(session, row, [values]):
+    if not bulk_statements.insert_missing(session, row, [values]):
         mine = (row.plan_id == run.plan_id, row.attempt == run.attempt, row.fence < run.fence)
-        bulk.execute_change(session, update(row).where(*mine).values(fence=run.fence))
+        bulk_statements.execute_change(session, update(row).where(*mine).values(fence=run.fence))
 
 
 def _require_run(session: Session, plan_id: str) -> Run:

@@ -1,4 +1,4 @@
-"""The metadata store as one object: its rooms over one database."""
+"""The metadata store: all its parts over one database."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from typing import Self
 
 from winnow.store.alerts import SentAlerts
 from winnow.store.assessments import Assessments
-from winnow.store.checks import SegmentChecks
 from winnow.store.database import Database
 from winnow.store.history import History
 from winnow.store.ingests import Ingests
 from winnow.store.leases import Leases
 from winnow.store.migration import migrate, prepare_to_read
 from winnow.store.overview import Overview
-from winnow.store.overview_quality import Quality
-from winnow.store.overview_runs import RunHistory
+from winnow.store.overview_history import Quality, RunHistory
 from winnow.store.projection import Projection
-from winnow.store.retired import RetiredFiles
-from winnow.store.runs import Runs
-from winnow.store.verdicts import Verdicts
+from winnow.store.retired_files import RetiredFiles
+from winnow.store.runs import Runs, Verdicts
+from winnow.store.segment_checks import SegmentChecks
 
 
 class Store:

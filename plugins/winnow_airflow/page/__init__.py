@@ -1,1 +1,1 @@
-"""The page in Airflow's UI: HTML, JSON and Data Docs, behind Airflow's login, read from the metadata store alone."""
+"""Winnow's page in Airflow's UI: HTML, JSON API and Data Docs, read from the metadata store only."""

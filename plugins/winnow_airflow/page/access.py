@@ -1,4 +1,4 @@
-"""Who may see the page, and who may act: Airflow's login and Airflow's auth manager decide.
+"""Access rules of the page, decided by Airflow's login and auth manager.
 
 Airflow does not authenticate the routes of plugins, so every router but that of static files depends on this.
 """
@@ -12,8 +12,8 @@ from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_vi
 from airflow.models.dag import DagModel
 from fastapi import APIRouter, Depends
 
-from winnow_airflow.page.documents import Me, Rights
-from winnow_airflow.page.lake import NowDep
+from winnow_airflow.page.dependencies import NowDep
+from winnow_airflow.page.responses import Me, Rights
 
 COMPACT, CHANGE = "compact_topics", "change_partitions"
 """The DAGs that actions of the page trigger."""

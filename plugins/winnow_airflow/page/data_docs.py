@@ -1,8 +1,10 @@
-"""Great Expectations' Data Docs behind the same login: the files of one folder, and nothing outside of it."""
+"""Serves Great Expectations' Data Docs behind Airflow's login, without scripts and external files."""
 
 from __future__ import annotations
 
 import mimetypes
+import re
+from html import escape
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
@@ -12,16 +14,37 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 
 from winnow.config.settings import Settings
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.gx_page import make_self_contained
-from winnow_airflow.page.lake import LakeDep
+from winnow_airflow.page.dependencies import LakeDep
+
+_EXTERNAL_PARTS: Final = (
+    re.compile(r"<script\b.*?</script\s*>", re.DOTALL | re.IGNORECASE),
+    re.compile(r"<link\b[^>]*\bhref=\"(?:https?:)?//[^>]*>", re.IGNORECASE),
+    # Its path has one step too few.
+    re.compile(r"<link\b[^>]*\brel=\"shortcut icon\"[^>]*>", re.IGNORECASE),
+    re.compile(r"<img\b[^>]*\bsrc=\"(?:https?:)?//[^>]*>", re.IGNORECASE),
+    re.compile(r"url\(['\"]?(?:https?:)?//[^)]*\)", re.IGNORECASE),
+    re.compile(r"\son\w+=\"[^\"]*\"", re.IGNORECASE),
+    # An invitation to a newsletter.
+    re.compile(r"<footer>.*?</footer>", re.DOTALL | re.IGNORECASE),
+)
+
+
+def make_self_contained(html: str, style_sheet: str) -> str:
+    """``html`` without scripts and without what lies on other hosts, under the style sheet at that address."""
+    for pattern in _EXTERNAL_PARTS:
+        html = pattern.sub("", html)
+    return html.replace("</head>", f'<link rel="stylesheet" href="{escape(style_sheet)}">\n</head>', 1)
+
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 """No script runs and nothing is loaded from elsewhere: the pages are read, and stand within Airflow's own origin."""
+
 SITE: Final = "site"
 """The folder of the pages, below that of the Data Docs; what lies beside it is Great Expectations' own."""
+
 INDEX: Final = "index.html"
 
 router = APIRouter(dependencies=[may_view])

@@ -1,4 +1,4 @@
-"""Quality over all topics: verdicts by day, uncleanable partitions, open alerts."""
+"""Quality routes: verdicts per day, uncleanable partitions and open alerts of all topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.documents import (
+from winnow_airflow.page.dependencies import LakeDep, NowDep, Search, WindowDep
+from winnow_airflow.page.responses import (
     AlertPage,
     AlertRow,
     Day,
@@ -17,7 +18,6 @@ from winnow_airflow.page.documents import (
     UncleanablePage,
     UncleanableRow,
 )
-from winnow_airflow.page.lake import LakeDep, NowDep, Search, WindowDep
 
 MAXIMUM_DAYS = 366
 router = APIRouter(prefix="/api/quality", dependencies=[may_view])

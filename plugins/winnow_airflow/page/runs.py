@@ -1,4 +1,4 @@
-"""Runs, of one topic or of all, and one run with its evidence."""
+"""Run routes: lists of runs, one run with its receipt, and verdicts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 
-from winnow.model import PartitionReceipt, Receipt, Verdict
+from winnow.results import PartitionReceipt, Receipt, Verdict
 from winnow.store import RunState
-from winnow.store.overview_runs import AIRFLOW
-from winnow.store.overview_values import Listed, RunView, Window
+from winnow.store.overview_history import AIRFLOW
+from winnow.store.values import Listed, RunView, Window
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.data_docs import find_page
-from winnow_airflow.page.documents import (
+from winnow_airflow.page.dependencies import Lake, LakeDep, WindowDep
+from winnow_airflow.page.responses import (
     DagRun,
     FailureRow,
     ReceiptPartition,
@@ -26,7 +27,6 @@ from winnow_airflow.page.documents import (
     VerdictPage,
     VerdictRow,
 )
-from winnow_airflow.page.lake import Lake, LakeDep, WindowDep
 
 router = APIRouter(prefix="/api", dependencies=[may_view])
 Status = Annotated[RunState | None, Query()]

@@ -1,4 +1,4 @@
-"""Topics, and the partitions of one."""
+"""Topic routes: the list of topics, one topic and its partitions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, HTTPException, Query
 
 from winnow.model import Reason
-from winnow.report.reasons import explain_reason
-from winnow.store.overview_values import MarkView, OverviewState, PartitionView, TopicSort, TopicSummary
+from winnow.report.receipts import explain_reason
+from winnow.store.values import MarkView, OverviewState, PartitionView, TopicSort, TopicSummary
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.documents import (
+from winnow_airflow.page.dependencies import LakeDep, NowDep, Search, WindowDep
+from winnow_airflow.page.responses import (
     ConfigurationRow,
     LastRun,
     Mark,
@@ -27,7 +28,6 @@ from winnow_airflow.page.documents import (
     TopicPage,
     TopicRow,
 )
-from winnow_airflow.page.lake import LakeDep, NowDep, Search, WindowDep
 
 WEEK_MS = 7 * 86_400_000
 router = APIRouter(prefix="/api/topics", dependencies=[may_view])

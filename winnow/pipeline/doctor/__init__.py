@@ -1,1 +1,1 @@
-"""What ``winnow doctor`` looks at: machine, services, Airflow. Each check says what it saw and how to mend it."""
+"""The checks of winnow doctor: machine, services and Airflow."""

@@ -1,4 +1,4 @@
-"""What must be on this machine: Python, the pinned packages, Java, Spark, and room to spill."""
+"""Checks this machine: Python, packages, Java, Spark and disk space."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from winnow.config.masking import mask
 from winnow.config.settings import Settings
+from winnow.embedded.java import check_spark_install, find_java, inspect_java, make_spark_environment
 from winnow.engine.events import parse_event
 from winnow.errors import ConfigurationError, ServiceError
-from winnow.files import probe
+from winnow.files import storage_health
 from winnow.files.storage import parse_local_path
-from winnow.java import check_spark_install, find_java, inspect_java, make_spark_environment
-from winnow.pipeline.doctor.examination import CheckResult, build_failure, build_ok, build_warning
-from winnow.pipeline.spark_process import build_spark_conf, find_job_file, open_properties_file
+from winnow.pipeline.compaction.spark_submit import build_spark_conf, find_job_file, open_properties_file
+from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_ok, build_warning
 
 DISTRIBUTION_NAME = "winnow-log"
 MINIMUM_RECOMMENDED_DISK_BYTES = 5 * 2**30
@@ -221,10 +221,10 @@ def check_folder(
 ) -> list[CheckResult]:
     """Whether a local folder can be written to, and how much room its disk has."""
     try:
-        probe.probe_folder(path, _return_no_time)
+        storage_health.probe_folder(path, _return_no_time)
     except OSError as problem:
         return [build_failure(name, f"{path} cannot be written to: {problem.strerror}.", _describe_fix(path, variable))]
-    return [check_free_space(name, path, "", variable, probe.measure_free_bytes(path), low_bytes)]
+    return [check_free_space(name, path, "", variable, storage_health.measure_free_bytes(path), low_bytes)]
 
 
 def _return_no_time() -> int:
@@ -245,5 +245,5 @@ def check_free_space(
 
 
 def _describe_fix(path: str, variable: str) -> str:
-    place = probe.find_nearest_folder(Path(parse_local_path(path)))
+    place = storage_health.find_nearest_folder(Path(parse_local_path(path)))
     return f"Make {place} writable for {os.environ.get('USER') or 'this user'} (ls -ld {place}), or set {variable}"

@@ -1,30 +1,140 @@
-"""What must answer from here: catalog, warehouse, staging area, metadata store, Spark's master; and their clocks."""
+"""Checks what must answer from here: catalog, warehouse, store, Spark's master, Airflow, the alert webhook."""
 
 from __future__ import annotations
 
+import json
 import socket
+import subprocess
+import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import urlparse, urlsplit
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, Clock
 from winnow.config.settings import Settings
 from winnow.errors import ServiceError, WinnowError
-from winnow.files.probe import find_nearest_folder, probe_folder
 from winnow.files.storage import is_local, parse_local_path
-from winnow.log.health import CatalogHealth, examine_catalog, write_through_catalog
+from winnow.files.storage_health import find_nearest_folder, probe_folder
+from winnow.log.catalog_health import CatalogHealth, examine_catalog, write_through_catalog
 from winnow.log.topics import TopicLogs
-from winnow.pipeline.doctor.examination import (
+from winnow.pipeline.doctor.check_runner import (
     CheckResult,
+    CheckStatus,
     build_failure,
     build_failure_from_error,
     build_ok,
     build_warning,
 )
 from winnow.pipeline.doctor.machine import MINIMUM_RECOMMENDED_DISK_BYTES, check_free_space
-from winnow.store.health import StoreHealth, examine_store
+from winnow.report.alert_manager import Webhook
+from winnow.report.alerts import Alert, AlertKind
+from winnow.store.migration import StoreHealth, examine_store
+
+AIRFLOW_CHECK_COMMAND = (sys.executable, "-m", "winnow.embedded.airflow_home", "check")
+
+
+def check_airflow(timeout_s: float) -> list[CheckResult]:
+    """Database, DAGs, plugin, pools, connection, API: of the Airflow that the shell names, else of the embedded one."""
+    try:
+        metadata.version("apache-airflow-core")
+    except metadata.PackageNotFoundError:
+        return [
+            build_warning(
+                "airflow",
+                "Airflow is not installed; the command line works without it.",
+                "pip install 'winnow-log[airflow]'",
+            )
+        ]
+    said = subprocess.run(
+        AIRFLOW_CHECK_COMMAND,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+    )
+    try:
+        return [_parse_result(document) for document in json.loads(said.stdout)]
+    except (ValueError, LookupError, TypeError):
+        last = said.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        return [
+            build_failure(
+                "airflow",
+                f"Airflow could not be asked (exit code {said.returncode}): {last[0][:300]}",
+                "See why: python -m winnow.embedded.airflow_home check",
+                max(WinnowError.exit_code, said.returncode),
+            )
+        ]
+
+
+def _parse_result(document: dict[str, object]) -> CheckResult:
+    return CheckResult(
+        str(document["check"]),
+        CheckStatus(str(document["status"])),
+        str(document["detail"]),
+        str(document["fix"]),
+        int(str(document["exit_code"])),
+    )
+
+
+DEFAULT_WEBHOOK_TIMEOUT_S = 10
+
+WEBHOOK_VARIABLE = "WINNOW_ALERT__WEBHOOK"
+
+
+def check_webhook(settings: Settings, now_ms: Clock, *, send: bool) -> list[CheckResult]:
+    """``send``: post a message; else only see whether the host accepts connections, since a message disturbs people."""
+    if settings.alert.webhook is None:
+        if settings.alert.notifiers:
+            return [build_ok("webhook", "None; Airflow's notifiers are told of alerts.")]
+        return [
+            build_warning(
+                "webhook",
+                "Nobody is told of alerts: they are in the logs and on Winnow's page only.",
+                f"export {WEBHOOK_VARIABLE}=https://... && winnow doctor --alert",
+            )
+        ]
+    url = settings.alert.webhook.get_secret_value()
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    fix = f"Mend {WEBHOOK_VARIABLE}, or the way from here to {host}:{port}; then: winnow doctor --alert"
+    try:
+        if send:
+            Webhook(url).deliver(_build_test_alert(now_ms()))
+        else:
+            socket.create_connection((host, port), timeout=DEFAULT_WEBHOOK_TIMEOUT_S).close()
+    except ServiceError as problem:
+        return [build_failure("webhook", str(problem), fix, ServiceError.exit_code)]
+    except OSError as problem:
+        reason = problem.strerror or "no answer"
+        return [build_failure("webhook", f"{host}:{port} does not answer: {reason}.", fix, ServiceError.exit_code)]
+    said = "took a message" if send else "accepts connections; --alert sends it a message"
+    return [build_ok("webhook", f"{host}:{port} {said}.")]
+
+
+def _build_test_alert(at_ms: int) -> Alert:
+    """A document as every alert is one, of the kind that asks nothing of anybody."""
+    message = "A test of this channel: somebody ran winnow doctor --alert."
+    safe, to_do = "Nothing is wrong.", "Nothing is to be done."
+    return Alert(
+        kind=AlertKind.RECOVERED,
+        topic="winnow-doctor",
+        partitions=None,
+        message=message,
+        at_ms=at_ms,
+        since_ms=at_ms,
+        safe=safe,
+        next=to_do,
+        link=None,
+        plan_id=None,
+        severity="info",
+        text=f"{message}\n{safe} {to_do}",
+    )
+
 
 MAXIMUM_SHOWN_TOPICS = 3
+
 DEFAULT_CONNECT_TIMEOUT_S = 5
 
 

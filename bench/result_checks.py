@@ -1,0 +1,88 @@
+"""Checks results: fingerprints of large ones, every record of small ones against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oracle import surviving_records
+
+if TYPE_CHECKING:
+    from bench.lake import Lake
+    from bench.results import Results
+    from winnow.model import Record
+
+
+def compute_fingerprint(files: Sequence[str]) -> str:
+    """count:sum:xor of the hashes of all columns, over the records in ``files`` (paths or URIs), in any order."""
+    import duckdb
+
+    from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
+    from winnow.files.fingerprint import CONTENT_FINGERPRINT
+
+    if not files:
+        return "0:0:0"
+    with duckdb.connect() as connection:
+        row = fetch_one_row(connection, f"SELECT {CONTENT_FINGERPRINT} FROM read_parquet({quote_file_list(files)})")
+    assert row is not None
+    return str(row[0])
+
+
+def read_records(lake: Lake) -> dict[int, list[Record]]:
+    """Every published record per topic partition, in offset order."""
+    from bench.lake import open_home
+    from winnow.model import Record
+    from winnow.pipeline.explain.read import read_batches
+
+    found: dict[int, list[Record]] = {number: [] for number in range(lake.workload.partition_count(lake.size))}
+    with open_home(lake.home) as ctx:
+        for batch in read_batches(ctx, lake.topic):
+            for row in batch.to_pylist():
+                headers = row["headers"]
+                timestamp = row["timestamp"]
+                found[row["partition"]].append(
+                    Record(
+                        offset=row["offset"],
+                        key=row["key"],
+                        value=row["value"],
+                        timestamp_ms=None if timestamp is None else round(timestamp.timestamp() * 1000),
+                        headers=None if headers is None else tuple((h["key"], h["value"]) for h in headers),
+                        timestamp_type=row["timestampType"],
+                        partition=row["partition"],
+                    )
+                )
+    return found
+
+
+def compute_expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, list[Record]]:
+    """What the oracle keeps of ``before`` when all of it is compacted for the first time since its newest records."""
+    from winnow.model import Strategy
+
+    config = lake.workload.config
+    return {
+        partition: surviving_records.compute_survivors(
+            records,
+            next_first_dirty_offset=records[-1].offset + 1 if records else 0,
+            strategy=Strategy(config.get("compaction.strategy", "offset")),
+            header=config.get("compaction.strategy.header"),
+            expired=lambda _offset: False,
+        ).kept
+        for partition, records in before.items()
+    }
+
+
+def find_differences(results: Results) -> list[str]:
+    """What is not equal although it must be, as sentences; none when all results of a workload are the same.
+
+    Strategies have rules of their own, so only what keeps the greatest offset is compared with others.
+    """
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for run in results.runs:
+        if run.fingerprint is not None:
+            found.setdefault((run.size, run.workload), {})[run.competitor] = run.fingerprint
+    return [
+        f"{size} {workload}: results differ: "
+        + ", ".join(f"{competitor} {value}" for competitor, value in sorted(prints.items()))
+        for (size, workload), prints in found.items()
+        if len(set(prints.values())) > 1
+    ]

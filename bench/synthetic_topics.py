@@ -1,0 +1,83 @@
+"""Registers topics with many partitions and segments but no data files.
+
+Segments are registered in the real table with figures made up; whatever opened a file would fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bench.workloads import BASE_MS
+
+if TYPE_CHECKING:
+    from winnow.log.head import Change, Head
+    from winnow.model import PartitionState, Segment
+    from winnow.pipeline.context import Context
+
+SEGMENT_RECORDS = 1_000_000
+SEGMENT_BYTES = 128 << 20
+
+
+def register_topic(ctx: Context, topic: str, *, partitions: int, segments: int, clean: int, commits: int = 1) -> None:
+    """A topic whose first ``clean`` segments of each partition lie below its checkpoint, made in so many commits."""
+    from winnow.pipeline.admin.topics import create_topic
+
+    create_topic(ctx, topic, partitions, {})
+    log = ctx.log.open(topic)
+    for number in range(commits):
+        first, last = segments * number // commits, segments * (number + 1) // commits
+        log.commit(_appending(partitions, range(first, last), clean))
+
+
+def _appending(partitions: int, numbers: range, clean: int) -> Callable[[Head], Change]:
+    from winnow.log.head import Change
+
+    def build(head: Head) -> Change:
+        states = {number: _state(number, numbers.stop, clean) for number in range(partitions)}
+        added = [_segment(head.location, partition, each) for partition in range(partitions) for each in numbers]
+        return Change(state=replace(head.state, partitions=states), add=added)
+
+    return build
+
+
+def _segment(location: str, partition: int, number: int) -> Segment:
+    from winnow.model import Segment
+
+    first = number * SEGMENT_RECORDS
+    return Segment(
+        path=f"{location}/data/synthetic/{partition:05d}-{first:020d}.parquet",
+        partition=partition,
+        first_offset=first,
+        last_offset=first + SEGMENT_RECORDS - 1,
+        records=SEGMENT_RECORDS,
+        size_bytes=SEGMENT_BYTES,
+        min_timestamp_ms=BASE_MS + first,
+        max_timestamp_ms=BASE_MS + first + SEGMENT_RECORDS,
+        tombstones=partition % 3,
+    )
+
+
+def _state(partition: int, segments: int, clean: int) -> PartitionState:
+    from winnow.model import Append, Cleaning, PartitionState
+
+    dirty = min(clean, segments)
+    appends = tuple(
+        Append(
+            digest=hashlib.sha256(f"{partition}/{number}".encode()).hexdigest(),
+            first_offset=number * SEGMENT_RECORDS,
+            last_offset=(number + 1) * SEGMENT_RECORDS - 1,
+            records=SEGMENT_RECORDS,
+            as_of_ms=BASE_MS,
+        )
+        for number in range(dirty, segments)
+    )
+    return PartitionState(
+        log_end_offset=segments * SEGMENT_RECORDS,
+        first_dirty_offset=dirty * SEGMENT_RECORDS,
+        strategy="offset",
+        history=(Cleaning(dirty * SEGMENT_RECORDS, BASE_MS, BASE_MS),),
+        appends=appends,
+    )

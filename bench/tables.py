@@ -1,0 +1,156 @@
+"""Prints tables of runs, phases, targets and curves."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bench.phase_times import PHASES, WORK
+from bench.targets import RATIOS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from bench.results import CompetitorRun, Results
+
+MIB = 1 << 20
+RUN_COLUMNS = ("workload", "competitor", "runs", "whole", "work", "CPU", "peak MiB", "read MiB", "written MiB")
+RATIO_COLUMNS = ("what", "how", "target", "measured", "")
+CURVE_PHASES = ("winners", "rewrite", "spark", "facts", "validate", "publish")
+CURVE_COLUMNS = ("against", "", "work", *CURVE_PHASES)
+Curves = Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]
+"""Per curve its points: x, and seconds by phase."""
+
+
+def print_tables(results: Results, console: Console) -> None:
+    """Everything there is."""
+    for size in dict.fromkeys(run.size for run in results.runs):
+        console.print(print_runs(results, size))
+        console.print(print_phases(results, size))
+    console.print(print_targets(results))
+    for name, why in list_missed_targets(results):
+        console.print(f"[red]missed[/] {name}: {why}", highlight=False)
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < 2 else "right", overflow="fold")  # noqa: PLR2004
+    return table
+
+
+def group_runs(results: Results, size: str) -> dict[tuple[str, str], list[CompetitorRun]]:
+    """The runs at one size by workload and competitor, in the order in which they came."""
+    found: dict[tuple[str, str], list[CompetitorRun]] = {}
+    for run in results.runs:
+        if run.size == size:
+            found.setdefault((run.workload, run.competitor), []).append(run)
+    return found
+
+
+def build_run_rows(results: Results, size: str) -> list[tuple[str, ...]]:
+    """Per workload and competitor, as :data:`RUN_COLUMNS`: medians and spread over its runs."""
+    rows: list[tuple[str, ...]] = []
+    for (workload, competitor), runs in group_runs(results, size).items():
+        ended = [run for run in runs if run.ended]
+        if not ended:
+            rows.append((workload, competitor, "0", f"did not end in {runs[-1].seconds:.0f} s", *[""] * 5))
+            continue
+        whole = format_spread([run.seconds for run in ended])
+        work = format_spread([run.work_seconds for run in ended if run.work_seconds is not None])
+        cpu = f"{statistics.median(run.cpu_seconds for run in ended):.1f}"
+        figures = zip(*((run.peak_bytes, run.read_bytes, run.written_bytes) for run in ended), strict=True)
+        sizes = (f"{statistics.median(each) / MIB:,.0f}" for each in figures)
+        rows.append((workload, competitor, str(len(ended)), whole, work, cpu, *sizes))
+    return rows
+
+
+def print_runs(results: Results, size: str) -> Table:
+    """One line per workload and competitor."""
+    table = _table(f"{size}: seconds, median (lowest to highest)", *RUN_COLUMNS)
+    for row in build_run_rows(results, size):
+        table.add_row(*row)
+    return table
+
+
+def format_spread(seconds: list[float]) -> str:
+    """The median, and the lowest and the highest of several."""
+    if not seconds:
+        return "-"
+    if len(seconds) == 1:
+        return f"{seconds[0]:.2f}"
+    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+def build_phase_rows(results: Results, size: str) -> list[tuple[str, ...]]:
+    """Where the time of Winnow went: workload, competitor and the phases of the run of median work."""
+    typical = ((names, results.typical(size, *names)) for names in group_runs(results, size))
+    return [
+        (*names, *(f"{run.phases[phase]:.2f}" for phase in PHASES))
+        for names, run in typical
+        if run is not None and run.phases
+    ]
+
+
+def print_phases(results: Results, size: str) -> Table:
+    """One line per workload that Winnow compacted."""
+    table = _table(f"{size}: seconds of winnow compact by phase", "workload", "competitor", *PHASES)
+    for row in build_phase_rows(results, size):
+        table.add_row(*row)
+    return table
+
+
+def build_target_rows(results: Results) -> list[tuple[str, str, str, str, bool | None]]:
+    """Every target: what, how, target, measured, whether it is met; None where it was not measured."""
+    rows: list[tuple[str, str, str, str, bool | None]] = []
+    for ratio in RATIOS:
+        value = ratio.value(results)
+        shown, met = ("-", None) if value is None else (ratio.shown(value), ratio.met(value))
+        rows.append((ratio.name, ratio.how, ratio.goal, shown, met))
+    return rows
+
+
+def print_targets(results: Results) -> Table:
+    """Every target with what was measured and a mark."""
+    table = _table("Ratios", *RATIO_COLUMNS)
+    marks = {None: "not measured", True: "[green]met[/]", False: "[red]missed[/]"}
+    for *cells, met in build_target_rows(results):
+        table.add_row(*map(str, cells), marks[met])
+    return table
+
+
+def list_missed_targets(results: Results) -> list[tuple[str, str]]:
+    """The targets that were missed, with the reason and what was tried, where that is known."""
+    measured = ((ratio, ratio.value(results)) for ratio in RATIOS)
+    return [
+        (ratio.name, ratio.why_missed or "Not looked into yet.")
+        for ratio, value in measured
+        if value is not None and not ratio.met(value)
+    ]
+
+
+def build_curve_rows(curves: Curves) -> list[tuple[str, ...]]:
+    """Every point, as :data:`CURVE_COLUMNS`."""
+    return [
+        (
+            label,
+            f"{x:,g}",
+            f"{sum(phases.get(phase, 0.0) for phase in WORK):.2f}",
+            *(f"{phases.get(phase, 0.0):.2f}" for phase in CURVE_PHASES),
+        )
+        for label, points in curves.items()
+        for x, phases in points
+    ]
+
+
+def print_curves(curves: Curves) -> Table:
+    """Seconds of each point by phase."""
+    table = _table("Curves: seconds of winnow compact", *CURVE_COLUMNS)
+    for row in build_curve_rows(curves):
+        table.add_row(*row)
+    return table

@@ -1,0 +1,238 @@
+"""Performance targets: which figure is divided by which, and the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.results import CompetitorRun, Results
+
+MAXIMUM_TASK_CONSTANT_BYTES = 320 << 20
+"""What the engine says that a task holds at most beside its budget (``winnow.engine.rewrite.MAXIMUM_OVERHEAD_BYTES``)."""
+MEMORY_BUDGET_BYTES = 256 << 20
+MEASURED_APPLICATIONS = 5
+"""Applications from which the time of one application per topic partition is estimated."""
+
+Value = Callable[[Results], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One target. ``at_least``: the value must not be below ``target``; else not above. ``unit``: behind the number.
+
+    ``why_missed``: what is known where it was missed when it was last looked into, and what was tried.
+    """
+
+    name: str
+    how: str
+    target: float
+    value: Value
+    at_least: bool = False
+    unit: str = "x"
+    why_missed: str = ""
+
+    def met(self, value: float) -> bool:
+        """Whether ``value`` reaches the target."""
+        return value >= self.target if self.at_least else value <= self.target
+
+    @property
+    def goal(self) -> str:
+        """The target for people."""
+        return f"{'≥' if self.at_least else '≤'} {_shown(self.target, self.unit)}"
+
+    def shown(self, value: float) -> str:
+        """The value for people."""
+        return _shown(value, self.unit)
+
+
+def _shown(value: float, unit: str) -> str:
+    if unit == "%":
+        return f"{value * 100:.0f} %"
+    if unit == "x":
+        return f"{value:.2f} x" if value < 10 else f"{value:.0f} x"  # noqa: PLR2004
+    return f"{value:,.0f} {unit}"
+
+
+def compute_work(run: CompetitorRun) -> float | None:
+    """The application without its start."""
+    return run.work_seconds
+
+
+def compute_whole(run: CompetitorRun) -> float | None:
+    """The process, start included."""
+    return run.seconds
+
+
+def _over(
+    size: str,
+    above: tuple[str, str],
+    below: tuple[str, str],
+    figure: Callable[[CompetitorRun], float | None] = compute_work,
+    figure_below: Callable[[CompetitorRun], float | None] | None = None,
+) -> Value:
+    """The median of one figure over the median of another; (workload, competitor) each."""
+
+    def value(results: Results) -> float | None:
+        one = results.median(size, *above, figure)
+        other = results.median(size, *below, figure_below or figure)
+        return None if one is None or not other else one / other
+
+    return value
+
+
+def _validation(run: CompetitorRun) -> float | None:
+    if not run.phases or not run.work_seconds:
+        return None
+    return (run.phases["facts"] + run.phases["validate"]) / run.work_seconds
+
+
+def _engine(run: CompetitorRun) -> float | None:
+    if not run.phases:
+        return None
+    return run.phases["winners"] + run.phases["rewrite"]
+
+
+def _median(size: str, workload: str, competitor: str, figure: Callable[[CompetitorRun], float | None]) -> Value:
+    return lambda results: results.median(size, workload, competitor, figure)
+
+
+def _task_over_budget(run: CompetitorRun) -> float | None:
+    peak = run.process_peaks.get("task")
+    return None if peak is None else (peak - MEMORY_BUDGET_BYTES) / (1 << 20)
+
+
+def _control(name: str, figure: str) -> Value:
+    def value(results: Results) -> float | None:
+        found = results.control.get(name, {}).get(figure)
+        return None if found is None else float(found)
+
+    return value
+
+
+def _each(results: Results) -> float | None:
+    each = results.median("12m", "many-small", "spark-each", compute_whole)
+    all_ = results.median("12m", "many-small", "winnow", compute_whole)
+    return None if each is None or not all_ else each / all_
+
+
+W, D, N, C = "winnow", "duckdb", "spark-window", "spark-copy"
+
+RATIOS: tuple[Ratio, ...] = (
+    Ratio("12 M: naive Spark window / Winnow", "work", 8, _over("12m", ("uniform", N), ("uniform", W)), at_least=True),
+    Ratio("12 M: plain Spark copy / Winnow", "work", 5, _over("12m", ("uniform", C), ("uniform", W)), at_least=True),
+    Ratio("12 M: Winnow / DuckDB alone", "work", 1.6, _over("12m", ("uniform", W), ("uniform", D))),
+    Ratio(
+        "12 M: naive Spark window / winnow compact",
+        "whole processes, starts included",
+        2.5,
+        _over("12m", ("uniform", N), ("uniform", W), compute_whole),
+        at_least=True,
+    ),
+    Ratio(
+        "48 M: naive Spark window / Winnow", "work", 8.5, _over("large", ("uniform", N), ("uniform", W)), at_least=True
+    ),
+    Ratio("48 M: Winnow / DuckDB alone", "work", 1.1, _over("large", ("uniform", W), ("uniform", D))),
+    Ratio("strategy timestamp / offset", "work", 1.5, _over("12m", ("timestamp", W), ("uniform", W))),
+    Ratio("strategy header / offset", "work, same files", 1.5, _over("12m", ("header", W), ("headers", W))),
+    Ratio(
+        "validation / compaction",
+        "facts and GX without its import, over work",
+        0.35,
+        _median("12m", "uniform", W, _validation),
+        unit="%",
+        why_missed="The engine became faster than its check: 2 s of validation beside 5 s of work, of which 1.5 s "
+        "are Spark's own. Tried: survivors' hashes instead of all keys (0.56 to 0.34 of the engine's time at 3 million "
+        "records), partitions side by side, one Great Expectations context for all topics, its import while Spark "
+        "works. What is left reads keys and offsets of every input and every new file in full, which is what makes it "
+        "a second opinion.",
+    ),
+    Ratio(
+        "1 % new, few segments / full",
+        "work; uniform compacted, then 1 %",
+        0.25,
+        _over("12m", ("incremental-1", W), ("uniform", W)),
+        why_missed="1.5 s of the 2 s are Spark's own: its first job, the start of its Python workers, its end. The "
+        "next line is without them. Tried: workers forked from a process that has imported everything (2.3 to 1.1 s), "
+        "no waiting at the end (1.0 to 0.2 s); an archive of the JVM's classes would save another 0.4 s and is "
+        "described below.",
+    ),
+    Ratio(
+        "1 % new, few segments / full: the engine",
+        "winners and rewrite, without what Spark itself takes",
+        0.25,
+        _over("12m", ("incremental-1", W), ("uniform", W), _engine),
+    ),
+    Ratio(
+        "1 % new on 12 M clean records / full",
+        "work; unique compacted, then 1 %",
+        0.25,
+        _over("12m", ("clean-1", W), ("uniform", W)),
+        why_missed="Spark's 1.5 s again, and a third of the clean bytes lie in segments that lose something and are "
+        "written anew: 210 MiB read and written, where the full compaction writes 130 MiB. The keys of all 12 million "
+        "clean records are read, too, as they must be.",
+    ),
+    Ratio(
+        "1 % new: engine reads / allowed",
+        "bytes read by tasks over key and ordering columns and the segments that lose something",
+        1.0,
+        _control("incremental-bytes", "read_ratio"),
+        why_missed="On purpose. On a local disk every segment that is written anew is read twice: first its pages are "
+        "checked against their checksums, which DuckDB does not do, so that a bit that flipped in a value is not "
+        "copied under a new and sound checksum. The second time it comes from the page cache. Without that the ratio "
+        "is 1.02. Tried: reading with Arrow, which checks as it reads and takes a third longer to copy; the check "
+        "takes 18 % of the copying.",
+    ),
+    Ratio(
+        "1 % new: engine writes / allowed",
+        "bytes written over the segments that lose something",
+        1.0,
+        _control("incremental-bytes", "written_ratio"),
+    ),
+    Ratio(
+        "1,000 small partitions: one application each / Winnow",
+        f"whole processes; estimated from {MEASURED_APPLICATIONS}",
+        30,
+        _each,
+        at_least=True,
+    ),
+    Ratio(
+        "12 M keys in one partition: task over its budget",
+        f"peak resident size of the task process less the budget of {MEMORY_BUDGET_BYTES >> 20} MiB",
+        MAXIMUM_TASK_CONSTANT_BYTES / (1 << 20),
+        _median("12m", "one-partition", "winnow-256m", _task_over_budget),
+        unit="MiB",
+    ),
+    Ratio(
+        "ingest / DuckDB copy",
+        "speed; same sort and codec",
+        0.6,
+        _over("12m", ("uniform", "duckdb-ingest"), ("uniform", "ingest")),
+        at_least=True,
+        unit="%",
+    ),
+    Ratio(
+        "assess 10,000 partitions / walking manifests",
+        "100,000 segments; time of both in processes of their own",
+        2.0,
+        _control("assess", "ratio"),
+    ),
+    Ratio("assess 10,000 partitions: memory", "peak resident size", 600, _control("assess", "peak_mib"), unit="MiB"),
+    Ratio("assess 1,000 small topics", "per topic", 50, _control("topics", "ms_per_topic"), unit="ms"),
+    Ratio(
+        "200 compactions: publish, last 20 / first 20",
+        "median seconds",
+        1.25,
+        _control("commits", "publish_ratio"),
+        why_missed="40 to 55 ms, with no sweep in between. What grows is the state's list of retired files that the "
+        "sweep has not taken yet (about 250 bytes a file), and the text of the metadata file, which names every "
+        "snapshot kept (about 1 kB each). Tried: copying and serialising only the snapshot that is added (5.8 to 1.4), "
+        "keeping parsed metadata between commits. Compressed metadata cost 8 ms a commit.",
+    ),
+    Ratio(
+        "200 compactions: manifests, last 20 / first 20",
+        "median count in the current snapshot",
+        1.25,
+        _control("commits", "manifest_ratio"),
+    ),
+)
+"""In the order of the table. "Flat" is taken as at most a quarter more."""

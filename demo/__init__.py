@@ -1,0 +1,1 @@
+"""Runs Winnow on a year of real flights. Started by `make demo`."""

@@ -1,0 +1,90 @@
+"""Order of backfill runs on one topic: a run waits until runs with an earlier as-of have finished.
+
+A run that looks from an instant does everything that a run from an earlier instant would. So of two runs that meet,
+the one that looks from the later instant must come last, and the other has nothing left to do. The schedule need not
+wait for anybody, since it comes again; a backfill does not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowRescheduleException
+
+from winnow.errors import TopicBusyError
+from winnow_airflow.xcom_values import TopicCheck
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context as Pipeline
+    from winnow.store import Run
+
+log = logging.getLogger("airflow.task")
+
+MINIMUM_WAIT_MS = 15_000
+MAXIMUM_WAIT_MS = 600_000
+"""How long a waiting run leaves its worker to others before it looks again: half of what the other took so far."""
+
+
+def lock_topics_in_as_of_order(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[TopicCheck]:
+    """Hold every topic that is due or was in progress; of what another run holds, wait for what looks from earlier.
+
+    Gives what is to be planned. All topics or none are held meanwhile, so two waiting runs never wait for each other.
+
+    Raises:
+        AirflowRescheduleException: a topic is held by a run that looks from earlier, or does not say from when.
+    """
+    mine: list[TopicCheck] = []
+    try:
+        wait_ms = _lock_free_topics(ctx, checks, mine, as_of_ms=as_of_ms)
+    except Exception:
+        _release_topics(ctx, mine)
+        raise
+    if wait_ms is None:
+        return mine
+    _release_topics(ctx, mine)
+    raise AirflowRescheduleException(  # type: ignore[no-untyped-call]
+        datetime.fromtimestamp((ctx.now_ms() + wait_ms) / 1000, UTC)
+    )
+
+
+def _lock_free_topics(
+    ctx: Pipeline, checks: Iterable[TopicCheck], mine: list[TopicCheck], *, as_of_ms: int
+) -> int | None:
+    """Hold what is free and add it to ``mine``; how long to wait for the rest, None where nothing is waited for."""
+    from winnow.pipeline.leases import acquire_lease
+
+    waits_ms: list[int] = []
+    for found in checks:
+        if not found["eligible"] and "in_progress" not in found["reasons"]:
+            continue
+        try:
+            acquire_lease(ctx, found["topic"])
+        except TopicBusyError as problem:
+            other = _find_holding_run(ctx, found["topic"])
+            if other is not None and other.as_of_ms >= as_of_ms:
+                log.info("%s It does what this run would.", problem)
+            else:
+                log.info("%s This run waits for it.", problem)
+                waits_ms.append(MINIMUM_WAIT_MS if other is None else (ctx.now_ms() - other.opened_at_ms) // 2)
+        else:
+            wanted = found.copy()
+            wanted["eligible"] = True
+            mine.append(wanted)
+    return max(MINIMUM_WAIT_MS, min(max(waits_ms), MAXIMUM_WAIT_MS)) if waits_ms else None
+
+
+def _release_topics(ctx: Pipeline, mine: Iterable[TopicCheck]) -> None:
+    from winnow.pipeline.leases import release_lease
+
+    for found in mine:
+        release_lease(ctx, found["topic"])
+
+
+def _find_holding_run(ctx: Pipeline, topic: str) -> Run | None:
+    """The open run of whoever holds ``topic``; None while it has planned nothing yet."""
+    lease = ctx.store.leases.find(topic)
+    holder = None if lease is None else lease.holder
+    return next((run for run in ctx.store.runs.list_open(topic) if run.holder == holder), None)

@@ -1,0 +1,284 @@
+"""Steps of the DAG compact_topics: one pipeline call each, safe to run again.
+
+What goes wrong with one topic is kept until the others of the task are through, then raised; a topic that another run
+has is left to it (:mod:`winnow_airflow.topic_locks`). Heavy libraries load inside the steps, so that parsing a DAG does not
+pay for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from winnow.errors import ServiceError, TopicBusyError, UnknownTopicError
+from winnow_airflow.event_logging import log_pipeline_events
+from winnow_airflow.task_context import open_pipeline
+from winnow_airflow.task_defaults import describe_error, is_worth_retrying
+from winnow_airflow.topic_locks import TopicAttempts, lock_topic, settle_topic
+from winnow_airflow.xcom_values import (
+    MAXIMUM_FAILED_TASKS,
+    MAXIMUM_MAPPED_TASKS,
+    BatchRow,
+    PlanRow,
+    TopicCheck,
+    build_label,
+    build_plan_row,
+    create_attempt_name,
+    list_staged_attempts,
+    split_evenly,
+)
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.monitor.watermark import Watermark
+    from winnow.planning.plans import PlanReference
+    from winnow.results import Receipt
+    from winnow.store import Run
+
+log = logging.getLogger("airflow.task")
+
+
+@contextmanager
+def open_task_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
+    """Settings, store and catalog for one task; leases belong to its DAG run, events to its log."""
+    with open_pipeline(context) as ctx, log_pipeline_events(ctx):
+        yield ctx
+
+
+def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
+    """The topics of a run: those it names, or all.
+
+    Raises:
+        UnknownTopicError: a named topic does not exist.
+    """
+    known = ctx.log.names()
+    unknown = sorted(set(wanted) - set(known))
+    if unknown:
+        raise UnknownTopicError(f"There is no topic {', '.join(unknown)}. Nothing was done. Name existing topics.")
+    return list(dict.fromkeys(wanted)) or known
+
+
+def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
+    """Settle what earlier runs of ``topic`` left open, then assess it and record the decision."""
+    from winnow.pipeline.compaction.assess import assess_topics
+
+    try:
+        for receipt in settle_topic(ctx, topic):
+            log.info("Settled an earlier run of %s: plan %s is published.", topic, receipt.plan_id)
+    except TopicBusyError as problem:
+        log.info("%s", problem)
+    found = assess_topics(ctx, [topic], as_of_ms=as_of_ms)
+    reasons = Counter(assessment.reason.value for assessment in found)
+    return TopicCheck(topic=topic, eligible=any(a.eligible for a in found), reasons=dict(reasons), would=None)
+
+
+def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:
+    """Plan every eligible topic and pack the plans into batches, most urgent first. Planned topics stay held.
+
+    Topics that cannot be planned become batches of their own that say why. What would be more than
+    :data:`winnow_airflow.xcom_values.MAXIMUM_MAPPED_TASKS` batches is given back for the next run.
+
+    Raises:
+        ServiceError: a service is away; it is away for every topic.
+    """
+    from winnow.pipeline.compaction.plan import pack_batches
+    from winnow.pipeline.leases import release_lease
+
+    name = create_attempt_name()
+    topics = TopicAttempts(ctx)
+    plans = []
+    for found in checks:
+        if not found["eligible"]:
+            continue
+        with topics.attempt(found["topic"]):
+            planned = _lock_and_plan(ctx, found["topic"], name, as_of_ms)
+            if planned is not None:
+                plans.append(planned)
+    away = [problem for _, problem in topics.errors if isinstance(problem, ServiceError)]
+    if away:
+        for planned in plans:
+            release_lease(ctx, planned.topic)
+        raise away[0]
+    failed = [_build_failed_batch(share, name) for share in split_evenly(topics.errors, MAXIMUM_FAILED_TASKS)]
+    packed = pack_batches(plans)
+    room = MAXIMUM_MAPPED_TASKS - len(failed)
+    for batch in packed[room:]:
+        _release_plans(ctx, batch.plans)
+    rows = [
+        BatchRow(
+            label=build_label([p.topic for p in batch.plans]),
+            attempt=name,
+            plans=list(map(build_plan_row, batch.plans)),
+        )
+        for batch in packed[:room]
+    ]
+    for row in rows:
+        log.info("Batch %s: %d topic(s).", row["label"], len(row["plans"]))
+    return [*rows, *failed]
+
+
+def _lock_and_plan(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> PlanReference | None:
+    from winnow.pipeline.compaction.plan import plan_topic
+    from winnow.pipeline.leases import release_lease
+
+    planned = None
+    try:
+        lock_topic(ctx, topic)
+        planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
+    finally:
+        if planned is None:
+            release_lease(ctx, topic)
+    return planned
+
+
+def _build_failed_batch(errors: Sequence[tuple[str, Exception]], attempt: str) -> BatchRow:
+    said = [f"Topic {topic} could not be planned: {describe_error(problem)}" for topic, problem in errors]
+    return BatchRow(label=build_label([topic for topic, _ in errors]), attempt=attempt, plans=[], error="\n".join(said))
+
+
+def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
+    from winnow.pipeline.compaction.open_runs import void_run
+    from winnow.pipeline.leases import release_lease
+
+    for planned in plans:
+        text = (
+            f"Topic {planned.topic} is due, but a run takes {MAXIMUM_MAPPED_TASKS} batches at most and others are more urgent. "
+            "Nothing of it was done; the next run takes it."
+        )
+        log.warning("%s", text)
+        run = ctx.store.runs.find(planned.plan_id)
+        if run is not None:
+            void_run(ctx, ctx.log.open(planned.topic), run, text)
+        release_lease(ctx, planned.topic)
+
+
+def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
+    """Judge what the batch staged, topic by topic. Gives a sentence per topic that passed.
+
+    What was not staged is not judged: the Spark task says what became of it. What is published needs no verdict any
+    more, and its inputs may be gone.
+    """
+    from winnow.pipeline.compaction import validate as step
+
+    topics = TopicAttempts(ctx)
+    passed: list[str] = []
+    for row in batch["plans"]:
+        attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
+        if attempt is None or _may_be_published(ctx, row["plan_id"]):
+            continue
+        with topics.attempt(row["topic"], row["plan_id"]), _hold_topic(ctx, row["topic"]):
+            verdict = step.validate_attempt(ctx, row["plan_id"], attempt)
+            passed.append(f"{row['topic']}: attempt {attempt} passed {verdict.expectations} expectations.")
+            for failure in verdict.failures:
+                log.warning("%s: %s: %s", row["topic"], failure.expectation, failure.detail)
+    topics.close(passed, nothing="Nothing of this batch is staged and unpublished, so there is nothing to judge.")
+    return passed
+
+
+def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
+    """Publish what passed, commit and checkpoint, topic by topic. Gives the ids of the published plans.
+
+    Whether a topic passed is what the metadata store says, so a sibling's failed validation is no obstacle.
+    """
+    from winnow.pipeline.compaction import publish as step
+
+    topics = TopicAttempts(ctx)
+    published: list[str] = []
+    for row in batch["plans"]:
+        attempt = _find_passed_attempt(ctx, row, batch["attempt"])
+        if attempt is None and not _may_be_published(ctx, row["plan_id"]):
+            continue
+        with topics.attempt(row["topic"], row["plan_id"]), _hold_topic(ctx, row["topic"]):
+            step.publish_attempt(ctx, row["plan_id"], attempt or "")
+            published.append(row["plan_id"])
+    topics.close(published, nothing="Nothing of this batch passed validation, so there is nothing to publish.")
+    return published
+
+
+def _find_passed_attempt(ctx: Pipeline, row: PlanRow, base: str) -> str | None:
+    for attempt in list_staged_attempts(row["uri"], base):
+        verdict = ctx.store.verdicts.find(row["plan_id"], attempt)
+        if verdict is not None and verdict.passed:
+            return attempt
+    return None
+
+
+def _may_be_published(ctx: Pipeline, plan_id: str) -> bool:
+    run = ctx.store.runs.find(plan_id)
+    return run is not None and run.status.may_be_published
+
+
+@contextmanager
+def _hold_topic(ctx: Pipeline, topic: str) -> Iterator[None]:
+    """Hold ``topic``, as its DAG run does already unless a task was cleared after the report gave the topic back."""
+    from winnow.pipeline.leases import acquire_lease, renew_leases
+
+    with renew_leases(ctx, [acquire_lease(ctx, topic)]):
+        yield
+
+
+def report_batch(
+    ctx: Pipeline, batch: BatchRow, *, last_try: bool = False
+) -> tuple[list[str], list[tuple[Receipt, Watermark]]]:
+    """One paragraph per topic of the batch, and what this run published with its watermark. Gives the topics back.
+
+    Airflow sends no event of a task that fails. So what goes wrong with one topic is raised only while trying again may
+    help (not on the ``last_try``), or where there is no other topic's event to be lost; else its paragraph tells it.
+    """
+    from winnow.pipeline.leases import release_lease
+    from winnow.pipeline.monitor.watermark import compute_watermark
+    from winnow.report.receipts import format_receipt
+
+    paragraphs: list[str] = []
+    published: list[tuple[Receipt, Watermark]] = []
+    topics = TopicAttempts(ctx)
+    for row in batch["plans"]:
+        with topics.attempt(row["topic"]):
+            try:
+                topic_log = ctx.log.open(row["topic"])
+                receipt = topic_log.find_receipt(row["plan_id"])
+                run = ctx.store.runs.find(row["plan_id"])
+                if receipt is not None and (run is None or run.holder in {None, ctx.holder}):
+                    published.append((receipt, compute_watermark(topic_log, now_ms=ctx.now_ms())))
+                paragraphs.append(
+                    format_receipt(receipt) if receipt is not None else _explain_unpublished(ctx, row, run)
+                )
+            except UnknownTopicError:
+                paragraphs.append(
+                    f"Topic {row['topic']} was dropped since plan {row['plan_id']} was made. There is nothing left to "
+                    "report, and no event of it is sent."
+                )
+        with topics.attempt(row["topic"]):
+            release_lease(ctx, row["topic"])
+    again = not last_try and any(is_worth_retrying(problem) for _, problem in topics.errors)
+    if again or not published:
+        topics.raise_errors()
+    paragraphs += [
+        f"Topic {topic} could not be reported: {describe_error(problem)} Clear this task to report its batch again."
+        for topic, problem in topics.errors
+    ]
+    for text in paragraphs:
+        log.info("%s", text)
+    return paragraphs, published
+
+
+def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
+    from winnow.pipeline.compaction.open_runs import void_run
+    from winnow.pipeline.leases import is_held_by_another
+    from winnow.store import RunState
+
+    if run is not None and run.status.is_closed:
+        return run.message
+    if is_held_by_another(ctx, row["topic"]):
+        return f"Topic {row['topic']} was not compacted by this run: another run has it, and it is left to that one."
+    text = (
+        f"Topic {row['topic']} was not compacted: plan {row['plan_id']} was not published. Readers see the log as "
+        "before. The failed task of this batch says why."
+    )
+    # What is staged may still be judged when its task is cleared; the next run closes what nobody took up.
+    if run is not None and run.status in {RunState.PLANNED, RunState.COMPACTING}:
+        void_run(ctx, ctx.log.open(row["topic"]), run, text)
+    return text

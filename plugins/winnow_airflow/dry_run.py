@@ -1,0 +1,178 @@
+"""Dry run and strategy comparison: the steps of compact_topics that change nothing.
+
+Numbers, offsets and reasons; never a key. Nothing is written that a reader, another run or the next one would see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from winnow_airflow.topic_locks import TopicAttempts
+from winnow_airflow.xcom_values import TopicCheck
+
+if TYPE_CHECKING:
+    from winnow.model import Strategy
+    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.explain.compare import Comparison
+    from winnow.pipeline.explain.explain import Explanation, PartitionExplanation
+
+log = logging.getLogger("airflow.task")
+
+MAXIMUM_SAMPLE_KEYS = 3
+"""Differing keys that a sentence names, by the offsets of their winners."""
+
+
+def preview_compaction(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
+    """What compacting ``topic`` now would do. No plan, row, lease or assessment is left behind."""
+    from winnow.pipeline.explain.explain import explain_compaction
+
+    found = explain_compaction(ctx, topic, as_of_ms=as_of_ms)
+    reasons = Counter(each.reason.value for each in found.partitions)
+    text = _describe_preview(found, reasons)
+    log.info("%s", text)
+    return TopicCheck(topic=topic, eligible=found.plan_id is not None, reasons=dict(reasons), would=text)
+
+
+def log_preview(checks: Sequence[TopicCheck]) -> None:
+    """Say once more, of all topics together, what a run would do."""
+    due = [check for check in checks if check["eligible"]]
+    for check in due:
+        log.info("%s", check["would"])
+    log.info("Dry run: %d of %d topic(s) are due. Nothing was planned, compacted or held.", len(due), len(checks))
+
+
+def _describe_preview(found: Explanation, reasons: Counter[str]) -> str:
+    why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    due = [each for each in found.partitions if each.eligible]
+    if not due:
+        return f"{found.topic}: nothing is due ({why})."
+    parts = [_describe_reads(due), _describe_writes(due), _describe_removals(due)]
+    quarantined = sum(each.records_to_quarantine for each in due)
+    if quarantined:
+        parts.append(f"move {quarantined:,} records without a key to the quarantine")
+    retired = sum(each.records_retired for each in due)
+    if retired:
+        files = sum(each.segments_retired for each in due)
+        parts.append(f"retire {retired:,} records in {files:,} segment(s) by retention")
+    return (
+        f"{found.topic}: {len(due)} of {len(found.partitions)} partition(s) due ({why}). It would {', '.join(parts)}."
+    )
+
+
+def _describe_reads(due: Sequence[PartitionExplanation]) -> str:
+    from winnow.report.receipts import format_human_bytes
+
+    records, segments = sum(each.records for each in due), sum(each.segments for each in due)
+    return f"read {records:,} records in {segments:,} segment(s), {format_human_bytes(sum(each.bytes_to_read for each in due))}"
+
+
+def _describe_writes(due: Sequence[PartitionExplanation]) -> str:
+    from winnow.report.receipts import format_human_bytes
+
+    most = format_human_bytes(sum(each.at_most_bytes_to_write for each in due))
+    expected = [each.expected_bytes_out for each in due]
+    known = [size for size in expected if size is not None]
+    return f"write at most {most}" + (
+        f" (about {format_human_bytes(sum(known))})" if known and len(known) == len(due) else ""
+    )
+
+
+def _describe_removals(due: Sequence[PartitionExplanation]) -> str:
+    records = sum(each.records - each.records_to_quarantine for each in due)
+    least = records - sum(each.at_most_records_kept for each in due)
+    most = records - sum(each.at_least_records_kept for each in due)
+    expected = [each.expected_records_kept for each in due]
+    known = [kept for kept in expected if kept is not None]
+    about = f" (about {records - sum(known):,})" if known and len(known) == len(due) else ""
+    return f"remove {max(least, 0):,} to {max(most, 0):,} records{about}"
+
+
+def skip_comparison(task_id: str) -> None:
+    """Have Airflow mark the task ``task_id`` of this run as skipped now: to start a task only to skip it takes seconds.
+
+    What Airflow's own branches ask for, but while this task goes on and returns a value. An Airflow that does not know
+    the message starts the task, which skips itself.
+    """
+    try:
+        from airflow.sdk.execution_time import task_runner
+        from airflow.sdk.execution_time.comms import SkipDownstreamTasks
+
+        task_runner.SUPERVISOR_COMMS.send(SkipDownstreamTasks(tasks=[task_id]))
+    except (ImportError, AttributeError):
+        log.debug("%s will skip itself.", task_id)
+
+
+def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, as_of_ms: int) -> list[str]:
+    """What ``strategy`` would keep of each topic instead of its own; a sentence for each.
+
+    One Spark application per topic that has anything cleanable and another strategy.
+    """
+    from winnow.model import Strategy
+
+    done: list[str] = []
+    kept = TopicAttempts(ctx)
+    for topic in topics:
+        with kept.attempt(topic):
+            text = _compare_one_topic(ctx, topic, Strategy(strategy), as_of_ms)
+            log.info("%s", text)
+            done.append(text)
+    kept.raise_errors()
+    return done
+
+
+def _compare_one_topic(ctx: Pipeline, topic: str, strategy: Strategy, as_of_ms: int) -> str:
+    from winnow.model import Strategy as All
+    from winnow.pipeline.compaction.topic_view import load_topic_view
+    from winnow.pipeline.explain.compare import compare_strategies as compare_topic
+
+    view = load_topic_view(ctx, topic)
+    if not view.config.compacts:
+        return f"{topic} was not compared: its policy has no compact, so no strategy chooses between its records."
+    if view.rules.strategy is strategy:
+        return f"{topic} has strategy {strategy.value} already; there is nothing to compare."
+    if strategy is All.HEADER and not view.config.compaction_strategy_header:
+        return (
+            f"{topic} was not compared: it names no header that holds the version. Set compaction.strategy.header, or "
+            f"try one with: winnow compare {topic} --strategy header --header NAME"
+        )
+    found = compare_topic(
+        ctx,
+        topic,
+        strategy=strategy,
+        header=None,
+        as_of_ms=as_of_ms,
+        sample=MAXIMUM_SAMPLE_KEYS,
+        progress=_log_progress,
+    )
+    return _describe_comparison(found)
+
+
+def _log_progress(event: dict[str, Any]) -> None:
+    log.debug("%s", event.get("event"))
+
+
+def _describe_comparison(found: Comparison) -> str:
+    from winnow.report.receipts import format_human_bytes
+
+    if not found.partitions:
+        return found.sentence
+    now, instead = found.present, found.other
+    kept = (
+        f"It would keep {instead.records_kept:,} of {found.records:,} records, about "
+        f"{format_human_bytes(instead.estimated_bytes)}, instead of {now.records_kept:,}, about "
+        f"{format_human_bytes(now.estimated_bytes)}."
+    )
+    parts = [found.sentence, kept]
+    if found.sample:
+        winners = [
+            f"{found.topic}-{key.partition} offset {key.other.offset} instead of {key.present.offset}"
+            for key in found.sample
+        ]
+        parts.append(f"For example {'; '.join(winners)}.")
+    if found.headers_missing or found.headers_malformed:
+        missing, malformed = found.headers_missing or 0, found.headers_malformed or 0
+        parts.append(f"{missing:,} records have no such header, {malformed:,} have one that is no 8-byte long.")
+    return " ".join([*parts, *found.notices, "Nothing was changed."])

@@ -1,0 +1,75 @@
+"""Writes pipeline events to the task log as structured lines and counts them as metrics.
+
+Airflow's log is structlog's: a line there has a text and fields, which the UI and JSON logs keep apart. It drops what
+the standard library's logging knows as ``extra``, so events are handed to structlog here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from winnow.report import events
+from winnow_airflow import metrics
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context as Pipeline
+
+
+class _EventHandler(logging.Handler):
+    """Writes each event once with its fields, and counts it where metrics are on."""
+
+    def __init__(self, ctx: Pipeline) -> None:
+        super().__init__()
+        self._ctx = ctx
+        self.has_counted = False
+
+    @cached_property
+    def _counts_events(self) -> bool:
+        return metrics.are_metrics_enabled()
+
+    @cached_property
+    def _with_topic(self) -> bool:
+        try:
+            return len(self._ctx.log.names()) <= self._ctx.settings.metrics.most_topics
+        except Exception:  # a catalog that is away is told by whoever needs it
+            return False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell and count one event. Never raises."""
+        import structlog
+
+        told = events.read_event(record)
+        if told is None:
+            return
+        try:
+            logger = structlog.get_logger(events.log.name)
+            getattr(logger, record.levelname.lower())(told.name, **told.fields)
+            if self._counts_events:
+                self.has_counted |= metrics.count_pipeline_event(told, with_topic=self._with_topic)
+        except Exception:  # what is told of a run must not decide it
+            self.handleError(record)
+
+
+@contextmanager
+def log_pipeline_events(ctx: Pipeline) -> Iterator[None]:
+    """While the block runs, events go into the log of this task and into Airflow's metrics; once, also when nested."""
+    logger = events.log
+    if any(isinstance(handler, _EventHandler) for handler in logger.handlers):
+        yield
+        return
+    teller = _EventHandler(ctx)
+    before = (logger.propagate, logger.level)
+    logger.addHandler(teller)
+    # Counted also where the log shows warnings only; whether a line is shown is structlog's to say.
+    logger.propagate, logger.level = False, logging.INFO
+    try:
+        yield
+    finally:
+        logger.propagate, logger.level = before
+        logger.removeHandler(teller)
+        if teller.has_counted:
+            metrics.flush_metrics()

@@ -1,0 +1,156 @@
+"""Steps of the DAGs ingest_topics, sweep_topics, scrub_topics and change_partitions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowRescheduleException
+
+from winnow.errors import DamagedSegmentError, TopicBusyError, UsageError
+from winnow_airflow.topic_locks import TopicAttempts
+from winnow_airflow.xcom_values import ChangeRow, IngestRow
+
+if TYPE_CHECKING:
+    from winnow.pipeline.admin.partitions import PartitionRow
+    from winnow.pipeline.context import Context as Pipeline
+
+MINIMUM_SCRUB_WAIT_MS = 900_000
+"""How long a run leaves its slot to others at least before it looks whether the day's budget has room again."""
+
+MAXIMUM_SCRUB_RUN_MS = 7 * 86_400_000
+"""A run ends after so long: the next one is due, and goes on with what was checked longest ago."""
+
+
+def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> list[str]:
+    """Check the files that were not checked since the run began. Gives a sentence for each topic.
+
+    Raises:
+        AirflowRescheduleException: the budget of the day is used up, and files are left.
+        DamagedSegmentError: files are missing or are not what was written.
+    """
+    from winnow.pipeline.admin.scrub import find_budget_free_at_ms
+    from winnow.pipeline.admin.scrub import open_scrub as step
+
+    reports = step(ctx, names, checked_before_ms=started_ms)
+    for report in reports:
+        log.info("%s", report.message)
+    is_left = any(report.oldest_checked_ms is None or report.oldest_checked_ms < started_ms for report in reports)
+    if is_left and ctx.now_ms() - started_ms < MAXIMUM_SCRUB_RUN_MS:
+        again_ms = max(find_budget_free_at_ms(ctx), ctx.now_ms() + MINIMUM_SCRUB_WAIT_MS)
+        raise AirflowRescheduleException(  # type: ignore[no-untyped-call]
+            datetime.fromtimestamp(again_ms / 1000, UTC)
+        )
+    damaged = [report.message for report in reports if report.findings]
+    if damaged:
+        raise DamagedSegmentError("\n".join(damaged))
+    return [report.message for report in reports]
+
+
+def get_run_start_ms(context: Mapping[str, Any]) -> int:
+    """When the DAG run began, in ms since the epoch."""
+    return int(context["dag_run"].start_date.timestamp() * 1000)
+
+
+log = logging.getLogger("airflow.task")
+
+MAXIMUM_NAMED_PARTITIONS = 20
+"""Partitions that a sentence names; of more it names their number."""
+
+
+def ingest_entry(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
+    """Append the files of one entry, in one commit. Gives a sentence."""
+    from winnow.pipeline.ingest.ingest import ingest_files
+
+    done = ingest_files(ctx, entry["topic"], entry["paths"], as_of_ms=as_of_ms, source_topic=entry.get("source_topic"))
+    for notice in done.notices:
+        log.warning("%s", notice)
+    text = (
+        f"{done.topic}: {done.records_appended:,} records appended from {done.files} file(s), "
+        f"{done.records_skipped:,} were there already, {done.records_quarantined:,} went to quarantine."
+    )
+    if done.records_left_out:
+        text += f" {done.records_left_out:,} of other topics than {done.source_topic} were left out."
+    log.info("%s", text)
+    return text
+
+
+def sweep_topics(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list[str]:
+    """Sweep topics one by one. Gives a sentence for each.
+
+    Raises:
+        TopicBusyError: topics are being compacted, and this is not the last try; on that they wait for the next sweep.
+    """
+    from winnow.pipeline.admin import sweep as step
+
+    topics = TopicAttempts(ctx)
+    done = []
+    for topic in names:
+        with topics.attempt(topic):
+            for swept in step.sweep_topics(ctx, [topic]):
+                log.info("%s", swept.message)
+                done.append(swept.message)
+    topics.raise_errors()
+    if topics.left and not last_try:
+        raise TopicBusyError("\n".join(topics.left))
+    return [*done, *topics.left]
+
+
+def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
+    """Pause, resume or release partitions of a topic; a sentence about what changed. Again, it changes nothing.
+
+    Raises:
+        UsageError: no such partition or action, or a pause without a name.
+        UnknownTopicError: no such topic.
+        CommitConflictError, CommitUnknownError, ServiceError: see :func:`winnow.pipeline.compaction.state_change.change_states`.
+    """
+    from winnow.pipeline.admin import partitions as step
+    from winnow.pipeline.compaction.uncleanable import release_marks
+
+    topic, chosen, reason = row["topic"], row["partitions"], row["reason"]
+    if row["action"] == "pause":
+        text = _describe_pause(topic, step.pause_partitions(ctx, topic, chosen, by=reason), reason)
+    elif row["action"] == "resume":
+        text = _describe_resume(topic, step.resume_partitions(ctx, topic, chosen, by=reason), reason)
+    elif row["action"] == "release":
+        text = _describe_release(topic, release_marks(ctx, topic, chosen, why=reason))
+    else:
+        raise UsageError(f"There is no action {row['action']}. Nothing was changed. Choose pause, resume or release.")
+    log.info("%s", text)
+    return text
+
+
+def _describe_pause(topic: str, rows: Sequence[PartitionRow], name: str) -> str:
+    changed = [row.partition for row in rows if row.changed]
+    if not changed:
+        return f"Nothing was changed: {_name_partitions(topic, [row.partition for row in rows])} was paused by {name} already."
+    return (
+        f"Paused by {name}: {_name_partitions(topic, changed)}. No run compacts it until it is resumed under the same name; a "
+        "run that is at work on it publishes nothing of its topic. Readers and ingest go on."
+    )
+
+
+def _describe_resume(topic: str, rows: Sequence[PartitionRow], name: str) -> str:
+    changed = [row.partition for row in rows if row.changed]
+    others = sorted({by for row in rows for by in row.paused_by})
+    still = [row.partition for row in rows if row.paused_by]
+    rest = f" Still paused by {', '.join(others)}: {_name_partitions(topic, still)}." if still else ""
+    if not changed:
+        return f"Nothing was changed: no pause of {name} was on {_name_partitions(topic, [r.partition for r in rows])}.{rest}"
+    going = [number for number in changed if number not in still]
+    next_run = " The next run takes what is due." if going else ""
+    return f"Resumed by {name}: {_name_partitions(topic, changed)}.{rest}{next_run}"
+
+
+def _describe_release(topic: str, released: Sequence[int]) -> str:
+    if not released:
+        return f"Nothing was changed: no partition of {topic} that was asked for is marked uncleanable."
+    return f"Released: {_name_partitions(topic, released)}. The next run tries it again; should it fail, you are alerted again."
+
+
+def _name_partitions(topic: str, partitions: Sequence[int]) -> str:
+    if len(partitions) > MAXIMUM_NAMED_PARTITIONS:
+        return f"{len(partitions):,} partitions of {topic}"
+    return ", ".join(f"{topic}-{number}" for number in sorted(partitions))

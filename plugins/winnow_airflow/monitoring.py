@@ -1,0 +1,80 @@
+"""Tasks at the end of a compaction run: watch deadlines and sweeps, send metrics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
+
+from winnow.clock import format_ms, read_wall_clock_ms
+from winnow.errors import UsageError
+from winnow_airflow import compaction_steps
+from winnow_airflow.metrics import describe_metrics_error, log, send_gauges
+from winnow_airflow.params import get_as_of_ms
+
+if TYPE_CHECKING:
+    pass
+
+
+def send_run_metrics(context: Mapping[str, Any]) -> int:
+    """Send the gauges of the topics of a DAG run; how many were handed over.
+
+    Never raises, whatever is away and however long it takes: metrics tell of runs, they must not decide them.
+    """
+    from winnow_airflow import compaction_steps
+
+    wanted = context["params"]["topics"]
+    try:
+        with compaction_steps.open_task_pipeline(context) as ctx:
+            return send_gauges(ctx, compaction_steps.select_topics(ctx, wanted), together=not wanted)
+    except (Exception, AirflowTaskTimeout) as problem:
+        log.warning("No metrics were sent: %s", describe_metrics_error(problem))
+        return 0
+
+
+log = logging.getLogger("airflow.task")
+
+MAXIMUM_PRESENT_DISTANCE_MS = 3_600_000
+"""A run whose as-of lies further from the present looks at another time: a backfill, say."""
+
+WATCH_DOC = """
+Tells of compaction deadlines that are near or missed and of sweeps that are stuck, says what has recovered, and
+delivers alerts that their channel did not take earlier. It looks at all topics, from the present; the metadata store
+says which ones need a look. A run that looks from another time (a backfill, a Param `as_of` in the past) leaves it out:
+alerts are about now.
+"""
+
+
+def watch_topics(context: Mapping[str, Any]) -> str:
+    """Look around; a sentence that says what came of it.
+
+    Raises:
+        AirflowSkipException: this run does not look from the present.
+    """
+    from winnow.pipeline.monitor.watch import watch_topics as look_around
+
+    away = explain_not_present(context, now_ms=read_wall_clock_ms())
+    if away is not None:
+        raise AirflowSkipException(away)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        done = look_around(ctx)
+    log.info("%s", done.sentence)
+    return done.sentence
+
+
+def explain_not_present(context: Mapping[str, Any], *, now_ms: int) -> str | None:
+    """Why a run is no occasion to look at the present; None when it is one.
+
+    A scheduled run is one however late it begins: when runs queue up, deadlines pass.
+    """
+    try:
+        as_of_ms = get_as_of_ms(context, now_ms=now_ms)
+    except UsageError as problem:
+        return str(problem)
+    if context["dag_run"].run_type == "scheduled":
+        return None
+    if abs(now_ms - as_of_ms) <= MAXIMUM_PRESENT_DISTANCE_MS:
+        return None
+    return f"This run looks from {format_ms(as_of_ms)}; alerts are about the present, and its own runs watch that."

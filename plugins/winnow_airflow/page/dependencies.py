@@ -1,0 +1,60 @@
+"""Dependencies of the page's requests: settings, metadata store, page window and clock."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Query
+
+from winnow.clock import read_wall_clock_ms
+from winnow.config.settings import Settings, load_settings
+from winnow.store import Store
+from winnow.store.values import Window
+
+MAXIMUM_PAGE_SIZE = 200
+MAXIMUM_PAGE_NUMBER = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """One installation as the page sees it."""
+
+    settings: Settings
+    store: Store
+
+
+_opening = threading.Lock()
+_opened: list[Lake] = []
+
+
+def open_lake() -> Lake:
+    """The installation that the process's settings name; its store is opened by the first request that needs it.
+
+    A store that cannot be opened is tried again by the next request.
+
+    Raises:
+        WinnowError: the settings are not valid, or the store cannot be opened.
+    """
+    if not _opened:
+        with _opening:
+            if not _opened:
+                settings = load_settings()
+                _opened.append(Lake(settings, Store.open(settings.store_url)))
+    return _opened[0]
+
+
+def parse_window(
+    page: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE_NUMBER)] = 1,
+    size: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE_SIZE)] = 50,
+) -> Window:
+    """Which part of a list a request asks for."""
+    return Window(page, size)
+
+
+LakeDep = Annotated[Lake, Depends(open_lake)]
+WindowDep = Annotated[Window, Depends(parse_window)]
+NowDep = Annotated[int, Depends(read_wall_clock_ms)]
+Search = Annotated[str, Query(max_length=249)]
+"""Part of a topic's name, which has 249 characters at most."""

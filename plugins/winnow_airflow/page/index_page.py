@@ -1,0 +1,47 @@
+"""Serves the page's HTML and redirects visitors without a login."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, HTMLResponse
+
+from winnow_airflow.page.access import may_view
+
+STATIC: Final = Path(__file__).parent / "static"
+router = APIRouter(dependencies=[may_view])
+
+_LOGIN: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Winnow</title>
+<script type="module" src="{root}/static/login.js"></script>
+<p><a id="login" href="{login}">Log in to Airflow</a> to see this page.</p>
+</html>
+"""
+
+
+@router.get("/page")
+def serve_index() -> FileResponse:
+    """The HTML document; everything it shows comes from the API."""
+    return FileResponse(STATIC / "index.html", media_type="text/html")
+
+
+def wants_html(request: Request) -> bool:
+    """Whether a browser shows the answer to a person."""
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
+
+
+def redirect_to_login(request: Request) -> HTMLResponse:
+    """Answers 401, and leads a browser through Airflow's login back to where it wanted to go.
+
+    A script and not a redirect, because what follows the ``#`` of a link (which run an alert is about) is known to the
+    browser alone, and a login would lose it. Without scripts there is a link.
+    """
+    root = request.scope.get("root_path", "")
+    login = f"{request.scope.get('app_root_path', '')}/api/v2/auth/login"
+    return HTMLResponse(_LOGIN.format(root=escape(root), login=escape(login)), status_code=401)

@@ -1,0 +1,99 @@
+"""Opens Winnow's pipeline for one task, with Airflow's notifiers as alert channels.
+
+Each is made for one alert and rendered by Airflow: ``{{ alert.text }}`` and every other field of the alert are there
+beside what a task's templates know. Addresses and secrets rest in Airflow's connections.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseNotifier
+
+from winnow.errors import ConfigurationError
+from winnow_airflow.xcom_values import build_holder_name
+
+if TYPE_CHECKING:
+    from winnow.config.settings import NotifierSettings, Settings
+    from winnow.pipeline.context import Context as Pipeline
+    from winnow.report.alerts import Alert
+
+
+class NotifierChannel:
+    """One of Airflow's notifiers as a channel of alerts, within one task."""
+
+    def __init__(self, name: str, notifier: NotifierSettings, context: Mapping[str, Any]) -> None:
+        self.name = name
+        self._notifier = notifier
+        self._context = context
+
+    def deliver(self, alert: Alert) -> None:
+        """Make the notifier, have Airflow render it, and let it notify.
+
+        Raises:
+            ConfigurationError: there is no such notifier, or it does not take these arguments.
+            Exception: whatever the notifier raises when nobody takes the message.
+        """
+        arguments = copy.deepcopy(self._notifier.arguments)
+        try:
+            made = _load_notifier_class(self._notifier.path)(**arguments)
+        except TypeError:
+            named = ", ".join(arguments) or "none"
+            raise ConfigurationError(
+                f"{self._notifier.path} does not take these arguments: {named}. Mend alert.notifiers."
+            ) from None
+        context: Any = {**self._context, "alert": asdict(alert)}
+        # What calling it would do, except that it would log a stranger's words, which may quote an address that is a
+        # secret. Rendered once, by the notifier itself: what an alert quotes is no template.
+        made._update_context(context)
+        made.render_template_fields(context)
+        made.notify(context)
+
+
+def _load_notifier_class(path: str) -> type[BaseNotifier]:
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        raise ConfigurationError(f"There is no class {path}. Mend alert.notifiers, or install its provider.") from None
+    if not isinstance(found, type) or not issubclass(found, BaseNotifier):
+        raise ConfigurationError(f"{path} is no notifier of Airflow's. Mend alert.notifiers.")
+    return found
+
+
+def build_channels(settings: Settings, context: Mapping[str, Any]) -> list[NotifierChannel]:
+    """The notifiers of the settings, for the task that ``context`` belongs to."""
+    from winnow.report.alert_manager import make_notifier_name
+
+    return [
+        NotifierChannel(make_notifier_name(number, each.path), each, context)
+        for number, each in enumerate(settings.alert.notifiers)
+    ]
+
+
+def get_airflow_url() -> str | None:
+    """Where Airflow's UI is, as Airflow was told: ``[api] base_url``."""
+    from airflow.sdk.configuration import conf
+
+    return conf.get("api", "base_url", fallback=None) or None
+
+
+@contextmanager
+def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
+    """Settings, store, catalog and channels for one task; leases belong to its DAG run."""
+    from winnow.config.settings import load_settings
+    from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
+    from winnow.pipeline.context import open_context
+
+    keep_pandas_out_of_pyarrow()
+    settings = load_settings()
+    channels = build_channels(settings, context)
+    with open_context(
+        settings, holder=build_holder_name(context), channels=channels, page_url=get_airflow_url()
+    ) as ctx:
+        yield ctx

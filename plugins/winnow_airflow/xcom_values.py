@@ -1,0 +1,159 @@
+"""Values that tasks pass to each other by XCom: names, ids and addresses, never records or plans."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
+
+from winnow.errors import UsageError
+
+if TYPE_CHECKING:
+    from winnow.planning.plans import PlanReference
+
+MAXIMUM_MAPPED_TASKS = 200
+"""Mapped tasks of one kind in one run; Airflow's own limit is 1,024, and its scheduler suffers well below it."""
+
+
+MAXIMUM_FAILED_TASKS = 20
+"""Of these, tasks that only say why topics could not be planned; what is more shares them."""
+
+TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
+"""Kafka's topic names."""
+
+MAXIMUM_REASON_CHARACTERS = 100
+"""Characters of a pause's name, or of why something is released."""
+
+T = TypeVar("T")
+
+
+class PlanRow(TypedDict):
+    """A plan: which topic, under which id, resting where, with which digest, and how much it reads."""
+
+    topic: str
+    plan_id: str
+    uri: str
+    partitions: int
+    size_bytes: int
+    deadline_ms: int | None
+    sha256: NotRequired[str | None]
+
+
+def build_plan_row(plan: PlanReference) -> PlanRow:
+    """``plan`` as it travels."""
+    return PlanRow(
+        topic=plan.topic,
+        plan_id=plan.plan_id,
+        uri=plan.uri,
+        partitions=plan.partitions,
+        size_bytes=plan.size_bytes,
+        deadline_ms=plan.deadline_ms,
+        sha256=plan.sha256,
+    )
+
+
+class BatchRow(TypedDict):
+    """What one Spark application carries out. ``error``: why a topic could not be planned, for its task to say."""
+
+    label: str
+    attempt: str
+    plans: list[PlanRow]
+    error: NotRequired[str | None]
+
+
+class TopicCheck(TypedDict):
+    """What the check of a topic found: whether it is eligible, and how many partitions for which reason.
+
+    ``would``: in a dry run, what compacting it would read, write and remove.
+    """
+
+    topic: str
+    eligible: bool
+    reasons: dict[str, int]
+    would: str | None
+
+
+class IngestRow(TypedDict):
+    """Files for one topic, in the order of their offsets; one commit.
+
+    ``source_topic``: of files that hold several topics, the one whose records are taken.
+    """
+
+    topic: str
+    paths: list[str]
+    source_topic: NotRequired[str]
+
+
+class ChangeRow(TypedDict):
+    """What ``change_partitions`` does: an action, to which partitions (none: all), under which name or why."""
+
+    action: str
+    topic: str
+    partitions: list[int]
+    reason: str
+
+
+def build_ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
+    """What the Params of ``ingest_topics`` ask for: ``topic`` and ``paths``, and the entries of ``files``.
+
+    Raises:
+        UsageError: a topic without paths, paths without a topic, or neither; a source topic without both.
+    """
+    rows = [_build_ingest_row(entry) for entry in params["files"]]
+    if params["topic"] or params["paths"]:
+        rows.insert(0, _build_ingest_row(params))
+    if not rows or any(not row["topic"] or not row["paths"] for row in rows):
+        raise UsageError(
+            "Nothing was ingested: an entry needs a topic and at least one path. Give the Params topic and paths, or "
+            "files with both in every entry."
+        )
+    if params.get("source_topic") and not params["topic"]:
+        raise UsageError(
+            "Nothing was ingested: the Param source_topic is about topic and paths, which are empty. In files, give it "
+            "in the entries that it is about."
+        )
+    return rows
+
+
+def _build_ingest_row(entry: Mapping[str, Any]) -> IngestRow:
+    row = IngestRow(topic=entry["topic"] or "", paths=list(entry["paths"]))
+    if entry.get("source_topic"):
+        row["source_topic"] = entry["source_topic"]
+    return row
+
+
+def build_holder_name(context: Mapping[str, Any]) -> str:
+    """The name under which a DAG run holds its topics: all its tasks share it, however often they run."""
+    return f"airflow:{context['dag_run'].dag_id}:{context['dag_run'].run_id}"
+
+
+def create_attempt_name() -> str:
+    """A name for the attempts at a batch; each try of its Spark task appends its number."""
+    return f"a-{uuid.uuid4().hex[:12]}"
+
+
+def build_label(topics: Sequence[str]) -> str:
+    """What a mapped task is called: its topic; of several the first, the last, and how many."""
+    if len(topics) <= 1:
+        return "".join(topics)
+    return f"{topics[0]} … {topics[-1]} ({len(topics)} topics)"
+
+
+def split_evenly(topics: Sequence[T], most: int = MAXIMUM_MAPPED_TASKS) -> list[list[T]]:
+    """``topics`` for at most ``most`` mapped tasks, evenly and in order: one topic each where that is enough."""
+    count = min(len(topics), most)
+    cuts = [number * len(topics) // count for number in range(count + 1)] if count else []
+    return [list(topics[start:end]) for start, end in pairwise(cuts)]
+
+
+def list_staged_attempts(plan_uri: str, base: str) -> Iterator[str]:
+    """The attempts of ``base`` at a plan that left a staging manifest, the newest first."""
+    from winnow.files import storage
+
+    folder = plan_uri.rsplit("/", 1)[0]
+    ending = re.compile(rf"/{re.escape(base)}-([0-9]+)/manifest\.json$")
+    found = [int(match[1]) for entry in storage.list_files(folder) if (match := ending.search(entry.uri))]
+    for number in sorted(found, reverse=True):
+        yield f"{base}-{number}"

@@ -1,0 +1,318 @@
+"""Incidents of docs/operations.md, each produced for real in a lake."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support import in_process_spark
+from tests.support.world import TOPIC, World, build_versions, record
+from winnow.errors import CommitUnknownError, ValidationBrokenError, ValidationFailedError
+from winnow.files import storage
+from winnow.files.segments import ARROW_SCHEMA
+from winnow.model import Status
+from winnow.pipeline.admin.partitions import pause_partitions
+from winnow.pipeline.admin.scrub import open_scrub
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction import driver
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.driver import compact_topics
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.pipeline.monitor.watch import watch_topics
+from winnow.planning.plans import PlanReference
+
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+BROKEN_SUITE = {
+    "name": "broken",
+    "expectations": [
+        {
+            "id": "broken",
+            "type": "expect_column_values_to_match_regex",
+            "kwargs": {"column": "timestamp", "regex": "("},
+            "severity": "critical",
+            "meta": {"sentence": "Nobody can say."},
+        }
+    ],
+}
+
+PATIENCE_MS = 1_000
+"""How long a sweep may be late before somebody is told."""
+
+Env = dict[str, str]
+
+
+def lake_settings(folder: Path) -> Env:
+    """The variables under which the lake in ``folder`` is found, by this process and by a shell."""
+    suites = folder / "suites"
+    suites.mkdir(exist_ok=True)
+    (suites / "broken.json").write_text(json.dumps(BROKEN_SUITE))
+    return {
+        "WINNOW_HOME": str(folder / "home"),
+        "WINNOW_EXPECTATIONS": str(suites),
+        "WINNOW_SPARK__MASTER": "local[2]",
+        "WINNOW_ALERT__SWEEP_STUCK_MS": str(PATIENCE_MS),
+    }
+
+
+def prepare(world: World, partitions: int = 1, **config: str) -> None:
+    """The topic, with two versions of each key in segments that are closed."""
+    rules = {"min_cleanable_dirty_ratio": "0", "segment_ms": "1", **config}
+    world.create(partitions, **rules)
+    for number in range(partitions):
+        world.ingest(build_versions(0, 12, partition=number))
+
+
+def _plan(world: World) -> PlanReference:
+    plan = world.plan(world.clock())
+    assert plan is not None
+    return plan
+
+
+def failed_validation(world: World) -> Env:
+    """A staged file lost its last byte."""
+    prepare(world)
+    plan = _plan(world)
+    (part,) = world.stage(plan).partitions
+    path = storage.parse_local_path(part.rewrites[0].outputs[0].path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValidationFailedError):
+        validate_attempt(world.ctx, plan.plan_id, "a1")
+    return {}
+
+
+def broken_validation(world: World) -> Env:
+    """The topic's suite asks for what cannot be asked."""
+    prepare(world)
+    alter_topic(world.ctx, TOPIC, {"winnow.expectations": "broken"}, [])
+    plan = _plan(world)
+    world.stage(plan)
+    with pytest.raises(ValidationBrokenError):
+        validate_attempt(world.ctx, plan.plan_id, "a1")
+    return {}
+
+
+def damaged_segment(world: World) -> Env:
+    """A segment was cut short; its copy is in the backup."""
+    prepare(world)
+    path = _damage(world, -1)
+    return {"SEGMENT": str(path), "BACKUP": str(world.folder / "backup")}
+
+
+def flipped_value(world: World) -> Env:
+    """A bit of a value changed, and a scrub has met it; the copy is in the backup."""
+    prepare(world)
+    path = storage.parse_local_path(world.segments(0)[-1].path)
+    backup = world.folder / "backup"
+    backup.mkdir()
+    shutil.copy(path, backup)
+    chunk = pq.read_metadata(path).row_group(0).column(ARROW_SCHEMA.get_field_index("value"))
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size - 2] ^= 1
+    path.write_bytes(data)
+    assert open_scrub(world.ctx, [TOPIC])[0].findings
+    return {"SEGMENT": str(path), "BACKUP": str(backup)}
+
+
+def lost_segment(world: World) -> Env:
+    """The second of three segments was cut short."""
+    prepare(world)
+    for first in (12, 24):
+        world.ingest(build_versions(first, 12))
+    _damage(world, 1)
+    return {"BEFORE": "12", "BEHIND": "24"}
+
+
+def _damage(world: World, number: int) -> Path:
+    path = storage.parse_local_path(world.segments(0)[number].path)
+    backup = world.folder / "backup"
+    backup.mkdir()
+    shutil.copy(path, backup)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "submit_plans", in_process_spark.submit)
+        (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).receipts
+    assert receipt.status is Status.INVALID
+    return path
+
+
+def _with_deadline(world: World, in_ms: int) -> None:
+    """A partition whose oldest record has waited for a day in ``in_ms`` ms."""
+    world.create(1, min_cleanable_dirty_ratio="0", segment_ms="1", max_compaction_lag_ms=str(DAY_MS))
+    at_ms = world.clock() - DAY_MS + in_ms
+    world.ingest([record(n, f"key-{n % 3}".encode(), f"value-{n}".encode(), at_ms) for n in range(12)])
+
+
+def near_deadline(world: World) -> Env:
+    """Somebody paused a partition, half an hour before its deadline."""
+    _with_deadline(world, 30 * MINUTE_MS)
+    pause_partitions(world.ctx, TOPIC, [0], by="anna")
+    return run_watch(world)
+
+
+def missed_deadline(world: World) -> Env:
+    """Nobody compacted a partition until an hour after its deadline."""
+    _with_deadline(world, -60 * MINUTE_MS)
+    return run_watch(world)
+
+
+def run_watch(world: World) -> Env:
+    """What every run of ``compact_topics`` ends with."""
+    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    watch_topics(world.ctx)
+    return {}
+
+
+def unknown_commit(world: World) -> Env:
+    """The catalog went away in the middle of a publish."""
+    prepare(world)
+    plan = _plan(world)
+    world.stage(plan)
+    world.accept(plan)
+
+    def commit(*_: object, **__: object) -> object:
+        raise ConnectionError("connection reset by peer")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.ctx.log.catalog, "commit_table", commit)
+        with pytest.raises(CommitUnknownError):
+            publish_attempt(world.ctx, plan.plan_id, "a1")
+    return {}
+
+
+def stuck_sweep(world: World) -> Env:
+    """Files were replaced, their grace has passed, and nobody swept."""
+    # Iceberg dates its snapshots by the real clock, so grace and patience are short instead of long ago.
+    prepare(world, winnow_retired_grace_ms="1")
+    world.compact()
+    world.clock.now_ms += 2 * PATIENCE_MS
+    return run_watch(world)
+
+
+def two_partitions(world: World) -> Env:
+    """A topic that is well."""
+    prepare(world, 2)
+    world.compact()
+    return {}
+
+
+def dead_run(world: World) -> Env:
+    """A process of this machine died while it held the topic, with a plan that nobody carries out."""
+    prepare(world)
+    _plan(world)
+    program = "from winnow.pipeline.context import name_process; print(name_process())"
+    named = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    holder = named.stdout.strip()
+    world.ctx.store.leases.acquire(TOPIC, holder, world.clock(), 60 * MINUTE_MS)
+    return {}
+
+
+def no_store(world: World) -> Env:
+    """The file of the store is gone."""
+    two_partitions(world)
+    world.ctx.store.close()
+    for path in (world.folder / "home").glob("store.db*"):
+        path.unlink()
+    return {}
+
+
+def foreign_commit(world: World) -> Env:
+    """Another engine appended a record."""
+    import pyarrow as pa
+
+    two_partitions(world)
+    rows = [{"partition": 0, "offset": 12, "timestampType": 0, "key": b"k", "value": b"v"}]
+    table = world.ctx.log.catalog.load_table(("winnow", TOPIC))
+    table.append(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA))
+    return {}
+
+
+def foreign_configuration(world: World) -> Env:
+    """Another engine set a retention."""
+    two_partitions(world)
+    with world.ctx.log.catalog.load_table(("winnow", TOPIC)).transaction() as change:
+        change.set_properties({"retention.ms": "1"})
+    return {}
+
+
+def damaged_manifest_list(world: World) -> Env:
+    """A bit of the newest manifest list flipped; its copy is in the backup."""
+    two_partitions(world)
+    snapshot = world.head().table.current_snapshot()
+    assert snapshot is not None
+    path = storage.parse_local_path(snapshot.manifest_list)
+    backup = world.folder / "backup"
+    backup.mkdir()
+    shutil.copy(path, backup)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return {"FILE": str(path), "BACKUP": str(backup)}
+
+
+def no_catalog(world: World) -> Env:
+    """The file of the catalog is gone; the topic has a quarantine, too."""
+    prepare(world, 2, winnow_keyless="quarantine")
+    world.ingest([record(12, None, b"no key")])
+    world.compact()
+    for path in (world.folder / "home").glob("catalog.db*"):
+        path.unlink()
+    return {}
+
+
+def uncompacted(world: World) -> Env:
+    """Two partitions that nobody has compacted."""
+    prepare(world, 2)
+    return {}
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a section's subject comes about, and which alert tells of it.
+
+    ``newest``: offsets of the newest record of each key of partition 0, as readers of ``topic`` see them after the
+    section; in ``home``.
+    """
+
+    cause: Callable[[World], Env]
+    alert: str | None = None
+    topic: str = TOPIC
+    home: str = "home"
+    newest: frozenset[int] = frozenset({9, 10, 11})
+
+
+CASES: dict[str, Case] = {
+    "validation_failed": Case(failed_validation, "validation_failed"),
+    "validation_broken": Case(broken_validation, "validation_broken"),
+    "uncleanable_partition": Case(damaged_segment, "uncleanable_partition"),
+    "deadline_near": Case(near_deadline, "deadline_near"),
+    "deadline_missed": Case(missed_deadline, "deadline_missed"),
+    "commit_unknown": Case(unknown_commit, "commit_unknown"),
+    "sweep_stuck": Case(stuck_sweep, "sweep_stuck"),
+    "segment_damaged": Case(flipped_value, "segment_damaged"),
+    "recovered": Case(two_partitions),
+    "A segment is gone for good": Case(lost_segment, topic="orders-2", newest=frozenset({33, 34, 35})),
+    "Pausing before maintenance": Case(two_partitions),
+    "A run is stuck": Case(dead_run),
+    "The metadata store is lost": Case(no_store),
+    "Somebody else committed to a table": Case(foreign_commit),
+    "Another tool changed a topic's configuration": Case(foreign_configuration),
+    "Metadata are damaged": Case(damaged_manifest_list),
+    "The catalog is lost, or older than the warehouse": Case(no_catalog),
+    "The disk is full": Case(stuck_sweep),
+    "Backup and restore": Case(two_partitions),
+    "Moving a warehouse": Case(two_partitions, home="new-lake"),
+    "Capacity": Case(near_deadline),
+    "Upgrading": Case(two_partitions),
+    "Backfill": Case(uncompacted),
+}
+"""Every section of docs/operations.md that has blocks of commands."""

@@ -1,0 +1,126 @@
+"""Works on a log and is killed or stopped at a named point.
+
+    python die.py MOMENT FOLDER NOW_MS [kill|stop]
+
+Whatever runs is Winnow's own; only the moment is arranged. A process that was stopped goes on after SIGCONT and ends
+with the exit code of what it did.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.table import Transaction
+
+from tests.support.world import TOPIC, FakeClock, World, open_world
+from winnow.engine import staging
+from winnow.errors import WinnowError
+from winnow.files import storage
+from winnow.log.quarantine import Quarantine
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin import leftovers
+from winnow.pipeline.admin import sweep as sweeping
+from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.store import RunState, Store
+
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+_left = ["kill"]
+"""What happens at the moment, once."""
+
+
+def kill_process() -> None:
+    """End this process at once, or stop it. What it has written stays; a power cut is another thing (power.py)."""
+    if _left:
+        os.kill(os.getpid(), SIGNALS[_left.pop()])
+
+
+def kill_before(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
+    """Die instead of calling ``owner.name``."""
+    genuine = getattr(owner, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if when(*arguments, **named):
+            kill_process()
+        return genuine(*arguments, **named)
+
+    setattr(owner, name, call)
+
+
+def kill_after(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
+    """Die as soon as ``owner.name`` has returned."""
+    genuine = getattr(owner, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        result = genuine(*arguments, **named)
+        if when(*arguments, **named):
+            kill_process()
+        return result
+
+    setattr(owner, name, call)
+
+
+def is_state_change(state: RunState) -> Callable[..., bool]:
+    """Whether a call of ``Store.set_run_state`` is about ``state``."""
+    return lambda _store, _plan, to, *_, **__: to is state
+
+
+def ingest(world: World) -> None:
+    path = str(world.folder / "late.jsonl")
+    ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+
+
+def compact(world: World) -> None:
+    world.compact()
+
+
+def sweep(world: World) -> None:
+    sweeping.sweep_topics(world.ctx, [TOPIC])
+
+
+MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
+    "ingest before its commit": (lambda: kill_before(Transaction, "commit_transaction"), ingest),
+    "ingest after its commit": (lambda: kill_after(Transaction, "commit_transaction"), ingest),
+    "compact before its files": (lambda: kill_before(Store, "begin_attempt"), compact),
+    "compact before its manifest": (lambda: kill_before(staging, "write_manifest"), compact),
+    "between compact and validate": (
+        lambda: kill_after(Store, "set_run_state", is_state_change(RunState.STAGED)),
+        compact,
+    ),
+    "validate after its verdict": (lambda: kill_after(Store, "record_verdict"), compact),
+    "publish before the commit": (lambda: kill_before(Transaction, "commit_transaction"), compact),
+    "publish after the commit": (lambda: kill_after(Transaction, "commit_transaction"), compact),
+    "publish before the checkpoint": (lambda: kill_before(Store, "record_publication"), compact),
+    "publish within the checkpoint": (lambda: kill_after(Store, "record_publication"), compact),
+    "sweep before expiry": (lambda: kill_before(sweeping, "expire"), sweep),
+    "sweep after expiry": (lambda: kill_after(sweeping, "expire"), sweep),
+    "sweep amid deletion": (lambda: kill_before(Store, "mark_deleted"), sweep),
+    "sweep before forgetting": (lambda: kill_before(TopicLog, "commit"), sweep),
+    "sweep before listing": (lambda: kill_before(leftovers, "attempt_files"), sweep),
+    "sweep before condemning": (lambda: kill_before(TopicLog, "commit"), sweep),
+    "sweep before deletion": (lambda: kill_before(storage, "delete"), sweep),
+    "publish after adopting keyless records": (lambda: kill_after(Quarantine, "adopt"), compact),
+    "ingest after quarantining": (lambda: kill_after(Quarantine, "append"), ingest),
+}
+
+
+def main() -> None:
+    """Arrange the moment and do the work."""
+    moment, folder, now_ms, *how = sys.argv[1:]
+    _left[:] = how or _left
+    arrange, work = MOMENTS[moment]
+    with open_world(Path(folder), FakeClock(int(now_ms))) as world:
+        arrange()
+        try:
+            work(world)
+        except WinnowError as problem:
+            sys.stderr.write(f"{problem}\n")
+            sys.exit(problem.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Iceberg REST catalog over real HTTP, with the parts of the specification that Winnow uses.
+
+PyIceberg's RestCatalog talks to it over a socket. It checks the requirements of a commit and applies its updates with
+PyIceberg's own code, both under a lock, and remembers what each commit asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table import CommitTableRequest
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import update_table_metadata
+
+Answer = tuple[int, dict[str, Any] | None]
+
+
+class RestCatalogServer:
+    """The tables of one catalog.
+
+    ``commits``: the body of every commit that was asked for, in their order. ``repeats``: commits arrive twice, and the
+    second answer is the one that is given.
+    """
+
+    def __init__(self) -> None:
+        self.commits: list[dict[str, Any]] = []
+        self.repeats = False
+        self._lock = threading.Lock()
+        self._namespaces: set[str] = set()
+        self._tables: dict[tuple[str, str], tuple[TableMetadata, str]] = {}
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+        """The status and the document for one request."""
+        match method, path.strip("/").split("/"):
+            case "GET", ["v1", "config"]:
+                return 200, {"defaults": {}, "overrides": {}}
+            case "POST", ["v1", "namespaces"]:
+                name = ".".join(body["namespace"])
+                if name in self._namespaces:
+                    return _error(409, "AlreadyExistsException")
+                self._namespaces.add(name)
+                return 200, {"namespace": body["namespace"], "properties": {}}
+            case "GET" | "HEAD", ["v1", "namespaces", name]:
+                return (200, {"namespace": [name], "properties": {}}) if name in self._namespaces else _missing()
+            case "GET", ["v1", "namespaces", name, "tables"]:
+                found = [{"namespace": [name], "name": table} for space, table in self._tables if space == name]
+                return 200, {"identifiers": found}
+            case "POST", ["v1", "namespaces", name, "tables"]:
+                return self._create(name, body)
+            case "GET" | "HEAD", ["v1", "namespaces", name, "tables", table]:
+                return (200, self._loaded(name, table)) if (name, table) in self._tables else _missing()
+            case "POST", ["v1", "namespaces", name, "tables", table]:
+                if self.repeats:
+                    self._commit(name, table, body)
+                return self._commit(name, table, body)
+        return _error(404, "NoSuchEndpoint")
+
+    def _create(self, name: str, body: dict[str, Any]) -> Answer:
+        request = CreateTableRequest.model_validate(body)
+        if (name, request.name) in self._tables:
+            return _error(409, "AlreadyExistsException")
+        assert request.location is not None
+        assert request.partition_spec is not None
+        metadata = new_table_metadata(
+            location=request.location,
+            schema=request.table_schema,
+            partition_spec=request.partition_spec,
+            sort_order=request.write_order or UNSORTED_SORT_ORDER,
+            properties=request.properties,
+        )
+        self._tables[name, request.name] = (metadata, _write(metadata))
+        return 200, self._loaded(name, request.name)
+
+    def _commit(self, name: str, table: str, body: dict[str, Any]) -> Answer:
+        request = CommitTableRequest.model_validate(body)
+        with self._lock:
+            self.commits.append(body)
+            metadata, location = self._tables[name, table]
+            try:
+                for requirement in request.requirements:
+                    requirement.validate(metadata)
+            except CommitFailedException as problem:
+                return _error(409, "CommitFailedException", str(problem))
+            updated = update_table_metadata(
+                metadata, request.updates, enforce_validation=True, metadata_location=location
+            )
+            self._tables[name, table] = (updated, _write(updated))
+        return 200, self._loaded(name, table)
+
+    def _loaded(self, name: str, table: str) -> dict[str, Any]:
+        metadata, location = self._tables[name, table]
+        return {
+            "metadata-location": location,
+            "metadata": json.loads(metadata.model_dump_json()),
+            "config": {},
+        }
+
+
+def _write(metadata: TableMetadata) -> str:
+    location = f"{metadata.location}/metadata/{uuid.uuid4()}.metadata.json"
+    Path(f"{metadata.location.removeprefix('file://')}/metadata").mkdir(parents=True, exist_ok=True)
+    ToOutputFile.table_metadata(metadata, PyArrowFileIO().new_output(location))
+    return location
+
+
+def _missing() -> Answer:
+    return _error(404, "NoSuchTableException")
+
+
+def _error(status: int, kind: str, message: str = "") -> Answer:
+    return status, {"error": {"message": message or kind, "type": kind, "code": status}}
+
+
+@contextmanager
+def serve_rest_catalog() -> Iterator[tuple[RestCatalogServer, str]]:
+    """A catalog, and its address, until the block ends."""
+    catalog = RestCatalogServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else {}
+            status, document = catalog.answer(self.command, self.path.partition("?")[0], body)
+            data = b"" if document is None or self.command == "HEAD" else json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_HEAD = _serve  # noqa: N815 - the names that http.server looks for
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: tests say what went wrong."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield catalog, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,133 @@
+"""Turns exceptions into one sentence on standard error and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import typer
+
+from winnow.cli.output import print_message
+from winnow.errors import WinnowError
+
+T = TypeVar("T")
+
+DEBUG_VARIABLE = "WINNOW_DEBUG"
+"""Set to 1 it adds tracebacks. Not a setting: it says nothing about an installation."""
+UNEXPECTED = 1
+INTERRUPTED = 130
+"""128 and the number of SIGINT, as shells count it."""
+
+
+def choose_worst_exit_code(codes: Iterable[int]) -> int:
+    """The exit code of several: 1 before all, else the highest (interface, 'Exit codes')."""
+    listed = list(codes)
+    return UNEXPECTED if UNEXPECTED in listed else max(listed, default=0)
+
+
+def print_failure(message: str) -> None:
+    """Say what went wrong."""
+    print_message(message, prefix="error: ")
+
+
+def report_problem(problem: Exception) -> int:
+    """Say what ``problem`` is and return its exit code; the traceback only where WINNOW_DEBUG is set to 1."""
+    if os.environ.get(DEBUG_VARIABLE) == "1":
+        typer.echo("".join(traceback.format_exception(problem)), err=True)
+    known = problem if isinstance(problem, WinnowError) else _explain_machine_error(problem)
+    if known is not None:
+        print_failure(str(known))
+        return known.exit_code
+    print_failure(
+        f"{_format_sentence(problem)} The command ended before its end; set {DEBUG_VARIABLE}=1 for the traceback."
+    )
+    return UNEXPECTED
+
+
+def _explain_machine_error(problem: Exception) -> WinnowError | None:
+    from winnow.config.settings import load_settings
+    from winnow.files.storage_health import make_service_error
+
+    try:
+        places = load_settings().places
+    except WinnowError:
+        places = ()
+    return make_service_error(problem, places)
+
+
+def _format_sentence(problem: Exception) -> str:
+    # An exception nobody foresaw may quote what it choked on, and that may be a key or a value: only the operating
+    # system's own words are repeated.
+    if isinstance(problem, OSError) and problem.strerror:
+        return f"Unexpected: {problem.strerror}{f' ({problem.filename})' if problem.filename else ''}."
+    return f"Unexpected {type(problem).__name__} in {_find_place(problem)}."
+
+
+def _find_place(problem: Exception) -> str:
+    package = Path(__file__).parents[1]
+    ours = [
+        frame for frame in traceback.extract_tb(problem.__traceback__) if Path(frame.filename).is_relative_to(package)
+    ]
+    if not ours:
+        return "a library"
+    return f"{Path(ours[-1].filename).relative_to(package.parent)} line {ours[-1].lineno}"
+
+
+def guard_command(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` with every exception turned into a sentence and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except (typer.Exit, typer.Abort):
+            raise
+        except KeyboardInterrupt:
+            print_message("Interrupted. What was published stays; what was not is settled by the next run.")
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as problem:
+            raise typer.Exit(report_problem(problem)) from None
+
+    return run
+
+
+@dataclass
+class TopicOutcomes(Generic[T]):
+    """What became of several topics: the results of those that went well, and one exit code for all."""
+
+    results: list[T] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all went well."""
+        return choose_worst_exit_code(self.codes)
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there is nothing to show: some failed and none went well."""
+        return bool(self.codes) and not self.results
+
+
+def run_for_each_topic(topics: Sequence[str], action: Callable[[str], T]) -> TopicOutcomes[T]:
+    """Do ``action`` for one topic after another; one topic's failure is said and stops no other."""
+    outcome: TopicOutcomes[T] = TopicOutcomes()
+    for topic in dict.fromkeys(topics):
+        try:
+            outcome.results.append(action(topic))
+        except Exception as problem:
+            outcome.codes.append(report_problem(problem))
+    return outcome
+
+
+def exit_with(code: int) -> None:
+    """End the command with ``code``."""
+    if code:
+        raise typer.Exit(code)

@@ -1,1 +1,0 @@
-"""The demo: Winnow on a year of real flights. Run by `make demo`."""

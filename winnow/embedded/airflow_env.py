@@ -1,0 +1,132 @@
+"""Environment variables of the embedded Airflow: home, database, secrets, connection to Spark.
+
+Everything rests below ``WINNOW_HOME/airflow``. Secrets are generated once into files of mode 0600; the environment only
+names the commands that read them, so that neither ``/proc`` nor a printed environment shows them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from winnow.config.settings import Settings
+from winnow.embedded.bundle import find_bundled_folder
+from winnow.embedded.java import find_java, make_spark_environment
+from winnow.errors import ConfigurationError
+
+Secret = Callable[[], str]
+"""Makes a new secret."""
+
+PORT_VARIABLE = "WINNOW_UI_PORT"
+DEFAULT_PORT = 8080
+MAXIMUM_PORT = 65_535
+LOOPBACK = "127.0.0.1"
+LOGIN = "admin"
+SPARK_CONNECTION_VARIABLE = "AIRFLOW_CONN_WINNOW_SPARK"
+"""Airflow's name for the connection ``winnow_spark``."""
+
+JWT_SECRET_BYTES = 64
+"""Airflow signs with HS512, whose key should be as long as its digest."""
+
+_TUNABLE = {
+    "AIRFLOW__CORE__PARALLELISM": "4",
+    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+    "AIRFLOW__LOGGING__UVICORN_LOGGING_LEVEL": "WARNING",
+    # Airflow tells every reader of a task log what it will have to change itself one day; naming any filter ends that.
+    "PYTHONWARNINGS": "ignore::DeprecationWarning:pathspec",
+}
+"""What a variable that is set already overrides. The rest is what makes this Airflow the embedded one."""
+
+
+def read_ui_port(env: Mapping[str, str]) -> int:
+    """The port of the UI: ``WINNOW_UI_PORT``, or 8080.
+
+    Raises:
+        ConfigurationError: it is not a port, 1 to 65535.
+    """
+    text = env.get(PORT_VARIABLE) or str(DEFAULT_PORT)
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAXIMUM_PORT:
+        raise ConfigurationError(
+            f"{PORT_VARIABLE} is not a port. Nothing was started. Give a number from 1 to {MAXIMUM_PORT}."
+        )
+    return int(text)
+
+
+def make_airflow_environment(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
+    """``env`` with everything that the embedded Airflow and its tasks need. Generates secrets that are missing.
+
+    Raises:
+        ConfigurationError: no Java, an incomplete installation, or a port that is none.
+    """
+    home = settings.airflow_home
+    home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o700)
+    url = f"http://{LOOPBACK}:{read_ui_port(env)}"
+    java_home = find_java(env, settings.home / "java")
+    return {
+        **_TUNABLE,
+        **make_spark_environment(env, java_home, master=settings.spark.master),
+        "WINNOW_HOME": str(settings.home),
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(find_bundled_folder("dags")),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(find_bundled_folder("plugins")),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{LOGIN}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(locate_password_file(settings)),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__API__HOST": LOOPBACK,
+        "AIRFLOW__API__PORT": str(read_ui_port(env)),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__CORE__FERNET_KEY_CMD": _open_to_read(home / "fernet.key", _make_fernet_key),
+        "AIRFLOW__API_AUTH__JWT_SECRET_CMD": _open_to_read(home / "jwt.secret", _make_jwt_secret),
+        "AIRFLOW__API__SECRET_KEY_CMD": _open_to_read(home / "api.secret", _make_jwt_secret),
+        SPARK_CONNECTION_VARIABLE: make_spark_connection(settings),
+    }
+
+
+def make_spark_connection(settings: Settings) -> str:
+    """The Airflow connection ``winnow_spark`` as JSON: where spark-submit sends the application."""
+    return json.dumps({"conn_type": "spark", "host": settings.spark.master}, sort_keys=True)
+
+
+def locate_password_file(settings: Settings) -> Path:
+    """Where the password of the login rests, as SimpleAuthManager keeps it."""
+    return settings.airflow_home / "simple_auth_manager_passwords.json"
+
+
+def read_or_create_login_password(settings: Settings) -> str:
+    """The password of the login ``admin``; generated the first time."""
+    path = locate_password_file(settings)
+    write_secret(path, json.dumps({LOGIN: secrets.token_urlsafe(12)}))
+    return str(json.loads(path.read_text(encoding="utf-8"))[LOGIN])
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a secret that only its owner may read; one that is there already stays."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _open_to_read(path: Path, generate: Secret) -> str:
+    write_secret(path, generate())
+    return shlex.join(["cat", str(path)])
+
+
+def _make_fernet_key() -> str:
+    return base64.urlsafe_b64encode(os.urandom(32)).decode()
+
+
+def _make_jwt_secret() -> str:
+    return base64.b64encode(os.urandom(JWT_SECRET_BYTES)).decode()

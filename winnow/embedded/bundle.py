@@ -1,0 +1,31 @@
+"""Finds the folders bundled with the package: beside it in a checkout, inside it in a wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from winnow.errors import ConfigurationError
+
+Kind = Literal["jobs", "expectations", "dags", "plugins"]
+
+_PACKAGE = Path(__file__).parent
+
+
+def find_bundled_folder(kind: Kind, *, package: Path = _PACKAGE) -> Path:
+    """The folder ``kind`` of this installation, absolute. ``package`` is the folder of the package itself.
+
+    Raises:
+        ConfigurationError: the installation carries no such folder.
+    """
+    inside = package / "_bundled" / kind
+    if inside.is_dir():
+        return inside.resolve()
+    # Beside an installed package lie the folders of strangers; only a checkout's are ours.
+    beside = package.parent / kind
+    if (package.parent / "pyproject.toml").is_file() and beside.is_dir():
+        return beside.resolve()
+    raise ConfigurationError(
+        f"The folder {kind!r} is neither inside the package at {package} nor beside it in a checkout, so this "
+        "installation of Winnow is incomplete. Nothing was started. Install the wheel again, or run from a checkout."
+    )

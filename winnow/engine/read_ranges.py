@@ -1,0 +1,151 @@
+"""Which neighbouring segments are rewritten together, and the offset ranges in which a group is read.
+
+Of a stretch the offsets that are named are held, and DuckDB gathers up to 2,048 records behind a join, however large
+they are: a stretch of large records is a few row groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from winnow.engine.survivors import SURVIVORS_TABLE, compute_maximum_join_rows, find_offset_table
+from winnow.files import storage
+from winnow.model import Segment
+
+if TYPE_CHECKING:
+    import duckdb
+
+SMALL_SEGMENT_DIVISOR = 8
+"""A segment that loses nothing joins a merge only below segment.bytes / SMALL_SHARE."""
+
+MINIMUM_MERGE_GAIN = 2
+"""The merged result must be at least this many times its largest input."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSurvivors:
+    """A planned segment and how many of its records survive."""
+
+    segment: Segment
+    records: int
+
+    @property
+    def loses_records(self) -> bool:
+        """Whether compaction removes any of its records."""
+        return self.records < self.segment.records
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimated bytes of what survives, by the share of records."""
+        return self.segment.size_bytes * self.records // max(1, self.segment.records)
+
+
+def group_segments(segments: Sequence[SegmentSurvivors], segment_bytes: int) -> list[tuple[SegmentSurvivors, ...]]:
+    """The groups of neighbouring segments to rewrite, in offset order; segments in no group are kept by reference."""
+    found: list[tuple[SegmentSurvivors, ...]] = []
+    run: list[SegmentSurvivors] = []
+    for item in segments:
+        if not (item.loses_records or item.segment.size_bytes < segment_bytes / SMALL_SEGMENT_DIVISOR):
+            found.extend(_split_run(run))
+            run = []
+            continue
+        if run and sum(member.size_bytes for member in run) + item.size_bytes > segment_bytes:
+            found.extend(_split_run(run))
+            run = []
+        run.append(item)
+    found.extend(_split_run(run))
+    return found
+
+
+def _split_run(run: Sequence[SegmentSurvivors]) -> list[tuple[SegmentSurvivors, ...]]:
+    """A run of candidates as one group when merging it is worth it, else only the stretches that lose something."""
+    if not any(member.loses_records for member in run):
+        return []  # merging alone never rewrites anything
+    if all(member.loses_records for member in run) or _is_worth_merging(run):
+        return [tuple(run)]
+    stretches: list[tuple[SegmentSurvivors, ...]] = []
+    current: list[SegmentSurvivors] = []
+    for member in run:
+        if member.loses_records:
+            current.append(member)
+        elif current:
+            stretches.append(tuple(current))
+            current = []
+    if current:
+        stretches.append(tuple(current))
+    return stretches
+
+
+def _is_worth_merging(run: Sequence[SegmentSurvivors]) -> bool:
+    return sum(member.size_bytes for member in run) >= MINIMUM_MERGE_GAIN * max(member.size_bytes for member in run)
+
+
+MINIMUM_LARGE_RECORD_BYTES = 4 << 10
+"""Of records that take so many bytes in a file, 2,048 are more than should be held."""
+
+MAXIMUM_RANGE_BYTES = 64 << 20
+"""Decoded bytes in a stretch of large records, or of one row group where that has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """The records of some neighbouring files from first to last offset, both included."""
+
+    uris: tuple[str, ...]
+    first_offset: int
+    last_offset: int
+
+
+def split_into_read_ranges(
+    connection: duckdb.DuckDBPyConnection, members: Sequence[SegmentSurvivors], start_offset: int
+) -> Iterator[ReadRange]:
+    """``members`` from ``start_offset`` on, in offset order. Together they hold every offset exactly once.
+
+    A segment of which more is named than may be held at once, or with large records, is cut between its row groups, by
+    their statistics.
+    """
+    at_once = compute_maximum_join_rows(connection)
+    named_survive = find_offset_table(connection) == SURVIVORS_TABLE
+    uris: list[str] = []
+    first, last, held = 0, -1, 0
+    for member in members:
+        segment = member.segment
+        named = member.records if named_survive else segment.records - member.records
+        large = segment.size_bytes > MINIMUM_LARGE_RECORD_BYTES * segment.records
+        if uris and (large or held + named > at_once):
+            yield ReadRange(tuple(uris), first, last)
+            uris, held = [], 0
+        begins = max(start_offset, segment.first_offset)
+        if large or named > at_once:
+            for low, high in _split_file(segment.path, begins, segment.last_offset, at_once, large):
+                yield ReadRange((segment.path,), low, high)
+            continue
+        first = first if uris else begins
+        uris.append(segment.path)
+        last, held = segment.last_offset, held + named
+    if uris:
+        yield ReadRange(tuple(uris), first, last)
+
+
+def _split_file(uri: str, first_offset: int, last_offset: int, at_once: int, large: bool) -> Iterator[tuple[int, int]]:
+    """The offsets from first to last in ranges of whole row groups: of about ``at_once`` records at most."""
+    filesystem, path = storage.open_filesystem(uri)
+    with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
+        metadata = pq.ParquetFile(stream, pre_buffer=False).metadata
+    column = next(number for number in range(metadata.num_columns) if metadata.schema.column(number).path == "offset")
+    low, held, held_bytes = first_offset, 0, 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        statistics = group.column(column).statistics
+        begins = int(statistics.min) if statistics is not None and statistics.has_min_max else None
+        full = held + group.num_rows > at_once or (large and held_bytes + group.total_byte_size > MAXIMUM_RANGE_BYTES)
+        if begins is not None and begins > low and held and full:
+            yield low, begins - 1
+            low, held, held_bytes = begins, 0, 0
+        held, held_bytes = held + group.num_rows, held_bytes + group.total_byte_size
+    if low <= last_offset:
+        yield low, last_offset

@@ -1,0 +1,121 @@
+"""Starts and stops a Spark application, runs tasks in it and forwards their events."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyspark
+from pyspark import AccumulatorParam, SparkConf, SparkContext
+
+from winnow.embedded.java import is_local
+from winnow.engine.events import emit_event
+from winnow.errors import ConfigurationError
+from winnow.files.pyarrow_without_pandas import block_pandas_import
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+
+EVENT_POLL_SECONDS = 0.5
+
+ReportEvent = Callable[[dict[str, Any]], None]
+"""Takes a small progress event inside a task."""
+
+Work = TypeVar("Work")
+
+
+class _EventAccumulatorParam(AccumulatorParam[list[dict[str, Any]]]):
+    """Small progress events on their way from tasks to the driver, as each task ends."""
+
+    def zero(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return []
+
+    def addInPlace(  # noqa: N802 - PySpark's name
+        self, value1: list[dict[str, Any]], value2: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        value1.extend(value2)
+        return value1
+
+
+def run_tasks(
+    context: SparkContext,
+    tasks: Sequence[Work],
+    run: Callable[[Iterable[Work], ReportEvent], Iterator[dict[str, Any]]],
+) -> list[dict[str, Any]]:
+    """Give each of ``tasks`` to a Spark task of its own, in this order; the results of ``run``, which must be small.
+
+    What ``run`` tells is printed as an event of the application (:func:`winnow.engine.events.emit_event`).
+    """
+    if not tasks:
+        return []
+    events: Accumulator[list[dict[str, Any]]] = context.accumulator([], _EventAccumulatorParam())
+    stop = threading.Event()
+    printer = threading.Thread(target=_print_events, args=(events, stop), daemon=True)
+    printer.start()
+    try:
+        work = context.parallelize(tasks, len(tasks))
+        return work.mapPartitions(lambda task: run(task, lambda event: events.add([event]))).collect()
+    finally:
+        stop.set()
+        printer.join()
+
+
+def _print_events(events: Accumulator[list[dict[str, Any]]], stop: threading.Event) -> None:
+    printed = 0
+    while True:
+        ending = stop.wait(EVENT_POLL_SECONDS)
+        for event in events.value[printed:]:
+            emit_event(event)
+            printed += 1
+        if ending:
+            return
+
+
+DAEMON_MODULE = "winnow.engine.daemon"
+
+
+@contextmanager
+def open_spark_context(name: str) -> Iterator[SparkContext]:
+    """A Spark context that ends with the block.
+
+    Raises:
+        ConfigurationError: see :func:`check_versions`.
+    """
+    # PySpark's first call into its JVM imports its own test tools, and they pandas, to know whether there is NumPy.
+    with block_pandas_import():
+        SparkContext._ensure_initialized()  # what spark-submit was told is known to the JVM alone
+        conf = SparkConf().setAppName(name)
+        if is_local(conf.get("spark.master", "") or ""):
+            # On a cluster the executors' Python may get Winnow with the task, when the daemon runs already.
+            conf.setIfMissing("spark.python.daemon.module", DAEMON_MODULE)
+        context = SparkContext.getOrCreate(conf)
+    try:
+        check_spark_versions(context)
+        context.setLogLevel("WARN")
+        yield context
+    finally:
+        _stop_spark(context)
+
+
+def check_spark_versions(context: SparkContext) -> None:
+    """Refuse a PySpark and a JVM of different versions.
+
+    Raises:
+        ConfigurationError: with both versions.
+    """
+    if pyspark.__version__ != context.version:
+        raise ConfigurationError(
+            f"PySpark is {pyspark.__version__} but its JVM is Spark {context.version}: two Sparks are mixed in one "
+            "installation. Nothing was compacted. Install pyspark and pyspark-client at the same version."
+        )
+
+
+def _stop_spark(context: SparkContext) -> None:
+    """Stop Spark, but do not wait for the server of accumulators, which looks up once a second and does no work now."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        vars(context)["_accumulatorServer"] = None  # PySpark passes over what is not there
+        threading.Thread(target=server.shutdown, daemon=True).start()
+    context.stop()

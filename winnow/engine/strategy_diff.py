@@ -1,0 +1,359 @@
+"""Compares the winners of two compaction strategies over one partition: request, comparison and result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from winnow import documents
+from winnow.engine.survivors import count_per_segment
+from winnow.engine.task_resources import TaskBudget, Throttle
+from winnow.engine.winners import build_greatest_offset_sql, build_offset_condition
+from winnow.errors import WinnowError
+from winnow.files import duckdb_connection, storage
+from winnow.files.duckdb_connection import quote_file_list, quote_literal
+from winnow.files.page_checksums import check_local_pages
+from winnow.model import OffsetRange, PartitionPlan, Reason, Segment, Strategy
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOrder:
+    """A total order over the records of a key (KIP-280). ``header`` names the version's header, None elsewhere."""
+
+    strategy: Strategy
+    header: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The order for people."""
+        return {
+            Strategy.OFFSET: "highest offset",
+            Strategy.TIMESTAMP: "highest timestamp, then highest offset",
+            Strategy.HEADER: f"highest version in header {self.header!r}, a missing one below all, then highest offset",
+        }[self.strategy]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffPartition:
+    """What is compared of one partition: the records in [``start_offset``, ``end_offset``) of ``segments``.
+
+    ``expired_present`` and ``expired_other``: where tombstones that won could go under either order. Those below
+    ``covered_end_present`` or ``covered_end_other`` stay if they superseded a record.
+    """
+
+    partition: int
+    start_offset: int
+    end_offset: int
+    segments: tuple[Segment, ...]
+    expired_present: tuple[OffsetRange, ...] = ()
+    expired_other: tuple[OffsetRange, ...] = ()
+    covered_end_present: int = 0
+    covered_end_other: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRequest:
+    """One comparison of one topic. ``sample``: at most so many differing keys are told with coordinates."""
+
+    comparison_id: str
+    topic: str
+    as_of_ms: int
+    present: RecordOrder
+    other: RecordOrder
+    sample: int
+    partitions: tuple[DiffPartition, ...]
+    format_version: int = 1
+
+    @property
+    def header(self) -> str | None:
+        """The header whose anomalies are counted and whose versions are told: the other order's before the present's.
+
+        None when neither looks at one.
+        """
+        return self.other.header or self.present.header
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCoordinates:
+    """A record without its bytes. ``version``: under an order by header, None where it counts as missing."""
+
+    offset: int
+    timestamp_ms: int | None
+    version: int | None
+    tombstone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingWinners:
+    """The two winners of one key."""
+
+    present: RecordCoordinates
+    other: RecordCoordinates
+
+
+@dataclass(frozen=True, slots=True)
+class DiffSide:
+    """What one order would leave: records, expired tombstones among its winners, bytes by each segment's share.
+
+    ``differing_tombstones``: of the winners that differ from the other side's, those that are tombstones.
+    """
+
+    records_kept: int
+    tombstones_expired: int
+    estimated_bytes: int
+    differing_tombstones: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDiff:
+    """What was counted for one partition. ``sample``: the differing keys whose present winner comes first."""
+
+    partition: int
+    records: int
+    records_keyless: int
+    keys: int
+    keys_differing: int
+    present: DiffSide
+    other: DiffSide
+    headers_missing: int
+    headers_malformed: int
+    sample: tuple[DifferingWinners, ...]
+    bytes_read: int
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DiffResult:
+    """All partitions of one comparison, in order."""
+
+    comparison_id: str
+    topic: str
+    partitions: tuple[PartitionDiff, ...]
+    format_version: int = 1
+
+
+def build_request_uri(staging: str, topic: str, comparison_id: str) -> str:
+    """Where the request of a comparison rests."""
+    return storage.join(staging, "compare", topic, f"{comparison_id}.json")
+
+
+def build_result_uri(request_document_uri: str) -> str:
+    """Where the result rests: beside its request."""
+    return f"{request_document_uri.removesuffix('.json')}.result.json"
+
+
+def read_request(uri: str) -> DiffRequest:
+    """The request at ``uri``.
+
+    Raises:
+        WinnowError: there is none, or it is damaged.
+        FormatVersionError: a newer Winnow wrote it.
+    """
+    try:
+        return documents.load_json(DiffRequest, storage.read_bytes(uri))
+    except FileNotFoundError as problem:
+        raise WinnowError(f"There is no comparison at {uri}. Nothing was changed; compare again.") from problem
+
+
+def build_equivalent_plan(partition: DiffPartition) -> PartitionPlan:
+    """What a compaction of the same records would be planned as."""
+    return PartitionPlan(
+        partition=partition.partition,
+        reason=Reason.DIRTY_RATIO,
+        log_start_offset=partition.start_offset,
+        first_dirty_offset=partition.start_offset,
+        next_first_dirty_offset=partition.end_offset,
+        log_end_offset=partition.end_offset,
+        segments=partition.segments,
+        expired=partition.expired_present,
+        covered_end=partition.covered_end_present,
+    )
+
+
+VERSION_BYTES = 8
+
+READ_COLUMNS = ("offset", "timestamp", "key", "headers")
+"""What is read of every segment; ``value`` beside it, only to find tombstones, where a segment has some."""
+
+
+def compare_partition(request: DiffRequest, partition: DiffPartition, *, budget: TaskBudget) -> PartitionDiff:
+    """Choose twice over one partition and count where the choices differ. Reads only.
+
+    Raises:
+        UsageError: an order by header without the header's name.
+        DamagedSegmentError: a segment on a local disk is not what was written.
+    """
+    started = time.monotonic()
+    with duckdb_connection.open_connection(
+        memory_limit_bytes=budget.memory_limit_bytes,
+        threads=budget.threads,
+        spill_folder=budget.spill_folder,
+        uris=[segment.path for segment in partition.segments],
+    ) as connection:
+        # As a compaction counts its winners' scan: whole segments, once.
+        Throttle(budget.bytes_per_second).take(partition.size_bytes)
+        check_local_pages([segment.path for segment in partition.segments], READ_COLUMNS)
+        _create_chosen_table(connection, request, partition)
+        (records,) = _fetch_row(
+            connection, f'SELECT count("offset") FROM {_build_readable_condition(partition, partition.segments)}'
+        )
+        keys, differing, records_keyed, missing, malformed = _fetch_row(connection, _TOTALS_SQL)
+        _create_tombstones_table(connection, partition)
+        present = _count_side(
+            connection, partition, "present", partition.expired_present, partition.covered_end_present
+        )
+        other = _count_side(connection, partition, "other", partition.expired_other, partition.covered_end_other)
+        sample = _sample_differing_keys(connection, request, partition)
+    return PartitionDiff(
+        partition=partition.partition,
+        records=records,
+        records_keyless=records - records_keyed,
+        keys=keys,
+        keys_differing=differing,
+        present=present,
+        other=other,
+        headers_missing=missing,
+        headers_malformed=malformed,
+        sample=sample,
+        bytes_read=partition.size_bytes,
+        seconds=time.monotonic() - started,
+    )
+
+
+def decode_header_version(value: bytes | None) -> int | None:
+    """The version in a header's last value: 8 bytes, big-endian, signed; None for anything else (KIP-280)."""
+    if value is None or len(value) != VERSION_BYTES:
+        return None
+    return int.from_bytes(value, "big", signed=True)
+
+
+def build_header_values_sql(header: str) -> str:
+    """SQL: the values of all occurrences of ``header`` in the column ``headers``, in order; NULL without headers."""
+    return f"list_filter(headers, lambda h: h.key = {quote_literal(header)})"
+
+
+def _create_chosen_table(connection: duckdb.DuckDBPyConnection, request: DiffRequest, partition: DiffPartition) -> None:
+    """Table ``chosen``: for each key both winners, its records, and of those the ones without a version."""
+    present = build_greatest_offset_sql(request.present.strategy, request.present.header)
+    other = build_greatest_offset_sql(request.other.strategy, request.other.header)
+    missing, malformed = "0", "0"
+    if request.header is not None:
+        values = f"coalesce({build_header_values_sql(request.header)}, [])"
+        wrong_size = f"octet_length({values}[-1].value) IS DISTINCT FROM {VERSION_BYTES}"
+        missing = f"count(*) FILTER (len({values}) = 0)"
+        malformed = f"count(*) FILTER (len({values}) > 0 AND {wrong_size})"
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE chosen AS SELECT present_offset, other_offset, records, missing, malformed FROM (
+            SELECT key, {present} AS present_offset, {other} AS other_offset,
+                   count(*) AS records, {missing} AS missing, {malformed} AS malformed
+            FROM {_build_readable_condition(partition, partition.segments)} AND key IS NOT NULL GROUP BY key
+        )
+        """
+    )
+
+
+def _build_readable_condition(partition: DiffPartition, segments: Sequence[Segment]) -> str:
+    files = quote_file_list(segment.path for segment in segments)
+    # Records below the log start cannot be read any more: they neither win nor count.
+    return f'read_parquet({files}) WHERE "offset" >= {partition.start_offset} AND "offset" < {partition.end_offset}'
+
+
+_TOTALS_SQL = """
+    SELECT count(*), count(*) FILTER (present_offset <> other_offset), coalesce(sum(records), 0)::BIGINT,
+           coalesce(sum(missing), 0)::BIGINT, coalesce(sum(malformed), 0)::BIGINT FROM chosen
+"""
+
+
+def _create_tombstones_table(connection: duckdb.DuckDBPyConnection, partition: DiffPartition) -> None:
+    """Table ``tombstones("offset")``. ``value`` is read in segments that hold null values only."""
+    holding = [segment for segment in partition.segments if segment.tombstones]
+    connection.execute('CREATE TEMP TABLE tombstones ("offset" BIGINT)')
+    if holding:
+        connection.execute(
+            f'INSERT INTO tombstones SELECT "offset" FROM {_build_readable_condition(partition, holding)} '
+            "AND key IS NOT NULL AND value IS NULL"
+        )
+
+
+def _count_side(
+    connection: duckdb.DuckDBPyConnection,
+    partition: DiffPartition,
+    side: str,
+    expired: Sequence[OffsetRange],
+    covered_end: int,
+) -> DiffSide:
+    inside = build_offset_condition(expired)
+    connection.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE kept AS
+        SELECT {side}_offset AS "offset" FROM chosen
+        ANTI JOIN (SELECT "offset" FROM tombstones WHERE {inside}) AS gone
+        ON {side}_offset = gone."offset" AND (records = 1 OR gone."offset" >= {covered_end})
+        """
+    )
+    (keys,) = _fetch_row(connection, "SELECT count(*) FROM chosen")
+    (kept,) = _fetch_row(connection, "SELECT count(*) FROM kept")
+    (differing_tombstones,) = _fetch_row(
+        connection,
+        f"""
+        SELECT count(*) FROM chosen SEMI JOIN tombstones ON {side}_offset = tombstones."offset"
+        WHERE present_offset <> other_offset
+        """,
+    )
+    return DiffSide(kept, keys - kept, _estimate_bytes(connection, partition.segments), differing_tombstones)
+
+
+def _estimate_bytes(connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment]) -> int:
+    counted = zip(segments, count_per_segment(connection, "kept", segments), strict=True)
+    return sum(segment.size_bytes * kept // max(1, segment.records) for segment, kept in counted)
+
+
+def _sample_differing_keys(
+    connection: duckdb.DuckDBPyConnection, request: DiffRequest, partition: DiffPartition
+) -> tuple[DifferingWinners, ...]:
+    pairs = connection.execute(
+        "SELECT present_offset, other_offset FROM chosen WHERE present_offset <> other_offset "
+        f"ORDER BY present_offset LIMIT {request.sample}"
+    ).fetchall()
+    found = find_coordinates(
+        connection, partition.segments, {offset for pair in pairs for offset in pair}, request.header
+    )
+    return tuple(DifferingWinners(found[mine], found[theirs]) for mine, theirs in pairs)
+
+
+def find_coordinates(
+    connection: duckdb.DuckDBPyConnection, segments: Iterable[Segment], offsets: set[int], header: str | None
+) -> Mapping[int, RecordCoordinates]:
+    """The coordinates of a few records by offset; those that are not there are left out."""
+    holding = [s for s in segments if any(s.first_offset <= offset <= s.last_offset for offset in offsets)]
+    if not holding:
+        return {}
+    value = f"{build_header_values_sql(header)}[-1].value" if header is not None else "NULL"
+    wanted = ", ".join(str(offset) for offset in sorted(offsets))
+    rows = connection.execute(
+        f"""
+        SELECT "offset", epoch_ms("timestamp"), {value}, key IS NOT NULL AND value IS NULL
+        FROM read_parquet({quote_file_list(segment.path for segment in holding)}) WHERE "offset" IN ({wanted})
+        """
+    ).fetchall()
+    return {
+        offset: RecordCoordinates(offset, timestamp_ms, decode_header_version(version), tombstone)
+        for offset, timestamp_ms, version, tombstone in rows
+    }
+
+
+def _fetch_row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
+    row = duckdb_connection.fetch_one_row(connection, query)
+    assert row is not None
+    return tuple(row)

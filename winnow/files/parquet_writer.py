@@ -1,0 +1,108 @@
+"""Writes Parquet files of limited size, with page checksums and bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from winnow.files import storage
+
+CODEC = "zstd"
+ROW_GROUP_BYTES = 32 << 20
+"""Arrow bytes buffered before a row group is written: what one open writer holds in memory."""
+
+
+class RollingParquetWriter:
+    """Writes rows of ``schema`` into files of at most about ``file_bytes``.
+
+    ``name(n)`` gives the URI of the n-th file (from 0); ``parquet`` is for PyArrow's writer. Nothing is renamed. Use as
+    a context manager: leaving it by an exception closes the open file and leaves it behind, unreferenced.
+    """
+
+    def __init__(self, schema: pa.Schema, *, file_bytes: int, name: Callable[[int], str], **parquet: Any) -> None:
+        self._schema = schema
+        self._file_bytes = file_bytes
+        self._name = name
+        self._parquet = parquet
+        self._written: list[str] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._stream: Any = None
+        self._batches: list[pa.RecordBatch] = []
+        self._buffered_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self._end()
+        elif self._stream is not None:
+            self._stream.close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        if not batch.num_rows:
+            return
+        self._batches.append(batch)
+        self._buffered_bytes += batch.nbytes
+        if self._buffered_bytes >= min(ROW_GROUP_BYTES, max(self._file_bytes, 1 << 16)):
+            self.flush()
+
+    @property
+    def held_bytes(self) -> int:
+        """Arrow bytes of the rows that are held back for the next row group."""
+        return self._buffered_bytes
+
+    def flush(self) -> None:
+        """Write what is held back as a row group."""
+        self._flush()
+        if self._stream is not None and self._stream.tell() >= self._file_bytes:
+            self._close()
+
+    def abandon(self) -> list[str]:
+        """Stop in the middle: close the open file. The URIs of everything written, for the caller to remove."""
+        if self._writer is not None:
+            with contextlib.suppress(Exception):  # why the caller gives up is what matters
+                self._writer.close()
+                self._stream.close()
+            self._writer, self._stream = None, None
+        return list(self._written)
+
+    def _end(self) -> None:
+        self._flush()
+        self._close()
+
+    def _flush(self) -> None:
+        if not self._batches:
+            return
+        if self._writer is None:
+            uri = self._name(len(self._written))
+            storage.make_parent(uri)
+            filesystem, path = storage.open_filesystem(uri)
+            with storage.translate_store_errors(uri):
+                self._stream = filesystem.open_output_stream(path)
+            self._writer = pq.ParquetWriter(
+                self._stream, self._schema, compression=CODEC, write_page_checksum=True, **self._parquet
+            )
+            self._written.append(uri)
+        table = pa.Table.from_batches(self._batches, self._schema)
+        with storage.translate_store_errors(self._written[-1]):
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        self._batches, self._buffered_bytes = [], 0
+
+    def _close(self) -> None:
+        if self._writer is None:
+            return
+        with storage.translate_store_errors(self._written[-1]):
+            self._writer.close()
+            size_bytes = self._stream.tell()
+            self._stream.close()
+        self._writer, self._stream = None, None
+        self._closed(self._written[-1], size_bytes)
+
+    def _closed(self, uri: str, size_bytes: int) -> None:
+        """A file is complete; for those who derive from this."""

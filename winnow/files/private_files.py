@@ -1,0 +1,262 @@
+"""Private files and temporary folders that only their owner can read.
+
+No umask changes that. Such a folder (spill, a spool, a file with secrets) goes when its user is done; what a killed
+process left goes when the next one begins. Whether a folder's user lives is asked of the kernel and of nobody else: it
+holds a lock (``flock``) on the file beside the folder, and a lock ends with the process that holds it. A process id, a
+host name or a clock would prove nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from winnow.errors import ConfigurationError, ServiceError
+
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+SPARK_LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"
+"""Spark tells its Python workers here which folders it works in, and removes them when the application ends."""
+
+_LOCK: Final = ".lock"
+_LOCAL_FILE_SYSTEMS: Final = frozenset(
+    {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
+)
+_MAXIMUM_CREATE_TRIES: Final = 5
+
+
+@contextmanager
+def make_private_folder(place: str | Path | None) -> Iterator[Path]:
+    """A new private folder below ``place``, which is removed at the end of the block; abandoned ones go first.
+
+    Args:
+        place: a local folder, which need not exist; None: the first of Spark's local folders, else the system's
+            temporary folder.
+
+    Raises:
+        ServiceError: it cannot be made (no space, no right to write); the message names the place.
+        ConfigurationError: what is there belongs to another user.
+    """
+    with translate_disk_errors(place := str(place or find_default_place())):
+        root = _open_root(Path(place))
+        _remove_abandoned(root)
+        lock, path = _claim_folder(root)
+    owner = os.getpid()
+    try:
+        yield path
+    finally:
+        # A child that was forked meanwhile leaves the block, too, and must not take what its parent uses.
+        if os.getpid() == owner:
+            _remove(path, _locate_lock(path))
+        os.close(lock)
+
+
+def find_default_place() -> str:
+    """Where there is no setting: Spark's first local folder, else the system's temporary folder."""
+    return os.environ.get(SPARK_LOCAL_DIRS, "").split(",")[0] or tempfile.gettempdir()
+
+
+def remove_abandoned(place: str | Path) -> int:
+    """Remove the private folders below ``place`` whose users were killed; gives how many.
+
+    Does nothing where there are none, or where this process may not.
+    """
+    try:
+        root = Path(place) / _name()
+        return _remove_abandoned(root) if _is_ours(root) else 0
+    except OSError:
+        return 0
+
+
+def write_file(path: Path, text: str) -> Path:
+    """Make the file ``path``, which its owner alone can read."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        os.fchmod(handle, FILE_MODE)  # a umask may have taken rights of the owner away
+        stream.write(text)
+    return path
+
+
+def create_private(path: Path) -> None:
+    """Make ``path`` an empty file that its owner alone can read; one that is there is left as it is.
+
+    Without opening it: to close a database's file would drop the locks that this process holds on it.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mknod(path, stat.S_IFREG | FILE_MODE)
+        path.chmod(FILE_MODE)  # a umask may have taken rights of the owner away
+
+
+def restrict_database_access(database: Path) -> None:
+    """Take everybody else's rights to a database's file, and to those that SQLite keeps beside it.
+
+    What belongs to another user, or cannot be changed, is left as it is.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path = database.with_name(f"{database.name}{suffix}")
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o077:
+                path.chmod(stat.S_IMODE(found.st_mode) & ~0o077)
+
+
+@contextmanager
+def translate_disk_errors(place: str | Path, setting: str = "WINNOW_ENGINE__SPILL_FOLDER") -> Iterator[None]:
+    """Give what the disk below ``place``, which ``setting`` decides, answers the words to act on.
+
+    Raises:
+        ServiceError: the disk is full, or ``place`` cannot be written to; other errors are let through.
+    """
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise ServiceError(
+                f"There is no space left below {place}. Make room there, or let {setting} name a larger disk, then run "
+                "it again."
+            ) from problem
+        if problem.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO}:
+            raise ServiceError(
+                f"{place} cannot be written to ({problem.strerror}). Make it writable for this user, or let {setting} "
+                "name another place, then run it again."
+            ) from problem
+        raise
+
+
+def _name() -> str:
+    return f"winnow-{os.geteuid()}"
+
+
+def _is_ours(root: Path) -> bool:
+    try:
+        found = root.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _open_root(place: Path) -> Path:
+    """The folder below ``place`` in which this user's private folders lie."""
+    root = place / _name()
+    place.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        root.mkdir(FOLDER_MODE)
+    if not _is_ours(root):
+        # In a folder that everybody may write to, anybody may have made it, to read what is kept there.
+        raise ConfigurationError(
+            f"{root} is not a folder of this user, so nothing private is kept there and nothing was begun. Remove it, "
+            "or let WINNOW_ENGINE__SPILL_FOLDER name another folder."
+        )
+    root.chmod(FOLDER_MODE)
+    return root
+
+
+def _claim_folder(root: Path) -> tuple[int, Path]:
+    """A new folder below ``root`` and the lock that says it is in use."""
+    for _ in range(_MAXIMUM_CREATE_TRIES):
+        path = root / f"{_read_boot_id()}-{uuid.uuid4().hex[:16]}"
+        lock = os.open(_locate_lock(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        try:
+            # Another process may have seen the file before it was locked, taken it for abandoned and removed it.
+            if _try_lock(lock) and _is_same_file(lock, _locate_lock(path)):
+                path.mkdir(FOLDER_MODE)
+                path.chmod(FOLDER_MODE)
+                return lock, path
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+    raise ServiceError(f"No private folder could be made below {root}: others removed it each time. Run it again.")
+
+
+def _remove_abandoned(root: Path) -> int:
+    removed = 0
+    for lock_path in sorted(root.glob(f"*{_LOCK}")):
+        path = lock_path.with_name(lock_path.name.removesuffix(_LOCK))
+        if not _is_lock_reliable(path):
+            continue
+        try:
+            lock = os.open(lock_path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue  # its user has just removed it
+        try:
+            if _try_lock(lock) and _is_same_file(lock, lock_path):
+                _remove(path, lock_path)
+                removed += 1
+        finally:
+            os.close(lock)
+    return removed
+
+
+def _remove(path: Path, lock_path: Path) -> None:
+    # The lock last: a folder without one would belong to nobody.
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        with contextlib.suppress(OSError):
+            lock_path.unlink()
+
+
+def _locate_lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}{_LOCK}")
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_same_file(lock: int, path: Path) -> bool:
+    """Whether ``path`` names the file that ``lock`` has open."""
+    try:
+        return os.path.samestat(os.fstat(lock), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _is_lock_reliable(path: Path) -> bool:
+    """Whether a lock that can be had proves that nobody uses ``path``.
+
+    Every user of a local file system asks the same kernel. A shared one may keep each machine's locks to itself, so
+    there only folders are looked at that were made under this kernel since it started.
+    """
+    boot = _read_boot_id()
+    return _find_file_system(path.parent) in _LOCAL_FILE_SYSTEMS or (bool(boot) and path.name.startswith(f"{boot}-"))
+
+
+@cache
+def _read_boot_id() -> str:
+    """What tells this run of this kernel from every other; empty where nothing does."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:16]
+    except OSError:
+        return ""
+
+
+@cache
+def _find_file_system(path: Path) -> str:
+    """The kind of file system that ``path`` lies on; empty where that is not known."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    real, found, longest = path.resolve(), "", -1
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = Path(before.split()[4].encode().decode("unicode_escape"))
+        if len(point.parts) >= longest and real.is_relative_to(point):
+            found, longest = after.split()[0], len(point.parts)
+    return found

@@ -1,0 +1,125 @@
+"""Translates catalog errors, creates namespaces, and confirms commits that a catalog reports as conflicts.
+
+The answer to the second request is that the newest snapshot is another one, which is the first request's own. PyIceberg
+then deletes the manifests that it wrote, and the table names files that are gone. So a conflict is believed only when
+the table has no snapshot of that commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import CommitTableResponse
+from pyiceberg.table.update import AddSnapshotUpdate
+
+from winnow.errors import (
+    CommitUnknownError,
+    ServiceError,
+    WinnowError,
+)
+from winnow.files import object_store
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+
+def wait_before_retry(attempt: int) -> None:
+    """Wait a little longer after each lost try, never two committers equally long."""
+    time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
+
+
+def ensure_namespace(catalog: Catalog, namespace: str) -> None:
+    """Create ``namespace`` unless it is there, also when another process creates it at the same moment.
+
+    PyIceberg asks first and creates then; what a SQL catalog says to the slower of two is its database's own error.
+    """
+    try:
+        catalog.create_namespace_if_not_exists(namespace)
+    except Exception:
+        if not catalog.namespace_exists(namespace):
+            raise
+
+
+@contextlib.contextmanager
+def translate_catalog_errors(what_happened: str) -> Iterator[None]:
+    """Turn connection problems of the catalog or the object store into ServiceError; let everything else through."""
+    try:
+        yield
+    except WinnowError:
+        raise
+    except CommitFailedException:
+        raise
+    except FileNotFoundError as problem:
+        raise ServiceError(
+            f"{what_happened}: a file that the catalog names is not there ({_find_place(problem)}). Nothing was changed. "
+            "Check that the bucket or folder of the warehouse is there and is the one the tables were made in, then "
+            "run it again; what is gone for good comes back from a backup or the object store's versions."
+        ) from problem
+    except Exception as problem:
+        if isinstance(problem, OSError) and object_store.is_store_error(problem):
+            raise ServiceError(
+                f"{what_happened}: the object store does not serve the warehouse ({problem}). Nothing was changed. "
+                "Check that the bucket is there, the endpoint (AWS_ENDPOINT_URL_S3) and the credentials, then run it "
+                "again."
+            ) from problem
+        if _is_connection_problem(problem):
+            raise ServiceError(
+                f"{what_happened}: the catalog or its object store cannot be reached ({type(problem).__name__}). "
+                "Nothing was changed. Check WINNOW_CATALOG__* and WINNOW_WAREHOUSE, then run it again."
+            ) from problem
+        raise
+
+
+def _find_place(problem: FileNotFoundError) -> str:
+    # Arrow quotes the path in its sentence; the operating system keeps it apart.
+    quoted = re.search(r"'([^']+)'", str(problem))
+    return str(problem.filename or (quoted[1] if quoted else "no path was given"))
+
+
+def _is_connection_problem(problem: Exception) -> bool:
+    module = type(problem).__module__.split(".")[0]
+    names = {kind.__name__ for kind in type(problem).__mro__}
+    return (
+        isinstance(problem, ConnectionError | TimeoutError)
+        or (module == "sqlalchemy" and bool(names & {"OperationalError", "InterfaceError", "TimeoutError"}))
+        or (module in {"requests", "urllib3"})
+        or bool(names & {"ServiceUnavailableError", "ServerError", "AuthorizationExpiredError"})
+    )
+
+
+def confirm_commits(catalog: Catalog) -> None:
+    """Have ``catalog`` look into the table before it reports a conflict, for this process."""
+    commit_table = catalog.commit_table
+
+    def commit(
+        table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        try:
+            return commit_table(table, requirements, updates)
+        except CommitFailedException:
+            added = [update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)]
+            if not added:
+                raise
+            try:
+                newest = catalog.load_table(table.name())
+            except Exception as problem:
+                # Not a conflict for PyIceberg, so that it keeps the files.
+                raise CommitUnknownError(
+                    f"The catalog reported a conflict for a commit to {'.'.join(table.name())} and could not be asked "
+                    f"whether it landed ({type(problem).__name__}). Nothing was cleaned up. Run it again."
+                ) from problem
+            if any(newest.metadata.snapshot_by_id(snapshot_id) is None for snapshot_id in added):
+                raise
+            return CommitTableResponse.model_validate(
+                {"metadata": newest.metadata, "metadata-location": newest.metadata_location}
+            )
+
+    catalog.commit_table = commit  # type: ignore[method-assign]

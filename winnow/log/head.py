@@ -1,0 +1,90 @@
+"""The head of a topic's log (snapshot and state), and what one commit changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from winnow.errors import (
+    ForeignTableError,
+)
+from winnow.log import recorded_configuration as recorded
+from winnow.log.recorded_configuration import ConfigurationDifference
+from winnow.log.table import FENCE_PROPERTY
+from winnow.model import Segment, TopicState
+from winnow.results import Receipt
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest snapshot of a topic's table and the state it names. ``snapshot_id`` None: nothing committed yet."""
+
+    table: Table
+    snapshot_id: int | None
+    state: TopicState
+
+    @property
+    def location(self) -> str:
+        """The table's folder."""
+        return str(self.table.location())
+
+    @property
+    def configuration_differences(self) -> tuple[ConfigurationDifference, ...]:
+        """Where the table's properties are not the configuration that Winnow committed."""
+        return recorded.list_differences(self.state.configuration, self.table.properties)
+
+    @property
+    def table_uuid(self) -> str:
+        """Identity of the table; a topic that was dropped and created again has another."""
+        return str(self.table.metadata.table_uuid)
+
+    @property
+    def fence(self) -> int:
+        """The topic's fence, 0 until it is first raised (:mod:`winnow.log.fence`).
+
+        The state remembers it too, in case another tool removed the property.
+
+        Raises:
+            ForeignTableError: the property is no number.
+        """
+        text = self.table.properties.get(FENCE_PROPERTY, "0")
+        if not text.isdecimal():
+            raise ForeignTableError(
+                f"The table property {FENCE_PROPERTY} of topic {self.state.topic} is not a number that Winnow wrote. "
+                f"Nothing was changed. Remove the property; the fence is {self.state.fence} then."
+            )
+        return max(int(text), self.state.fence)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one commit does: files in, files out (by path), table properties, and the state after it.
+
+    ``remove_from``: the partitions of the files that go out, where they are known; manifests of others are not opened.
+    ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
+    the state. ``accepts_configuration``: what the table's properties hold is the topic's configuration from now on,
+    whoever wrote it.
+    """
+
+    state: TopicState
+    add: Sequence[Segment] = ()
+    remove: Sequence[str] = ()
+    remove_from: Collection[int] | None = None
+    summary: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    dropped_properties: tuple[str, ...] = ()
+    receipt: Callable[[int], Receipt] | None = None
+    accepts_configuration: bool = False
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A commit that landed."""
+
+    snapshot_id: int
+    state: TopicState
+    receipt: Receipt | None

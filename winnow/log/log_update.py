@@ -1,0 +1,256 @@
+"""Writes a snapshot with few manifests: segments added and removed in one commit.
+
+PyIceberg's fast append leaves one manifest for each append for ever, and its overwrite reads every manifest of a
+touched partition twice and keeps manifests that name only deleted files. Here the manifests that lose a file are read
+once, what they keep goes into new ones in the order of partitions, and once there are many small ones they are put
+together. So the number of manifests follows the number of files, not the number of commits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+
+from winnow.errors import WinnowError
+from winnow.log.file_checksums import ChecksumNames, has_checksum, make_damage_error
+from winnow.log.manifests import count_live_files, decode_long, list_live_paths, make_segment, reduce_garbage_collection
+from winnow.log.table import LOG_SPEC, make_data_file
+from winnow.model import Segment
+
+if TYPE_CHECKING:
+    from pyiceberg.avro.file import AvroOutputFile
+    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.update import TableUpdate, UpdatesAndRequirements
+
+MAXIMUM_MANIFEST_ENTRIES: Final = 10_000
+"""So many entries a manifest gets at most when entries are put together; one below half of it counts as small."""
+MAXIMUM_SMALL_MANIFESTS: Final = 20
+"""With more small manifests than that, a commit puts them together: often enough that deciding opens few files."""
+_MAXIMUM_BLOCK_ENTRIES: Final = 1_000
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """What the new snapshot takes over: manifests as they are, entries to be written again, entries that go."""
+
+    manifests: list[ManifestFile] = field(default_factory=list)
+    entries: list[ManifestEntry] = field(default_factory=list)
+    gone: list[ManifestEntry] = field(default_factory=list)
+
+
+class LogUpdate(_SnapshotProducer["LogUpdate"]):
+    """One commit to a log: ``add`` comes in, ``remove`` goes out. An append where nothing is removed.
+
+    Args:
+        transaction: the table's, at the head that the commit is made for.
+        table: the table at that head.
+        manifests: those of its newest snapshot.
+        add: new segments.
+        remove: paths of segments to take out. :attr:`missing` says how many of them are not in the log any more.
+        remove_from: their partitions; None: any.
+    """
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        table: Table,
+        manifests: Sequence[ManifestFile],
+        *,
+        add: Sequence[Segment],
+        remove: Sequence[str],
+        remove_from: Collection[int] | None = None,
+    ) -> None:
+        self._files = ChecksumNames(table.io)
+        super().__init__(Operation.OVERWRITE if remove else Operation.APPEND, transaction, self._files)
+        for segment in add:
+            self.append_data_file(make_data_file(table, segment))
+        self._live_before = sum(map(count_live_files, manifests))
+        with reduce_garbage_collection():
+            self._carried = self._carry(manifests, frozenset(remove), remove_from, adds=bool(add))
+        for entry in self._carried.gone:
+            self.delete_data_file(entry.data_file)
+        self.missing: int = len(frozenset(remove)) - len(self._carried.gone)
+
+    def _carry(
+        self,
+        manifests: Sequence[ManifestFile],
+        wanted: frozenset[str],
+        partitions: Collection[int] | None,
+        *,
+        adds: bool,
+    ) -> _Carried:
+        carried = _Carried()
+        ordered = None if partitions is None else sorted(partitions)
+        for manifest in manifests:
+            if not manifest.has_added_files() and not manifest.has_existing_files():
+                continue  # it says only what an earlier snapshot took out
+            if not wanted or not _may_contain_partitions(manifest, ordered):
+                carried.manifests.append(manifest)
+                continue
+            entries = self._live_entries(manifest)
+            going = [entry for entry in entries if entry.data_file.file_path in wanted]
+            if not going:
+                carried.manifests.append(manifest)
+                continue
+            carried.gone.extend(going)
+            carried.entries.extend(entry for entry in entries if entry.data_file.file_path not in wanted)
+        small = [manifest for manifest in carried.manifests if _is_small(manifest)]
+        if len(small) + adds + bool(carried.entries) > MAXIMUM_SMALL_MANIFESTS:
+            paths = {manifest.manifest_path for manifest in small}
+            carried.manifests[:] = [each for each in carried.manifests if each.manifest_path not in paths]
+            for manifest in small:
+                carried.entries.extend(self._live_entries(manifest))
+        return carried
+
+    def _live_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        if not has_checksum(manifest.manifest_path):
+            list_live_paths(
+                self._io, manifest
+            )  # decodes it safely: PyIceberg's decoder can end the process at a damaged one
+        try:
+            entries = self.fetch_manifest_entry(manifest)
+        except (OSError, WinnowError):
+            raise
+        except Exception as problem:  # whatever a decoder makes of bytes that are none
+            raise make_damage_error(manifest.manifest_path) from problem
+        if len(entries) != count_live_files(manifest):
+            raise make_damage_error(manifest.manifest_path)  # PyIceberg takes one that ends early for a short one
+        return entries
+
+    def _manifests(self) -> list[ManifestFile]:
+        with reduce_garbage_collection():
+            added = [_make_entry(ManifestEntryStatus.ADDED, self._snapshot_id, each) for each in self._added_data_files]
+            existing = [
+                _make_entry(ManifestEntryStatus.EXISTING, each.snapshot_id, each.data_file, each)
+                for each in self._carried.entries
+            ]
+            deleted = [
+                _make_entry(ManifestEntryStatus.DELETED, self._snapshot_id, each.data_file, each)
+                for each in self._carried.gone
+            ]
+            made = [*self._written(added), *self._written(deleted), *self._written(existing), *self._carried.manifests]
+            self._account(made)
+            return made
+
+    def _account(self, made: Sequence[ManifestFile]) -> None:
+        """Every file of the log before is in it afterwards, but those that go."""
+        expected = self._live_before + len(self._added_data_files) - len(self._carried.gone)
+        found = sum(map(count_live_files, made))
+        if found != expected:
+            raise WinnowError(
+                f"The commit would leave {found} files in the log instead of {expected}: this is a defect of Winnow. "
+                "Nothing was changed, and readers see the log as it was."
+            )
+
+    def _written(self, entries: Iterable[ManifestEntry]) -> list[ManifestFile]:
+        by_spec: dict[int, list[ManifestEntry]] = {}
+        for entry in entries:
+            by_spec.setdefault(entry.data_file.spec_id, []).append(entry)
+        written = []
+        for spec_id, mine in sorted(by_spec.items()):
+            # In the order of partitions, so that the next commit opens only those that hold its partitions.
+            mine.sort(key=lambda entry: (entry.data_file.partition[0] or 0, entry.data_file.file_path))
+            # Evenly, so that no small one is left over.
+            count = -(-len(mine) // MAXIMUM_MANIFEST_ENTRIES)
+            for number in range(count):
+                some = mine[len(mine) * number // count : len(mine) * (number + 1) // count]
+                with self.new_manifest_writer(self.spec(spec_id)) as writer:
+                    writer._writer = _Blocks(writer._writer)  # type: ignore[assignment]
+                    for entry in some:
+                        writer.add_entry(entry)
+                written.append(writer.to_manifest_file())
+        return written
+
+    @property
+    def removed(self) -> list[Segment]:
+        """The segments that go out, as the manifests have them."""
+        return [make_segment(entry.data_file) for entry in self._carried.gone]
+
+    def _commit(self) -> UpdatesAndRequirements:
+        updates, requirements = super()._commit()
+        # PyIceberg takes the names from before the files are written, and their checksums are known afterwards.
+        *self._written_manifests, manifest_list = self._files.written
+        self._written_manifest_lists = [manifest_list]
+        return tuple(_set_manifest_list(update, manifest_list) for update in updates), requirements
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return self._carried.manifests
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return self._carried.gone
+
+    def _refresh_for_retry(self) -> None:
+        # What is carried belongs to one head; Winnow's own loop begins again with the next.
+        raise CommitFailedException("Winnow's commit loop retries, PyIceberg does not.")
+
+
+class _Blocks:
+    """Many entries to a block of the file, where PyIceberg writes and compresses a block for each."""
+
+    def __init__(self, inner: AvroOutputFile[ManifestEntry]) -> None:
+        self._inner = inner
+        self._waiting: list[ManifestEntry] = []
+        self.output_file = inner.output_file
+
+    def write_block(self, entries: list[ManifestEntry]) -> None:
+        self._waiting += entries
+        if len(self._waiting) >= _MAXIMUM_BLOCK_ENTRIES:
+            self._flush()
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._inner.write_block(self._waiting)
+            self._waiting = []
+
+    def __exit__(self, *problem: Any) -> None:
+        if problem[0] is None:
+            self._flush()
+        self._inner.__exit__(*problem)
+
+
+def _set_manifest_list(update: TableUpdate, path: str) -> TableUpdate:
+    """``update`` with the manifest list of the snapshot that it adds at ``path``."""
+    if not isinstance(update, AddSnapshotUpdate):
+        return update
+    snapshot = update.snapshot.model_copy(update={"manifest_list": path})
+    return update.model_copy(update={"snapshot": snapshot})
+
+
+def _make_entry(
+    status: ManifestEntryStatus, snapshot_id: int | None, file: DataFile, before: ManifestEntry | None = None
+) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=status,
+        snapshot_id=snapshot_id,
+        # Those of new files are the commit's, and readers take them from the manifest list.
+        sequence_number=None if before is None else before.sequence_number,
+        file_sequence_number=None if before is None else before.file_sequence_number,
+        data_file=file,
+    )
+
+
+def _is_small(manifest: ManifestFile) -> bool:
+    return count_live_files(manifest) < MAXIMUM_MANIFEST_ENTRIES // 2
+
+
+def _may_contain_partitions(manifest: ManifestFile, partitions: Sequence[int] | None) -> bool:
+    """Whether ``manifest`` may name a file of one of the sorted ``partitions``, by the bounds in the manifest list."""
+    summaries = manifest.partitions
+    if partitions is None or manifest.partition_spec_id != LOG_SPEC.spec_id or not summaries or len(summaries) != 1:
+        return True
+    lower, upper = summaries[0].lower_bound, summaries[0].upper_bound
+    if lower is None or upper is None:
+        return True
+    at = bisect_left(partitions, decode_long(lower))
+    return at < len(partitions) and partitions[at] <= decode_long(upper)

@@ -1,0 +1,155 @@
+"""Chains of receipt and ingest-ledger references: old ones in immutable files, so that the state stays small.
+
+Every commit writes the whole state anew, and deciding reads it. So of the receipts and of the ingest ledgers only the
+newest stay in the state itself. What is older goes, ``LINK_REFERENCES`` at a time, into a file that names the file
+before it; the state names the last one. Nothing is ever taken out: a link is written once, before the commit that
+names it, and no sweep lists or deletes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from winnow import documents
+from winnow.errors import WinnowError
+from winnow.files import storage
+from winnow.log.state import CHAIN_FORMAT, read_checked
+from winnow.model import ChainReference, IngestLedger, IngestReference, ReceiptReference, TopicState
+
+R = TypeVar("R", ReceiptReference, IngestReference)
+
+MAXIMUM_LINK_REFERENCES: Final = 50
+"""So many references a link holds; the state itself holds fewer than twice as many of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Receipts:
+    """One link of the receipts, oldest first."""
+
+    references: tuple[ReceiptReference, ...]
+    previous: ChainReference | None = None
+    format_version: int = CHAIN_FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class _Ingests:
+    """One link of the ingest ledgers, oldest first."""
+
+    references: tuple[IngestReference, ...]
+    previous: ChainReference | None = None
+    format_version: int = CHAIN_FORMAT
+
+
+def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
+    """``state`` with its older references in links, and the paths of the links that were written for it.
+
+    Nothing refers to them until the commit that carries the state.
+    """
+    written: list[str] = []
+    while len(state.receipts) >= 2 * MAXIMUM_LINK_REFERENCES:
+        older, newer = state.receipts[:MAXIMUM_LINK_REFERENCES], state.receipts[MAXIMUM_LINK_REFERENCES:]
+        times = [each.finished_at_ms for each in older]
+        newest_ms = None if None in times else max(time for time in times if time is not None)
+        link = _write_link(table_location, _Receipts(older, state.older_receipts), newest_ms)
+        state = replace(state, receipts=newer, older_receipts=link)
+        written.append(link.path)
+    while len(state.ingests) >= 2 * MAXIMUM_LINK_REFERENCES:
+        older_ingests, newer_ingests = state.ingests[:MAXIMUM_LINK_REFERENCES], state.ingests[MAXIMUM_LINK_REFERENCES:]
+        link = _write_link(table_location, _Ingests(older_ingests, state.older_ingests), None)
+        state = replace(state, ingests=newer_ingests, older_ingests=link)
+        written.append(link.path)
+    return state, written
+
+
+def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -> list[ReceiptReference]:
+    """References to the receipts of all published plans, oldest first.
+
+    Args:
+        state: the carried state.
+        since_ms: nothing is read beyond the first link whose receipts were all finished before that; None: all are.
+
+    Raises:
+        DamagedMetadataError: a link is missing or is not the one that was committed.
+    """
+    found = list(state.receipts)
+    link = state.older_receipts
+    while link is not None and (since_ms is None or link.newest_ms is None or link.newest_ms >= since_ms):
+        read = documents.load_json(_Receipts, _read_link(state.topic, link))
+        found[:0] = read.references
+        link = read.previous
+    return found
+
+
+def list_ingest_references(state: TopicState) -> list[IngestReference]:
+    """References to the ledgers of all ingest calls, oldest first; raises as :func:`all_receipts`."""
+    found = list(state.ingests)
+    link = state.older_ingests
+    while link is not None:
+        read = documents.load_json(_Ingests, _read_link(state.topic, link))
+        found[:0] = read.references
+        link = read.previous
+    return found
+
+
+def list_links(state: TopicState) -> Iterator[ChainReference]:
+    """The links of both chains, newest first, as far as they can be read: the last that is given may be damaged."""
+    kinds: tuple[tuple[ChainReference | None, type[_Receipts | _Ingests]], ...] = (
+        (state.older_receipts, _Receipts),
+        (state.older_ingests, _Ingests),
+    )
+    for newest, kind in kinds:
+        link = newest
+        while link is not None:
+            yield link
+            try:
+                data = _read_link(state.topic, link)
+            except WinnowError:
+                break
+            link = documents.load_json(kind, data).previous
+
+
+def has_same_ingests(one: TopicState, other: TopicState) -> bool:
+    """Whether both states name the same ingest calls, however they are kept; reads nothing."""
+    return (_count_references(one.ingests, one.older_ingests), one.ingests[-1:]) == (
+        _count_references(other.ingests, other.older_ingests),
+        other.ingests[-1:],
+    )
+
+
+def _count_references(references: Sequence[object], link: ChainReference | None) -> int:
+    return len(references) + (link.count if link is not None else 0)
+
+
+def _write_link(table_location: str, link: _Receipts | _Ingests, newest_ms: int | None) -> ChainReference:
+    data = documents.dump_json(link)
+    kind = "receipts" if isinstance(link, _Receipts) else "ingests"
+    path = storage.join(table_location, "winnow", "chains", f"{kind}-{uuid.uuid4().hex}.json")
+    storage.write_bytes(path, data)
+    count = _count_references(link.references, link.previous)
+    return ChainReference(path, hashlib.sha256(data).hexdigest(), count, newest_ms)
+
+
+def _read_link(topic: str, link: ChainReference) -> bytes:
+    return read_checked(topic, "chain", link.path, link.sha256)
+
+
+def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> IngestReference:
+    """Write the ledger of one ingest call; nothing refers to it until the commit that carries the reference."""
+    data = documents.dump_json(ledger)
+    path = storage.join(table_location, "winnow", "ingests", f"{ledger.ingest_id}.json")
+    storage.write_bytes(path, data)
+    return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms)
+
+
+def list_seen_digests(state: TopicState, partition: int) -> set[str]:
+    """Digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
+    seen: set[str] = set()
+    for reference in list_ingest_references(state):
+        data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
+        ledger = documents.load_json(IngestLedger, data)
+        seen.update(entry.digest for entry in ledger.slices.get(partition, ()))
+    return seen

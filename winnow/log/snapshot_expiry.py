@@ -1,0 +1,209 @@
+"""Expires snapshots of the log and the quarantine, and lists the files that snapshots still refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from winnow.errors import CommitConflictError
+from winnow.files import storage
+from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
+from winnow.log.manifests import list_live_manifests, list_live_paths
+from winnow.log.quarantine import Quarantine
+from winnow.log.state import STATE_PROPERTY, StateReference, read_state
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES, TopicLog
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+@dataclass
+class FileReferences:
+    """Paths of files some snapshot refers to."""
+
+    data: set[str] = field(default_factory=set)
+    manifests: set[str] = field(default_factory=set)
+    manifest_lists: set[str] = field(default_factory=set)
+    states: set[str] = field(default_factory=set)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.data or path in self.manifests or path in self.manifest_lists or path in self.states
+
+    def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
+        """Take in everything ``snapshot`` refers to; manifests in ``known`` were read already."""
+        self.manifest_lists.add(snapshot.manifest_list)
+        state = find_state_path(table, snapshot)
+        if state is not None:
+            self.states.add(state)
+        for manifest in list_live_manifests(table.io, snapshot):
+            self.manifests.add(manifest.manifest_path)
+            if manifest.manifest_path in known:
+                continue
+            known.add(manifest.manifest_path)
+            self.data.update(list_live_paths(table.io, manifest))
+
+
+def find_state_path(table: Table, snapshot: Snapshot) -> str | None:
+    """The state file a snapshot's summary names."""
+    summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    return StateReference.from_summary(table.name()[-1], summary).path if summary.get(STATE_PROPERTY) else None
+
+
+def collect_references(table: Table, snapshot_ids: set[int] | None = None) -> FileReferences:
+    """Everything the named snapshots (none = all that are left, on every branch and tag) refer to."""
+    found = FileReferences()
+    known: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        if snapshot_ids is None or snapshot.snapshot_id in snapshot_ids:
+            found.add(table, snapshot, known)
+    return found
+
+
+def list_expirable_snapshots(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
+    """Snapshots whose grace has passed: not the head, on no branch or tag, and replaced longer ago than the grace.
+
+    A snapshot is replaced when its successor is committed; a snapshot with no successor in the metadata is kept.
+    """
+    heads = {reference.snapshot_id for reference in table.metadata.refs.values()}
+    replaced_ms: dict[int, int] = {}
+    for snapshot in table.metadata.snapshots:
+        if snapshot.parent_snapshot_id is not None:
+            replaced_ms[snapshot.parent_snapshot_id] = snapshot.timestamp_ms
+    return {
+        snapshot.snapshot_id
+        for snapshot in table.metadata.snapshots
+        if snapshot.snapshot_id not in heads
+        and snapshot.snapshot_id in replaced_ms
+        and replaced_ms[snapshot.snapshot_id] + grace_ms <= now_ms
+    }
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """What expiring a table's old snapshots would leave unreferenced."""
+
+    snapshot_ids: frozenset[int]
+    manifests: frozenset[str]
+    manifest_lists: frozenset[str]
+    states: frozenset[str]
+
+
+def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
+    """Which snapshots may be expired now, and which metadata files only they refer to. Changes nothing."""
+    table = log.head().table
+    going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
+    staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
+    left = collect_references(table, staying)
+    gone = collect_references(table, going)
+    return Expiry(
+        snapshot_ids=frozenset(going),
+        manifests=frozenset(gone.manifests - left.manifests),
+        manifest_lists=frozenset(gone.manifest_lists - left.manifest_lists),
+        states=frozenset(gone.states - left.states),
+    )
+
+
+def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
+    """Expire snapshots by id; those that are gone already are passed over. Begun again on conflict."""
+    for attempt in range(MAXIMUM_COMMIT_TRIES):
+        table = log.head().table
+        there = [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id in snapshot_ids]
+        if not there:
+            return
+        try:
+            with translate_catalog_errors(f"Snapshots of topic {log.topic} were not expired"):
+                table.maintenance.expire_snapshots().by_ids(there).commit()
+            return
+        except (CommitFailedException, ValueError):
+            wait_before_retry(attempt)  # ValueError: another sweep has expired one of them meanwhile
+    raise log.conflict()
+
+
+def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
+    """Data files written under a plan id, by listing."""
+    return storage.list_files(storage.join(table_location, "data", plan_id))
+
+
+def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
+    """Ingest ids whose quarantined records are visible in some snapshot that ``table`` has kept; reads their states."""
+    found: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if STATE_PROPERTY in summary:
+            found.update(read_state(topic, StateReference.from_summary(topic, summary)).quarantine_ingests)
+    return found
+
+
+def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int) -> Expiry | None:
+    """Which snapshots of the quarantine may be expired now; None: none, or there is no table. Changes nothing.
+
+    Raises:
+        DamagedMetadataError: a manifest list is damaged.
+        ServiceError: the catalog cannot be reached.
+    """
+    table = quarantine.table()
+    going = set() if table is None else list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
+    if table is None or not going:
+        return None
+    gone, gone_lists = _list_metadata_files(table, going)
+    left, left_lists = _list_metadata_files(table, {each.snapshot_id for each in table.metadata.snapshots} - going)
+    return Expiry(
+        snapshot_ids=frozenset(going),
+        manifests=frozenset(gone - left),
+        manifest_lists=frozenset(gone_lists - left_lists),
+        states=frozenset(),
+    )
+
+
+def expire_quarantine(quarantine: Quarantine, snapshot_ids: Collection[int]) -> None:
+    """Expire snapshots by id; those that are gone already are passed over. Begun again on conflict.
+
+    Raises:
+        CommitConflictError: other commits came first too often; the snapshots stay.
+        ServiceError: the catalog cannot be reached.
+    """
+    for attempt in range(MAXIMUM_COMMIT_TRIES):
+        table = quarantine.table()
+        there = [] if table is None else [s.snapshot_id for s in table.metadata.snapshots]
+        going = [each for each in there if each in snapshot_ids]
+        if table is None or not going:
+            return
+        try:
+            with translate_catalog_errors(f"Snapshots of the quarantine of topic {quarantine.topic} were not expired"):
+                table.maintenance.expire_snapshots().by_ids(going).commit()
+            return
+        except (CommitFailedException, ValueError):
+            wait_before_retry(attempt)  # ValueError: another sweep has expired one of them meanwhile
+    raise CommitConflictError(
+        f"Other commits to the quarantine of topic {quarantine.topic} came first {MAXIMUM_COMMIT_TRIES} times; its old "
+        "snapshots stay. Run the sweep again."
+    )
+
+
+def list_quarantine_metadata_files(quarantine: Quarantine) -> set[str]:
+    """The manifests and manifest lists that snapshots of the quarantine refer to, its newest among them.
+
+    Raises:
+        DamagedMetadataError: a manifest list is damaged.
+        ServiceError: the catalog cannot be reached.
+    """
+    table = quarantine.table()
+    if table is None:
+        return set()
+    manifests, lists = _list_metadata_files(table, {each.snapshot_id for each in table.metadata.snapshots})
+    return manifests | lists
+
+
+def _list_metadata_files(table: Table, snapshot_ids: Collection[int]) -> tuple[set[str], set[str]]:
+    manifests: set[str] = set()
+    lists: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        if snapshot.snapshot_id in snapshot_ids:
+            lists.add(snapshot.manifest_list)
+            manifests.update(manifest.manifest_path for manifest in list_live_manifests(table.io, snapshot))
+    return manifests, lists

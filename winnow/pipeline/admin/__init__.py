@@ -1,0 +1,1 @@
+"""Commands that change topics, partitions and stored files."""

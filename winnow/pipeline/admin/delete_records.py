@@ -1,0 +1,92 @@
+"""Raises the log start offset by hand, as Kafka's DeleteRecords does.
+
+A commit without files; what lies wholly below it leaves the log at the next run, and the disk at a later sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from winnow.config.topic import TopicConfig
+from winnow.errors import UsageError
+from winnow.model import PartitionState, Segment, Strategy, TopicState
+from winnow.pipeline.compaction.state_change import change_states
+from winnow.pipeline.compaction.uncleanable import select_partitions
+from winnow.pipeline.context import Context
+
+LOG_END = -1
+"""As an offset: everything up to the log end (Kafka's DeleteRecordsRequest.HIGH_WATERMARK)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRecords:
+    """What became of one partition. ``at_most_records``: whole segments count, so a few may stay readable."""
+
+    partition: int
+    log_start_offset: int
+    previous_log_start_offset: int
+    at_most_records: int
+
+
+def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple[DeletedRecords, ...]:
+    """Make the records below ``before[partition]`` unreadable; a log start is never lowered. Repeating changes nothing.
+
+    Raises:
+        UsageError: the policy is compact only (Kafka's POLICY_VIOLATION), there is no such partition, or an offset is
+            beyond the log end (OFFSET_OUT_OF_RANGE). Nothing was changed.
+    """
+    log = ctx.log.open(topic)
+    head = log.head()
+    config = log.config(head)
+    if config.compacts and not config.deletes:
+        raise UsageError(
+            f"Records of topic {topic} were not deleted: its cleanup.policy is compact only, where the latest record "
+            "of a key is kept for ever (Kafka answers POLICY_VIOLATION). Nothing was changed. To allow it: "
+            f"winnow topics alter {topic} --config cleanup.policy=compact,delete"
+        )
+    segments = log.segments(head)
+    results: dict[int, DeletedRecords] = {}
+
+    def change(state: TopicState) -> dict[int, PartitionState]:
+        select_partitions(topic, state, before)
+        moved: dict[int, PartitionState] = {}
+        for partition, offset in sorted(before.items()):
+            current = state.partitions[partition]
+            start = _compute_log_start(f"{topic}-{partition}", current, offset)
+            records = _count_records(segments.get(partition, ()), current.log_start_offset, start)
+            results[partition] = DeletedRecords(partition, start, current.log_start_offset, records)
+            moved[partition] = replace(current, log_start_offset=start)
+        return moved
+
+    change_states(ctx, topic, change, operation="delete-records")
+    return tuple(results[partition] for partition in sorted(results))
+
+
+def describe_caution(config: TopicConfig) -> str | None:
+    """What deleting records by offset can bring forward under the topic's strategy; None under offset."""
+    if not config.compacts or config.compaction_strategy is Strategy.OFFSET:
+        return None
+    return (
+        f"Under compaction.strategy={config.compaction_strategy} the deleted records may have outranked later ones of "
+        "their keys: where such a one is not compacted yet, it is the latest now."
+    )
+
+
+def _compute_log_start(name: str, state: PartitionState, offset: int) -> int:
+    wanted = state.log_end_offset if offset == LOG_END else offset
+    if wanted < 0:
+        raise UsageError(
+            f"{name}: {wanted} is no offset (Kafka answers OFFSET_OUT_OF_RANGE). Nothing was changed. Offsets are 0 or "
+            f"above; {LOG_END} stands for the log end."
+        )
+    if wanted > state.log_end_offset:
+        raise UsageError(
+            f"{name} ends at offset {state.log_end_offset}; records before {wanted} cannot be deleted (Kafka answers "
+            "OFFSET_OUT_OF_RANGE). Nothing was changed."
+        )
+    return max(state.log_start_offset, wanted)
+
+
+def _count_records(segments: tuple[Segment, ...], start: int, end: int) -> int:
+    return sum(segment.records for segment in segments if start <= segment.last_offset and segment.first_offset < end)

@@ -1,0 +1,246 @@
+"""Lists, pauses and resumes topic partitions, with the state machine of their cleaning state."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from winnow.clock import format_ms
+from winnow.errors import UsageError, WinnowError
+from winnow.model import PartitionState, TopicState
+from winnow.pipeline.compaction.state_change import change_states
+from winnow.pipeline.compaction.uncleanable import select_partitions
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import is_held_by_another
+
+
+class CleaningStateKind(StrEnum):
+    """Which state."""
+
+    NONE = "none"
+    IN_PROGRESS = "in_progress"
+    ABORTED = "aborted"
+    PAUSED = "paused"
+
+
+class CleaningEvent(StrEnum):
+    """What can happen to a partition."""
+
+    TAKE = "take"
+    DONE = "done"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningState:
+    """A state; ``pauses`` counts who paused, at least 1 where aborted or paused, else 0."""
+
+    kind: CleaningStateKind
+    pauses: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}({self.pauses})" if self.pauses else self.kind.value
+
+
+def derive_cleaning_state(*, held: bool, pauses: int) -> CleaningState:
+    """The state that follows from the facts."""
+    if pauses:
+        return CleaningState(CleaningStateKind.ABORTED if held else CleaningStateKind.PAUSED, pauses)
+    return CleaningState(CleaningStateKind.IN_PROGRESS if held else CleaningStateKind.NONE)
+
+
+def is_legal_event(state: CleaningState, event: CleaningEvent) -> bool:
+    """Whether ``event`` may happen in ``state``."""
+    if event is CleaningEvent.TAKE:
+        return state.kind is CleaningStateKind.NONE
+    if event is CleaningEvent.DONE:
+        return state.kind in {CleaningStateKind.IN_PROGRESS, CleaningStateKind.ABORTED}
+    return event is CleaningEvent.PAUSE or state.pauses > 0
+
+
+def apply_event(state: CleaningState, event: CleaningEvent) -> CleaningState:
+    """The state that follows.
+
+    Raises:
+        WinnowError: the event is illegal in this state.
+    """
+    if not is_legal_event(state, event):
+        raise WinnowError(f"A partition in state {state} knows no {event.value}. Nothing was changed.")
+    held = state.kind in {CleaningStateKind.IN_PROGRESS, CleaningStateKind.ABORTED}
+    return derive_cleaning_state(
+        held={CleaningEvent.TAKE: True, CleaningEvent.DONE: False}.get(event, held),
+        pauses=state.pauses + {CleaningEvent.PAUSE: 1, CleaningEvent.RESUME: -1}.get(event, 0),
+    )
+
+
+UNCLEANABLE_STATE = "uncleanable"
+
+MAXIMUM_NAME_LENGTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition as ``winnow partitions`` shows it.
+
+    ``state``: none, in_progress, aborted (paused while a run holds the topic), uncleanable or paused; where several
+    hold, the first as eligibility looks at them. ``since_ms`` and ``reason`` belong to that state. ``attempts`` and
+    ``next_attempt_ms`` belong to the uncleanable mark, ``paused_by`` and ``paused_since_ms`` to the pause.
+    """
+
+    topic: str
+    partition: int
+    state: str
+    reason: str | None
+    since_ms: int | None
+    attempts: int
+    next_attempt_ms: int | None
+    paused_by: tuple[str, ...]
+    paused_since_ms: int | None
+    changed: bool = False
+
+
+def get_user_name() -> str:
+    """The name of the operating system's user; its number where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+def get_cleaning_state(state: PartitionState, *, held: bool) -> CleaningState:
+    """The state machine's state of one partition. A pause without a name counts as one."""
+    paused = state.paused_since_ms is not None
+    return derive_cleaning_state(held=held, pauses=max(len(state.paused_by), 1) if paused else 0)
+
+
+def list_partitions(ctx: Context, topic: str, partitions: Collection[int] | None = None) -> list[PartitionRow]:
+    """Every partition (or those named) with its state.
+
+    Raises:
+        UsageError: the topic has no such partition.
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    return _build_rows(ctx, ctx.log.open(topic).head().state, partitions)
+
+
+def pause_partitions(
+    ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str
+) -> list[PartitionRow]:
+    """Pause partitions (None = all) under the name ``by``. Pausing twice under one name changes nothing.
+
+    A run that is at work on a paused partition publishes nothing of its topic.
+
+    Raises:
+        UsageError: no such partition, or no name.
+        CommitConflictError, CommitUnknownError, ServiceError: see :func:`change_states`.
+    """
+    name = _check_name(by)
+    now_ms = ctx.now_ms()
+    changed: list[int] = []
+
+    def change(state: TopicState) -> dict[int, PartitionState]:
+        known = {number: state.partitions[number] for number in select_partitions(topic, state, partitions)}
+        fresh = {number: each for number, each in known.items() if name not in each.paused_by}
+        changed[:] = fresh
+        return {
+            number: replace(
+                each,
+                paused_since_ms=now_ms if each.paused_since_ms is None else each.paused_since_ms,
+                paused_by=(*each.paused_by, name),
+            )
+            for number, each in fresh.items()
+        }
+
+    state, _ = change_states(ctx, topic, change, operation="pause", summary={"winnow.by": name})
+    return _build_rows(ctx, state, partitions, changed)
+
+
+def resume_partitions(
+    ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str, everybody: bool = False
+) -> list[PartitionRow]:
+    """Take back the pause of ``by``, or of ``everybody``. A partition goes on when nobody pauses it any more.
+
+    What is not paused, or not by that name, stays as it is. A pause without a name is taken back by anyone.
+
+    Raises:
+        UsageError: no such partition, or no name.
+        CommitConflictError, CommitUnknownError, ServiceError: see :func:`change_states`.
+    """
+    name = _check_name(by)
+    changed: list[int] = []
+
+    def change(state: TopicState) -> dict[int, PartitionState]:
+        known = {number: state.partitions[number] for number in select_partitions(topic, state, partitions)}
+        resumed = {
+            number: each
+            for number, each in known.items()
+            if is_legal_event(get_cleaning_state(each, held=False), CleaningEvent.RESUME)
+            and (everybody or name in each.paused_by or not each.paused_by)
+        }
+        changed[:] = resumed
+        return {number: _remove_pause(each, name, everybody=everybody) for number, each in resumed.items()}
+
+    state, _ = change_states(ctx, topic, change, operation="resume", summary={"winnow.by": name})
+    return _build_rows(ctx, state, partitions, changed)
+
+
+def _remove_pause(state: PartitionState, name: str, *, everybody: bool) -> PartitionState:
+    if (
+        everybody
+        or apply_event(get_cleaning_state(state, held=False), CleaningEvent.RESUME).kind is CleaningStateKind.NONE
+    ):
+        return replace(state, paused_by=(), paused_since_ms=None)
+    return replace(state, paused_by=tuple(each for each in state.paused_by if each != name))
+
+
+def _check_name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > MAXIMUM_NAME_LENGTH or not name.isprintable():
+        raise UsageError(
+            f"A pause needs a name of 1 to {MAXIMUM_NAME_LENGTH} printable characters. Nothing was changed; give one with "
+            "--by NAME."
+        )
+    return name
+
+
+def _build_rows(
+    ctx: Context, state: TopicState, partitions: Collection[int] | None, changed: Collection[int] = ()
+) -> list[PartitionRow]:
+    topic = state.topic
+    held = is_held_by_another(ctx, topic)
+    lease = ctx.store.leases.find(topic) if held else None
+    holder = f"held by {lease.holder} until {format_ms(lease.expires_ms)}" if lease is not None else None
+    return [
+        _build_row(topic, number, state.partitions[number], holder if held else None, number in changed)
+        for number in select_partitions(topic, state, partitions)
+    ]
+
+
+def _build_row(topic: str, number: int, state: PartitionState, holder: str | None, changed: bool) -> PartitionRow:
+    found = get_cleaning_state(state, held=holder is not None)
+    mark = state.uncleanable
+    shown, reason, since_ms = found.kind.value, None, None
+    if holder is not None:
+        reason = holder
+        since_ms = state.paused_since_ms
+    elif mark is not None:
+        shown, reason, since_ms = UNCLEANABLE_STATE, mark.reason, mark.since_ms
+    elif found.pauses:
+        reason = f"paused by {', '.join(state.paused_by) or 'somebody'}"
+        since_ms = state.paused_since_ms
+    return PartitionRow(
+        topic=topic,
+        partition=number,
+        state=shown,
+        reason=reason,
+        since_ms=since_ms,
+        attempts=mark.attempts if mark is not None else 0,
+        next_attempt_ms=mark.next_attempt_ms if mark is not None else None,
+        paused_by=state.paused_by,
+        paused_since_ms=state.paused_since_ms,
+        changed=changed,
+    )

@@ -1,0 +1,403 @@
+"""Reads the live files of topics in full to find damaged and missing ones.
+
+Segments, files of the quarantine, receipts, ledgers and their chains. What was checked longest ago comes first, each
+check is written down as it is made, and a budget of bytes ends a scrub early: so a scrub that stopped or was
+interrupted goes on where it was, and a log that is too large for one is checked in turn by several.
+
+Only reads. A finding marks no partition uncleanable: compaction refuses a damaged segment that it would copy from, and
+one that it keeps by reference becomes no worse, while the rest of the partition must stay compacted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from winnow.clock import format_ms
+from winnow.engine.task_resources import Throttle
+from winnow.errors import DamagedSegmentError, UsageError, WinnowError
+from winnow.files import storage
+from winnow.files.checked_reading import SCRUB_BUFFER_BYTES, check_quarantine_file, read_segment
+from winnow.log import reference_chains
+from winnow.log.head import Head
+from winnow.model import Segment
+from winnow.pipeline.context import Context
+from winnow.report import alert_templates
+from winnow.report.alerts import AlertKind, Finding
+from winnow.report.events import log_event
+from winnow.report.receipts import format_human_bytes
+from winnow.store.segment_checks import FileCheck
+
+DAY_MS = 86_400_000
+MAXIMUM_CHECKS_PER_WRITE = 64
+"""Checks held back before they are written down: as many files are read again after a crash at most."""
+MAXIMUM_BYTES_PER_WRITE = 64 << 20
+MAXIMUM_NAMED_FILES = 3
+"""Findings of a partition that an alert describes."""
+
+SEGMENT, QUARANTINE, DOCUMENT = "segment", "quarantine", "document"
+MISSING, DAMAGED = "missing", "damaged"
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that were checked and those that are going to be."""
+ReadFile = Callable[[Callable[[int], None]], None]
+"""Reads a file in full; calls its argument with the bytes that are about to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubFinding:
+    """A file that is not what was written, ``missing`` or ``damaged``. ``partition`` None: it is of no single one."""
+
+    partition: int | None
+    path: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubReport:
+    """What a scrub did at one topic, and how far its log is checked.
+
+    ``segments``: live ones; ``segments_checked``: by this scrub. ``other_files`` are quarantine files and documents.
+    ``bytes_left``: of files that this scrub did not check. ``oldest_checked_ms``: every live file was checked at that
+    time or later, None: some never were. ``findings``: all that are open, of this scrub and of earlier ones.
+    """
+
+    topic: str
+    segments: int
+    segments_checked: int
+    other_files: int
+    other_files_checked: int
+    bytes_checked: int
+    bytes_left: int
+    last_checked_ms: int | None
+    oldest_checked_ms: int | None
+    findings: tuple[ScrubFinding, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that a topic's head names. ``read`` reads it in full and raises what is wrong."""
+
+    topic: str
+    path: str
+    kind: str
+    partition: int | None
+    size_bytes: int
+    read: ReadFile
+
+
+@dataclass(slots=True)
+class _ScrubbedTopic:
+    """One topic of a scrub: its live files, and the last check of each that has one."""
+
+    name: str
+    files: list[LiveFile]
+    checks: dict[str, FileCheck]
+    checked: dict[str, int] = field(default_factory=dict)
+    """Path to bytes, of what this scrub checked."""
+
+
+class Scrub:
+    """One scrub over several topics. Add each, then :meth:`run`.
+
+    Args:
+        ctx: where.
+        max_bytes: ends before the file that would exceed it, but reads at least one; None: what the setting
+            ``scrub.bytes_per_day`` leaves of the last 24 hours, or no limit without it.
+        bytes_per_second: on average; None: the setting ``scrub.bytes_per_second``.
+        progress: told after each file and while one is read.
+        checked_before_ms: only files whose last check is older than this; None: all.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        *,
+        max_bytes: int | None = None,
+        bytes_per_second: float | None = None,
+        progress: Progress = lambda done, total: None,
+        checked_before_ms: int | None = None,
+    ) -> None:
+        self._ctx = ctx
+        self._max_bytes = compute_bytes_left_today(ctx) if max_bytes is None else max_bytes
+        self._throttle = Throttle(bytes_per_second or ctx.settings.scrub.bytes_per_second)
+        self._progress = progress
+        self._checked_before_ms = checked_before_ms
+        self._topics: list[_ScrubbedTopic] = []
+        self._unwritten: list[FileCheck] = []
+        self._done_bytes = self._total_bytes = 0
+
+    def add(self, topic: str) -> None:
+        """List the live files of ``topic``; what left it since its last scrub is forgotten.
+
+        Raises:
+            UnknownTopicError, ForeignTableError: there is no such topic, or its head is not Winnow's.
+            ServiceError: catalog or metadata store cannot be reached.
+        """
+        files = list_live_files(self._ctx, topic)
+        known = self._ctx.store.segment_checks.list_checks(topic)
+        live = {file.path for file in files}
+        self._ctx.store.segment_checks.forget(topic, known.keys() - live)
+        self._topics.append(_ScrubbedTopic(topic, files, {path: known[path] for path in known.keys() & live}))
+
+    def run(self) -> list[ScrubReport]:
+        """Check files, the one whose check is the oldest first, and raise or close alerts; a report for each topic.
+
+        Raises:
+            ServiceError: the object store or the metadata store does not answer; what was checked is written down.
+        """
+        chosen = self._chosen()
+        self._total_bytes = sum(file.size_bytes for _, file in chosen)
+        try:
+            for topic, file in chosen:
+                self._check(topic, file)
+        finally:
+            self._write()
+        return [self._report(topic) for topic in self._topics]
+
+    def _chosen(self) -> list[tuple[_ScrubbedTopic, LiveFile]]:
+        found = [(topic, file) for topic in self._topics for file in topic.files]
+        if self._checked_before_ms is not None:
+            before_ms = self._checked_before_ms
+            found = [each for each in found if _build_age_key(*each)[0] < before_ms]
+        found.sort(key=lambda each: _build_age_key(*each))
+        if self._max_bytes is None:
+            return found
+        chosen, left = list[tuple[_ScrubbedTopic, LiveFile]](), self._max_bytes
+        for topic, file in found:
+            is_first = left == self._max_bytes > 0
+            if file.size_bytes > left and not is_first:
+                break  # not a smaller one in its place: the oldest would wait for ever
+            chosen.append((topic, file))
+            left -= file.size_bytes
+        return chosen
+
+    def _check(self, topic: _ScrubbedTopic, file: LiveFile) -> None:
+        done_bytes = self._done_bytes
+
+        def passed(size_bytes: int) -> None:
+            nonlocal done_bytes
+            self._progress(done_bytes, self._total_bytes)
+            self._throttle.take(size_bytes)
+            done_bytes += size_bytes
+
+        try:
+            file.read(passed)
+            finding, text = None, None
+        except FileNotFoundError:
+            if file.path not in {each.path for each in list_live_files(self._ctx, topic.name)}:
+                topic.files.remove(file)  # compacted away meanwhile, and swept
+                topic.checks.pop(file.path, None)
+                self._ctx.store.segment_checks.forget(topic.name, [file.path])
+                return
+            finding, text = MISSING, "is missing"
+        except DamagedSegmentError as problem:
+            finding, text = DAMAGED, str(problem)
+        now_ms = self._ctx.now_ms()
+        before = topic.checks.get(file.path)
+        since_ms = now_ms if before is None or before.since_ms is None else before.since_ms
+        check = FileCheck(
+            topic=topic.name,
+            path=file.path,
+            kind=file.kind,
+            partition=file.partition,
+            size_bytes=file.size_bytes,
+            checked_at_ms=now_ms,
+            finding=finding,
+            text=text,
+            since_ms=None if finding is None else since_ms,
+        )
+        topic.checks[file.path] = check
+        topic.checked[file.path] = file.size_bytes
+        self._unwritten.append(check)
+        unwritten_bytes = sum(each.size_bytes for each in self._unwritten)
+        if (
+            len(self._unwritten) >= MAXIMUM_CHECKS_PER_WRITE
+            or unwritten_bytes >= MAXIMUM_BYTES_PER_WRITE
+            or finding is not None
+        ):
+            self._write()
+        self._done_bytes += file.size_bytes
+        self._progress(self._done_bytes, self._total_bytes)
+
+    def _write(self) -> None:
+        self._ctx.store.segment_checks.record(self._unwritten)
+        self._unwritten = []
+
+    def _report(self, topic: _ScrubbedTopic) -> ScrubReport:
+        segments = [file for file in topic.files if file.kind == SEGMENT]
+        checks = topic.checks.values()
+        found = tuple(
+            ScrubFinding(each.partition, each.path, each.finding, each.text or "")
+            for each in sorted(checks, key=_build_check_key)
+            if each.finding is not None
+        )
+        times_ms = [each.checked_at_ms for each in checks]
+        left = [file for file in topic.files if file.path not in topic.checked]
+        report = ScrubReport(
+            topic=topic.name,
+            segments=len(segments),
+            segments_checked=sum(file.path in topic.checked for file in segments),
+            other_files=len(topic.files) - len(segments),
+            other_files_checked=len(topic.checked) - sum(file.path in topic.checked for file in segments),
+            bytes_checked=sum(topic.checked.values()),
+            bytes_left=sum(file.size_bytes for file in left),
+            last_checked_ms=max(times_ms, default=None),
+            oldest_checked_ms=min(times_ms, default=None) if len(times_ms) == len(topic.files) else None,
+            findings=found,
+            message="",
+        )
+        self._alert(topic)
+        log_event(
+            "scrubbed",
+            topic.name,
+            segments=report.segments,
+            segments_checked=report.segments_checked,
+            bytes_checked=report.bytes_checked,
+            bytes_left=report.bytes_left,
+            findings=len(found),
+        )
+        return replace(report, message=_format_message(report))
+
+    def _alert(self, topic: _ScrubbedTopic) -> None:
+        now_ms = self._ctx.now_ms()
+        findings = [check for check in topic.checks.values() if check.finding is not None]
+        damaged = {check.partition for check in findings}
+        alerted = self._ctx.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED}, topic.name)
+        mended = {row.partition for row in alerted} - damaged
+        # Closing the alert of a partition closes that of the topic as a whole, too.
+        if mended and not (None in damaged and None in {row.partition for row in alerted}):
+            numbers = [number for number in mended if number is not None]
+            how = "has no damaged file any more"
+            self._ctx.alerts.recover(topic.name, {AlertKind.SEGMENT_DAMAGED}, numbers, how)
+        if findings:
+            grouped = [_build_finding(partition, findings) for partition in sorted(damaged, key=_build_partition_key)]
+            self._ctx.alerts.open_alert(alert_templates.make_segment_damaged(topic.name, grouped, at_ms=now_ms))
+
+
+def list_live_files(ctx: Context, topic: str) -> list[LiveFile]:
+    """Every file that the head of ``topic`` names: segments, quarantine files, receipts, ledgers and chains."""
+    log = ctx.log.open(topic)
+    head = log.head()
+    files = [
+        LiveFile(topic, each.path, SEGMENT, each.partition, each.size_bytes, partial(_read_segment, each))
+        for segments in log.segments(head).values()
+        for each in segments
+    ]
+    if head.state.quarantine_ingests:
+        files += [
+            LiveFile(
+                topic,
+                each.path,
+                QUARANTINE,
+                None,
+                each.size_bytes,
+                partial(check_quarantine_file, each.path, each.records, each.size_bytes),
+            )
+            for each in ctx.log.quarantine(topic).files()
+        ]
+    return [*files, *_list_documents(topic, head)]
+
+
+def compute_bytes_left_today(ctx: Context) -> int | None:
+    """What ``scrub.bytes_per_day`` leaves of the last 24 hours; None: there is no such limit."""
+    limit = ctx.settings.scrub.bytes_per_day
+    if limit is None:
+        return None
+    used = sum(size_bytes for _, size_bytes in ctx.store.segment_checks.list_sizes_since(ctx.now_ms() - DAY_MS))
+    return max(0, limit - used)
+
+
+def find_budget_free_at_ms(ctx: Context) -> int:
+    """When the oldest bytes of the last 24 hours leave the day's budget; the present where none are in it."""
+    used = ctx.store.segment_checks.list_sizes_since(ctx.now_ms() - DAY_MS)
+    return used[0][0] + DAY_MS if used else ctx.now_ms()
+
+
+def open_scrub(
+    ctx: Context,
+    topics: Iterable[str],
+    *,
+    max_bytes: int | None = None,
+    bytes_per_second: float | None = None,
+    checked_before_ms: int | None = None,
+) -> list[ScrubReport]:
+    """One :class:`Scrub` over ``topics``; raises what its methods do.
+
+    Raises:
+        UsageError: ``max_bytes`` is not above 0.
+    """
+    if max_bytes is not None and max_bytes <= 0:
+        raise UsageError("A scrub reads at least one byte. Nothing was read.")
+    work = Scrub(ctx, max_bytes=max_bytes, bytes_per_second=bytes_per_second, checked_before_ms=checked_before_ms)
+    for topic in topics:
+        work.add(topic)
+    return work.run()
+
+
+def _read_segment(segment: Segment, passed: Callable[[int], None]) -> None:
+    for _ in read_segment(segment, buffer_bytes=SCRUB_BUFFER_BYTES, passed=passed):
+        continue
+
+
+def _list_documents(topic: str, head: Head) -> list[LiveFile]:
+    found = [(link.path, link.sha256) for link in reference_chains.list_links(head.state)]
+    for listed, named in (
+        (reference_chains.list_receipt_references, head.state.receipts),
+        (reference_chains.list_ingest_references, head.state.ingests),
+    ):
+        try:
+            found += [(each.path, each.sha256) for each in listed(head.state)]
+        except WinnowError:
+            found += [(each.path, each.sha256) for each in named]  # a link is damaged, and is found by itself
+    return [LiveFile(topic, path, DOCUMENT, None, 0, partial(_read_document, path, sha256)) for path, sha256 in found]
+
+
+def _read_document(path: str, sha256: str, passed: Callable[[int], None]) -> None:
+    data = storage.read_bytes(path)
+    passed(len(data))
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise DamagedSegmentError("is not the document that was committed")
+
+
+def _build_age_key(topic: _ScrubbedTopic, file: LiveFile) -> tuple[int, str, int, str]:
+    """By when a file was checked last, never checked first; partitions and paths decide among equals."""
+    check = topic.checks.get(file.path)
+    partition = -1 if file.partition is None else file.partition
+    return (-1 if check is None else check.checked_at_ms, file.topic, partition, file.path)
+
+
+def _build_check_key(check: FileCheck) -> tuple[int, str]:
+    return _build_partition_key(check.partition), check.path
+
+
+def _build_partition_key(partition: int | None) -> int:
+    return -1 if partition is None else partition
+
+
+def _build_finding(partition: int | None, findings: Collection[FileCheck]) -> Finding:
+    of = sorted((check for check in findings if check.partition == partition), key=operator.attrgetter("path"))
+    told = "; ".join(f"{check.path} {check.text}" for check in of[:MAXIMUM_NAMED_FILES])
+    more = f"; and {len(of) - MAXIMUM_NAMED_FILES:,} more" if len(of) > MAXIMUM_NAMED_FILES else ""
+    return Finding(partition, min(check.since_ms or check.checked_at_ms for check in of), f"{told}{more}")
+
+
+def _format_message(report: ScrubReport) -> str:
+    text = (
+        f"{report.topic}: {report.segments_checked:,} of {report.segments:,} segment(s) read in full "
+        f"({format_human_bytes(report.bytes_checked)}), {_count_findings(report.findings)}."
+    )
+    if report.bytes_left:
+        text += f" {format_human_bytes(report.bytes_left)} are left for the next scrub."
+    if report.oldest_checked_ms is not None:
+        text += f" Every live file was checked since {format_ms(report.oldest_checked_ms)}."
+    return text
+
+
+def _count_findings(findings: Sequence[ScrubFinding]) -> str:
+    return f"{len(findings):,} damaged or missing" if findings else "nothing damaged"

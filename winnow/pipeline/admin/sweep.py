@@ -1,0 +1,324 @@
+"""Deletes files that left the log: commits what goes, deletes it, then forgets it.
+
+Nothing is deleted because a clock, a lease or a row of the metadata store says so. A commit decides first: it moves
+retired files whose grace has passed to the condemned ones, lifts the fence above attempts that were not published, and
+voids ingest calls that died. What is deleted then is what that commit has put out of everybody's reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from winnow.config.topic import TopicConfig
+from winnow.engine import staging
+from winnow.errors import CommitConflictError, DamagedMetadataError
+from winnow.files import storage
+from winnow.files.quarantine_files import locate_ingest_folder, locate_keyless_move_folder
+from winnow.log import fence
+from winnow.log.head import Change, Head
+from winnow.log.quarantine import Quarantine
+from winnow.log.snapshot_expiry import (
+    Expiry,
+    FileReferences,
+    collect_references,
+    expire_quarantine,
+    expire_snapshots,
+    list_quarantine_metadata_files,
+    plan_expiry,
+    plan_quarantine_expiry,
+)
+from winnow.log.topic_log import TopicLog
+from winnow.model import RetiredFile, TopicState
+from winnow.pipeline.admin import leftovers
+from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, RunLeftovers
+from winnow.pipeline.admin.store_maintenance import prune_history
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.overview import refresh_overview
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import hold_lease
+from winnow.report.alerts import AlertKind
+from winnow.report.events import log_event
+from winnow.store import OpenIngest
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What one sweep of one topic removed, and what still waits for its grace.
+
+    ``history_rows_removed``: of the metadata store. ``pages_removed``: Data Docs pages of verdicts among them.
+    """
+
+    topic: str
+    files_deleted: int
+    bytes_deleted: int
+    snapshots_expired: int
+    files_waiting: int
+    bytes_waiting: int
+    message: str
+    history_rows_removed: int = 0
+    pages_removed: int = 0
+
+
+def sweep_topics(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
+    """Remove what no reader can reach any more, topic by topic (none = all). Running it again removes nothing more."""
+    reports = [_sweep_topic(ctx, topic) for topic in topics or ctx.log.names()]
+    if any(report.pages_removed for report in reports):
+        # Great Expectations takes seconds to load, and most sweeps do without.
+        from winnow.quality.validation import build_site_index
+
+        build_site_index(ctx.settings.data_docs)
+    return reports
+
+
+@contextmanager
+def explain_missing_metadata(log: TopicLog) -> Iterator[None]:
+    """Say why a metadata file is not there: another sweep went on while this process was paused, or it is lost.
+
+    Raises:
+        CommitConflictError: what the newest metadata name is there; running it again starts from them.
+        DamagedMetadataError: they name a file that is gone.
+    """
+    try:
+        yield
+    except FileNotFoundError as problem:
+        newest = log.head()
+        try:
+            collect_references(newest.table)
+        except FileNotFoundError as missing:
+            if log.head().table.metadata_location == newest.table.metadata_location:
+                raise DamagedMetadataError(
+                    f"A metadata file of topic {log.topic} is gone ({missing}). The table still refers to it; nothing "
+                    "was deleted. Restore that file from a backup or the object store's versions."
+                ) from missing
+        raise CommitConflictError(
+            f"Another sweep of topic {log.topic} removed metadata that this one was reading. Nothing that is needed is "
+            "gone. Run it again."
+        ) from problem
+
+
+class _NothingToCommitError(Exception):
+    """Nothing waits to be condemned, fenced off or voided."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedLeftovers:
+    """What a sweep found by listing, before its own commit."""
+
+    runs: Sequence[RunLeftovers]
+    ingests: Sequence[IngestLeftovers]
+    open_ingests: Sequence[OpenIngest]
+
+
+def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
+    started_ms = ctx.now_ms()
+    log = ctx.log.open(topic)
+    with hold_lease(ctx, topic), explain_missing_metadata(log):
+        settle_open_runs(ctx, topic)
+        head = log.head()
+        config: TopicConfig = log.config(head)
+        now_ms = ctx.now_ms()
+        expiry = plan_expiry(log, now_ms=now_ms, grace_ms=config.retired_grace_ms)
+        _record_expiring_files(ctx, topic, expiry, now_ms)
+        expire_snapshots(log, expiry.snapshot_ids)
+        quarantine = ctx.log.quarantine(topic)
+        expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
+        found = _list_leftovers(ctx, log.head(), config, now_ms)
+        fence_lifted = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms)
+        # Loaded after the commit: what this head and its kept snapshots do not name, none will that comes after it.
+        head = log.head()
+        referenced = collect_references(head.table)
+        deleted_data = _delete_files(ctx, topic, _select_unreferenced(head.state.condemned, referenced), now_ms)
+        # Of published plans and committed ingests: nobody writes there any more.
+        storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(head.location, "data"))
+        deleted_other = _delete_files(ctx, topic, _find_unreferenced_metadata(ctx, quarantine, referenced), now_ms)
+        deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
+        deleted_leftovers = _delete_leftovers(ctx, head, found, deletable, config.retired_grace_ms, now_ms)
+        gone = {file.path for file in deleted_data}
+        if gone:
+            log.commit(lambda current: _drop_deleted_files(current, gone))
+        state = log.head().state
+        ctx.store.projection.record_states(topic, state.partitions, now_ms)
+        if gone:
+            refresh_overview(ctx, topic)
+            ctx.store.segment_checks.forget(topic, gone)
+        rows, pages = prune_history(ctx, topic, ctx.now_ms())
+    waiting = state.waiting_files
+    deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
+    report = SweepReport(
+        topic=topic,
+        files_deleted=len(deleted),
+        bytes_deleted=sum(file.size_bytes for file in deleted),
+        snapshots_expired=expired,
+        files_waiting=len(waiting),
+        bytes_waiting=sum(file.size_bytes for file in waiting),
+        message=_format_message(topic, len(deleted), len(waiting), config.retired_grace_ms, rows),
+        history_rows_removed=rows,
+        pages_removed=pages,
+    )
+    log_event(
+        "swept",
+        topic,
+        files_deleted=report.files_deleted,
+        bytes_deleted=report.bytes_deleted,
+        snapshots_expired=report.snapshots_expired,
+        files_waiting=report.files_waiting,
+        bytes_waiting=report.bytes_waiting,
+        duration_ms=ctx.now_ms() - started_ms,
+    )
+    stuck_ms = ctx.settings.alert.sweep_stuck_ms
+    if not ctx.store.retired_files.list_waiting(now_ms - config.retired_grace_ms - stuck_ms, topic):
+        ctx.alerts.recover(topic, {AlertKind.SWEEP_STUCK}, None, "was swept")
+    return report
+
+
+def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, history_rows: int) -> str:
+    text = f"{topic}: {deleted} file(s) removed."
+    if waiting:
+        text += f" {waiting} retired file(s) wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
+    if history_rows:
+        text += f" {history_rows:,} row(s) of history were older than history.retention_ms and are removed."
+    return text
+
+
+def _record_expiring_files(ctx: Context, topic: str, expiry: Expiry, now_ms: int) -> None:
+    """Write down what expiring will leave unreferenced, so that a crash after it leaves no file forgotten."""
+    for kind, paths in (
+        ("manifest", expiry.manifests),
+        ("manifest_list", expiry.manifest_lists),
+        ("state", expiry.states),
+    ):
+        files = [RetiredFile(path, storage.read_size_bytes(path) or 0, now_ms, "expiry") for path in sorted(paths)]
+        if files:
+            ctx.store.retired_files.record(topic, files, kind)
+
+
+def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_ms: int) -> int:
+    """Expire old snapshots of the quarantine's table, after writing down what that leaves; how many."""
+    expiry = plan_quarantine_expiry(quarantine, now_ms=now_ms, grace_ms=grace_ms)
+    if expiry is None:
+        return 0
+    _record_expiring_files(ctx, quarantine.topic, expiry, now_ms)
+    expire_quarantine(quarantine, expiry.snapshot_ids)
+    return len(expiry.snapshot_ids)
+
+
+def _find_unreferenced_metadata(ctx: Context, quarantine: Quarantine, referenced: FileReferences) -> list[RetiredFile]:
+    """Files of the ledger that no snapshot of the log's table refers to, nor one of the quarantine's."""
+    pending = _select_unreferenced(_read_ledger(ctx, quarantine.topic), referenced)
+    below = f"{quarantine.location}/"
+    if not any(file.path.startswith(below) for file in pending):
+        return pending
+    of_quarantine = list_quarantine_metadata_files(quarantine)
+    return [file for file in pending if file.path not in of_quarantine]
+
+
+def _read_ledger(ctx: Context, topic: str) -> list[RetiredFile]:
+    return [
+        RetiredFile(row.path, row.size_bytes, row.retired_at_ms, row.plan_id)
+        for row in ctx.store.retired_files.list_retired(topic, pending_only=True)
+        if row.kind not in {"data", "attempts"}
+    ]
+
+
+def _select_unreferenced(files: Iterable[RetiredFile], referenced: FileReferences) -> list[RetiredFile]:
+    return [file for file in files if file.path not in referenced]
+
+
+def _delete_files(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int) -> list[RetiredFile]:
+    for file in files:
+        storage.delete(file.path)
+    if files:
+        ctx.store.retired_files.mark_deleted(topic, [file.path for file in files], now_ms)
+    return list(files)
+
+
+def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) -> _ListedLeftovers:
+    # An ingest call at work says so three times within a lease.
+    idle_since_ms = now_ms - max(config.retired_grace_ms, ctx.settings.lease_ms)
+    return _ListedLeftovers(
+        runs=leftovers.list_runs(ctx, head, closed_before_ms=now_ms - config.retired_grace_ms),
+        ingests=leftovers.list_ingests(ctx, head, idle_since_ms=idle_since_ms),
+        open_ingests=ctx.store.ingests.list_open(head.state.topic),
+    )
+
+
+def _commit_removals(ctx: Context, log: TopicLog, found: _ListedLeftovers, retired_before_ms: int) -> bool:
+    """Commit what puts files out of everybody's reach, if anything has to; whether the fence was lifted."""
+    lifted = False
+    voided: list[OpenIngest] = []
+    committed: list[OpenIngest] = []
+
+    def build(head: Head) -> Change:
+        nonlocal lifted
+        referenced = collect_references(head.table)
+        fences = leftovers.compute_required_fences(found.runs, head, referenced, ctx.log.quarantine(log.topic))
+        lifted = fences is not None
+        voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head.state)
+        state = _mark_files_for_deletion(head.state, referenced, retired_before_ms)
+        if voided:
+            state = leftovers.apply_voided_ingests(state, voided, found.open_ingests)
+        if fences is None and state == head.state:
+            raise _NothingToCommitError
+        if fences is None:
+            return Change(state=state, summary={"winnow.operation": "condemn"})
+        return fence.make_fence_change(replace(head, state=state), fences, operation="condemn")
+
+    try:
+        log.commit(build)
+    except _NothingToCommitError:
+        lifted = False
+    ctx.store.ingests.note_voided([each.ingest_id for each in voided], ctx.now_ms())
+    # Their process died, or lost the store, between the commit and saying so.
+    ctx.store.ingests.close([each.ingest_id for each in committed])
+    return lifted
+
+
+def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, retired_before_ms: int) -> TopicState:
+    due = [file for file in state.retired if file.retired_at_ms <= retired_before_ms and file.path not in referenced]
+    paths = {file.path for file in due}
+    retired = tuple(file for file in state.retired if file.path not in paths)
+    return replace(state, retired=retired, condemned=(*state.condemned, *due))
+
+
+def _delete_leftovers(
+    ctx: Context, head: Head, found: _ListedLeftovers, deletable: DeletionFilter, grace_ms: int, now_ms: int
+) -> list[RetiredFile]:
+    """Delete what attempts and ingest calls left, and note where nothing was left."""
+    quarantine = ctx.log.quarantine(head.state.topic)
+    removed: list[RetiredFile] = []
+    for run_files in found.runs:
+        run = run_files.run
+        files = deletable.select_of_run(run_files)
+        leftovers.delete_leftovers(quarantine, files)
+        removed += [RetiredFile(file.uri, file.size_bytes, run.updated_at_ms, run.plan_id) for file in files]
+        storage.remove_empty_folders(storage.join(head.location, "data", run.plan_id))
+        storage.remove_empty_folders(locate_keyless_move_folder(quarantine.location, run.plan_id))
+        if files:
+            ctx.store.runs.note_empty(run, first_ms=None)
+        elif run.found_empty_at_ms is None:
+            ctx.store.runs.note_empty(run, first_ms=now_ms)
+        elif run.found_empty_at_ms + grace_ms <= now_ms:
+            # A process of the run that is still alive has had a grace to write since the folder was found empty.
+            staging.delete_plan(run.plan_uri)
+            ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
+    for ingest_files in found.ingests:
+        ingest = ingest_files.ingest
+        files = deletable.select_of_ingest(ingest_files)
+        leftovers.delete_leftovers(quarantine, files)
+        removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
+        for location in (head.location, quarantine.location):
+            storage.remove_empty_folders(locate_ingest_folder(location, ingest.ingest_id))
+        if ingest_files.files:
+            ctx.store.ingests.note_empty(ingest.ingest_id, None)
+        elif ingest.found_empty_at_ms is None:
+            ctx.store.ingests.note_empty(ingest.ingest_id, now_ms)
+        elif ingest.found_empty_at_ms + grace_ms <= now_ms:
+            ctx.store.ingests.close([ingest.ingest_id])
+    return removed
+
+
+def _drop_deleted_files(head: Head, gone: set[str]) -> Change:
+    left = tuple(file for file in head.state.condemned if file.path not in gone)
+    return Change(state=replace(head.state, condemned=left), summary={"winnow.operation": "sweep"})

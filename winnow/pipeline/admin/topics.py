@@ -1,0 +1,247 @@
+"""Creates, describes and changes topics, and says what a change will do at the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from winnow.clock import format_ms
+from winnow.config.names import has_collision
+from winnow.config.topic import ConfigEntry, TopicConfig, is_topic_key, list_entries, make_unknown_key_error
+from winnow.errors import ConfigurationError
+from winnow.log.head import Head
+from winnow.log.recorded_configuration import describe_differences, read_overrides
+from winnow.log.topic_log import TopicLog
+from winnow.model import PartitionsAdded, PartitionState
+from winnow.pipeline.compaction.overview import refresh_overview
+from winnow.pipeline.compaction.topic_view import build_rules, load_partition_logs
+from winnow.pipeline.compaction.uncleanable import release_marks
+from winnow.pipeline.context import Context
+from winnow.planning import cleanable, eligibility
+from winnow.planning.cleanable import PartitionLog
+
+RECORDS_STAY_REMOVED = "Records that earlier compactions removed cannot return"
+
+
+def describe_consequences(
+    partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig, *, now_ms: int
+) -> tuple[str, ...]:
+    """Sentences about what changes when ``before`` becomes ``after``; none when nothing of weight does."""
+    return (
+        *_describe_retention(partitions, before, after, now_ms),
+        *_describe_strategy(partitions, before, after),
+        *_describe_keyless(partitions, before, after),
+    )
+
+
+def _describe_retention(
+    partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig, now_ms: int
+) -> Iterator[str]:
+    if not after.deletes or _get_retention_settings(before) == _get_retention_settings(after):
+        return
+    if after.retention_ms < 0 and after.retention_bytes < 0:
+        yield (
+            "cleanup.policy includes delete, but neither retention.ms nor retention.bytes sets a limit, so nothing is "
+            "removed. Winnow's default of retention.ms is -1, because an archive may be the only copy."
+        )
+        return
+    rules = build_rules(after)
+    taken = [
+        (log, found)
+        for log in partitions
+        if (found := eligibility.apply_retention(log, rules, as_of_ms=now_ms, now_ms=now_ms)).retired
+    ]
+    if not taken:
+        yield "Retention would remove nothing at the next run."
+        return
+    records = sum(segment.records for _, found in taken for segment in found.retired)
+    size_bytes = sum(segment.size_bytes for _, found in taken for segment in found.retired)
+    log, found = max(taken, key=lambda each: sum(segment.records for segment in each[1].retired))
+    yield (
+        f"Retention would remove {records:,} records ({size_bytes:,} bytes) of {len(taken)} partition(s) at the next "
+        f"run, most of them of {log.topic}-{log.partition}, whose log would begin at offset {found.log_start_offset}. "
+        "They cannot be brought back. See it partition by partition with: winnow explain " + log.topic
+    )
+
+
+def _get_retention_settings(config: TopicConfig) -> tuple[object, ...]:
+    return (
+        config.deletes,
+        config.compacts,
+        config.retention_ms,
+        config.retention_bytes,
+        config.retention_protect_latest,
+    )
+
+
+def _describe_strategy(partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig) -> Iterator[str]:
+    if not after.compacts or build_rules(before).order == build_rules(after).order:
+        return
+    dirty = [log for log in partitions if cleanable.is_whole_log_dirty(log, build_rules(after))]
+    if dirty:
+        yield (
+            f"The strategy changed: the whole log of {len(dirty)} partition(s) is dirty now and is compacted anew by "
+            f"{build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted already only the record that won "
+            "then takes part."
+        )
+
+
+def _describe_keyless(partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig) -> Iterator[str]:
+    if not after.compacts or before.compacts:
+        return
+    keyless = sum(segment.keyless for log in partitions for segment in log.segments)
+    if keyless:
+        yield (
+            f"{keyless:,} records of this topic have no key. Compaction cannot keep them in the log: the compaction "
+            "that covers them moves them to the quarantine (counted as records_keyless) and drops none."
+        )
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic for people: configuration with sources, and size and state per partition.
+
+    ``last_checked_ms`` and ``oldest_checked_ms``: when a scrub checked a live segment last, and the one that it checked
+    longest ago; None: no one. ``segments_unchecked``: those that none has checked yet.
+    """
+
+    name: str
+    partitions: int
+    location: str
+    config: tuple[ConfigEntry, ...]
+    notices: tuple[str, ...]
+    states: dict[int, PartitionState]
+    bytes: dict[int, int]
+    records: dict[int, int]
+    last_checked_ms: int | None
+    oldest_checked_ms: int | None
+    segments_unchecked: int
+    scrub_findings: int
+
+
+def list_topics(ctx: Context) -> list[str]:
+    """All topics, sorted by name."""
+    return ctx.log.names()
+
+
+def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicDescription:
+    """Create a topic; raises ConfigurationError as :meth:`winnow.log.topics.TopicLogs.create`."""
+    notices = tuple(
+        f"Topic {name} collides with {other} in metric names: '.' and '_' are the same there."
+        for other in ctx.log.names()
+        if other != name and has_collision(name, other)
+    )
+    ctx.log.create(name, partitions, overrides)
+    refresh_overview(ctx, name)
+    return describe_topic(ctx, name, notices=notices)
+
+
+def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> TopicDescription:
+    """Configuration with source and sentence, and per partition offsets, bytes and records.
+
+    Where the table's properties are not the configuration that Winnow committed, the committed one is described, and
+    the difference is a notice.
+    """
+    log = ctx.log.open(name)
+    head = log.head()
+    differences = head.configuration_differences
+    if differences:
+        notices = (*notices, describe_differences(name, differences, head.table.metadata_location))
+    config = _load_committed_config(log, head)
+    segments = log.segments(head)
+    checks = ctx.store.segment_checks.list_checks(name)
+    live = [checks.get(segment.path) for each in segments.values() for segment in each]
+    times_ms = [check.checked_at_ms for check in live if check is not None]
+    return TopicDescription(
+        name=name,
+        partitions=log.partitions(head),
+        location=head.location,
+        config=tuple(list_entries(config)),
+        notices=(*notices, *(_describe_added_partitions(name, added) for added in head.state.partitions_added)),
+        states=dict(head.state.partitions),
+        bytes={p: sum(s.size_bytes for s in found) for p, found in segments.items()},
+        records={p: sum(s.records for s in found) for p, found in segments.items()},
+        last_checked_ms=max(times_ms, default=None),
+        oldest_checked_ms=min(times_ms, default=None),
+        segments_unchecked=len(live) - len(times_ms),
+        scrub_findings=sum(check.finding is not None for check in checks.values()),
+    )
+
+
+def _load_committed_config(log: TopicLog, head: Head) -> TopicConfig:
+    if head.configuration_differences:
+        return log.parse(read_overrides(head.state.configuration or {}))
+    return log.config(head)
+
+
+def _describe_added_partitions(name: str, added: PartitionsAdded) -> str:
+    return (
+        f"{name} grew from {added.before} to {added.after} partitions at {format_ms(added.at_ms)}. Old keys may sit in "
+        "two partitions since: compaction never merges across partitions, so both keep a latest record. Receipts count "
+        "the keys that Kafka's default partitioner would put elsewhere now (keys_elsewhere)."
+    )
+
+
+def alter_topic(
+    ctx: Context,
+    name: str,
+    changes: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    partitions: int | None = None,
+    accept_present: bool = False,
+) -> TopicDescription:
+    """Change topic configuration, and let the topic have more ``partitions``; what that will do is in the notices.
+
+    The result as a whole is checked before anything is written. A changed configuration releases uncleanable
+    partitions: what made them fail may be gone with it.
+
+    ``accept_present``: what the table's properties hold counts from now on, with the changes of this call; without it
+    a topic whose properties another tool changed is refused.
+
+    Raises:
+        ConfigurationError: a key or value is not valid, a key is both set and deleted, or the topic has as many
+            partitions already.
+        ForeignConfigurationError: another tool changed the table's properties, and that is not accepted.
+    """
+    both = sorted(set(changes) & set(deletions))
+    if both:
+        raise ConfigurationError(f"Topic {name} was not changed: {', '.join(both)} is both set and deleted.")
+    for key in deletions:
+        if not is_topic_key(key):
+            raise make_unknown_key_error(key)
+    log = ctx.log.open(name)
+    head = log.head()
+    current = read_overrides(head.table.properties)
+    wanted = {key: value for key, value in {**current, **changes}.items() if key not in deletions}
+    after = log.parse(wanted)
+    try:
+        before = _load_committed_config(log, head) if accept_present else log.config(head)
+    except ConfigurationError:
+        before = None  # a default of the installation contradicts the topic; this call mends it
+    if accept_present:
+        accepted = log.accept_config(dict(changes), list(deletions), now_ms=ctx.now_ms())
+        ctx.store.projection.record_states(name, accepted.state.partitions, ctx.now_ms())
+    if partitions is not None:
+        ctx.store.projection.record_states(
+            name, log.add_partitions(partitions, now_ms=ctx.now_ms()).state.partitions, ctx.now_ms()
+        )
+    notices: tuple[str, ...] = ()
+    if (changes or deletions) and not accept_present:
+        log.set_config(dict(changes), list(deletions))
+    if changes or deletions or accept_present:
+        logs = load_partition_logs(log, log.head())
+        notices = describe_consequences(logs, before or after, after, now_ms=ctx.now_ms())
+    if after != before:
+        notices += _release_marks(ctx, name)
+    else:
+        refresh_overview(ctx, name)
+    return describe_topic(ctx, name, notices=notices)
+
+
+def _release_marks(ctx: Context, name: str) -> tuple[str, ...]:
+    released = release_marks(ctx, name, why="its configuration changed")
+    if not released:
+        return ()
+    numbers = ", ".join(map(str, released))
+    return (f"Uncleanable partition(s) {numbers} of {name} are released: the next run takes them again.",)

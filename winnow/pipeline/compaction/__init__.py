@@ -1,0 +1,1 @@
+"""The compaction run: assess, plan, stage with Spark, validate, publish, checkpoint."""

@@ -1,0 +1,181 @@
+"""Decides which topic partitions are eligible for compaction, and records each decision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+
+from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
+from winnow.files import storage
+from winnow.model import Assessment
+from winnow.pipeline.compaction.overview import build_overview, record_assessed_topics, suppress_overview_errors
+from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import find_topics_held_by_others, is_held_by_another
+from winnow.planning import eligibility
+from winnow.planning.eligibility import Decision
+from winnow.report.events import log_event
+from winnow.store.assessments import AssessedTopic
+
+MAXIMUM_TOPICS_PER_WRITE = 200
+"""What was found of so many topics is recorded in one transaction."""
+
+MAXIMUM_LOADING_THREADS = 8
+"""So many topics are loaded side by side where manifests rest in an object store."""
+
+
+def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessment]:
+    """Assess every partition of ``view``."""
+    busy = is_held_by_another(ctx, view.log.topic)
+    return [decision.assessment for decision in decide_partitions(view, as_of_ms=as_of_ms, busy=busy)]
+
+
+def decide_partitions(view: TopicView, *, as_of_ms: int, busy: bool) -> list[Decision]:
+    """What is decided about every partition of ``view``, in their order. ``busy``: another run holds the topic."""
+    return [
+        eligibility.decide_eligibility(
+            partition,
+            view.rules,
+            as_of_ms=as_of_ms,
+            cleaning_time_ms=max(as_of_ms, view.now_ms),
+            now_ms=view.now_ms,
+            in_progress=busy,
+        )
+        for partition in view.partitions
+    ]
+
+
+def assess_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True) -> list[Assessment]:
+    """Assess ``topics`` (none = all), and record each decision and picture in the metadata store.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: of the first topic that cannot be assessed; what was found
+            of those before it is recorded.
+    """
+    names = list(topics) or ctx.log.names()
+    with open_assessor(ctx, names, as_of_ms=as_of_ms, record=record) as look:
+        return [assessment for topic in names for assessment in look(topic)]
+
+
+@contextmanager
+def open_assessor(
+    ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True
+) -> Iterator[Callable[[str], list[Assessment]]]:
+    """Assess many topics one by one, and record what was found of some hundred of them at a time.
+
+    Gives a function from a topic to its assessments, which raises what is wrong with that topic alone. What it found is
+    recorded when the block ends, however it ends; what a crash leaves unrecorded the next look finds again.
+
+    Args:
+        ctx: the world.
+        topics: those that will be asked for, in that order. On object stores the next ones are loaded meanwhile.
+        as_of_ms: the instant to decide for.
+        record: whether anything is recorded.
+
+    Raises:
+        ServiceError: metadata store or catalog cannot be reached.
+    """
+    with _preload_views(ctx, topics) as view_of:
+        looks = _Assessor(ctx, topics, as_of_ms, view_of, record=record)
+        try:
+            yield looks.assess
+        finally:
+            looks.record()
+
+
+class _Assessor:
+    """The topics of one call, some hundred at a time."""
+
+    def __init__(
+        self, ctx: Context, topics: Sequence[str], as_of_ms: int, view_of: Callable[[str], TopicView], *, record: bool
+    ) -> None:
+        self._ctx = ctx
+        self._as_of_ms = as_of_ms
+        self._view_of = view_of
+        self._records = record
+        self._share_of = {topic: number // MAXIMUM_TOPICS_PER_WRITE for number, topic in enumerate(topics)}
+        self._topics = topics
+        self._share: int | None = None
+        self._busy: frozenset[str] = frozenset()
+        self._waiting: list[AssessedTopic] = []
+
+    def assess(self, topic: str) -> list[Assessment]:
+        """Look at ``topic``."""
+        started_ms = self._ctx.now_ms()
+        self._begin_chunk(topic)
+        view = self._view_of(topic)
+        if 0 <= view.now_ms - self._as_of_ms <= MAXIMUM_CLOCK_SKEW_MS:
+            # What is asked about now is decided for one instant, and the picture of now is the same.
+            view = replace(view, now_ms=self._as_of_ms)
+        busy = topic in self._busy
+        decisions = decide_partitions(view, as_of_ms=self._as_of_ms, busy=busy)
+        found = [decision.assessment for decision in decisions]
+        if self._records:
+            look = AssessedTopic(found)
+            with suppress_overview_errors(topic):
+                same = view.now_ms == self._as_of_ms and not busy
+                look = replace(
+                    build_overview(self._ctx, view, decisions=decisions if same else None), assessments=found
+                )
+            self._waiting.append(look)
+            log_event(
+                "assessed",
+                topic,
+                partitions=len(found),
+                eligible=sum(each.eligible for each in found),
+                reasons=Counter(each.reason.value for each in found),
+                as_of_ms=self._as_of_ms,
+                duration_ms=self._ctx.now_ms() - started_ms,
+            )
+        return found
+
+    def record(self) -> None:
+        """Write down what was found since the last time."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            record_assessed_topics(self._ctx, waiting, as_of_ms=self._as_of_ms)
+
+    def _begin_chunk(self, topic: str) -> None:
+        share = self._share_of.get(topic, 0)
+        if share == self._share:
+            return
+        self.record()
+        self._share = share
+        some = self._topics[share * MAXIMUM_TOPICS_PER_WRITE : (share + 1) * MAXIMUM_TOPICS_PER_WRITE]
+        self._busy = find_topics_held_by_others(self._ctx, some)
+
+
+@contextmanager
+def _preload_views(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[str], TopicView]]:
+    """Load the views of ``topics`` a few ahead, where loading waits for an object store; else when they are asked for.
+
+    Reading from a local disk is all decoding, which threads of one process do not share.
+    """
+    threads = 1 if storage.is_local(ctx.settings.warehouse) else min(MAXIMUM_LOADING_THREADS, len(topics))
+    if threads <= 1:
+        yield lambda topic: load_topic_view(ctx, topic)
+        return
+    assert ctx.log.catalog is not None  # opened once, before threads ask for it
+    coming = iter(topics)
+    loading: dict[str, Future[TopicView]] = {}
+    with ThreadPoolExecutor(threads, thread_name_prefix="looking") as pool:
+
+        def begin(count: int) -> None:
+            for topic in islice(coming, count):
+                if topic not in loading:
+                    loading[topic] = pool.submit(load_topic_view, ctx, topic)
+
+        def view_of(topic: str) -> TopicView:
+            begin(1)
+            future = loading.pop(topic, None)
+            return load_topic_view(ctx, topic) if future is None else future.result()
+
+        begin(threads)
+        try:
+            yield view_of
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,206 @@
+"""The overview of topics that the web page shows: built from a topic's view and recorded in the store.
+
+A picture is of the present, whatever as-of was asked about: a backfill over last month, or a simulated next one, must
+not show up as what is due today. Nor does it say that a run is at work; runs have rows of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from winnow.config.topic import list_entries
+from winnow.errors import WinnowError
+from winnow.pipeline.compaction.topic_view import EarlierRuns, load_topic_view
+from winnow.pipeline.context import Context
+from winnow.planning import eligibility
+from winnow.planning.cleanable import PartitionLog
+from winnow.planning.eligibility import Decision
+from winnow.planning.estimates import estimate_plan
+from winnow.planning.plans import plan_partition
+from winnow.store.assessments import AssessedTopic
+from winnow.store.values import PartitionOverview, TopicOverview
+
+if TYPE_CHECKING:
+    from winnow.pipeline.compaction.topic_view import TopicView
+
+log = logging.getLogger("winnow")
+
+
+def record_overview(ctx: Context, view: TopicView, earlier: EarlierRuns | None = None) -> None:
+    """Record what the page shows of the topic in ``view``: one transaction, however many partitions.
+
+    ``earlier``: what was read of earlier runs, where something was.
+
+    Raises:
+        ServiceError: the metadata store cannot be reached.
+    """
+    look = build_overview(ctx, view, earlier)
+    assert look.picture is not None
+    ctx.store.overview.record(look.picture, look.partitions)
+
+
+def build_overview(
+    ctx: Context, view: TopicView, earlier: EarlierRuns | None = None, decisions: Sequence[Decision] | None = None
+) -> AssessedTopic:
+    """What the page shows of the topic in ``view``, to be recorded.
+
+    Args:
+        ctx: the world.
+        view: the topic.
+        earlier: what was read of earlier runs, where something was.
+        decisions: those of its partitions, where they were made at its present and nobody holds the topic.
+    """
+    made = decide_for_present(view) if decisions is None else decisions
+    found = build_partition_overviews(view, made, earlier or EarlierRuns(ctx, view.log.topic))
+    return AssessedTopic(picture=build_topic_overview(view, found, recorded_at_ms=ctx.now_ms()), partitions=found)
+
+
+def record_assessed_topics(ctx: Context, looks: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
+    """Record decisions and pictures in one transaction; decisions alone where a picture cannot be written.
+
+    Raises:
+        ServiceError: the metadata store cannot be reached.
+    """
+    try:
+        ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), looks)
+    except WinnowError:
+        found = [assessment for look in looks for assessment in look.assessments]
+        ctx.store.assessments.record(as_of_ms, ctx.now_ms(), found)
+        for look in looks:
+            if look.picture is not None:
+                with suppress_overview_errors(look.picture.topic):
+                    ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), [replace(look, assessments=())])
+
+
+def decide_for_present(view: TopicView) -> list[Decision]:
+    """What is decided about every partition of ``view`` now, whoever holds the topic."""
+    now_ms = view.now_ms
+    return [
+        eligibility.decide_eligibility(log, view.rules, as_of_ms=now_ms, cleaning_time_ms=now_ms)
+        for log in view.partitions
+    ]
+
+
+@contextmanager
+def suppress_overview_errors(topic: str) -> Iterator[list[str]]:
+    """A picture that cannot be taken stops nothing: the page shows the one before until somebody looks again.
+
+    Gives a list for the block to write down what it got done.
+    """
+    done: list[str] = []
+    try:
+        yield done
+    except Exception as problem:  # whatever it is, no decision and no recorded outcome may hang on it
+        # A library's own words may quote data.
+        said = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
+        log.warning("The page shows topic %s as it was before; the next check looks again. %s", topic, said)
+
+
+def build_partition_overviews(
+    view: TopicView, decisions: Sequence[Decision], earlier: EarlierRuns
+) -> list[PartitionOverview]:
+    """Every partition of ``view`` as it stands now, in their order."""
+    return [
+        _build_partition_overview(view, log, decision, earlier)
+        for log, decision in zip(view.partitions, decisions, strict=True)
+    ]
+
+
+def build_topic_overview(view: TopicView, partitions: list[PartitionOverview], *, recorded_at_ms: int) -> TopicOverview:
+    """The topic of ``view``, summed up over its partitions."""
+    config = view.config
+    reclaimable = [each.reclaimable_bytes for each in partitions if each.reclaimable_bytes is not None]
+    return TopicOverview(
+        topic=view.log.topic,
+        as_of_ms=view.now_ms,
+        recorded_at_ms=recorded_at_ms,
+        partitions=len(partitions),
+        eligible=sum(each.eligible for each in partitions),
+        dirty_ratio=max((each.dirty_ratio for each in partitions), default=0.0),
+        threshold=config.min_cleanable_dirty_ratio,
+        compacts=config.compacts,
+        policy=",".join(sorted(config.cleanup_policy)),
+        strategy=config.compaction_strategy.value,
+        deadline_ms=min((each.deadline_ms for each in partitions if each.deadline_ms is not None), default=None),
+        size_bytes=sum(each.size_bytes for each in partitions),
+        reclaimable_bytes=sum(reclaimable) if len(reclaimable) == len(partitions) else None,
+        retired_bytes=sum(file.size_bytes for file in view.head.state.waiting_files),
+        configuration=_format_configuration(view),
+        table_name=".".join(view.head.table.name()),
+        location=view.head.location,
+    )
+
+
+def _build_partition_overview(
+    view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns
+) -> PartitionOverview:
+    rules, found, span = view.rules, decision.assessment, decision.span
+    return PartitionOverview(
+        topic=log.topic,
+        partition=log.partition,
+        eligible=found.eligible,
+        reason=found.reason.value,
+        log_start_offset=found.log_start_offset,
+        first_dirty_offset=found.first_dirty_offset,
+        first_uncleanable_offset=found.first_uncleanable_offset,
+        active_offset=None if span.active_offset >= found.log_end_offset else span.active_offset,
+        log_end_offset=found.log_end_offset,
+        dirty_ratio=found.dirty_ratio if rules.compacts else 0.0,
+        clean_bytes=found.clean_bytes,
+        cleanable_bytes=found.cleanable_bytes,
+        size_bytes=sum(segment.size_bytes for segment in log.segments),
+        max_compaction_delay_ms=found.max_compaction_delay_ms if rules.compacts else 0,
+        # Where nothing is ever compacted, nothing can be late.
+        deadline_ms=found.deadline_ms if rules.compacts else None,
+        reclaimable_bytes=_estimate_reclaimable_bytes(view, log, decision, earlier),
+    )
+
+
+def _estimate_reclaimable_bytes(
+    view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns
+) -> int | None:
+    """What a run now would free, also where none is due yet; None where no earlier run says what one keeps."""
+    found, now_ms = decision.assessment, view.now_ms
+    cleans = view.rules.compacts and found.cleanable_bytes > 0
+    if not cleans and not found.eligible:
+        return 0
+    plan = plan_partition(log, view.rules, found, as_of_ms=now_ms, now_ms=now_ms, taken=decision.taken)
+    retired_bytes = sum(segment.size_bytes for segment in plan.retired)
+    if not view.rules.compacts or not plan.segments:
+        return retired_bytes
+    expected_bytes = estimate_plan(plan, log.state.history, earlier.shares).expected_bytes_out
+    return None if expected_bytes is None else retired_bytes + max(0, plan.size_bytes - expected_bytes)
+
+
+def _format_configuration(view: TopicView) -> str:
+    rows = [
+        {
+            "name": each.name,
+            "value": each.value,
+            "source": each.source,
+            "is_default": each.name not in view.config.overrides,
+            "sentence": each.sentence,
+        }
+        for each in list_entries(view.config)
+    ]
+    return json.dumps(rows, ensure_ascii=False)
+
+
+def refresh_overview(ctx: Context, topic: str) -> bool:
+    """Look at ``topic`` again and record what the page shows of it. Reads manifests and state, as assessing does.
+
+    What was done is done and recorded, so a picture that cannot be taken never fails it: the page shows the one before
+    until the next check.
+
+    Returns:
+        Whether the picture was taken.
+    """
+    with suppress_overview_errors(topic) as taken:
+        record_overview(ctx, load_topic_view(ctx, topic))
+        taken.append(topic)
+    return bool(taken)

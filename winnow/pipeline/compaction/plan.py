@@ -1,0 +1,135 @@
+"""Builds the plan of eligible partitions, writes it to the staging area, and packs plans into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from winnow import __version__, documents
+from winnow.config.topic import TopicConfig
+from winnow.engine import staging
+from winnow.files import storage
+from winnow.model import Assessment, Plan
+from winnow.pipeline.compaction.assess import assess_view
+from winnow.pipeline.compaction.overview import build_overview, record_assessed_topics, suppress_overview_errors
+from winnow.pipeline.compaction.topic_view import EarlierRuns, TopicView, build_rules, load_topic_view
+from winnow.pipeline.context import Context
+from winnow.planning import plans as planning
+from winnow.planning.estimates import estimate_plan
+from winnow.planning.plans import Batch, PlanReference, TopicFacts, make_plan, plan_partition
+from winnow.report.events import log_event
+from winnow.store.assessments import AssessedTopic
+
+MAXIMUM_BATCH_BYTES = 64 << 30
+"""Topics share a Spark application up to this many bytes; a larger topic has its own."""
+
+
+def build_plan(
+    ctx: Context,
+    view: TopicView,
+    assessments: Sequence[Assessment],
+    *,
+    as_of_ms: int,
+    earlier: EarlierRuns | None = None,
+) -> Plan | None:
+    """The plan for the eligible partitions of ``view``; None when there are none. Writes nothing.
+
+    ``earlier``: what was read of earlier runs, where something was.
+    """
+    eligible = [assessment for assessment in assessments if assessment.eligible]
+    if not eligible:
+        return None
+    by_partition = {partition.partition: partition for partition in view.partitions}
+    earlier = earlier or EarlierRuns(ctx, view.log.topic)
+    partitions = []
+    for found in eligible:
+        log = by_partition[found.partition]
+        planned = plan_partition(log, view.rules, found, as_of_ms=as_of_ms, now_ms=view.now_ms)
+        expected = estimate_plan(planned, log.state.history, earlier.shares)
+        partitions.append(
+            replace(
+                planned,
+                expected_records_kept=expected.expected_records_kept,
+                expected_bytes_out=expected.expected_bytes_out,
+            )
+        )
+    facts = TopicFacts(
+        topic=view.log.topic,
+        table_uuid=view.head.table_uuid,
+        data_location=storage.join(view.head.location, "data"),
+        delete_retention_ms=view.config.delete_retention_ms,
+        winnow_version=__version__,
+        partition_count=len(view.partitions) if view.head.state.partitions_added else None,
+        quarantine_location=ctx.log.quarantine(view.log.topic).location,
+        configuration=compute_configuration_digest(view.config),
+    )
+    return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
+
+
+def compute_configuration_digest(config: TopicConfig) -> str:
+    """A digest of everything in ``config`` that decides what a plan removes, and how long tombstones stay."""
+    return documents.compute_digest((build_rules(config), config.delete_retention_ms))
+
+
+def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") -> PlanReference | None:
+    """Assess ``topic`` at its head and write the plan of what is eligible, with the row of its run.
+
+    The run's row exists before Spark starts. Planning the same decision again gives the same id and changes nothing.
+    """
+    started_ms = ctx.now_ms()
+    view = load_topic_view(ctx, topic)
+    assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
+    earlier = EarlierRuns(ctx, topic)
+    look = AssessedTopic(assessments)
+    with suppress_overview_errors(topic):
+        look = replace(build_overview(ctx, view, earlier), assessments=assessments)
+    record_assessed_topics(ctx, [look], as_of_ms=as_of_ms)
+    plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
+    if plan is None:
+        return None
+    before = ctx.store.runs.find(plan.plan_id)
+    known_sha256 = None if before is None else before.plan_sha256
+    uri, sha256 = staging.write_plan(ctx.settings.staging, plan, known_sha256=known_sha256)
+    ctx.store.runs.open(
+        plan.plan_id,
+        topic,
+        attempt=attempt,
+        as_of_ms=as_of_ms,
+        plan_uri=uri,
+        plan_sha256=sha256,
+        now_ms=ctx.now_ms(),
+        holder=ctx.holder,
+        fence=view.head.fence,
+    )
+    planned = build_reference(plan, uri, sha256)
+    log_event(
+        "planned",
+        topic,
+        plan_id=plan.plan_id,
+        attempt=attempt,
+        partitions=planned.partitions,
+        bytes=planned.size_bytes,
+        deadline_ms=planned.deadline_ms,
+        as_of_ms=as_of_ms,
+        duration_ms=ctx.now_ms() - started_ms,
+    )
+    return planned
+
+
+def build_reference(plan: Plan, uri: str, sha256: str) -> PlanReference:
+    """What travels between tasks instead of ``plan``, which rests at ``uri`` as bytes with the digest ``sha256``."""
+    deadlines = [p.deadline_ms for p in plan.partitions if p.deadline_ms is not None]
+    return PlanReference(
+        topic=plan.topic,
+        plan_id=plan.plan_id,
+        uri=uri,
+        partitions=len(plan.partitions),
+        size_bytes=sum(p.size_bytes for p in plan.partitions),
+        deadline_ms=min(deadlines, default=None),
+        sha256=sha256,
+    )
+
+
+def pack_batches(plans: Sequence[PlanReference], *, batch_bytes: int = MAXIMUM_BATCH_BYTES) -> list[Batch]:
+    """Plans packed into Spark applications, most urgent first."""
+    return planning.pack_batches(plans, batch_bytes=batch_bytes)

@@ -1,0 +1,177 @@
+"""Checks whether a plan still matches the log, and explains why one became void."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from winnow.errors import PlanVoidError
+from winnow.log.head import Head
+from winnow.log.topic_log import TopicLog
+from winnow.model import PartitionPlan, PartitionState, Plan, Segment
+from winnow.pipeline.compaction.plan import compute_configuration_digest
+from winnow.pipeline.compaction.run_plan import read_run_plan
+from winnow.pipeline.context import Context
+from winnow.store import Run, RunState
+
+
+class VoidCause(StrEnum):
+    """Why a plan is void. All but ``unexplained`` are Winnow's own doing, and the next run simply goes on."""
+
+    RECREATED = "recreated"
+    RECONFIGURED = "reconfigured"
+    PAUSED = "paused"
+    TAKEN = "taken"
+    """Another plan was published meanwhile."""
+    DELETED = "deleted"
+    """The log start moved: records were deleted."""
+    FENCED = "fenced"
+    """Another run or a sweep ended the attempt."""
+    UNEXPLAINED = "unexplained"
+
+
+@dataclass(frozen=True, slots=True)
+class VoidReason:
+    """Why a plan is void, for people. ``by``: the id of the plan that was published meanwhile, where it is known."""
+
+    cause: VoidCause
+    message: str
+    by: str | None = None
+
+
+def find_fence_violation(run: Run, head: Head) -> VoidReason | None:
+    """Why no attempt of ``run`` may be published over ``head``: its fence is another one; None while it may."""
+    if head.fence == run.fence:
+        return None
+    return VoidReason(
+        VoidCause.FENCED,
+        f"Another run or a sweep ended attempt {run.attempt} at plan {run.plan_id} of topic {run.topic}: the topic's "
+        f"fence is {head.fence} and the attempt's is {run.fence}. The plan is void and nothing was published. Run it "
+        "again.",
+    )
+
+
+def find_void(log: TopicLog, head: Head, plan: Plan, live: Mapping[int, tuple[Segment, ...]]) -> VoidReason | None:
+    """Why ``plan`` may not be published over ``head``, whose segments are ``live``; None while it may."""
+    if head.table_uuid != plan.table_uuid:
+        return VoidReason(
+            VoidCause.RECREATED,
+            f"Topic {plan.topic} was dropped and created again since plan {plan.plan_id}; the plan is void and nothing "
+            "was published. Run it again.",
+        )
+    # What a plan removes is right under the rules it was made under; altering a topic makes another snapshot.
+    if plan.configuration not in {None, compute_configuration_digest(log.config(head))}:
+        return VoidReason(
+            VoidCause.RECONFIGURED,
+            f"The configuration of topic {plan.topic} changed since plan {plan.plan_id} was made; the plan is void and "
+            "nothing was published. Run it again: the next plan follows the configuration as it is.",
+        )
+    for partition in sorted(plan.partitions, key=lambda p: p.partition):
+        number = partition.partition
+        found = _describe_moved_log(plan, partition, live.get(number, ()), head.state.partitions[number], head)
+        if found is not None:
+            return found
+    return None
+
+
+def _describe_moved_log(
+    plan: Plan, partition: PartitionPlan, live: tuple[Segment, ...], state: PartitionState, head: Head
+) -> VoidReason | None:
+    name = f"{plan.topic}-{partition.partition}"
+    if state.paused_since_ms is not None:
+        return VoidReason(
+            VoidCause.PAUSED,
+            f"{name} was paused while plan {plan.plan_id} was carried out; the plan is void and nothing was published. "
+            f"The next run takes the other partitions. Paused by {', '.join(state.paused_by) or 'somebody'}; to go on: "
+            f"winnow partitions resume {plan.topic} --partition {partition.partition} --all",
+        )
+    planned = [segment.path for segment in (*partition.retired, *partition.segments)]
+    if partition.compacts:
+        end = partition.next_first_dirty_offset
+        there = [segment.path for segment in live if segment.last_offset < end]
+        straddling = any(s.first_offset < end <= s.last_offset for s in live)
+    else:
+        there, straddling = [segment.path for segment in live[: len(planned)]], False
+    before = partition.previous_log_start_offset
+    moved = state.log_start_offset != (partition.log_start_offset if before is None else before)
+    if planned == there and not straddling and not moved:
+        return None
+    by = _find_publisher(plan, set(planned) - set(there), head)
+    cause = VoidCause.TAKEN if by is not None else VoidCause.DELETED if moved else VoidCause.UNEXPLAINED
+    return VoidReason(
+        cause,
+        f"The log of {name} below offset {partition.next_first_dirty_offset} is no longer what plan "
+        f"{plan.plan_id} was made for; the plan is void and nothing was published. Run it again: the next plan "
+        "starts from the log as it is.",
+        by,
+    )
+
+
+def _find_publisher(plan: Plan, gone: set[str], head: Head) -> str | None:
+    """The plan that took planned segments out of the log; retired files say so until they are swept."""
+    files = head.state.waiting_files
+    return next((file.plan_id for file in files if file.path in gone and file.plan_id != plan.plan_id), None)
+
+
+def check_plan_validity(ctx: Context, run: Run) -> VoidReason | None:
+    """Why the plan of ``run`` is void at the present head of its topic; None while it may be published, or is.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    log = ctx.log.open(run.topic)
+    head = log.head()
+    if any(each.plan_id == run.plan_id for each in log.receipt_references(head, since_ms=run.opened_at_ms)):
+        return None
+    try:
+        plan, _ = read_run_plan(run)
+    except PlanVoidError as problem:
+        return VoidReason(VoidCause.UNEXPLAINED, str(problem))
+    found = find_void(log, head, plan, log.segments(head))
+    if found is None or found.cause is not VoidCause.UNEXPLAINED:
+        return found
+    # Retired files are forgotten once they are swept; the newest receipt still says that somebody was here.
+    newest = head.state.receipts[-1] if head.state.receipts else None
+    receipt = log.find_receipt(newest.plan_id, head) if newest is not None else None
+    if receipt is not None and receipt.finished_at_ms >= run.opened_at_ms:
+        return VoidReason(VoidCause.TAKEN, found.message, receipt.plan_id)
+    return found
+
+
+def explain_void(ctx: Context, plan_id: str) -> str | None:
+    """A sentence when ``plan_id`` ended because other work came first, and the next run simply goes on; else None.
+
+    None means that a person should look: nothing that Winnow did explains why the plan cannot be carried out.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    run = ctx.store.runs.find(plan_id)
+    if run is None:
+        return None
+    if run.holder not in {None, ctx.holder}:
+        return f"Topic {run.topic}: plan {plan_id} is the work of {run.holder} now; it is left to that run."
+    found = check_plan_validity(ctx, run) or find_fence_violation(run, ctx.log.open(run.topic).head())
+    if found is None:
+        if run.status is RunState.VOID:
+            return (
+                f"Topic {run.topic}: another run closed plan {plan_id} meanwhile. Nothing was published; the next run "
+                "takes the topic."
+            )
+        return None
+    if found.cause is VoidCause.UNEXPLAINED:
+        return None
+    if found.cause is VoidCause.TAKEN:
+        return (
+            f"Topic {run.topic}: the log moved on, {_describe_run_holder(ctx, found.by)} took it. Plan {plan_id} is void and nothing "
+            "of it was published; the next run takes the topic from where it is."
+        )
+    return f"{found.message.rstrip('.')} (the next run takes the topic)."
+
+
+def _describe_run_holder(ctx: Context, plan_id: str | None) -> str:
+    run = ctx.store.runs.find(plan_id) if plan_id is not None else None
+    if run is None or run.holder is None:
+        return f"plan {plan_id}" if plan_id is not None else "another run"
+    return f"run {run.holder}"

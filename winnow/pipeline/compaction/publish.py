@@ -1,0 +1,382 @@
+"""Publishes a validated attempt in one snapshot, then moves the checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
+from winnow.files.quarantine_files import make_keyless_move_id
+from winnow.log.fence import end_attempts
+from winnow.log.head import Change, Head
+from winnow.log.state import PLAN_PROPERTY
+from winnow.log.topic_log import TopicLog
+from winnow.model import PartitionPlan, Plan, Reason, RetiredFile, Segment, Status, TopicState
+from winnow.pipeline.compaction.overview import refresh_overview
+from winnow.pipeline.compaction.partition_states import apply_cleaning, apply_retention, count_ahead_of_time
+from winnow.pipeline.compaction.plan_limits import PlanLimits, build_limits, refuse_excess
+from winnow.pipeline.compaction.plan_validity import find_fence_violation, find_void
+from winnow.pipeline.compaction.run_plan import close_as_void, read_validated_attempt
+from winnow.pipeline.compaction.staged_files import check_staged_files
+from winnow.pipeline.compaction.topic_view import build_rules
+from winnow.pipeline.context import Context
+from winnow.report import alert_templates
+from winnow.report.alerts import PUBLISHED_AGAIN, AlertKind
+from winnow.report.events import log_event
+from winnow.report.receipts import describe_simulation
+from winnow.results import PartitionReceipt, Receipt, StagedPartition, StagingManifest
+from winnow.store import Run, RunState
+
+
+def adopt_keyless_files(ctx: Context, plan: Plan, manifest: StagingManifest) -> str | None:
+    """Take the attempt's files with keyless records into the quarantine's table.
+
+    The same file is never added twice, so publishing again changes nothing. Call it before the log's commit, and let
+    that commit name the result in :attr:`winnow.model.TopicState.quarantine_ingests`.
+
+    Returns:
+        The ingest id of the moved records, None when the attempt moved none.
+
+    Raises:
+        CommitConflictError: other commits to the quarantine came first too often; nothing moved.
+        ServiceError: the catalog cannot be reached.
+    """
+    files = [file for part in manifest.partitions for file in part.keyless_files]
+    if not files:
+        return None
+    ctx.log.quarantine(plan.topic).adopt(files)
+    return make_keyless_move_id(plan.plan_id, manifest.attempt)
+
+
+class _AlreadyPublishedError(Exception):
+    """The plan id is in the table's history."""
+
+
+def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
+    """Publish a validated attempt and move the checkpoint. Publishing again returns the same receipt.
+
+    Raises:
+        ValidationFailedError: the attempt has not passed validation, or not as it is now.
+        PlanVoidError: refused; the log moved under the plan, or the plan is not the one that was made.
+        CommitUnknownError: the outcome is not known; the next run settles it.
+    """
+    run = ctx.store.runs.find(plan_id)
+    if run is None:
+        raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
+    log = ctx.log.open(run.topic)
+    known = log.find_receipt(plan_id, since_ms=run.opened_at_ms)
+    if known is not None:
+        return move_checkpoint(ctx, log, known)
+    verdict = ctx.store.verdicts.find(plan_id, attempt)
+    try:
+        plan, manifest = read_validated_attempt(run, verdict, attempt)
+    except PlanVoidError as problem:
+        close_as_void(ctx, run, problem)
+        raise
+    assert verdict is not None
+    started_ms = ctx.now_ms()
+    # Refused where another attempt has replaced this one, and only from the state that was seen: of two processes with
+    # the same attempt in hand one goes on.
+    ctx.store.runs.set_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
+    try:
+        receipt = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
+    except PlanVoidError as problem:
+        published = _close_as_refused(ctx, log, run, str(problem))
+        if published is not None:
+            return published
+        raise
+    except CommitUnknownError as problem:
+        what = str(problem).partition(". ")[0]
+        unknown = alert_templates.make_commit_unknown(plan.topic, plan_id, what, at_ms=ctx.now_ms())
+        with contextlib.suppress(PlanVoidError):  # another attempt replaced it, and looks for the receipt too
+            ctx.store.runs.set_state(
+                plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences, attempt=attempt
+            )
+        log_event("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
+        ctx.alerts.open_alert(unknown)
+        raise CommitUnknownError(unknown.sentences) from problem
+    return move_checkpoint(ctx, log, receipt, started_ms=started_ms)
+
+
+def _close_as_refused(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
+    """Close ``run``, whose plan is void, as refused; the receipt when an earlier try of it was published after all.
+
+    Raises:
+        CommitConflictError, CommitUnknownError: an earlier try may be published yet; the run stays open.
+    """
+    if run.status.is_unsettled:
+        found = end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)
+        if found is not None:
+            return move_checkpoint(ctx, log, found)
+    with contextlib.suppress(
+        RunAgainError
+    ):  # who closed the run, or began another attempt, has said what becomes of it
+        ctx.store.runs.set_state(
+            run.plan_id,
+            RunState.REFUSED,
+            ctx.now_ms(),
+            message=message,
+            attempt=run.attempt,
+            seen=RunState.PUBLISHING,
+        )
+    log_event("refused", run.topic, plan_id=run.plan_id, attempt=run.attempt)
+    if run.status.is_unsettled:
+        ctx.alerts.recover(
+            run.topic, {AlertKind.COMMIT_UNKNOWN}, (), describe_not_published(run.plan_id), plan_id=run.plan_id
+        )
+    return None
+
+
+def describe_not_published(plan_id: str) -> str:
+    """What to say of a run whose commit was in doubt and is not there."""
+    return f"is settled: plan {plan_id} is not in the table's history and void, and the next run plans anew"
+
+
+def move_checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int | None = None) -> Receipt:
+    """Move the checkpoint in the metadata store from a receipt; repeating it changes nothing.
+
+    ``started_ms``: when its publishing began, if that was now.
+    """
+    assert receipt.plan_id is not None
+    state = log.head().state
+    retired = [file for file in state.waiting_files if file.plan_id == receipt.plan_id]
+    ctx.store.projection.record_publication(receipt, state.partitions, retired, ctx.now_ms())
+    run = ctx.store.runs.find(receipt.plan_id)
+    if run is None or run.status is not RunState.PUBLISHED:
+        # Before the state says that all is done. An old receipt that is asked for again mends nothing.
+        _resolve_alerts(ctx, receipt, state)
+    if run is not None:
+        ctx.store.runs.set_state(
+            receipt.plan_id,
+            RunState.PUBLISHED,
+            ctx.now_ms(),
+            snapshot_id=receipt.snapshot_id,
+            message=receipt.message,
+            attempt=receipt.attempt or run.attempt,
+        )
+        if run.status is not RunState.PUBLISHED:
+            _log_published(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
+    refresh_overview(ctx, receipt.topic)
+    return receipt
+
+
+def _resolve_alerts(ctx: Context, receipt: Receipt, state: TopicState) -> None:
+    # Retention goes on where a partition is marked, and mends nothing but the doubt about its own commit.
+    well = [part.partition for part in receipt.partitions if state.partitions[part.partition].uncleanable is None]
+    kinds = PUBLISHED_AGAIN if well else {AlertKind.COMMIT_UNKNOWN}
+    how = "was compacted and published again" if well else f"is settled: plan {receipt.plan_id} is published"
+    ctx.alerts.recover(receipt.topic, kinds, well, how, plan_id=receipt.plan_id)
+
+
+def _log_published(receipt: Receipt, duration_ms: int | None) -> None:
+    parts = receipt.partitions
+    log_event(
+        "published",
+        receipt.topic,
+        plan_id=receipt.plan_id,
+        attempt=receipt.attempt,
+        snapshot_id=str(receipt.snapshot_id),
+        partitions=len(parts),
+        records_in=sum(part.records_in for part in parts),
+        records_kept=sum(part.records_kept for part in parts),
+        records_superseded=sum(part.records_superseded for part in parts),
+        tombstones_expired=sum(part.tombstones_expired for part in parts),
+        records_keyless=sum(part.records_keyless for part in parts),
+        records_retired=sum(part.records_retired for part in parts),
+        bytes_in=sum(part.bytes_in for part in parts),
+        bytes_out=sum(part.bytes_out for part in parts),
+        bytes_retired=sum(part.bytes_retired for part in parts),
+        engine_seconds=round(math.fsum(part.seconds for part in parts), 3),
+        duration_ms=duration_ms,
+    )
+
+
+def _commit(
+    ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
+) -> Receipt:
+    limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
+    moved: str | None = None
+    listed = False
+
+    def build(head: Head) -> Change:
+        # The same questions on every turn, in this order: a commit that landed is done, whatever came after it.
+        if any(each.plan_id == plan.plan_id for each in log.receipt_references(head, since_ms=run.opened_at_ms)):
+            raise _AlreadyPublishedError
+        fenced = find_fence_violation(run, head)
+        if fenced is not None:
+            raise PlanVoidError(fenced.message)
+        change = build_change(log, head, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved)
+        nonlocal listed
+        if not listed:
+            # Once is enough: only behind a higher fence may anybody delete them from here on.
+            check_staged_files(plan, manifest)
+            listed = True
+        return change
+
+    try:
+        if any(part.keyless_files for part in manifest.partitions):
+            build(log.head())  # a void plan must not leave rows in the quarantine that no state will ever name
+        moved = adopt_keyless_files(ctx, plan, manifest)
+        committed = log.commit(build)
+    except _AlreadyPublishedError:
+        found = log.find_receipt(plan.plan_id, since_ms=run.opened_at_ms)
+        assert found is not None
+        return found
+    assert committed.receipt is not None
+    return committed.receipt
+
+
+def build_change(
+    log: TopicLog,
+    head: Head,
+    plan: Plan,
+    manifest: StagingManifest,
+    limits: PlanLimits,
+    *,
+    now_ms: int,
+    data_docs: str | None,
+    moved: str | None = None,
+) -> Change:
+    """What publishing ``manifest`` does to ``head``. ``moved``: the ingest id of keyless records now in quarantine.
+
+    Raises:
+        PlanVoidError: what lies below the plan's end offsets is not exactly what was planned, the plan goes beyond
+            ``limits``, or the manifest names files that are not the attempt's own.
+    """
+    live = log.segments(head)
+    void = find_void(log, head, plan, live)
+    if void is not None:
+        raise PlanVoidError(void.message)
+    refuse_excess(log, head, plan, manifest, live, limits)
+    staged = {part.partition: part for part in manifest.partitions}
+    # Readers of today may hold what this run removes, so a tombstone's life begins no earlier than now.
+    cleaning_time_ms = max(plan.as_of_ms, now_ms)
+    states = dict(head.state.partitions)
+    receipts: list[PartitionReceipt] = []
+    added: list[Segment] = []
+    removed: list[Segment] = []
+    for partition in sorted(plan.partitions, key=lambda p: p.partition):
+        part = staged[partition.partition]
+        gone = {path for rewrite in part.rewrites for path in rewrite.inputs}
+        outputs = [segment for rewrite in part.rewrites for segment in rewrite.outputs]
+        removed.extend(partition.retired)
+        removed.extend(segment for segment in partition.segments if segment.path in gone)
+        added.extend(outputs)
+        planned = {segment.path for segment in (*partition.retired, *partition.segments)}
+        after = [segment for segment in partition.segments if segment.path not in gone] + outputs
+        after += [segment for segment in live.get(partition.partition, ()) if segment.path not in planned]
+        state = apply_retention(states[partition.partition], partition, after)
+        if partition.compacts:
+            state = apply_cleaning(
+                state, partition, plan, after, cleaning_time_ms=cleaning_time_ms, extended=part.facts.extended
+            )
+        states[partition.partition] = state
+        receipt = _build_partition_receipt(partition, part)
+        if plan.as_of_ms > now_ms:
+            receipt = _add_ahead_of_time(receipt, log, head, partition, live, now_ms=now_ms)
+        receipts.append(receipt)
+    retired = tuple(RetiredFile(s.path, s.size_bytes, now_ms, plan.plan_id) for s in removed)
+    template = Receipt(
+        topic=plan.topic,
+        plan_id=plan.plan_id,
+        status=Status.PUBLISHED,
+        snapshot_id=None,
+        partitions=tuple(receipts),
+        message=_format_message(plan.topic, receipts, as_of_ms=plan.as_of_ms, now_ms=now_ms),
+        as_of_ms=plan.as_of_ms,
+        finished_at_ms=now_ms,
+        attempt=manifest.attempt,
+        data_docs=data_docs,
+    )
+    return Change(
+        state=replace(
+            head.state,
+            partitions=states,
+            retired=(*head.state.retired, *retired),
+            quarantine_ingests=(*head.state.quarantine_ingests, *([moved] if moved is not None else [])),
+        ),
+        add=added,
+        remove=[segment.path for segment in removed],
+        remove_from={segment.partition for segment in removed},
+        summary={
+            "winnow.operation": "compact",
+            PLAN_PROPERTY: plan.plan_id,
+            "winnow.records-in": str(sum(r.records_in for r in receipts)),
+            "winnow.records-kept": str(sum(r.records_kept for r in receipts)),
+            "winnow.records-superseded": str(sum(r.records_superseded for r in receipts)),
+            "winnow.tombstones-expired": str(sum(r.tombstones_expired for r in receipts)),
+        },
+        receipt=lambda snapshot_id: replace(template, snapshot_id=snapshot_id),
+    )
+
+
+def _build_partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> PartitionReceipt:
+    facts = staged.facts
+    return PartitionReceipt(
+        partition=partition.partition,
+        first_dirty_offset=partition.first_dirty_offset,
+        next_first_dirty_offset=partition.next_first_dirty_offset,
+        records_in=facts.records_in,
+        records_kept=facts.records_kept,
+        records_superseded=facts.records_superseded,
+        tombstones_expired=facts.tombstones_expired,
+        records_keyless=facts.records_keyless,
+        records_retired=sum(segment.records for segment in partition.retired),
+        bytes_in=facts.bytes_in,
+        bytes_out=facts.bytes_out,
+        log_start_offset=partition.log_start_offset,
+        bytes_retired=sum(segment.size_bytes for segment in partition.retired),
+        reason=partition.reason,
+        headers_missing=facts.headers_missing,
+        headers_malformed=facts.headers_malformed,
+        malformed_offsets=facts.malformed_offsets,
+        keys_elsewhere=facts.keys_elsewhere,
+        expected_records_kept=partition.expected_records_kept,
+        expected_bytes_out=partition.expected_bytes_out,
+        seconds=staged.seconds,
+    )
+
+
+def _add_ahead_of_time(
+    receipt: PartitionReceipt,
+    log: TopicLog,
+    head: Head,
+    partition: PartitionPlan,
+    live: Mapping[int, Sequence[Segment]],
+    *,
+    now_ms: int,
+) -> PartitionReceipt:
+    """``receipt`` with what the run did earlier than the wall clock would have it."""
+    found = count_ahead_of_time(
+        log.topic,
+        partition,
+        head.state.partitions[partition.partition],
+        live.get(partition.partition, ()),
+        build_rules(log.config(head)),
+        tombstones_expired=receipt.tombstones_expired,
+        now_ms=now_ms,
+    )
+    return replace(
+        receipt, tombstones_expired_early=found.tombstones_expired, offsets_cleaned_early=found.offsets_cleaned
+    )
+
+
+def _format_message(topic: str, receipts: list[PartitionReceipt], *, as_of_ms: int, now_ms: int) -> str:
+    records_in = sum(r.records_in for r in receipts)
+    kept = sum(r.records_kept for r in receipts)
+    retired = sum(r.records_retired for r in receipts)
+    compacted = [r for r in receipts if r.reason is not Reason.RETENTION or r.records_in]
+    told = [f"Compacted {len(compacted)} partition(s) of {topic}: kept {kept} of {records_in} records."] * bool(
+        compacted
+    )
+    keyless = sum(r.records_keyless for r in receipts)
+    if keyless:
+        told.append(f"{keyless} records without a key went to the quarantine (winnow read {topic} --quarantined).")
+    if retired:
+        told.append(
+            f"Retention removed {retired} records of {sum(r.records_retired > 0 for r in receipts)} partition(s)."
+        )
+    told = told or [f"Nothing of {topic} had to be rewritten."]
+    return " ".join([*told, *describe_simulation(receipts, as_of_ms=as_of_ms, now_ms=now_ms)])

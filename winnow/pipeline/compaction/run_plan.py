@@ -1,0 +1,102 @@
+"""Reads a run's plan and staging manifest, and checks that they are the documents that were validated.
+
+What rests in the staging area may have been changed by whoever can write there. A plan counts when its bytes have the
+digest of the run's row (of a row from before digests: when it has the id of its content), and an attempt may be
+published when plan and staging manifest are those that the verdict is about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from winnow import documents
+from winnow.engine import staging
+from winnow.errors import PlanVoidError, RunAgainError, ValidationFailedError
+from winnow.model import Plan
+from winnow.pipeline.context import Context
+from winnow.report.events import log_event
+from winnow.results import StagingManifest, Verdict
+from winnow.store import Run, RunState
+
+
+def read_run_plan(run: Run) -> tuple[Plan, str]:
+    """The plan of ``run`` and the sha256 of its bytes.
+
+    Raises:
+        PlanVoidError: what rests there is not the plan of this run.
+        WinnowError, FormatVersionError, ServiceError: as :func:`winnow.engine.staging.read_plan`.
+    """
+    plan, sha256 = staging.read_plan_and_digest(run.plan_uri, run.plan_sha256)
+    if (plan.plan_id, plan.topic) != (run.plan_id, run.topic):
+        raise PlanVoidError(
+            f"At the place of plan {run.plan_id} of topic {run.topic} rests plan {plan.plan_id} of topic {plan.topic} "
+            f"({run.plan_uri}). The plan is void and nothing was published. Find out what else writes to the staging "
+            "area, then run it again: the next run plans the topic anew."
+        )
+    return plan, sha256
+
+
+def read_run_manifest(run: Run, attempt: str) -> StagingManifest | None:
+    """The staging manifest that ``attempt`` at the plan of ``run`` left; None when it did not get so far.
+
+    Raises:
+        PlanVoidError: what rests there is about another attempt or plan.
+        WinnowError, FormatVersionError, ServiceError: as :func:`winnow.engine.staging.read_manifest`.
+    """
+    manifest = staging.read_manifest(run.plan_uri, attempt)
+    if manifest is not None and (manifest.plan_id, manifest.topic, manifest.attempt) != (
+        run.plan_id,
+        run.topic,
+        attempt,
+    ):
+        raise PlanVoidError(
+            f"The staging manifest of attempt {attempt} at plan {run.plan_id} of topic {run.topic} is that of attempt "
+            f"{manifest.attempt} at plan {manifest.plan_id} of topic {manifest.topic}. It was not used and nothing was "
+            "published. Find out what else writes to the staging area, then run it again."
+        )
+    return manifest
+
+
+def read_validated_attempt(run: Run, verdict: Verdict | None, attempt: str) -> tuple[Plan, StagingManifest]:
+    """Plan and staging manifest of an attempt that passed validation, exactly as they were judged.
+
+    Raises:
+        ValidationFailedError: the attempt has not passed, or its staging manifest was changed since.
+        PlanVoidError: the plan was changed, or the verdict does not say what it is about.
+        WinnowError, FormatVersionError, ServiceError: as :func:`winnow.engine.staging.read_plan`.
+    """
+    what = f"attempt {attempt} at plan {run.plan_id} of topic {run.topic}"
+    manifest = read_run_manifest(run, attempt)
+    if verdict is None or not verdict.passed or manifest is None:
+        raise ValidationFailedError(
+            f"{what[:1].upper()}{what[1:]} has not passed validation; nothing was published. Run the compaction again."
+        )
+    plan, sha256 = read_run_plan(run)
+    if verdict.plan_sha256 is None or verdict.manifest_digest is None:
+        raise PlanVoidError(
+            f"The verdict on {what} does not name the plan and the staging manifest that it is about: an older Winnow "
+            "gave it. That is not enough to publish, and nothing was published. Run it again: the next run plans anew."
+        )
+    if verdict.plan_sha256 != sha256:
+        raise PlanVoidError(
+            f"Plan {run.plan_id} of topic {run.topic} is not the one of which attempt {attempt} passed validation: "
+            "something wrote it again. The plan is void and nothing was published. Run it again: the next run plans "
+            "anew."
+        )
+    if verdict.manifest_digest != documents.compute_digest(manifest):
+        raise ValidationFailedError(
+            f"The staging manifest of {what} is not the one that passed validation: something wrote it again. Nothing "
+            "was published. Run the compaction again."
+        )
+    return plan, manifest
+
+
+def close_as_void(ctx: Context, run: Run, problem: PlanVoidError) -> None:
+    """Close a run whose plan cannot be used; one whose commit may have landed stays open until it is settled."""
+    if run.status.is_closed or run.status.is_unsettled:
+        return
+    with contextlib.suppress(RunAgainError):  # somebody else closed it, or began another attempt
+        ctx.store.runs.set_state(
+            run.plan_id, RunState.VOID, ctx.now_ms(), message=str(problem), attempt=run.attempt, seen=run.status
+        )
+        log_event("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)

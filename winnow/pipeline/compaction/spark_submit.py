@@ -1,0 +1,189 @@
+"""Runs spark-submit and follows the events of its application."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import string
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from winnow.config.masking import mask
+from winnow.config.settings import Settings
+from winnow.embedded.bundle import find_bundled_folder
+from winnow.embedded.java import check_spark_install, find_java, is_local, make_spark_environment
+from winnow.engine.events import PlanFailure, parse_event, parse_failure
+from winnow.errors import ConfigurationError, ServiceError
+from winnow.files import private_files
+from winnow.planning.plans import PlanReference
+
+MAXIMUM_TAIL_LINES = 15
+_UNESCAPED_CHARACTERS = frozenset(f"{string.ascii_letters}{string.digits}._-/,;*+%@$()[]{{}}")
+"""Characters that mean themselves in a file of Java's properties, wherever they stand."""
+DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+"""Spark's properties that become arguments of the driver's JVM."""
+
+Progress = Callable[[dict[str, Any]], None]
+"""Told each event of the job: started, partition, plan, failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How the Spark application ended: per plan id the failure that left it without a staging manifest.
+
+    ``digests``: per plan id the sha256 of the document that it wrote, where it told.
+    """
+
+    exit_code: int
+    failures: dict[str, PlanFailure]
+    digests: dict[str, str] = field(default_factory=dict)
+
+
+def find_job_file(name: str) -> str:
+    """The program ``name`` that spark-submit starts."""
+    return str(find_bundled_folder("jobs") / f"{name}.py")
+
+
+def build_engine_arguments(settings: Settings) -> list[str]:
+    """Arguments of every job: what its tasks may use. Credentials reach it by environment or instance role."""
+    engine = settings.engine
+    # On other machines there is no such home; where they spill they know from Spark.
+    elsewhere = settings.spill_folder_is_default and not is_local(settings.spark.master)
+    return [
+        "--memory",
+        str(engine.memory_bytes),
+        "--threads",
+        str(engine.threads),
+        *([] if elsewhere else ["--spill", engine.spill_folder]),
+        *(["--tasks", str(engine.tasks)] if engine.tasks is not None else []),
+        *(["--bytes-per-second", str(engine.bytes_per_second)] if engine.bytes_per_second is not None else []),
+    ]
+
+
+def build_spark_conf(settings: Settings) -> dict[str, str]:
+    """Spark configuration: no UI, quick to start, workers reused; what the settings say wins."""
+    return {
+        "spark.ui.enabled": "false",
+        # A bar drawn over the lines that are listened to.
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+        "spark.log.level": "WARN",
+        **settings.spark.conf,
+    }
+
+
+@contextmanager
+def open_properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterator[list[str]]:
+    """``conf`` in a file that its owner alone can read, for a block; gives the arguments that name it to spark-submit.
+
+    A command line can be read by every user of the machine (``ps``), and ends up in logs. All properties go by the
+    file: no list of names knows every property that holds a key. What ``spark-defaults.conf`` says besides stays.
+
+    Raises:
+        ConfigurationError: options of the driver's JVM with a quotation mark that is not closed.
+        ServiceError: the file cannot be written.
+    """
+    with private_files.make_private_folder(settings.private_folder) as private:
+        told = dict(conf)
+        for name in DRIVER_OPTIONS if _is_driver_local(settings) else ():
+            options = told.get(name, "")
+            if mask(name, options) != options:
+                # Java reads arguments from a file, too; Spark would put them into the command line of the driver.
+                arguments = private_files.write_file(private / f"{name}.args", _format_java_arguments(name, options))
+                told[name] = f"@{arguments}"
+        path = private_files.write_file(private / "spark.properties", _format_java_properties(told))
+        yield ["--load-spark-defaults", "--properties-file", str(path)]
+
+
+def _is_driver_local(settings: Settings) -> bool:
+    # Spark's own cluster runs no Python driver; on others the driver may run where the file is not.
+    return is_local(settings.spark.master) or settings.spark.master.startswith("spark://")
+
+
+def _format_java_properties(conf: Mapping[str, str]) -> str:
+    return "".join(f"{_escape(name)}={_escape(value)}\n" for name, value in sorted(conf.items()))
+
+
+def _escape(text: str) -> str:
+    """``text`` as Java's ``Properties`` read it back: ASCII, and nothing that ends a name or a line."""
+    units = memoryview(text.encode("utf-16-be", "surrogatepass")).cast("B")
+    codes = [units[place] << 8 | units[place + 1] for place in range(0, len(units), 2)]
+    return "".join(chr(code) if chr(code) in _UNESCAPED_CHARACTERS else f"\\u{code:04x}" for code in codes)
+
+
+def _format_java_arguments(name: str, options: str) -> str:
+    try:
+        arguments = shlex.split(options)
+    except ValueError:
+        raise ConfigurationError(
+            f"spark.conf.{name} cannot be taken apart: a quotation mark in it is not closed. Nothing was started."
+        ) from None
+    quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in arguments)
+    return "".join(f'"{each}"\n' for each in quoted)
+
+
+def run_job(
+    settings: Settings,
+    job: Sequence[str],
+    *,
+    name: str,
+    plans: Sequence[PlanReference],
+    progress: Progress | None = None,
+) -> JobResult:
+    """Run spark-submit for ``job`` (a program and its arguments), which is about ``plans``, and wait for it.
+
+    Raises:
+        ConfigurationError: no Java, or a mixed Spark installation.
+        ServiceError: there is no spark-submit.
+    """
+    check_spark_install()
+    environment = make_spark_environment(
+        os.environ, find_java(os.environ, settings.home / "java"), settings.spark.master
+    )
+    with open_properties_file(settings, build_spark_conf(settings)) as options:
+        command = ["spark-submit", "--master", settings.spark.master, "--name", name, *options, *job]
+        return _follow(command, environment, progress, plans)
+
+
+def _follow(
+    command: Sequence[str], environment: dict[str, str], progress: Progress | None, plans: Sequence[PlanReference]
+) -> JobResult:
+    failures: dict[str, PlanFailure] = {}
+    digests: dict[str, str] = {}
+    heard: set[str] = set()
+    tail: list[str] = []
+    try:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+    except FileNotFoundError as problem:
+        raise ServiceError(
+            "spark-submit was not found on PATH. Nothing was compacted. Install pyspark into this environment."
+        ) from problem
+    assert process.stdout is not None
+    with process:
+        for line in process.stdout:
+            event = parse_event(line)
+            if event is None:
+                tail = [*tail, line.rstrip()][-MAXIMUM_TAIL_LINES:]
+                continue
+            if event["event"] in {"plan", "failed"}:
+                # "failed" is about the application, and so about every plan of it.
+                told = [event["plan_id"]] if event["event"] == "plan" else [plan.plan_id for plan in plans]
+                heard.update(told)
+                failure = parse_failure(event)
+                failures.update({plan_id: failure for plan_id in told if failure is not None})
+                digests.update({plan_id: str(event["sha256"]) for plan_id in told if event.get("sha256")})
+            if progress is not None:
+                progress(event)
+    silent = [plan for plan in plans if plan.plan_id not in heard]
+    if silent:
+        sys.stderr.write("\n".join(tail) + "\n")
+        reason = f"the Spark application ended with exit code {process.returncode} before it finished"
+        failures.update({plan.plan_id: PlanFailure(reason, ServiceError.exit_code) for plan in silent})
+    return JobResult(process.returncode, failures, digests)

@@ -1,0 +1,106 @@
+"""Starts the Spark application that carries out plans, and records the attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winnow import __version__
+from winnow.config.settings import Settings
+from winnow.engine import staging
+from winnow.engine.events import PlanFailure
+from winnow.engine.rewrite import ENGINE_NAME, compact_partition
+from winnow.errors import PlanVoidError, ServiceError, WinnowError
+from winnow.model import Plan
+from winnow.pipeline.compaction.plan_limits import is_below_own_tables
+from winnow.pipeline.compaction.spark_submit import JobResult, Progress, build_engine_arguments, find_job_file, run_job
+from winnow.pipeline.context import Context
+from winnow.planning.plans import PlanReference
+from winnow.report.events import log_event
+from winnow.results import StagingManifest
+from winnow.store import RunState
+
+JOB_NAME = "compact"
+"""The program, below jobs/, that carries out plans."""
+
+
+def build_job_arguments(settings: Settings, plans: Sequence[PlanReference], attempt: str) -> list[str]:
+    """Arguments of the job: references only. Credentials reach it by environment or instance role."""
+    giant_bytes = str(settings.engine.giant_bytes)
+    options = ["--attempt", attempt, *build_engine_arguments(settings), "--giant-bytes", giant_bytes]
+    return [*options, *[staging.format_plan_argument(plan.uri, plan.sha256) for plan in plans]]
+
+
+def stage_retention_plans(
+    ctx: Context, plans: Sequence[PlanReference], attempt: str
+) -> tuple[list[PlanReference], dict[str, PlanFailure]]:
+    """Stage the plans of retention alone: they read no segment, so no Spark is started for them.
+
+    Gives the others, and per plan id why a plan may not be carried out: it is not the one that was made, or writes
+    elsewhere than below the topic's own tables. That leaves the others alone.
+
+    Raises:
+        ServiceError: catalog or object store cannot be reached.
+    """
+    left: list[PlanReference] = []
+    refused: dict[str, PlanFailure] = {}
+    assert ctx.log.catalog is not None  # opened once, before threads ask for it
+    checked = staging.run_concurrently(lambda each: _read_checked_plan(ctx, each), plans)
+    for reference, plan in zip(plans, checked, strict=True):
+        if isinstance(plan, WinnowError):
+            refused[reference.plan_id] = PlanFailure(str(plan).rstrip("."), plan.exit_code)
+            continue
+        if any(partition.compacts for partition in plan.partitions):
+            left.append(reference)
+            continue
+        parts = tuple(
+            compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
+            for partition in sorted(plan.partitions, key=lambda each: each.partition)
+        )
+        manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE_NAME, __version__)
+        staging.write_manifest(reference.uri, manifest)
+    return left, refused
+
+
+def _read_checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
+    """The plan of ``reference``, or why it may not be carried out."""
+    try:
+        plan = staging.read_plan(reference.uri, reference.sha256)
+        location = ctx.log.open(reference.topic).head().location
+    except ServiceError:
+        raise
+    except WinnowError as problem:
+        return problem
+    own = is_below_own_tables(plan, location, ctx.log.quarantine(reference.topic).location)
+    if (plan.plan_id, plan.topic) == (reference.plan_id, reference.topic) and own:
+        return plan
+    return PlanVoidError(
+        f"Plan {reference.plan_id} of topic {reference.topic} is that of another topic or writes elsewhere than below "
+        f"the topic's own tables ({reference.uri}). It is void and was not used; nothing was published. Find out "
+        "what else writes to the staging area, then run it again: the next run plans the topic anew."
+    )
+
+
+def begin_attempt(ctx: Context, plan: PlanReference, attempt: str) -> None:
+    """An attempt at ``plan`` begins: its run is compacting."""
+    ctx.store.runs.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
+    log_event("compacting", plan.topic, plan_id=plan.plan_id, attempt=attempt)
+
+
+def end_attempt(ctx: Context, plan: PlanReference, attempt: str, *, started_ms: int) -> None:
+    """An attempt left its staging manifest: the run of ``plan`` is staged."""
+    now_ms = ctx.now_ms()
+    ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, now_ms, attempt=attempt)
+    log_event("staged", plan.topic, plan_id=plan.plan_id, attempt=attempt, duration_ms=now_ms - started_ms)
+
+
+def submit_plans(
+    ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
+) -> JobResult:
+    """Run spark-submit for ``plans`` and wait for it.
+
+    Raises:
+        ConfigurationError: no Java, or a mixed Spark installation.
+        ServiceError: there is no spark-submit.
+    """
+    job = [find_job_file(JOB_NAME), *build_job_arguments(ctx.settings, plans, attempt)]
+    return run_job(ctx.settings, job, name=f"winnow {attempt}", plans=plans, progress=progress)

@@ -1,0 +1,59 @@
+"""Commits a change of partition states alone: one snapshot without files, and none without a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from winnow.log.head import Change, Head
+from winnow.model import PartitionState, TopicState
+from winnow.pipeline.compaction.overview import refresh_overview
+from winnow.pipeline.context import Context
+from winnow.report.events import log_event
+
+
+class _UnchangedError(Exception):
+    """Everything is as it should be already."""
+
+
+def change_states(
+    ctx: Context,
+    topic: str,
+    change: Callable[[TopicState], Mapping[int, PartitionState]],
+    *,
+    operation: str,
+    summary: Mapping[str, str] | None = None,
+) -> tuple[TopicState, bool]:
+    """Commit the partition states that ``change`` makes of the carried state; the state in force, and whether it moved.
+
+    ``change`` is asked again whenever another commit came first. The metadata store is brought up to date also when
+    nothing changed, so that repeating a call heals what a crash between the commit and the store left behind.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
+            :meth:`winnow.log.topic_log.TopicLog.commit`; and whatever ``change`` raises.
+    """
+    log = ctx.log.open(topic)
+    moved: list[int] = []
+
+    def build(head: Head) -> Change:
+        states = {**head.state.partitions, **change(head.state)}
+        moved[:] = [number for number, each in sorted(states.items()) if each != head.state.partitions.get(number)]
+        if states == head.state.partitions:
+            raise _UnchangedError
+        return Change(
+            state=replace(head.state, partitions=states),
+            summary={"winnow.operation": operation, **(summary or {})},
+        )
+
+    try:
+        committed = log.commit(build)
+        changed = True
+        log_event("state_changed", topic, operation=operation, partitions=moved, snapshot_id=str(committed.snapshot_id))
+    except _UnchangedError:
+        changed = False
+    # What is there now, not what was committed: another commit may have come after it.
+    state = log.head().state
+    ctx.store.projection.record_states(topic, state.partitions, ctx.now_ms())
+    refresh_overview(ctx, topic)
+    return state, changed

@@ -1,0 +1,81 @@
+"""A topic at one head as decisions see it: configuration, segments, state, and what earlier runs measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from winnow.config.topic import TopicConfig
+from winnow.log.head import Head
+from winnow.log.manifests import reduce_garbage_collection
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.context import Context
+from winnow.planning.cleanable import PartitionLog, Rules
+from winnow.planning.estimates import MAXIMUM_EARLIER_RUNS, NewKeyEstimator
+
+
+@dataclass(frozen=True)
+class TopicView:
+    """One topic at one head: what deciding looks at."""
+
+    log: TopicLog
+    head: Head
+    config: TopicConfig
+    rules: Rules
+    partitions: tuple[PartitionLog, ...]
+    now_ms: int
+    """The present, taken once, so that assessing and planning decide by the same instant."""
+
+
+def build_rules(config: TopicConfig) -> Rules:
+    """The part of the configuration that decides eligibility."""
+    return Rules(
+        compacts=config.compacts,
+        strategy=config.compaction_strategy,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+        segment_bytes=config.segment_bytes,
+        max_segment_ms=config.max_segment_ms,
+        strategy_header=config.compaction_strategy_header or None,
+        deletes=config.deletes,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        late_arrival_ms=config.late_arrival_ms,
+        protects_latest=config.retention_protect_latest,
+    )
+
+
+def load_topic_view(ctx: Context, topic: str) -> TopicView:
+    """Head, configuration and segments of a topic.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    log = ctx.log.open(topic)
+    with reduce_garbage_collection():
+        head = log.head()
+        config = log.config(head)
+        return TopicView(log, head, config, build_rules(config), load_partition_logs(log, head), ctx.now_ms())
+
+
+def load_partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
+    """Every partition of a topic as manifests and state show it, in partition order."""
+    segments = log.segments(head)
+    return tuple(
+        PartitionLog(log.topic, number, segments.get(number, ()), state)
+        for number, state in sorted(head.state.partitions.items())
+    )
+
+
+@dataclass(frozen=True)
+class EarlierRuns:
+    """The newest receipts of ``topic``, summed up when first needed."""
+
+    ctx: Context
+    topic: str
+
+    @cached_property
+    def shares(self) -> NewKeyEstimator:
+        """How many records that came since a cleaning brought a key of their own."""
+        return NewKeyEstimator.of(self.ctx.store.projection.list_receipts(self.topic, limit=MAXIMUM_EARLIER_RUNS))

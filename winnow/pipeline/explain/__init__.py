@@ -1,0 +1,1 @@
+"""Read-only commands: explain, read, why, compare."""

@@ -1,0 +1,318 @@
+"""Compares the current compaction strategy with another one over a topic, without publishing anything.
+
+Covers exactly what a compaction at the as-of would: of each partition the log that retention leaves, below the first
+uncleanable offset, also where the partition is idle. The choice runs in Spark, as a compaction does.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from winnow import documents
+from winnow.config.topic import TopicConfig
+from winnow.engine import strategy_diff
+from winnow.engine.events import PlanFailure
+from winnow.engine.strategy_diff import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordCoordinates, RecordOrder
+from winnow.errors import (
+    ConfigurationError,
+    DamagedSegmentError,
+    RunAgainError,
+    ServiceError,
+    UsageError,
+    WinnowError,
+)
+from winnow.files import storage
+from winnow.model import Assessment, Strategy
+from winnow.pipeline.compaction.assess import assess_view
+from winnow.pipeline.compaction.spark_submit import Progress, build_engine_arguments, find_job_file, run_job
+from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
+from winnow.pipeline.context import Context
+from winnow.planning.cleanable import PartitionLog, Rules
+from winnow.planning.eligibility import (
+    apply_retention,
+    find_covered_end,
+    list_expired_ranges,
+    make_tombstone_expiry,
+    remove_retired,
+)
+from winnow.planning.plans import PlanReference
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonSide:
+    """What one order would leave of everything compared. ``order`` says it in words."""
+
+    strategy: Strategy
+    header: str | None
+    order: str
+    records_kept: int
+    tombstones_expired: int
+    estimated_bytes: int
+    differing_tombstones: int
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingKey:
+    """One key with two winners: coordinates, never bytes."""
+
+    partition: int
+    present: RecordCoordinates
+    other: RecordCoordinates
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionComparison:
+    """One partition of the comparison: the records in [``log_start_offset``, ``first_uncleanable_offset``)."""
+
+    partition: int
+    log_start_offset: int
+    first_uncleanable_offset: int
+    records: int
+    records_keyless: int
+    keys: int
+    keys_differing: int
+    headers_missing: int
+    headers_malformed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Both choices over one topic. Partitions in which nothing is cleanable are left out.
+
+    ``headers_*``: records without the header, and with a value that is no 8-byte long; None where no order looks at
+    one.
+    """
+
+    topic: str
+    as_of_ms: int
+    sentence: str
+    records: int
+    records_keyless: int
+    keys: int
+    keys_differing: int
+    present: ComparisonSide
+    other: ComparisonSide
+    headers_missing: int | None
+    headers_malformed: int | None
+    partitions_cleaned_before: int
+    notices: tuple[str, ...]
+    sample: tuple[DifferingKey, ...]
+    partitions: tuple[PartitionComparison, ...]
+
+
+def build_comparison(view: TopicView, request: DiffRequest, result: DiffResult) -> Comparison:
+    """The answer to ``request`` over the topic that ``view`` shows."""
+    parts = result.partitions
+    ranges = {partition.partition: partition for partition in request.partitions}
+    sample = sorted(
+        (DifferingKey(part.partition, key.present, key.other) for part in parts for key in part.sample),
+        key=lambda key: (key.present.offset, key.partition),
+    )
+    keys, differing = sum(part.keys for part in parts), sum(part.keys_differing for part in parts)
+    looks_at_header = request.header is not None
+    cleaned = sum(log.state.strategy is not None or bool(log.state.history) for log in view.partitions)
+    return Comparison(
+        topic=request.topic,
+        as_of_ms=request.as_of_ms,
+        sentence=_format_sentence(request, keys, differing),
+        records=sum(part.records for part in parts),
+        records_keyless=sum(part.records_keyless for part in parts),
+        keys=keys,
+        keys_differing=differing,
+        present=_build_side(request.present, [part.present for part in parts]),
+        other=_build_side(request.other, [part.other for part in parts]),
+        headers_missing=sum(part.headers_missing for part in parts) if looks_at_header else None,
+        headers_malformed=sum(part.headers_malformed for part in parts) if looks_at_header else None,
+        partitions_cleaned_before=cleaned,
+        notices=tuple(_build_notices(view, cleaned)),
+        sample=tuple(sample[: request.sample]),
+        partitions=tuple(
+            PartitionComparison(
+                partition=part.partition,
+                log_start_offset=ranges[part.partition].start_offset,
+                first_uncleanable_offset=ranges[part.partition].end_offset,
+                records=part.records,
+                records_keyless=part.records_keyless,
+                keys=part.keys,
+                keys_differing=part.keys_differing,
+                headers_missing=part.headers_missing,
+                headers_malformed=part.headers_malformed,
+            )
+            for part in parts
+        ),
+    )
+
+
+def _build_side(order: RecordOrder, sides: Sequence[DiffSide]) -> ComparisonSide:
+    def total(name: str) -> int:
+        return sum(int(getattr(side, name)) for side in sides)
+
+    return ComparisonSide(
+        strategy=order.strategy,
+        header=order.header,
+        order=order.words,
+        records_kept=total("records_kept"),
+        tombstones_expired=total("tombstones_expired"),
+        estimated_bytes=total("estimated_bytes"),
+        differing_tombstones=total("differing_tombstones"),
+    )
+
+
+def _format_sentence(request: DiffRequest, keys: int, differing: int) -> str:
+    if not request.partitions:
+        return f"Nothing of {request.topic} is cleanable at this as-of, so there is nothing to compare."
+    if request.other == request.present:
+        return f"{request.topic} has this strategy already: none of its {keys:,} keys would have another winner."
+    return (
+        f"Under {_format_order(request.other)} instead of {_format_order(request.present)}, {differing:,} of {keys:,} keys of "
+        f"{request.topic} would have another winner."
+    )
+
+
+def _format_order(order: RecordOrder) -> str:
+    return f"strategy {order.strategy.value}" + (f" ({order.header})" if order.header is not None else "")
+
+
+def _build_notices(view: TopicView, cleaned: int) -> list[str]:
+    found: list[str] = []
+    if cleaned:
+        found.append(
+            f"{cleaned:,} of {len(view.partitions):,} partition(s) of {view.log.topic} were cleaned before: records "
+            "that earlier compactions removed cannot take part, and no strategy brings them back."
+        )
+    if not view.config.compacts:
+        found.append(f"The policy of {view.log.topic} has no compact, so no run would choose between records now.")
+    return found
+
+
+CompareRunner = Callable[[Context, DiffRequest, Progress | None], DiffResult]
+
+
+def compare_strategies(
+    ctx: Context,
+    topic: str,
+    *,
+    strategy: Strategy,
+    header: str | None,
+    as_of_ms: int,
+    sample: int,
+    progress: Progress | None = None,
+    run: CompareRunner | None = None,
+) -> Comparison:
+    """Choose in shadow under ``strategy`` and under the one in force, and tell where the winners differ.
+
+    Writes nothing in table or metadata store; request and result rest in the staging area while it runs.
+
+    Args:
+        ctx: where.
+        topic: an existing topic.
+        strategy: the other strategy.
+        header: the header of strategy ``header``; the topic's own when left out.
+        as_of_ms: the instant that decides what a compaction would cover.
+        sample: how many differing keys are told with coordinates, those whose present winners come first.
+        progress: told each event of the Spark application.
+        run: who makes the choice; a Spark application when left out.
+
+    Raises:
+        UsageError: a header without strategy ``header``, or no such topic.
+        ConfigurationError: strategy ``header`` without a header's name.
+        DamagedSegmentError, ServiceError, WinnowError: it could not be carried out; nothing was changed.
+    """
+    view = load_topic_view(ctx, topic)
+    present = RecordOrder(view.rules.strategy, _get_header(view.rules.strategy, view.config))
+    request = DiffRequest(
+        comparison_id=uuid.uuid4().hex,
+        topic=topic,
+        as_of_ms=as_of_ms,
+        present=present,
+        other=_build_other_order(strategy, header, view.config),
+        sample=sample,
+        partitions=(),
+    )
+    covered = build_compared_partitions(ctx, view, request, as_of_ms=as_of_ms)
+    request = replace(request, partitions=tuple(covered))
+    result = DiffResult(request.comparison_id, topic, ())
+    if covered:
+        result = (run or compare_in_spark)(ctx, request, progress)
+    return build_comparison(view, request, result)
+
+
+def _get_header(strategy: Strategy, config: TopicConfig) -> str | None:
+    return config.compaction_strategy_header or None if strategy is Strategy.HEADER else None
+
+
+def _build_other_order(strategy: Strategy, header: str | None, config: TopicConfig) -> RecordOrder:
+    if strategy is not Strategy.HEADER:
+        if header is not None:
+            raise UsageError(f"--header goes with --strategy header, not with {strategy.value}. Nothing was compared.")
+        return RecordOrder(strategy)
+    name = header or config.compaction_strategy_header
+    if not name:
+        raise ConfigurationError(
+            "compaction.strategy.header must be specified. Name the header that holds the version: --header NAME"
+        )
+    return RecordOrder(strategy, name)
+
+
+def build_compared_partitions(
+    ctx: Context, view: TopicView, request: DiffRequest, *, as_of_ms: int
+) -> list[DiffPartition]:
+    """What a compaction of each partition would cover, eligible or not; those with nothing to cover are left out."""
+    others = replace(view.rules, strategy=request.other.strategy, strategy_header=request.other.header)
+    found = [
+        _build_compared_partition(ctx, log, view.rules, others, assessment, as_of_ms)
+        for log, assessment in zip(view.partitions, assess_view(ctx, view, as_of_ms=as_of_ms), strict=True)
+    ]
+    return [partition for partition in found if partition.segments]
+
+
+def _build_compared_partition(
+    ctx: Context, log: PartitionLog, rules: Rules, others: Rules, assessment: Assessment, as_of_ms: int
+) -> DiffPartition:
+    left = remove_retired(log, apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=ctx.now_ms()))
+    start, end = left.state.log_start_offset, assessment.first_uncleanable_offset
+    clock_ms = ctx.cleaning_time_ms(as_of_ms)
+    return DiffPartition(
+        partition=log.partition,
+        start_offset=start,
+        end_offset=end,
+        segments=tuple(s for s in left.segments if s.first_offset < end and s.last_offset >= start),
+        expired_present=list_expired_ranges(left.state.history, make_tombstone_expiry(left, rules, end, clock_ms)),
+        expired_other=list_expired_ranges(left.state.history, make_tombstone_expiry(left, others, end, clock_ms)),
+        covered_end_present=find_covered_end(left.state.history, rules, end),
+        covered_end_other=find_covered_end(left.state.history, others, end),
+    )
+
+
+def compare_in_spark(ctx: Context, request: DiffRequest, progress: Progress | None = None) -> DiffResult:
+    """Carry out ``request`` in one Spark application. Request and result leave the staging area afterwards.
+
+    Raises:
+        ConfigurationError: no Java, or a mixed Spark installation.
+        DamagedSegmentError, ServiceError, WinnowError: it could not be carried out.
+    """
+    uri = strategy_diff.build_request_uri(ctx.settings.staging, request.topic, request.comparison_id)
+    job = [find_job_file("compare"), *build_engine_arguments(ctx.settings), uri]
+    size_bytes = sum(partition.size_bytes for partition in request.partitions)
+    reference = PlanReference(request.topic, request.comparison_id, uri, len(request.partitions), size_bytes, None)
+    try:
+        storage.write_bytes(uri, documents.dump_json(request))
+        name = f"winnow compare {request.topic}"
+        done = run_job(ctx.settings, job, name=name, plans=[reference], progress=progress)
+        failure = done.failures.get(request.comparison_id)
+        if failure is not None:
+            raise _build_error(request.topic, failure)
+        return documents.load_json(DiffResult, storage.read_bytes(strategy_diff.build_result_uri(uri)))
+    finally:
+        for document in (uri, strategy_diff.build_result_uri(uri)):
+            storage.delete(document)
+
+
+def _build_error(topic: str, failure: PlanFailure) -> WinnowError:
+    kinds: dict[int, type[WinnowError]] = {
+        kind.exit_code: kind for kind in (UsageError, DamagedSegmentError, RunAgainError, ServiceError)
+    }
+    kind = kinds.get(failure.exit_code, WinnowError)
+    return kind(f"Topic {topic} was not compared: {failure.error}. Nothing was changed; compare it again.")

@@ -1,0 +1,184 @@
+"""Scans a partition for the records of one key, by the exact bytes of the key.
+
+Reads the key and the ordering columns of the partition's segments, a few files at a time; ``value`` only to tell the
+tombstones among the handful that are shown. A key with millions of records spills to disk, as a compaction does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from winnow.engine.damage import explain_failure
+from winnow.engine.strategy_diff import (
+    READ_COLUMNS,
+    DiffPartition,
+    RecordCoordinates,
+    RecordOrder,
+    build_equivalent_plan,
+    find_coordinates,
+)
+from winnow.engine.task_resources import TaskBudget
+from winnow.engine.winners import build_greatest_offset_sql
+from winnow.files import duckdb_connection
+from winnow.files.duckdb_connection import quote_file_list, quote_literal
+from winnow.files.page_checksums import check_local_pages
+from winnow.model import Segment
+from winnow.planning.cleanable import PartitionLog
+
+if TYPE_CHECKING:
+    import duckdb
+
+MAXIMUM_CHUNK_BYTES = 256 << 20
+"""Segments are read in chunks of about so many bytes, so that progress shows."""
+
+Progress = Callable[[int], None]
+"""Told how many further bytes of segments were looked through."""
+
+
+class KeyScan:
+    """A look through one partition for one key. ``headers`` names those that decide under the orders asked for.
+
+    Use as a context manager. Records below the log start are not seen.
+    """
+
+    def __init__(self, log: PartitionLog, headers: Iterable[str], budget: TaskBudget) -> None:
+        self._log = log
+        self._segments = [s for s in log.segments if s.last_offset >= log.state.log_start_offset]
+        self._headers = sorted(set(headers))
+        self._opened = ExitStack()
+        self._connection: duckdb.DuckDBPyConnection = self._opened.enter_context(
+            duckdb_connection.open_connection(
+                memory_limit_bytes=budget.memory_limit_bytes,
+                threads=budget.threads,
+                spill_folder=budget.spill_folder,
+                uris=[segment.path for segment in self._segments],
+            )
+        )
+        self._connection.execute(
+            'CREATE TEMP TABLE found ("offset" BIGINT, "timestamp" TIMESTAMPTZ, '
+            "headers STRUCT(key VARCHAR, value BLOB)[])"
+        )
+
+    def __enter__(self) -> KeyScan:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments that :meth:`find` looks through."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def find(self, key: bytes, progress: Progress) -> int:
+        """Find the records of ``key``; returns how many there are.
+
+        Raises:
+            DamagedSegmentError: a segment is missing or cannot be read.
+            ServiceError: the object store does not answer.
+        """
+        headers = "NULL"
+        if self._headers:
+            names = ", ".join(quote_literal(name) for name in self._headers)
+            headers = f"list_filter(headers, lambda h: h.key IN ({names}))"
+        for chunk in _build_chunks(self._segments):
+            files = quote_file_list(segment.path for segment in chunk)
+            with _explain_read_errors(self._log, chunk):
+                check_local_pages([segment.path for segment in chunk], READ_COLUMNS)
+                self._connection.execute(
+                    f'INSERT INTO found SELECT "offset", "timestamp", {headers} FROM read_parquet({files}) '
+                    f'WHERE key = $key AND "offset" >= {self._log.state.log_start_offset}',
+                    {"key": key},
+                )
+            progress(sum(segment.size_bytes for segment in chunk))
+        return self.count()
+
+    def read_key(self, offset: int) -> bytes | None:
+        """The key of the record at ``offset``; None where it has none. It must be there."""
+        segment = find_segment(self._segments, offset)
+        assert segment is not None
+        with _explain_read_errors(self._log, [segment]):
+            check_local_pages([segment.path], ("offset", "key"))
+            (key,) = self._row(
+                f'SELECT key FROM read_parquet({quote_file_list([segment.path])}) WHERE "offset" = {offset}'
+            )
+        return None if key is None else bytes(key)
+
+    def count(self, start: int = 0, end: int | None = None) -> int:
+        """How many records of the key were found in [``start``, ``end``); ``end`` None: all the rest."""
+        return int(self._row(f"SELECT count(*) FROM found WHERE {_build_offset_condition(start, end)}")[0])
+
+    def winner(self, order: RecordOrder, end: int) -> int | None:
+        """The offset that wins among the records found below ``end``; None where there are none."""
+        greatest = build_greatest_offset_sql(order.strategy, order.header)
+        offset = self._row(f"SELECT {greatest} FROM found WHERE {_build_offset_condition(0, end)}")[0]
+        return None if offset is None else int(offset)
+
+    def newest(self, most: int) -> list[int]:
+        """The highest offsets found, at most ``most``, rising."""
+        rows = self._connection.execute(f'SELECT "offset" FROM found ORDER BY "offset" DESC LIMIT {most}').fetchall()
+        return sorted(offset for (offset,) in rows)
+
+    def coordinates(self, offsets: Iterable[int], header: str | None) -> Mapping[int, RecordCoordinates]:
+        """Coordinates by offset; offsets without a record are left out."""
+        with _explain_read_errors(self._log, self._segments):
+            return find_coordinates(self._connection, self._segments, set(offsets), header)
+
+    def find_offset_from(self, offset: int) -> int | None:
+        """The offset of the first record of any key at or above ``offset``; None at the log end."""
+        for segment in self._segments:
+            if segment.last_offset < offset:
+                continue
+            first = max(offset, self._log.state.log_start_offset)
+            with _explain_read_errors(self._log, [segment]):
+                check_local_pages([segment.path], ("offset",))
+                files = quote_file_list([segment.path])
+                (found,) = self._row(f'SELECT min("offset") FROM read_parquet({files}) WHERE "offset" >= {first}')
+            return int(found)
+        return None
+
+    def _row(self, query: str) -> tuple[Any, ...]:
+        row = duckdb_connection.fetch_one_row(self._connection, query)
+        assert row is not None
+        return row
+
+
+def find_segment(segments: Sequence[Segment], offset: int) -> Segment | None:
+    """The segment whose range holds ``offset``; None between two of them."""
+    return next((s for s in segments if s.first_offset <= offset <= s.last_offset), None)
+
+
+def _build_chunks(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    chunk: list[Segment] = []
+    for segment in segments:
+        chunk.append(segment)
+        if sum(each.size_bytes for each in chunk) >= MAXIMUM_CHUNK_BYTES:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _build_offset_condition(start: int, end: int | None) -> str:
+    return f'"offset" >= {start}' + (f' AND "offset" < {end}' if end is not None else "")
+
+
+@contextlib.contextmanager
+def _explain_read_errors(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
+    """Say which segment cannot be read, and no byte of what is in it."""
+    try:
+        yield
+    except Exception as problem:
+        state = log.state
+        looked = DiffPartition(log.partition, state.log_start_offset, state.log_end_offset, tuple(segments))
+        found = explain_failure(problem, log.topic, build_equivalent_plan(looked))
+        raise type(found)(
+            f"{log.topic}-{log.partition} could not be looked through: {str(found).rstrip('.')}. Nothing was changed. "
+            "Ask again; if that repeats, look at the segment."
+        ) from None

@@ -1,0 +1,212 @@
+"""Explains why an offset holds no record: which call appended it, and which runs may have removed it.
+
+Of a removed record nothing remains but counts: receipts say how many records a run removed and why, the ledgers of
+ingest calls which offsets ever arrived. Where these leave a choice, the choice is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+
+from winnow import documents
+from winnow.log.reference_chains import list_ingest_references
+from winnow.log.state import read_checked, read_receipt
+from winnow.model import Append, IngestLedger, IngestReference, TopicState
+from winnow.pipeline.compaction.topic_view import TopicView
+from winnow.pipeline.context import Context
+
+
+class AbsenceVerdict(StrEnum):
+    """Why an offset of the log holds no record that readers see."""
+
+    NOT_WRITTEN = "not_written"
+    BELOW_LOG_START = "below_log_start"
+    QUARANTINED = "quarantined"
+    NEVER_INGESTED = "never_ingested"
+    SUPERSEDED = "superseded"
+    TOMBSTONE_EXPIRED = "tombstone_expired"
+    KEYLESS = "keyless"
+    REMOVED = "removed"
+    """By a run, and its counts leave open by which rule."""
+    REMOVED_OR_NEVER_WRITTEN = "removed_or_never_written"
+    """The ingest that spans the offset had gaps, and this may be one of them."""
+
+
+class IngestedAnswer(StrEnum):
+    """Whether an ingest call brought an offset; ``perhaps``: it brought some of the offsets around it, not all."""
+
+    YES = "yes"
+    PERHAPS = "perhaps"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalRun:
+    """What a published run did to the partition asked about."""
+
+    plan_id: str | None
+    snapshot_id: int | None
+    as_of_ms: int
+    finished_at_ms: int
+    first_dirty_offset: int
+    next_first_dirty_offset: int
+    records_in: int
+    records_superseded: int
+    tombstones_expired: int
+    records_keyless: int
+    records_retired: int
+    log_start_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Why there is no record at an offset. ``runs``: those that may have removed it, oldest first.
+
+    ``causes``: the rules that may have removed it, one when there is no doubt left. ``covered_by``: the first run that
+    covered it.
+    """
+
+    verdict: AbsenceVerdict
+    causes: tuple[AbsenceVerdict, ...] = ()
+    ingested: IngestedAnswer | None = None
+    slice: Append | None = None
+    covered_by: RemovalRun | None = None
+    runs: tuple[RemovalRun, ...] = ()
+
+
+def list_partition_runs(ctx: Context, view: TopicView, partition: int) -> list[RemovalRun]:
+    """The published runs that worked on ``partition``, oldest first.
+
+    One receipt is held at a time, since each has an entry for every partition. They come from the metadata store, and
+    from beside the table where the store does not know them.
+    """
+    found: list[RemovalRun] = []
+    for reference in view.log.receipt_references(view.head):
+        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.log.topic, reference)
+        found.extend(
+            RemovalRun(
+                plan_id=receipt.plan_id,
+                snapshot_id=receipt.snapshot_id,
+                as_of_ms=receipt.as_of_ms,
+                finished_at_ms=receipt.finished_at_ms,
+                first_dirty_offset=part.first_dirty_offset,
+                next_first_dirty_offset=part.next_first_dirty_offset,
+                records_in=part.records_in,
+                records_superseded=part.records_superseded,
+                tombstones_expired=part.tombstones_expired,
+                records_keyless=part.records_keyless,
+                records_retired=part.records_retired,
+                log_start_offset=part.log_start_offset,
+            )
+            for part in receipt.partitions
+            if part.partition == partition
+        )
+    return found
+
+
+def find_covering_runs(runs: Sequence[RemovalRun], offset: int) -> list[RemovalRun]:
+    """The runs that judged the record at ``offset``: a run that read nothing (retention alone) judged nothing."""
+    return [run for run in runs if run.records_in > 0 and run.next_first_dirty_offset > offset]
+
+
+def _find_retiring_runs(runs: Sequence[RemovalRun], offset: int) -> tuple[RemovalRun, ...]:
+    """The first run that retired records and left the log start above ``offset``; none when another hand raised it."""
+    found = (run for run in runs if run.records_retired and (run.log_start_offset or 0) > offset)
+    return tuple(islice(found, 1))
+
+
+def explain_absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absence:
+    """Why ``offset`` of ``partition``, at which there is no record, holds none.
+
+    Raises:
+        WinnowError: a receipt or ledger is missing or damaged.
+    """
+    state = view.head.state.partitions[partition]
+    if offset >= state.log_end_offset:
+        return Absence(AbsenceVerdict.NOT_WRITTEN)
+    if _is_quarantined(ctx, view, partition, offset):
+        return Absence(AbsenceVerdict.QUARANTINED)
+    entry = find_slice(view.head.state, partition, offset)
+    ingested = _find_ingested(entry)
+    runs = list_partition_runs(ctx, view, partition)
+    if ingested is not IngestedAnswer.NO and offset < state.log_start_offset:
+        return Absence(
+            AbsenceVerdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=_find_retiring_runs(runs, offset)
+        )
+    judged = find_covering_runs(runs, offset) if ingested is not IngestedAnswer.NO else []
+    causes = _find_possible_causes(judged)
+    if not causes:
+        return Absence(AbsenceVerdict.NEVER_INGESTED, ingested=IngestedAnswer.NO, slice=entry)
+    verdict = causes[0] if len(causes) == 1 else AbsenceVerdict.REMOVED
+    return Absence(
+        verdict=verdict if ingested is IngestedAnswer.YES else AbsenceVerdict.REMOVED_OR_NEVER_WRITTEN,
+        causes=causes,
+        ingested=ingested,
+        slice=entry,
+        covered_by=judged[0],
+        runs=tuple(run for run in judged if _is_possible_remover(run, is_first=run is judged[0])),
+    )
+
+
+def _find_possible_causes(judged: Sequence[RemovalRun]) -> tuple[AbsenceVerdict, ...]:
+    """The rules that the counts of ``judged``, oldest first, leave open.
+
+    Keyless records go in the first run that covers them; tombstones in a later one, never in the first.
+    """
+    found: list[AbsenceVerdict] = []
+    if any(run.records_superseded for run in judged):
+        found.append(AbsenceVerdict.SUPERSEDED)
+    if any(run.tombstones_expired for run in judged[1:]):
+        found.append(AbsenceVerdict.TOMBSTONE_EXPIRED)
+    if judged and judged[0].records_keyless:
+        found.append(AbsenceVerdict.KEYLESS)
+    return tuple(found)
+
+
+def _is_possible_remover(run: RemovalRun, *, is_first: bool) -> bool:
+    return bool(run.records_superseded or (run.records_keyless if is_first else run.tombstones_expired))
+
+
+def _find_ingested(entry: Append | None) -> IngestedAnswer:
+    if entry is None:
+        return IngestedAnswer.NO
+    is_dense = entry.records == entry.last_offset - entry.first_offset + 1
+    return IngestedAnswer.YES if is_dense else IngestedAnswer.PERHAPS
+
+
+def _is_quarantined(ctx: Context, view: TopicView, partition: int, offset: int) -> bool:
+    visible = view.head.state.quarantine_ingests
+    if not visible:
+        return False
+    rows = ctx.log.quarantine(view.log.topic).read(visible, partition=partition, offsets=(offset, offset))
+    return any(batch.num_rows for batch in rows)
+
+
+def find_slice(state: TopicState, partition: int, offset: int) -> Append | None:
+    """The slice of an ingest call that spans ``offset``; None when none does.
+
+    Offsets of a partition rise from call to call, so the ledgers are bisected rather than all read.
+    """
+    ingests = list_ingest_references(state)
+    low, high = 0, len(ingests)
+    while low < high:
+        middle = (low + high) // 2
+        probe, slices = middle, _read_slices(state, ingests[middle], partition)
+        while not slices and probe + 1 < high:  # a call that brought nothing to this partition
+            probe += 1
+            slices = _read_slices(state, ingests[probe], partition)
+        if not slices or offset < slices[0].first_offset:
+            high = middle
+        elif offset > slices[-1].last_offset:
+            low = probe + 1
+        else:
+            return next((entry for entry in slices if entry.first_offset <= offset <= entry.last_offset), None)
+    return None
+
+
+def _read_slices(state: TopicState, reference: IngestReference, partition: int) -> tuple[Append, ...]:
+    data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
+    return documents.load_json(IngestLedger, data).slices.get(partition, ())

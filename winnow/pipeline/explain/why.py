@@ -1,0 +1,364 @@
+"""Finds the records of a key or at an offset, and which of them win now and won in the last run.
+
+The log answers for what is there, receipts and ledgers for what is not. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from winnow.engine.strategy_diff import RecordCoordinates, RecordOrder
+from winnow.errors import UsageError
+from winnow.files.partitioner import choose_partition
+from winnow.model import Strategy
+from winnow.pipeline.compaction.assess import assess_view
+from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
+from winnow.pipeline.context import Context
+from winnow.pipeline.explain import why_answer
+from winnow.pipeline.explain.key_scan import KeyScan, find_segment
+from winnow.pipeline.explain.removals import Absence, explain_absence, find_covering_runs, list_partition_runs
+from winnow.pipeline.explain.why_answer import (
+    FoundVerdict,
+    LogBounds,
+    LogSection,
+    MisplacedKey,
+    SeenRecord,
+    SegmentBounds,
+    TombstoneLife,
+    WhyAnswer,
+)
+from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
+from winnow.planning.eligibility import find_covering_entries, make_tombstone_expiry
+
+MAXIMUM_RECORDS = 100
+"""Records of a key that are listed, those with the highest offsets; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOrders:
+    """One partition and the two orders that matter: the one it was last cleaned with, and the one in force."""
+
+    log: PartitionLog
+    bounds: LogBounds
+    order: RecordOrder
+    next_order: RecordOrder
+    decided_below: int
+    """Below it a run has decided between records; 0 where none ever did."""
+
+    @property
+    def headers(self) -> list[str]:
+        """The headers that either order looks at."""
+        return [order.header for order in (self.order, self.next_order) if order.header is not None]
+
+    @property
+    def shown_header(self) -> str | None:
+        """The header whose versions are told."""
+        return self.order.header or self.next_order.header
+
+    def seen(self, found: RecordCoordinates) -> SeenRecord:
+        """A record, with the section of the log that it lies in."""
+        section = LogSection.NOT_YET_CLEANABLE
+        if found.offset < self.bounds.first_dirty_offset:
+            section = LogSection.CLEAN
+        elif found.offset < self.bounds.first_uncleanable_offset:
+            section = LogSection.DIRTY
+        return SeenRecord(self.log.partition, found.offset, found.timestamp_ms, found.version, found.tombstone, section)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecords:
+    """The records of one key in one partition."""
+
+    records: tuple[SeenRecord, ...]
+    total: int
+    not_yet_cleanable: int
+    winner: SeenRecord | None
+    next_winner: SeenRecord | None
+
+
+def parse_order(text: str) -> RecordOrder:
+    """The order that the state names: ``offset``, ``timestamp`` or ``header:NAME``."""
+    strategy, _, header = text.partition(":")
+    return RecordOrder(Strategy(strategy), header or None)
+
+
+def build_partition_orders(ctx: Context, view: TopicView, log: PartitionLog, as_of_ms: int) -> PartitionOrders:
+    """The judge of one partition of the topic that ``view`` shows."""
+    (assessment,) = assess_view(ctx, replace(view, partitions=(log,)), as_of_ms=as_of_ms)
+    state = log.state
+    return PartitionOrders(
+        log=log,
+        bounds=LogBounds(
+            state.log_start_offset,
+            assessment.first_dirty_offset,
+            assessment.first_uncleanable_offset,
+            state.log_end_offset,
+        ),
+        order=parse_order(state.strategy or view.rules.order),
+        next_order=parse_order(view.rules.order),
+        decided_below=find_first_dirty_offset(state) if state.strategy is not None else 0,
+    )
+
+
+def read_key_records(scan: KeyScan, judge: PartitionOrders) -> KeyRecords:
+    """The records of the key that ``scan`` found last."""
+    newest = scan.newest(MAXIMUM_RECORDS)
+    winner = scan.winner(judge.order, judge.decided_below)
+    next_winner = scan.winner(judge.next_order, judge.bounds.first_uncleanable_offset)
+    wanted = {offset for offset in (*newest, winner, next_winner) if offset is not None}
+    found = scan.coordinates(wanted, judge.shown_header)
+    return KeyRecords(
+        records=tuple(judge.seen(found[offset]) for offset in newest),
+        total=scan.count(),
+        not_yet_cleanable=scan.count(judge.bounds.first_uncleanable_offset),
+        winner=_read_seen_record(judge, found, winner),
+        next_winner=_read_seen_record(judge, found, next_winner),
+    )
+
+
+def _read_seen_record(
+    judge: PartitionOrders, found: Mapping[int, RecordCoordinates], offset: int | None
+) -> SeenRecord | None:
+    return None if offset is None else judge.seen(found[offset])
+
+
+Progress = Callable[[int, int], None]
+"""Told (bytes looked through, bytes in all)."""
+
+
+def explain_key(
+    ctx: Context,
+    topic: str,
+    key: bytes,
+    *,
+    partition: int | None,
+    everywhere: bool = False,
+    as_of_ms: int,
+    progress: Progress | None = None,
+) -> WhyAnswer:
+    """Where the records of ``key`` are, which of them won, and by which rule.
+
+    Without ``partition`` the one comes first where Kafka's default partitioner puts the key. The others are looked
+    through when it is not there, when partitions were added to the topic, or ``everywhere``: a custom partitioner may
+    have put it anywhere.
+
+    Raises:
+        UsageError: no such topic or partition.
+        DamagedSegmentError, ServiceError: a segment cannot be read.
+    """
+    view = load_topic_view(ctx, topic)
+    default = choose_partition(key, len(view.partitions))
+    wanted = (
+        [view.partitions[_get_checked_log(view, partition)]]
+        if partition is not None
+        else _sort_by_likelihood(view, default)
+    )
+    found: list[tuple[PartitionOrders, KeyRecords]] = []
+    told = _ByteProgress(progress, sum(segment.size_bytes for log in wanted for segment in log.segments))
+    searched = 0
+    for log in wanted:
+        searched += 1
+        if log.segments:
+            judge = build_partition_orders(ctx, view, log, as_of_ms)
+            with KeyScan(log, judge.headers, ctx.budget) as scan:
+                if scan.find(key, told):
+                    found.append((judge, read_key_records(scan, judge)))
+        if found and not everywhere and not view.head.state.partitions_added:
+            break
+    if not found:
+        return _explain_missing_key(ctx, view, wanted[0], default, searched)
+    judge, records = found[0]
+    elsewhere = tuple(
+        MisplacedKey(other.log.partition, its.total, its.winner.offset if its.winner is not None else None)
+        for other, its in found[1:]
+    )
+    answer = _explain_found_key(ctx, view, judge, records, as_of_ms)
+    answer = replace(answer, default_partition=default, partitions_searched=searched, elsewhere=elsewhere)
+    return replace(answer, sentence=why_answer.describe_found_key(answer, len(view.partitions)))
+
+
+def explain_offset(
+    ctx: Context, topic: str, partition: int, offset: int, *, as_of_ms: int, progress: Progress | None = None
+) -> WhyAnswer:
+    """Whether there is a record at ``offset`` of ``partition``; what becomes of it, or what became of it.
+
+    Raises:
+        UsageError: no such topic or partition.
+        DamagedSegmentError, ServiceError: a segment cannot be read.
+    """
+    view = load_topic_view(ctx, topic)
+    log = view.partitions[_get_checked_log(view, partition)]
+    judge = build_partition_orders(ctx, view, log, as_of_ms)
+    with KeyScan(log, judge.headers, ctx.budget) as scan:
+        here = scan.coordinates([offset], judge.shown_header)
+        if offset not in here or offset < log.state.log_start_offset:
+            return _explain_empty_offset(ctx, view, judge, offset, scan.find_offset_from(offset))
+        record = judge.seen(here[offset])
+        key = scan.read_key(offset)
+        if key is not None:
+            scan.find(key, _ByteProgress(progress, scan.size_bytes))
+        records = read_key_records(scan, judge)
+    return _explain_record(ctx, view, judge, record, records if key is not None else None, as_of_ms)
+
+
+def _get_checked_log(view: TopicView, partition: int) -> int:
+    last = len(view.partitions) - 1
+    if not 0 <= partition <= last:
+        raise UsageError(f"Topic {view.log.topic} has partitions 0 to {last}; there is no partition {partition}.")
+    return partition
+
+
+def _sort_by_likelihood(view: TopicView, default: int) -> list[PartitionLog]:
+    others = [log for log in view.partitions if log.partition != default]
+    return [view.partitions[default], *others]
+
+
+class _ByteProgress:
+    """Adds up bytes for a progress bar."""
+
+    def __init__(self, progress: Progress | None, total_bytes: int) -> None:
+        self._progress = progress
+        self._total_bytes = total_bytes
+        self._done_bytes = 0
+
+    def __call__(self, size_bytes: int) -> None:
+        self._done_bytes += size_bytes
+        if self._progress is not None:
+            self._progress(self._done_bytes, self._total_bytes)
+
+
+def _explain_found_key(
+    ctx: Context, view: TopicView, judge: PartitionOrders, found: KeyRecords, as_of_ms: int
+) -> WhyAnswer:
+    decided = found.winner or found.next_winner
+    runs = (
+        find_covering_runs(list_partition_runs(ctx, view, judge.log.partition), found.winner.offset)
+        if found.winner is not None
+        else []
+    )
+    verdict = FoundVerdict.UNDECIDED
+    if found.winner is not None:
+        verdict = FoundVerdict.TOMBSTONE if found.winner.tombstone else FoundVerdict.SURVIVED
+    answer = _build_answer(view, judge, verdict, present=True)
+    return replace(
+        answer,
+        winner=found.winner,
+        next_winner=found.next_winner,
+        records=found.records,
+        records_total=found.total,
+        tombstone=_build_tombstone_life(ctx, view, judge, decided, as_of_ms),
+        won_in=runs[-1] if runs else None,
+        runs=tuple(runs),
+    )
+
+
+def _explain_record(
+    ctx: Context, view: TopicView, judge: PartitionOrders, record: SeenRecord, found: KeyRecords | None, as_of_ms: int
+) -> WhyAnswer:
+    runs = find_covering_runs(list_partition_runs(ctx, view, judge.log.partition), record.offset)
+    segment = find_segment(judge.log.segments, record.offset)
+    assert segment is not None
+    answer = replace(
+        _build_answer(view, judge, _find_verdict(record, found, view.rules), present=True),
+        offset=record.offset,
+        record=record,
+        runs=tuple(runs),
+        segment=SegmentBounds(segment.path, segment.first_offset, segment.last_offset, segment.records),
+    )
+    if found is not None:
+        is_winner = found.winner is not None and found.winner.offset == record.offset
+        answer = replace(
+            answer,
+            winner=found.winner,
+            next_winner=found.next_winner,
+            records=found.records,
+            records_total=found.total,
+            tombstone=_build_tombstone_life(ctx, view, judge, record, as_of_ms),
+            won_in=runs[-1] if runs and is_winner else None,
+        )
+    return replace(answer, sentence=why_answer.describe_found_offset(answer))
+
+
+def _find_verdict(record: SeenRecord, found: KeyRecords | None, rules: Rules) -> FoundVerdict:
+    if not rules.compacts and record.section is not LogSection.CLEAN:
+        return FoundVerdict.NOT_COMPACTED
+    if found is None:
+        return FoundVerdict.KEYLESS
+    if record.section is LogSection.NOT_YET_CLEANABLE:
+        return FoundVerdict.NOT_YET_CLEANABLE
+    if found.next_winner is not None and found.next_winner.offset != record.offset:
+        return FoundVerdict.SUPERSEDED_NEXT
+    if found.winner is None or found.winner.offset != record.offset:
+        return FoundVerdict.WINS_NEXT
+    return FoundVerdict.TOMBSTONE if record.tombstone else FoundVerdict.SURVIVED
+
+
+def _explain_empty_offset(
+    ctx: Context, view: TopicView, judge: PartitionOrders, offset: int, next_offset: int | None
+) -> WhyAnswer:
+    why: Absence = explain_absence(ctx, view, judge.log.partition, offset)
+    answer = replace(
+        _build_answer(view, judge, why.verdict, present=False),
+        offset=offset,
+        runs=why.runs,
+        causes=tuple(cause.value for cause in why.causes),
+        ingested=why.ingested.value if why.ingested is not None else None,
+        next_offset=next_offset,
+    )
+    return replace(answer, sentence=why_answer.describe_missing_offset(answer, why))
+
+
+def _explain_missing_key(ctx: Context, view: TopicView, log: PartitionLog, default: int, searched: int) -> WhyAnswer:
+    """No record of a key: the runs of the likeliest partition in which tombstones expired, or records were retired."""
+    order = parse_order(log.state.strategy or view.rules.order)
+    runs = tuple(r for r in list_partition_runs(ctx, view, log.partition) if r.tombstones_expired or r.records_retired)
+    answer = WhyAnswer(
+        topic=view.log.topic,
+        partition=log.partition if searched == 1 else None,
+        offset=None,
+        present=False,
+        verdict=FoundVerdict.ABSENT.value,
+        sentence="",
+        rule=order.words,
+        strategy=order.strategy.value,
+        runs=runs,
+        default_partition=default,
+        partitions_searched=searched,
+    )
+    return replace(answer, sentence=why_answer.describe_missing_key(answer, log.partition))
+
+
+def _build_answer(view: TopicView, judge: PartitionOrders, verdict: StrEnum, *, present: bool) -> WhyAnswer:
+    return WhyAnswer(
+        topic=view.log.topic,
+        partition=judge.log.partition,
+        offset=None,
+        present=present,
+        verdict=verdict.value,
+        sentence="",
+        rule=judge.order.words,
+        strategy=judge.order.strategy.value,
+        next_rule=judge.next_order.words,
+        bounds=judge.bounds,
+    )
+
+
+def _build_tombstone_life(
+    ctx: Context, view: TopicView, judge: PartitionOrders, record: SeenRecord | None, as_of_ms: int
+) -> TombstoneLife | None:
+    if record is None or not record.tombstone:
+        return None
+    clock_ms = ctx.cleaning_time_ms(as_of_ms)
+    history = judge.log.state.history
+    entry = find_covering_entries(record.offset, record.offset, history)[0]
+    going = make_tombstone_expiry(judge.log, view.rules, judge.bounds.first_uncleanable_offset, clock_ms)
+    horizon_ms = going.horizon_ms(entry)
+    if entry is None or horizon_ms is None or entry.cleaning_time_ms is None:
+        earliest_ms = clock_ms + max(view.config.delete_retention_ms, going.late_arrival_ms)
+        return TombstoneLife(record.offset, False, None, earliest_ms, False, False)
+    retained_ms = entry.cleaning_time_ms + view.config.delete_retention_ms
+    goes = going.may_expire(entry)
+    waits = view.rules.strategy is not Strategy.OFFSET and not goes and clock_ms >= retained_ms
+    return TombstoneLife(record.offset, True, horizon_ms, horizon_ms, waits, goes)

@@ -1,0 +1,1 @@
+"""Appending records from source files to a topic's log."""

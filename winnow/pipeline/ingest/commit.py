@@ -1,0 +1,411 @@
+"""Commits the segments of one ingest call and reports what it appended."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from winnow.config.topic import TopicConfig
+from winnow.errors import BadInputError, CommitConflictError, ServiceError, WinnowError
+from winnow.files import storage
+from winnow.log.head import Change, Head
+from winnow.log.reference_chains import has_same_ingests, list_seen_digests, write_ledger
+from winnow.log.topic_log import TopicLog
+from winnow.model import Append, IngestLedger, PartitionState, TopicState
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
+from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.parquet import list_extra_columns
+from winnow.sources.topic_filter import TopicFilter
+from winnow.store import OpenIngest
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionIngest:
+    """What one call did to one partition. ``first_offset`` is that of the first record appended."""
+
+    partition: int
+    first_offset: int | None
+    log_end_offset: int
+    records_appended: int
+    records_skipped: int
+    records_quarantined: int
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What one call did. ``snapshot_id`` None: nothing new was there.
+
+    Records that were all there already, in a file never seen before, make a snapshot without files: it remembers the
+    file, so that it is still known when a compaction has removed its records.
+
+    ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else.
+    """
+
+    topic: str
+    snapshot_id: int | None
+    files: int
+    records_appended: int
+    records_skipped: int
+    records_quarantined: int
+    partitions: tuple[PartitionIngest, ...]
+    notices: tuple[str, ...]
+    records_left_out: int = 0
+    source_topic: str | None = None
+
+
+def build_report(
+    topic: str,
+    snapshot_id: int | None,
+    prepared: PreparedSegments,
+    *,
+    states: Mapping[int, PartitionState],
+    files: int,
+    notices: Sequence[str],
+    records_of: TopicFilter | None = None,
+) -> IngestReport:
+    """The report of a call that committed ``prepared`` over partitions in ``states``, or found nothing to commit."""
+    numbers = sorted(
+        {*prepared.base, *(p for p in prepared.skipped if p is not None and p >= 0)}
+        | {p for p in prepared.quarantined if p is not None}
+    )
+    partitions = tuple(
+        PartitionIngest(
+            partition=number,
+            first_offset=prepared.segments[number][0].first_offset if prepared.segments.get(number) else None,
+            log_end_offset=prepared.log_end.get(number, states[number].log_end_offset),
+            records_appended=prepared.appended.get(number, 0),
+            records_skipped=prepared.skipped.get(number, 0),
+            records_quarantined=prepared.quarantined.get(number, 0),
+        )
+        for number in numbers
+    )
+    return IngestReport(
+        topic=topic,
+        snapshot_id=snapshot_id,
+        files=files,
+        records_appended=sum(prepared.appended.values()),
+        records_skipped=sum(prepared.skipped.values()),
+        records_quarantined=sum(prepared.quarantined.values()),
+        partitions=partitions,
+        notices=tuple(notices),
+        records_left_out=0 if records_of is None else records_of.records_left_out,
+        source_topic=None if records_of is None else records_of.source_topic,
+    )
+
+
+class IngestHeartbeat:
+    """Says that an ingest call is at work, so that a sweep neither forgets its files nor takes it for dead.
+
+    The row decides nothing: whether the call may commit is what the topic's state says (:meth:`is_voided`).
+
+    Args:
+        ctx: where.
+        topic: where the call appends.
+        ingest_id: its id.
+        least_number: as :meth:`winnow.store.ingests.Ingests.open_ingest`.
+    """
+
+    def __init__(self, ctx: Context, topic: str, ingest_id: str, *, least_number: int) -> None:
+        self._ctx = ctx
+        self._topic = topic
+        self._ingest_id = ingest_id
+        self._least_number = least_number
+        self._opened: OpenIngest | None = None
+
+    def open(self) -> None:
+        """Write the row, unless it is there. Call it before the first file.
+
+        Raises:
+            ServiceError: the metadata store cannot be reached.
+        """
+        if self._opened is None:
+            ctx = self._ctx
+            self._opened = ctx.store.ingests.open(
+                self._ingest_id,
+                self._topic,
+                least_number=self._least_number,
+                holder=ctx.holder,
+                now_ms=ctx.now_ms(),
+            )
+
+    def is_voided(self, state: TopicState) -> bool:
+        """Whether a commit has voided the call; one that wrote no file cannot be."""
+        return self._opened is not None and state.is_voided(self._ingest_id, self._opened.number)
+
+    def close(self) -> None:
+        """Remove the row: the call is committed, or nothing is left of it. Where that fails the sweep does it."""
+        if self._opened is not None:
+            with contextlib.suppress(WinnowError):
+                self._ctx.store.ingests.close([self._ingest_id])
+
+    @contextlib.contextmanager
+    def renew_in_background(self) -> Iterator[None]:
+        """Note in the background that the call is at work, until the block ends."""
+        stop = threading.Event()
+
+        def renew() -> None:
+            while not stop.wait(self._ctx.settings.lease_ms / 3000):
+                if self._opened is not None:
+                    with contextlib.suppress(Exception):  # a sweep that takes the call for dead costs work, no data
+                        self._ctx.store.ingests.renew(self._ingest_id, self._ctx.now_ms())
+
+        thread = threading.Thread(target=renew, daemon=True, name="ingest row")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+class LogMovedError(Exception):
+    """The log went on under the prepared segments; prepare again."""
+
+
+@dataclass(frozen=True)
+class IngestRequest:
+    """What one ingest call was asked for."""
+
+    ctx: Context
+    log: TopicLog
+    as_of_ms: int
+    again: bool
+    trust_compacted: bool
+    source_topic: str | None = None
+    """Which topic's records are taken of an input that holds several; None: it holds those of the log's topic only."""
+
+
+@dataclass
+class IngestCommit:
+    """Segments made against one head on their way into the log. ``files``: all of the input, also what is skipped."""
+
+    request: IngestRequest
+    head: Head
+    files: list[SpooledFile] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    records_of: TopicFilter | None = None
+    prepared: PreparedSegments = field(default_factory=lambda: PreparedSegments(ingest_id=uuid.uuid4().hex))
+
+    def __post_init__(self) -> None:
+        self.ctx = self.request.ctx
+        self.log = self.request.log
+        self.as_of_ms = self.request.as_of_ms
+        self.again = self.request.again
+        self.config: TopicConfig = self.log.config(self.head)
+        self.row = IngestHeartbeat(
+            self.ctx, self.log.topic, self.prepared.ingest_id, least_number=self.head.state.first_valid_ingest
+        )
+
+    def open_appender(self, partition: int, paths: Sequence[str]) -> PartitionAppender:
+        """What writes the records of ``partition``; ``paths``: of the input, by number."""
+        self.row.open()
+        return PartitionAppender(
+            partition,
+            self.head.state.partitions[partition],
+            paths,
+            self.prepared,
+            location=self.head.location,
+            segment_bytes=self.config.segment_bytes,
+            as_of_ms=self.as_of_ms,
+            now_ms=self.ctx.now_ms(),
+        )
+
+    def note_extra_columns(self, file: SpooledFile) -> None:
+        """Say which columns of ``file`` no record takes anything from."""
+        extra = list_extra_columns(file.path) if file.path.endswith(".parquet") else []
+        if extra:
+            self.notices.append(f"{file.path}: columns that are not Kafka's were left out: {', '.join(extra)}.")
+
+    def note_other_topics(self, records_of: TopicFilter) -> None:
+        """Say what was left out of the input because it is of other topics.
+
+        Raises:
+            BadInputError: records were left out, and not one is of the topic that was chosen.
+        """
+        self.records_of = records_of
+        left_out = records_of.records_left_out
+        if not left_out:
+            return
+        wanted = records_of.wanted
+        others = ", ".join(f"{name} ({count:,})" for name, count in records_of.left_out.items())
+        if not any(file.records for file in self.files):
+            raise BadInputError(
+                f"No record of topic {wanted} is in the input: its {left_out:,} records are of other topics: {others}. "
+                f"{NOTHING_INGESTED} Name one of those with --source-topic, or name other files."
+            )
+        self.notices.append(
+            f"Records of other topics than {wanted} were left out: {left_out:,} in all, by topic {others}."
+        )
+
+    def commit_prepared(self, taken: Sequence[SpooledFile], discard: Callable[[], None]) -> IngestReport:
+        """Commit what is prepared of the files ``taken``; ``discard`` removes what was written for it.
+
+        Raises:
+            LogMovedError: another commit came first; nothing landed.
+            WinnowError: a record would be lost; nothing landed.
+            CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
+        """
+        self._note_known_slices(taken)
+        self._account(discard)
+        if self.prepared.is_empty:
+            return self._report(None)
+        try:
+            storage.sync(segment.path for found in self.prepared.segments.values() for segment in found)
+            committed = self.log.commit(lambda head: self._build_change(head, taken))
+        except (LogMovedError, BadInputError, CommitConflictError):
+            # Only where it is certain that nothing refers to these files; after anything else they stay.
+            discard()
+            raise
+        self.row.close()
+        return self._report(committed.snapshot_id)
+
+    @contextlib.contextmanager
+    def restart_if_voided(self) -> Iterator[None]:
+        """Turn a file that is gone into :class:`LogMovedError` where a sweep has voided this call and deleted it."""
+        try:
+            yield
+        except OSError as problem:
+            if self.row.is_voided(self.log.head().state):
+                raise LogMovedError from problem
+            raise
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove files that were written for this call and that nothing refers to.
+
+        What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
+        """
+        removed = remove_files(
+            [*paths, storage.join(self.head.location, "winnow", "ingests", f"{self.prepared.ingest_id}.json")]
+        )
+        if removed and not self.prepared.quarantined:
+            self.row.close()
+
+    def _note_known_slices(self, taken: Sequence[SpooledFile]) -> None:
+        """Note slices that add nothing and are not known yet.
+
+        Once a compaction has removed their records, only the ledger can tell that they were there. A slice is noted
+        once, so repeating the call commits nothing.
+        """
+        state = self.head.state
+        noted = {p: {entry.digest for entry in entries} for p, entries in self.prepared.slices.items()}
+        for partition in sorted(self.prepared.base):
+            digests = {file.slices[partition] for file in taken if partition in file.slices and not file.lacks_offsets}
+            unknown = digests - noted.get(partition, set())
+            unknown -= {entry.digest for entry in state.partitions[partition].appends}
+            if unknown:
+                unknown -= list_seen_digests(state, partition)
+            if unknown:
+                # An empty range: the ledger names the slice, and no offset is said to have come with it.
+                end = state.partitions[partition].log_end_offset
+                self.prepared.recognised[partition] = [
+                    Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
+                ]
+
+    def _build_change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
+        if self.row.is_voided(head.state):
+            raise LogMovedError  # a sweep took this call for dead, and may have deleted its files
+        for partition, base in self.prepared.base.items():
+            current = head.state.partitions[partition]
+            if (current.log_end_offset, current.first_dirty_offset, current.log_start_offset) != (
+                base.log_end_offset,
+                base.first_dirty_offset,
+                base.log_start_offset,
+            ):
+                raise LogMovedError
+        if self._is_known_meanwhile(head, taken):
+            raise LogMovedError
+        if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
+            raise LogMovedError  # the other call may have brought the same file
+        ledger = IngestLedger(
+            ingest_id=self.prepared.ingest_id,
+            topic=self.log.topic,
+            slices={
+                p: (*self.prepared.slices.get(p, ()), *self.prepared.recognised.get(p, ()))
+                for p in sorted({*self.prepared.slices, *self.prepared.recognised})
+            },
+        )
+        reference = write_ledger(head.location, ledger, self.as_of_ms)
+        lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
+        state = replace(
+            head.state,
+            partitions={**head.state.partitions, **self._build_states(head.state)},
+            ingests=(*head.state.ingests, reference),
+            quarantine_ingests=(
+                *head.state.quarantine_ingests,
+                *([self.prepared.ingest_id] if self.prepared.quarantined else []),
+            ),
+            file_digests={**head.state.file_digests, **lacking},
+        )
+        added = [segment for found in self.prepared.segments.values() for segment in found]
+        return Change(
+            state=state,
+            add=added,
+            summary={
+                "winnow.operation": "ingest",
+                "winnow.ingest-id": self.prepared.ingest_id,
+                "winnow.records": str(sum(segment.records for segment in added)),
+            },
+        )
+
+    def _is_known_meanwhile(self, head: Head, taken: Sequence[SpooledFile]) -> bool:
+        """Whether somebody else ingested one of the files without offsets since this try began."""
+        before = self.head.state.file_digests
+        return not self.again and any(
+            file.lacks_offsets and file.digest in head.state.file_digests and file.digest not in before
+            for file in taken
+        )
+
+    def _build_states(self, state: TopicState) -> dict[int, PartitionState]:
+        changed: dict[int, PartitionState] = {}
+        for partition, log_end in self.prepared.log_end.items():
+            current = state.partitions[partition]
+            if log_end == current.log_end_offset:
+                continue
+            starts_here = current.log_end_offset == 0
+            lowest = self.prepared.lowest.get(partition, 0)
+            changed[partition] = replace(
+                current,
+                log_start_offset=lowest if starts_here else current.log_start_offset,
+                log_end_offset=log_end,
+                appends=(*current.appends, *self.prepared.slices.get(partition, ())),
+            )
+        return changed
+
+    def _account(self, discard: Callable[[], None]) -> None:
+        """Every record of the input is in a segment, was there already, or is in the quarantine."""
+        prepared = self.prepared
+        read = sum(file.records for file in self.files)
+        written = sum(segment.records for found in prepared.segments.values() for segment in found)
+        placed = written + sum(prepared.skipped.values()) + sum(prepared.quarantined.values())
+        if placed != read:
+            discard()
+            raise WinnowError(
+                f"{read} records were read for topic {self.log.topic}, but {placed} would be accounted for: this is a "
+                "defect of Winnow. Nothing of this call landed, and the files are as they were."
+            )
+
+    def _report(self, snapshot_id: int | None) -> IngestReport:
+        return build_report(
+            self.log.topic,
+            snapshot_id,
+            self.prepared,
+            states=self.head.state.partitions,
+            files=len(self.files),
+            records_of=self.records_of,
+            notices=self.notices,
+        )
+
+
+def remove_files(paths: Sequence[str]) -> bool:
+    """Remove files that nothing refers to; whether all of them are gone."""
+    gone = 0
+    for path in paths:
+        with contextlib.suppress(OSError, ServiceError):
+            storage.delete(path)
+            gone += 1
+    return gone == len(paths)

@@ -1,0 +1,287 @@
+"""Ingests files into a topic: one call, one commit, and no offset twice.
+
+Input that is as sinks leave it goes straight into segments, in one pass (:mod:`winnow.pipeline.ingest.stream`). Any other is
+read once into a local spool, and segments are made from that; so are they when another commit moves the log meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from winnow.clock import format_ms
+from winnow.config.names import is_topic_name
+from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError, UsageError
+from winnow.log.head import Head
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.append import PartitionAppender, split_by_partition
+from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequest, LogMovedError
+from winnow.pipeline.ingest.keyless import KeylessRecords, check_order, refuse_keyless, refuse_without_partition
+from winnow.pipeline.ingest.overlap import check_overlap
+from winnow.pipeline.ingest.spool import PartitionArrivals, Spool, SpooledFile
+from winnow.pipeline.ingest.stream import NotStreamableError, StreamingAppender
+from winnow.report.events import log_event
+from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.input_files import expand_paths
+from winnow.sources.topic_filter import OtherTopicError, TopicFilter
+from winnow.sources.topic_survey import survey_topics
+
+MAXIMUM_BATCH_ROWS = 8_192
+
+
+def ingest_files(
+    ctx: Context,
+    topic: str,
+    paths: Sequence[str],
+    *,
+    as_of_ms: int,
+    again: bool = False,
+    trust_compacted: bool = False,
+    source_topic: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> IngestReport:
+    """Append the records of ``paths``, in the order given, to ``topic``.
+
+    Args:
+        ctx: where.
+        topic: an existing topic.
+        paths: JSON lines, Parquet files or folders of them.
+        as_of_ms: recorded with the append; stands in where records carry no timestamp.
+        again: append files without offsets once more, although they were ingested before.
+        trust_compacted: take absent offsets below the first dirty one as compacted away in the source.
+        source_topic: take the records that name this topic and leave out those that name another one; None: a record
+            that names another topic than ``topic`` is refused.
+        progress: told (bytes read, bytes in all).
+
+    Raises:
+        UsageError: ``source_topic`` cannot be the name of a topic.
+        BadInputError: bad input, records of other topics, or unknown topic; nothing landed.
+    """
+    started_ms = ctx.now_ms()
+    if source_topic is not None and not is_topic_name(source_topic):
+        raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_INGESTED}")
+    log = ctx.log.open(topic)
+    try:
+        head = log.head()
+    except UnknownTopicError as problem:
+        raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
+    files = expand_paths(paths)
+    request = IngestRequest(ctx, log, as_of_ms, again, trust_compacted, source_topic)
+    try:
+        done = _append_files(request, head, files, progress)
+    except OtherTopicError as problem:
+        raise _build_other_topics_error(problem, topic, files) from None
+    if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
+        notice = (
+            f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
+            "count as that young, so they are compacted and retired later, never earlier."
+        )
+        done = replace(done, notices=(*done.notices, notice))
+    log_event(
+        "ingested",
+        topic,
+        files=done.files,
+        records_appended=done.records_appended,
+        records_skipped=done.records_skipped,
+        records_quarantined=done.records_quarantined,
+        records_left_out=done.records_left_out,
+        snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
+        duration_ms=ctx.now_ms() - started_ms,
+    )
+    return done
+
+
+def _append_files(
+    request: IngestRequest, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
+) -> IngestReport:
+    try:
+        return _StreamingIngest(request, head).run(files, progress)
+    except (NotStreamableError, LogMovedError):
+        return _append_spooled(request, head, files, progress)
+
+
+def _build_other_topics_error(problem: OtherTopicError, topic: str, files: Sequence[str]) -> BadInputError:
+    """The refusal of input that holds records of another topic: which topics, in which files, and what to type."""
+    survey = survey_topics(files, problem.path, problem.found)
+    return BadInputError(
+        f"{problem.sentence}. Found in the input: {survey.describe()}. {NOTHING_INGESTED} Name files of topic {topic} "
+        "alone; or say whose records to take, and those of other topics are left out: "
+        f"winnow ingest files {topic} PATH... --source-topic NAME"
+    )
+
+
+def _append_spooled(
+    request: IngestRequest, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
+) -> IngestReport:
+    log = request.log
+    with Spool(log.topic, log.partitions(head), request.ctx.budget, request.source_topic) as spool:
+        spool.read(files, progress)
+        for _ in range(MAXIMUM_COMMIT_TRIES):
+            with contextlib.suppress(LogMovedError):
+                return _SpooledIngest(request, log.head(), spool).run()
+    raise CommitConflictError(
+        f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments; nothing of it "
+        "landed. Run it again."
+    )
+
+
+class _StreamingIngest(IngestCommit):
+    """The one try without a spool."""
+
+    def run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
+        """Read, write, commit, report; whatever goes wrong before the commit leaves nothing.
+
+        Raises:
+            NotStraightError: the input is for the spool.
+        """
+        with self.row.renew_in_background(), self.restart_if_voided():
+            return self._run(paths, progress)
+
+    def _run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
+        records_of = TopicFilter(self.log.topic, self.request.source_topic)
+        through = StreamingAppender(
+            records_of,
+            self.head.state,
+            self.prepared,
+            self.open_appender,
+            held_bytes=self.ctx.budget.memory_limit_bytes // 2,
+            needs_keys=self.config.compacts,
+        )
+        try:
+            self.files = through.read(paths, progress)
+            self.note_other_topics(records_of)
+            self._reject_known_files()
+            for file in self.files:
+                self.note_extra_columns(file)
+        except BaseException:
+            self.remove(through.abandon())
+            raise
+        return self.commit_prepared(self.files, lambda: self.remove(through.abandon()))
+
+    def _reject_known_files(self) -> None:
+        """A file without offsets that was ingested before, or is there twice, is one to skip."""
+        lacking = [file.digest for file in self.files if file.lacks_offsets]
+        known = self.head.state.file_digests
+        if not self.again and (len(set(lacking)) < len(lacking) or any(digest in known for digest in lacking)):
+            raise NotStreamableError
+
+
+class _SpooledIngest(IngestCommit):
+    """One try of a spooled call against one head."""
+
+    def __init__(self, request: IngestRequest, head: Head, spool: Spool) -> None:
+        super().__init__(request, head, spool.files)
+        self.spool = spool
+        self._appender: PartitionAppender | None = None
+        self.quarantines = self.config.compacts and self.config.keyless == "quarantine"
+
+    def run(self) -> IngestReport:
+        """Check, write, commit, report."""
+        with self.row.renew_in_background(), self.restart_if_voided():
+            return self._run()
+
+    def _run(self) -> IngestReport:
+        self.note_other_topics(self.spool.records_of)
+        taken = self._select_files()
+        arrivals = self.spool.arrivals([file.number for file in taken])
+        if self.config.compacts and not self.quarantines:
+            refuse_keyless(self.log.topic, self.spool, taken, self.head.state)
+        if self.quarantines:
+            check_order(self.spool, taken)
+        else:
+            refuse_without_partition(self.log.topic, self.spool, taken)
+        self._check_overlaps(arrivals, taken)
+        try:
+            self._write(arrivals, taken)
+        except BaseException:
+            self._discard()
+            raise
+        return self.commit_prepared(taken, self._discard)
+
+    # -------------------------------------------------------------- which files
+
+    def _select_files(self) -> list[SpooledFile]:
+        """The files of this call that are not known as a whole already."""
+        taken: list[SpooledFile] = []
+        seen: set[str] = set()
+        for file in self.files:
+            self.note_extra_columns(file)
+            known = file.lacks_offsets and file.digest in self.head.state.file_digests
+            if file.records and not (self.again and file.lacks_offsets) and (known or file.digest in seen):
+                why = "was ingested before" if known else "is in this call twice"
+                self.notices.append(
+                    f"{file.path}: skipped, its content {why}."
+                    + (" Say --again to append it once more." if file.lacks_offsets else "")
+                )
+                self._skip_file(file)
+                continue
+            seen.add(file.digest)
+            taken.append(file)
+        return taken
+
+    def _skip_file(self, file: SpooledFile) -> None:
+        rows = self.spool.connection.execute(
+            f"SELECT coalesce(partition, -1), count(*) FROM spool WHERE file = {file.number} GROUP BY 1"
+        ).fetchall()
+        for partition, count in rows:
+            self.prepared.skipped[partition] = self.prepared.skipped.get(partition, 0) + count
+
+    # -------------------------------------------------------------- checks
+
+    def _check_overlaps(self, arrivals: Sequence[PartitionArrivals], taken: Sequence[SpooledFile]) -> None:
+        overlapping = [
+            arrival
+            for arrival in arrivals
+            if arrival.min_offset is not None
+            and arrival.min_offset < self.head.state.partitions[arrival.partition].log_end_offset
+        ]
+        if not overlapping:
+            return
+        segments = self.log.segments(self.head)
+        quarantine = self.ctx.log.quarantine(self.log.topic)
+        for arrival in overlapping:
+            check_overlap(
+                self.spool,
+                self.head,
+                arrival.partition,
+                segments.get(arrival.partition, ()),
+                quarantine,
+                [file.number for file in taken],
+                trust_compacted=self.request.trust_compacted,
+            )
+
+    # -------------------------------------------------------------- segments
+
+    def _write(self, arrivals: Sequence[PartitionArrivals], taken: Sequence[SpooledFile]) -> None:
+        for arrival in arrivals:
+            state = self.head.state.partitions[arrival.partition]
+            self.prepared.base[arrival.partition] = state
+            self.prepared.log_end[arrival.partition] = state.log_end_offset
+        paths = [file.path for file in self.files]
+        condition = "partition IS NOT NULL" + (" AND key IS NOT NULL" if self.quarantines else "")
+        for batch in self.spool.stream(condition, [file.number for file in taken], MAXIMUM_BATCH_ROWS):
+            for part in split_by_partition(batch):
+                partition = part.column("partition")[0].as_py()
+                if self._appender is None or self._appender.partition != partition:
+                    self._finish()
+                    self._appender = self.open_appender(partition, paths)
+                self._appender.add(part)
+        self._finish()
+        if self.quarantines:
+            aside = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
+            aside.skip_known()
+            aside.count()
+            if self.prepared.quarantined:
+                self.row.open()
+                aside.write(self.ctx.log.quarantine(self.log.topic))
+
+    def _finish(self) -> None:
+        if self._appender is not None:
+            self._appender.close()
+            self._appender.note(self.files)
+
+    def _discard(self) -> None:
+        paths = [segment.path for found in self.prepared.segments.values() for segment in found]
+        self.remove([*paths, *(self._appender.abandon() if self._appender is not None else [])])

@@ -1,0 +1,215 @@
+"""Reads the input of an ingest call once into a local spool, and answers queries about it.
+
+The log may move while an ingest prepares its segments; then they are made again from the spool, not from the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from winnow.errors import BadInputError
+from winnow.files import duckdb_connection, private_files, storage
+from winnow.sources.input_files import read_file
+from winnow.sources.record_batch import RECORD_SCHEMA
+from winnow.sources.slice_digests import SliceDigests
+from winnow.sources.topic_filter import TopicFilter
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from winnow.engine.task_resources import TaskBudget
+
+SPOOL_SCHEMA = RECORD_SCHEMA.append(pa.field("file", pa.int32())).append(pa.field("sequence", pa.int64()))
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledFile:
+    """One input file: its name, digests per partition, and whether any of its records came without an offset."""
+
+    number: int
+    path: str
+    digest: str
+    slices: dict[int | None, str]
+    records: int
+    lacks_offsets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionArrivals:
+    """What the call holds for one partition, over the files that are not skipped as a whole."""
+
+    partition: int
+    records: int
+    with_offset: int
+    min_offset: int | None
+
+
+class Spool:
+    """Reads files into a local spool and answers questions about it. A context manager: the spool goes with it."""
+
+    def __init__(self, topic: str, partitions: int, budget: TaskBudget, source_topic: str | None = None) -> None:
+        self.topic = topic
+        self.records_of = TopicFilter(topic, source_topic)
+        self._partitions = partitions
+        self._budget = budget
+        self.files: list[SpooledFile] = []
+        self._opened = ExitStack()
+        self._folder = self._opened.enter_context(private_files.make_private_folder(budget.spill_folder))
+        self._path = str(self._folder / "spool.parquet")
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._opened.close()
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB with the view ``spool`` over everything read."""
+        if self._connection is None:
+            self._connection = self.connect()
+        return self._connection
+
+    def connect(self, uris: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
+        """A further connection with the view ``spool``, able to read the object stores of ``uris``."""
+        connection = duckdb_connection.connect(
+            memory_limit_bytes=self._budget.memory_limit_bytes,
+            threads=max(2, self._budget.threads),
+            spill_folder=str(self._folder),
+            uris=uris,
+        )
+        connection.execute(
+            f"CREATE VIEW spool AS SELECT * FROM read_parquet({duckdb_connection.quote_file_list([self._path])})"
+        )
+        return connection
+
+    def read(self, paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> None:
+        """Read ``paths`` in order; progress is told (bytes read, bytes in all) after each file.
+
+        Raises:
+            BadInputError: a file cannot be read or holds something that is not a record.
+        """
+        total_bytes = sum(storage.read_size_bytes(path) or 0 for path in paths)
+        read_bytes = 0
+        sequence = 0
+        with pq.ParquetWriter(self._path, SPOOL_SCHEMA, compression="lz4", write_statistics=False) as writer:
+            for number, path in enumerate(paths):
+                digests = SliceDigests()
+                records = lacking = 0
+                for batch in read_file(path, topic=self.topic, partitions=self._partitions, records_of=self.records_of):
+                    digests.update(batch)
+                    writer.write_batch(add_file_columns(batch, number, sequence))
+                    sequence += batch.num_rows
+                    records += batch.num_rows
+                    lacking += batch.column("offset").null_count
+                self.files.append(
+                    SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
+                )
+                read_bytes += storage.read_size_bytes(path) or 0
+                if progress is not None:
+                    progress(read_bytes, total_bytes)
+
+    def arrivals(self, taken: Sequence[int]) -> list[PartitionArrivals]:
+        """Per partition what the files numbered ``taken`` hold.
+
+        Raises:
+            BadInputError: records with and without offsets in one partition.
+        """
+        rows = self.connection.execute(
+            f"""
+            SELECT partition, count(*), count("offset"), min("offset") FROM spool
+            WHERE partition IS NOT NULL AND file IN {format_file_numbers(taken)} GROUP BY partition ORDER BY partition
+            """
+        ).fetchall()
+        found = [PartitionArrivals(*row) for row in rows]
+        for arrival in found:
+            if arrival.with_offset not in (0, arrival.records):
+                raise self._find_mixed_offsets(arrival.partition, taken)
+        return found
+
+    def _find_mixed_offsets(self, partition: int, taken: Sequence[int]) -> BadInputError:
+        file, row = self._first(
+            f'partition = {partition} AND "offset" IS NULL AND file IN {format_file_numbers(taken)}'
+        )
+        return BadInputError(
+            f"{self.files[file].path}, row {row} (partition {partition}): this record has no offset but others of the "
+            "partition have one. Give every record of a partition an offset, or none. Nothing of this call landed."
+        )
+
+    def first_keyless(
+        self, taken: Sequence[int], log_ends: Mapping[int, int]
+    ) -> tuple[SpooledFile, int, int | None, int | None, int] | None:
+        """File, row, partition and offset of the first keyless record that is not below the log end of its partition.
+
+        And how many there are; None when none.
+        """
+        ends = pa.table(
+            {
+                "partition": pa.array(list(log_ends), pa.int32()),
+                "log_end": pa.array(list(log_ends.values()), pa.int64()),
+            }
+        )
+        self.connection.register("log_ends", ends)
+        new = (
+            f"FROM spool LEFT JOIN log_ends USING (partition) WHERE key IS NULL AND file IN {format_file_numbers(taken)} "
+            'AND ("offset" IS NULL OR log_end IS NULL OR "offset" >= log_end)'
+        )
+        count = duckdb_connection.fetch_one_row(self.connection, f"SELECT count(*) {new}")
+        if count is None or count[0] == 0:
+            return None
+        row = duckdb_connection.fetch_one_row(
+            self.connection, f'SELECT file, row, spool.partition, "offset" {new} ORDER BY "sequence" LIMIT 1'
+        )
+        assert row is not None
+        return self.files[row[0]], int(row[1]), row[2], row[3], int(count[0])
+
+    def _first(self, condition: str) -> tuple[int, int]:
+        row = duckdb_connection.fetch_one_row(
+            self.connection, f"SELECT file, row FROM spool WHERE {condition} ORDER BY sequence LIMIT 1"
+        )
+        assert row is not None
+        return int(row[0]), int(row[1])
+
+    def stream(self, condition: str, taken: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Rows that meet ``condition``, partition by partition, within each in the order they were read."""
+        connection = self.connect()
+        try:
+            partitions = duckdb_connection.fetch_one_row(
+                connection,
+                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {format_file_numbers(taken)} AND ({condition})",
+            )
+            order = "" if partitions and partitions[0] <= 1 else 'ORDER BY partition, "sequence"'
+            if not order:
+                connection.execute("SET threads = 1")
+            relation = connection.sql(
+                f"SELECT * FROM spool WHERE file IN {format_file_numbers(taken)} AND ({condition}) {order}"
+            )
+            yield from relation.to_arrow_reader(batch_rows)
+        finally:
+            connection.close()
+
+
+def add_file_columns(batch: pa.RecordBatch, number: int, sequence: int) -> pa.RecordBatch:
+    """``batch`` of file ``number`` as rows of the spool; ``sequence``: how many records came before it."""
+    count = batch.num_rows
+    files = pa.array(np.full(count, number, dtype=np.int32))
+    numbers = pa.array(np.arange(sequence, sequence + count, dtype=np.int64))
+    return pa.RecordBatch.from_arrays([*batch.columns, files, numbers], schema=SPOOL_SCHEMA)
+
+
+def format_file_numbers(numbers: Sequence[int]) -> str:
+    """File numbers as the right side of SQL's ``file IN``; one that no file has where there are none."""
+    return "(" + ", ".join(str(number) for number in (numbers or [-1])) + ")"

@@ -1,0 +1,206 @@
+"""Streams records from input files into segments in one pass, without a spool.
+
+It is for input as sinks and dumps leave it: every record new, of a known partition, in the order of its offsets (or
+without any), and with a key where the topic is compacted. At the first record that is otherwise it gives up, with
+:class:`NotStraightError`; what it wrote is nobody's, and the call takes the way over the spool, which knows every case.
+
+Memory is bounded whatever the input's size: what is held back for row groups, together at most half of the budget (or
+one row group), and a few batches of 16 MiB.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from winnow.errors import BadInputError
+from winnow.files import storage
+from winnow.files.parquet_writer import ROW_GROUP_BYTES
+from winnow.model import TopicState
+from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments, split_by_partition
+from winnow.pipeline.ingest.spool import SpooledFile, add_file_columns
+from winnow.sources.input_files import read_file
+from winnow.sources.slice_digests import SliceDigests
+from winnow.sources.topic_filter import TopicFilter
+
+MAXIMUM_WAITING_CALLS = 3
+"""Calls that a lane holds at once, each with a batch in hand."""
+
+
+class OrderedWorker:
+    """One thread for calls that let go of Python's lock: hashing, compressing, writing. A context manager.
+
+    What a call raises is raised by a later :meth:`put` or by :meth:`settle`; those behind it may have run. Leaving the
+    block waits for the call under way and drops the others.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._waiting: deque[Future[Any]] = deque()
+
+    def __enter__(self) -> OrderedWorker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def put(self, call: Callable[..., object], *arguments: object) -> None:
+        """Have ``call`` done after those before it; waits while :data:`WAITING` of them are not done yet."""
+        while len(self._waiting) >= MAXIMUM_WAITING_CALLS:
+            self._waiting.popleft().result()
+        self._waiting.append(self._pool.submit(call, *arguments))
+
+    def settle(self) -> None:
+        """Wait until everything given so far is done."""
+        while self._waiting:
+            self._waiting.popleft().result()
+
+
+MAXIMUM_OPEN_PARTITIONS = 128
+"""Partitions written at a time; beyond that row groups would be too small to be worth reading."""
+
+MAXIMUM_SLICE_ROWS = 8_192
+"""Records handed to a segment's writer at a time, which ends a segment between two pieces only."""
+
+Progress = Callable[[int, int], None]
+
+MakeAppender = Callable[[int, Sequence[str]], PartitionAppender]
+"""Of a partition and the paths of the input."""
+
+
+class NotStreamableError(Exception):
+    """The input holds something that only the spool can sort out. Never leaves the ingest."""
+
+
+class StreamingAppender:
+    """One pass over ``paths`` into the segments of ``prepared``.
+
+    Args:
+        records_of: which records of the input are taken, by the topic that they name.
+        state: what the log is appended to.
+        prepared: takes what is written.
+        make: makes what writes a partition's records.
+        held_bytes: bound of what is held back for row groups.
+        needs_keys: whether a record without a key is one for the spool.
+    """
+
+    def __init__(
+        self,
+        records_of: TopicFilter,
+        state: TopicState,
+        prepared: PreparedSegments,
+        make: MakeAppender,
+        *,
+        held_bytes: int,
+        needs_keys: bool,
+    ) -> None:
+        self._records_of = records_of
+        self._state = state
+        self._prepared = prepared
+        self._make = make
+        self._held_bytes = max(held_bytes, ROW_GROUP_BYTES)
+        self._needs_keys = needs_keys
+        self._open: dict[int, PartitionAppender] = {}
+        self._closed: dict[int, PartitionAppender] = {}
+        self._lacking: dict[int, bool] = {}
+        self._paths: Sequence[str] = ()
+
+    def read(self, paths: Sequence[str], progress: Progress | None = None) -> list[SpooledFile]:
+        """Read ``paths`` in order and write what they hold; ``progress`` as :meth:`winnow.pipeline.ingest.spool.Spool.read`.
+
+        Raises:
+            NotStraightError: a record is not as this way asks.
+            BadInputError: a file cannot be read or holds something that is not a record.
+        """
+        self._paths = paths
+        total_bytes = sum(storage.read_size_bytes(path) or 0 for path in paths)
+        read_bytes = 0
+        files: list[SpooledFile] = []
+        with OrderedWorker() as hashing, OrderedWorker() as writing:
+            for number, path in enumerate(paths):
+                digests = SliceDigests()
+                records = lacking = 0
+                for batch in read_file(
+                    path,
+                    topic=self._records_of.topic,
+                    partitions=len(self._state.partitions),
+                    records_of=self._records_of,
+                ):
+                    sorted_batch = self._sort_by_partition(batch)
+                    hashing.put(digests.update, sorted_batch)
+                    writing.put(self._write, add_file_columns(sorted_batch, number, 0))
+                    records += batch.num_rows
+                    lacking += batch.column("offset").null_count
+                hashing.settle()
+                files.append(
+                    SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
+                )
+                read_bytes += storage.read_size_bytes(path) or 0
+                if progress is not None:
+                    progress(read_bytes, total_bytes)
+            # Writing opens appenders: only when it has come to its end are these all of them.
+            writing.settle()
+            for appender in self._open.values():
+                writing.put(appender.close)
+            writing.settle()
+        for _, appender in sorted((self._closed | self._open).items()):
+            appender.note(files)
+        return files
+
+    def abandon(self) -> list[str]:
+        """Give up: every file written, which nothing refers to."""
+        return [path for appender in (self._closed | self._open).values() for path in appender.abandon()]
+
+    def _sort_by_partition(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """``batch`` partition by partition, within each in the order of the file."""
+        partition = batch.column("partition")
+        if partition.null_count or (self._needs_keys and batch.column("key").null_count):
+            raise NotStreamableError
+        numbers = partition.to_numpy()
+        if (np.diff(numbers) < 0).any():
+            return batch.take(pa.array(np.argsort(numbers, kind="stable")))
+        return batch
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        for part in split_by_partition(batch):
+            partition = part.column("partition")[0].as_py()
+            offsets = part.column("offset")
+            lacks = offsets.null_count > 0
+            if offsets.null_count not in (0, len(offsets)) or self._lacking.setdefault(partition, lacks) is not lacks:
+                raise NotStreamableError
+            if not lacks and offsets[0].as_py() < self._state.partitions[partition].log_end_offset:
+                raise NotStreamableError
+            appender = self._appender(partition)
+            try:
+                for start in range(0, part.num_rows, MAXIMUM_SLICE_ROWS):
+                    appender.add(part.slice(start, MAXIMUM_SLICE_ROWS))
+            except BadInputError:
+                # The spool refuses what comes first in the input, and that may be another record.
+                raise NotStreamableError from None
+        while sum(appender.held_bytes for appender in self._open.values()) > self._held_bytes:
+            max(self._open.values(), key=lambda appender: appender.held_bytes).flush()
+
+    def _appender(self, partition: int) -> PartitionAppender:
+        found = self._open.pop(partition, None)
+        if found is None:
+            if partition in self._closed:
+                raise NotStreamableError
+            if len(self._open) >= MAXIMUM_OPEN_PARTITIONS:
+                idle = next(iter(self._open))
+                self._closed[idle] = self._open.pop(idle)
+                self._closed[idle].close()
+            state = self._state.partitions[partition]
+            self._prepared.base[partition] = state
+            self._prepared.log_end[partition] = state.log_end_offset
+            found = self._make(partition, self._paths)
+        # The one that was written last is the last to be closed.
+        self._open[partition] = found
+        return found

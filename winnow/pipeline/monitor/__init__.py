@@ -1,0 +1,1 @@
+"""Deadlines, metrics and alerts of topics."""

@@ -1,0 +1,116 @@
+"""Measures topics and forecasts their compaction deadlines, from manifests, state and receipts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from winnow.config.settings import Settings
+from winnow.model import Assessment
+from winnow.pipeline.compaction.assess import assess_view
+from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
+from winnow.pipeline.context import Context
+from winnow.pipeline.monitor.overdue import DuePartition
+from winnow.report.forecast import DeadlineForecast, PendingPartition, forecast_deadlines, measure_pace
+from winnow.report.metrics import Measurement, compute_measurement
+from winnow.results import Receipt
+
+MAXIMUM_RECENT_RUNS = 10
+"""So many receipts of a topic, the newest, tell its pace and its last run; some of them may be retention alone."""
+
+
+def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
+    """What holds of ``topic`` at ``as_of_ms``. Records nothing.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    view = load_topic_view(ctx, topic)
+    return compute_measurement(
+        view.head.state,
+        assess_view(ctx, view, as_of_ms=as_of_ms),
+        ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS),
+        compacts=view.rules.compacts,
+        last_run_ms=ctx.store.assessments.last_assessed_ms(topic),
+        as_of_ms=as_of_ms,
+        runs_by_state={state.value: count for state, count in ctx.store.runs.count_by_state(topic).items()},
+        swept_bytes=ctx.store.retired_files.sum_deleted_bytes(topic),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeadlines:
+    """What one topic brings into the forecast: its work, and the receipts that tell the pace."""
+
+    work: tuple[PendingPartition, ...]
+    receipts: tuple[Receipt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsForecast:
+    """The outlook of all deadlines. ``bytes_per_second``: of one task; None: no run has told it."""
+
+    as_of_ms: int
+    bytes_per_second: float | None
+    parallelism: int
+    prospects: tuple[DeadlineForecast, ...]
+
+
+def load_deadlines(ctx: Context, topic: str, *, as_of_ms: int) -> TopicDeadlines:
+    """The deadlines of ``topic``; none where max.compaction.lag.ms is not set or the policy does not compact."""
+    view = load_topic_view(ctx, topic)
+    return build_deadlines(ctx, topic, find_due_partitions(view, assess_view(ctx, view, as_of_ms=as_of_ms)))
+
+
+def find_due_partitions(view: TopicView, assessments: Sequence[Assessment]) -> dict[int, DuePartition]:
+    """The partitions of ``view`` that have a deadline, by number; none where the policy does not compact."""
+    if not view.rules.compacts:
+        return {}
+    logs = {log.partition: log for log in view.partitions}
+    return {a.partition: DuePartition(a, logs[a.partition]) for a in assessments if a.deadline_ms is not None}
+
+
+def build_deadlines(ctx: Context, topic: str, due: Mapping[int, DuePartition]) -> TopicDeadlines:
+    """What the partitions in ``due`` bring into the forecast."""
+    return TopicDeadlines(
+        tuple(each.work for each in due.values()),
+        tuple(ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS)),
+    )
+
+
+def compute_forecast(ctx: Context, topics: Sequence[TopicDeadlines], *, as_of_ms: int) -> TopicsForecast:
+    """The outlook of all deadlines of ``topics`` together: they share the engine."""
+    bytes_per_second = measure_pace(receipt for each in topics for receipt in each.receipts)
+    tasks = estimate_parallelism(ctx.settings)
+    work = [w for each in topics for w in each.work]
+    prospects = forecast_deadlines(work, bytes_per_second=bytes_per_second, parallelism=tasks, as_of_ms=as_of_ms)
+    return TopicsForecast(as_of_ms, bytes_per_second, tasks, tuple(prospects))
+
+
+_LOCAL_MASTER = re.compile(r"local\[(\*|[0-9]+)(?:,[0-9]+)?\]")
+
+
+def estimate_parallelism(settings: Settings) -> int:
+    """Tasks that the Spark application runs at a time, as far as the settings tell; 1 where they do not.
+
+    ``local[N]``: N; a cluster: ``spark.cores.max``, else ``spark.executor.instances`` x ``spark.executor.cores``; each
+    divided by ``spark.task.cpus``, and never more than the engine's own setting ``tasks``.
+    """
+    conf = settings.spark.conf
+    local = _LOCAL_MASTER.fullmatch(settings.spark.master)
+    if local:
+        cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1])
+    elif "spark.cores.max" in conf:
+        cores = _parse_whole_number(conf["spark.cores.max"])
+    else:
+        cores = _parse_whole_number(conf.get("spark.executor.instances")) * _parse_whole_number(
+            conf.get("spark.executor.cores")
+        )
+    tasks = max(1, cores // _parse_whole_number(conf.get("spark.task.cpus")))
+    return tasks if settings.engine.tasks is None else min(tasks, settings.engine.tasks)
+
+
+def _parse_whole_number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and int(text) > 0 else 1

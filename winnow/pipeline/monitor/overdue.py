@@ -1,0 +1,114 @@
+"""Explains why a compaction deadline is or will be missed, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from winnow.clock import format_ms
+from winnow.model import Assessment, Reason
+from winnow.planning.cleanable import PartitionLog
+from winnow.report.alert_templates import make_release_command, make_resume_command
+from winnow.report.alerts import Finding, format_duration
+from winnow.report.forecast import PendingPartition
+from winnow.store import Run
+
+_IDLE_REASONS = {
+    Reason.IN_PROGRESS: "a run is at work on it",
+    Reason.INSIDE_MIN_LAG: "min.compaction.lag.ms keeps it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DuePartition:
+    """One topic partition that has a deadline, as it was assessed and as its log is."""
+
+    assessment: Assessment
+    log: PartitionLog
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the oldest dirty record has waited for max.compaction.lag.ms."""
+        assert self.assessment.deadline_ms is not None
+        return self.assessment.deadline_ms
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether somebody paused it."""
+        return self.log.state.paused_since_ms is not None
+
+    @property
+    def is_uncleanable(self) -> bool:
+        """Whether it is marked."""
+        return self.log.state.uncleanable is not None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing works towards its deadline."""
+        return self.is_paused or self.is_uncleanable
+
+    @property
+    def work(self) -> PendingPartition:
+        """What compacting it takes: by its deadline the active segment is closed, so a run reads all of it."""
+        size_bytes = sum(segment.size_bytes for segment in self.log.segments)
+        return PendingPartition(self.log.topic, self.log.partition, self.deadline_ms, size_bytes, self.is_blocked)
+
+
+def describe_missed_deadline(due: DuePartition, last_run: Run | None, now_ms: int) -> Finding:
+    """What to say of a deadline that has passed, since when, and why."""
+    why = _describe_block(due) or _IDLE_REASONS.get(due.assessment.reason)
+    if why is None and due.assessment.eligible:
+        why = (
+            "it is due, and no run has taken it"
+            if last_run is None
+            else f"it is due; the last run of the topic is {last_run.status} since {format_ms(last_run.updated_at_ms)}"
+        )
+    why = why or f"no run takes it ({due.assessment.reason.value})"
+    ago = format_duration(now_ms - due.deadline_ms)
+    return Finding(due.log.partition, due.deadline_ms, f"due {format_ms(due.deadline_ms)}, {ago} ago; {why}")
+
+
+def describe_near_deadline(due: DuePartition, late_by_ms: int | None, now_ms: int) -> Finding:
+    """What to say of a deadline that nothing will meet."""
+    left_ms = due.deadline_ms - now_ms
+    left = f"in {format_duration(left_ms)}" if left_ms > 0 else f"{format_duration(-left_ms)} ago"
+    why = (
+        _describe_block(due)
+        or f"at the present pace it is compacted {format_duration(late_by_ms or 0)} too late at the earliest"
+    )
+    state = due.log.state
+    began = [state.paused_since_ms, state.uncleanable.since_ms if state.uncleanable is not None else None]
+    since_ms = min((each for each in began if each is not None), default=now_ms)
+    return Finding(due.log.partition, since_ms, f"due {format_ms(due.deadline_ms)}, {left}; {why}")
+
+
+def _describe_block(due: DuePartition) -> str | None:
+    state = due.log.state
+    told = []
+    if state.paused_since_ms is not None:
+        told.append(f"paused by {', '.join(state.paused_by) or 'somebody'} since {format_ms(state.paused_since_ms)}")
+    if state.uncleanable is not None:
+        mark = state.uncleanable
+        again = f", next attempt {format_ms(mark.next_attempt_ms)}" if mark.next_attempt_ms is not None else ""
+        told.append(f"uncleanable since {format_ms(mark.since_ms)}{again}")
+    return " and ".join(told) or None
+
+
+def format_advice(topic: str, found: Sequence[DuePartition]) -> str:
+    """What to do, one command per cause."""
+    paused = [each.log.partition for each in found if each.is_paused]
+    marked = [each.log.partition for each in found if each.is_uncleanable]
+    told = []
+    if paused:
+        told.append(f"let paused partitions go on: {make_resume_command(topic, paused)}")
+    if marked:
+        told.append(
+            f"have uncleanable partitions tried again once they are mended: {make_release_command(topic, marked)}"
+        )
+    if any(not each.is_blocked for each in found):
+        told.append(
+            "see why compact_topics does not get to it (is the DAG paused, is a task red, does the work fit: winnow "
+            f"assess {topic} --forecast) or compact it by hand: winnow compact {topic}"
+        )
+    text = "; ".join(told)
+    return text[:1].upper() + text[1:]

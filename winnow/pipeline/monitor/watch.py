@@ -1,0 +1,218 @@
+"""Alerts on compaction deadlines and stuck sweeps across topics, and delivers queued messages.
+
+Every run of ``compact_topics`` ends with it. It looks from the present, whatever the run looked from: an alert is about
+now. The metadata store says which topics to look at, so thousands of topics that are well cost one statement.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from winnow.errors import WinnowError
+from winnow.model import Reason
+from winnow.pipeline.compaction.assess import assess_view
+from winnow.pipeline.compaction.topic_view import load_topic_view
+from winnow.pipeline.context import Context
+from winnow.pipeline.monitor.metrics import TopicDeadlines, build_deadlines, compute_forecast, find_due_partitions
+from winnow.pipeline.monitor.overdue import (
+    DuePartition,
+    describe_missed_deadline,
+    describe_near_deadline,
+    format_advice,
+)
+from winnow.report import alert_templates
+from winnow.report.alerts import DEADLINES, RELEASABLE, AlertKind, Finding
+from winnow.report.forecast import DeadlineForecast
+from winnow.results import OpenAlert
+
+log = logging.getLogger("winnow")
+
+WARNING_LAG_DIVISOR = 4
+"""A deadline is near at most so much of max.compaction.lag.ms before it passes: with a lag of an hour, a quarter."""
+
+_IDLE_REASONS = frozenset(
+    {
+        Reason.POLICY_DELETE_ONLY,
+        Reason.EMPTY,
+        Reason.CLEAN,
+        Reason.NO_CLOSED_SEGMENT,
+        Reason.INSIDE_MIN_LAG,
+        Reason.NOT_DIRTY_ENOUGH,
+    }
+)
+
+
+@dataclass
+class WatchReport:
+    """What a look around came to: how many topics were looked at, and how many messages of each kind were new."""
+
+    topics: int = 0
+    told: dict[str, int] = field(default_factory=dict)
+    delivered: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, alert: object, kind: AlertKind) -> None:
+        """Count ``alert`` if there was one."""
+        if alert is not None:
+            self.told[kind.value] = self.told.get(kind.value, 0) + 1
+
+    @property
+    def sentence(self) -> str:
+        """For logs."""
+        told = ", ".join(f"{count} {kind}" for kind, count in self.told.items()) or "nothing new"
+        late = f" {self.delivered} earlier message(s) reached their channel." if self.delivered else ""
+        failed = f" {len(self.problems)} topic(s) could not be looked at." if self.problems else ""
+        return f"Looked at {self.topics} topic(s): {told}.{late}{failed}"
+
+
+@dataclass(frozen=True, slots=True)
+class _TopicDeadlines:
+    """One topic as it is now: its partitions that have a deadline, and those that are idle for good."""
+
+    topic: str
+    due: dict[int, DuePartition]
+    deadlines: TopicDeadlines
+    warning_ms: int
+    idle: frozenset[int]
+
+
+def watch_topics(ctx: Context) -> WatchReport:
+    """Tell of deadlines that are near or missed and of sweeps that are stuck, of what recovered, and deliver the rest.
+
+    A topic that cannot be looked at stops no other; its alerts stay as they are.
+
+    Raises:
+        ServiceError: metadata store or catalog cannot be reached, so nothing is known.
+    """
+    watched = WatchReport()
+    now_ms = ctx.now_ms()
+    watched.delivered = ctx.alerts.deliver()
+    known = set(ctx.log.names())
+    opened = _group_by_topic(ctx.store.alerts.list_open())
+    # A catalog without any topic is more likely the wrong one.
+    for topic in sorted(opened.keys() - known if known else ()):
+        ctx.alerts.supersede(topic, list(AlertKind), None)
+    names = set(ctx.store.assessments.list_topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
+    names |= {topic for topic, rows in opened.items() if any(row.kind in DEADLINES or row.released for row in rows)}
+    looks = [
+        look
+        for topic in sorted(names & known)
+        if (look := _load_topic_deadlines(ctx, topic, now_ms, watched)) is not None
+    ]
+    _check_deadlines(ctx, looks, opened, now_ms, watched)
+    _check_sweeps(ctx, known, now_ms, watched)
+    return watched
+
+
+def _group_by_topic(rows: Iterable[OpenAlert]) -> dict[str, list[OpenAlert]]:
+    found: dict[str, list[OpenAlert]] = {}
+    for row in rows:
+        found.setdefault(row.topic, []).append(row)
+    return found
+
+
+def _load_topic_deadlines(ctx: Context, topic: str, now_ms: int, watched: WatchReport) -> _TopicDeadlines | None:
+    try:
+        view = load_topic_view(ctx, topic)
+        assessed = assess_view(ctx, view, as_of_ms=now_ms)
+    except WinnowError as problem:
+        log.warning("Topic %s could not be watched: %s", topic, problem)
+        watched.problems.append(topic)
+        return None
+    watched.topics += 1
+    due = find_due_partitions(view, assessed)
+    return _TopicDeadlines(
+        topic=topic,
+        due=due,
+        deadlines=build_deadlines(ctx, topic, due),
+        warning_ms=min(ctx.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // WARNING_LAG_DIVISOR),
+        idle=frozenset(a.partition for a in assessed if a.reason in _IDLE_REASONS),
+    )
+
+
+def _check_deadlines(
+    ctx: Context,
+    looks: Sequence[_TopicDeadlines],
+    opened: dict[str, list[OpenAlert]],
+    now_ms: int,
+    watched: WatchReport,
+) -> None:
+    # They share the engine, so the outlook of one depends on all that have an earlier deadline.
+    outlook = compute_forecast(ctx, [look.deadlines for look in looks], as_of_ms=now_ms)
+    prospects = {(each.topic, each.partition): each for each in outlook.prospects}
+    for look in looks:
+        _check_topic(ctx, look, prospects, opened.get(look.topic, []), now_ms, watched)
+
+
+def _check_topic(
+    ctx: Context,
+    look: _TopicDeadlines,
+    prospects: dict[tuple[str, int], DeadlineForecast],
+    opened: Sequence[OpenAlert],
+    now_ms: int,
+    watched: WatchReport,
+) -> None:
+    grace_ms = ctx.settings.alert.deadline_grace_ms
+    topic = look.topic
+    last_run = next(iter(ctx.store.runs.list_runs(topic, limit=1)), None)
+    past: dict[int, Finding] = {}
+    soon: dict[int, Finding] = {}
+    close: set[int] = set()
+    for number, due in look.due.items():
+        late_by_ms = prospects[topic, number].late_by_ms
+        if due.deadline_ms + grace_ms < now_ms:
+            past[number] = describe_missed_deadline(due, last_run, now_ms)
+        elif due.deadline_ms <= now_ms + look.warning_ms:
+            close.add(number)
+            if due.is_blocked or (late_by_ms is not None and late_by_ms > grace_ms):
+                soon[number] = describe_near_deadline(due, late_by_ms, now_ms)
+    if past:
+        to_do = format_advice(topic, [look.due[number] for number in past])
+        found = alert_templates.make_deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
+        watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_MISSED)
+        ctx.alerts.supersede(topic, {AlertKind.DEADLINE_NEAR}, past)
+    if soon:
+        to_do = format_advice(topic, [look.due[number] for number in soon])
+        found = alert_templates.make_deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
+        watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_NEAR)
+    over = {
+        AlertKind.DEADLINE_MISSED: (past.keys(), "is no longer past its compaction deadline"),
+        # What was near stays near until it is compacted: a forecast that sways must not tell people twice.
+        AlertKind.DEADLINE_NEAR: (past.keys() | close, "is no longer about to miss its compaction deadline"),
+    }
+    for kind, (still, how) in over.items():
+        well = {row.partition for row in opened if row.kind == kind and row.partition is not None} - still
+        if well:
+            watched.note(ctx.alerts.recover(topic, {kind}, well, how), AlertKind.RECOVERED)
+    idle = {row.partition for row in opened if row.released and row.partition is not None} & look.idle
+    if idle:
+        how = "was released, and nothing of it is due"
+        watched.note(ctx.alerts.recover(topic, RELEASABLE, idle, how), AlertKind.RECOVERED)
+
+
+def _check_sweeps(ctx: Context, known: set[str], now_ms: int, watched: WatchReport) -> None:
+    for found in ctx.store.retired_files.list_waiting(now_ms - ctx.settings.alert.sweep_stuck_ms):
+        if found.topic not in known:
+            continue
+        try:
+            log_of = ctx.log.open(found.topic)
+            grace_ms = log_of.config(log_of.head()).retired_grace_ms
+        except WinnowError as problem:
+            log.warning("Topic %s could not be watched: %s", found.topic, problem)
+            watched.problems.append(found.topic)
+            continue
+        watched.note(alert_stuck_sweep(ctx, found.topic, grace_ms, now_ms), AlertKind.SWEEP_STUCK)
+
+
+def alert_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> object:
+    """Alert if files of ``topic`` wait too long; the alert, None when none was sent."""
+    stuck_ms = ctx.settings.alert.sweep_stuck_ms
+    for found in ctx.store.retired_files.list_waiting(now_ms - grace_ms - stuck_ms, topic):
+        due_ms = found.oldest_ms + grace_ms
+        what = alert_templates.describe_overdue_files(found.files, found.size_bytes, due_ms, now_ms)
+        return ctx.alerts.open_alert(
+            alert_templates.make_sweep_stuck(topic, due_ms, f"Topic {topic}: {what}", at_ms=now_ms)
+        )
+    return None

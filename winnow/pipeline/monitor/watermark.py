@@ -1,0 +1,71 @@
+"""Computes up to which time a topic is compacted, for readers of the compacted log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winnow.log.head import Head
+from winnow.log.topic_log import TopicLog
+from winnow.model import Segment
+from winnow.pipeline.compaction.topic_view import build_rules, load_partition_logs
+from winnow.planning.cleanable import (
+    PartitionLog,
+    Rules,
+    find_append_as_of_ms,
+    find_first_dirty_offset,
+    is_whole_log_dirty,
+    list_dirty_segments,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far one topic is compacted at one snapshot.
+
+    ``compacted_through_ms`` is a time T, in ms since the epoch: every record that the log of ``snapshot_id`` holds with
+    a timestamp of T or before lies below the first dirty offset of its partition. None: nothing may be said, since a
+    dirty segment has no time at all. A record without a timestamp counts by the as-of of its append. A record that
+    arrives later with an older timestamp is dirty then, and the watermark of that snapshot lies before it.
+
+    ``first_dirty_offsets``: per partition; the log start where another strategy came into force and all is dirty again.
+    """
+
+    topic: str
+    snapshot_id: int | None
+    first_dirty_offsets: dict[int, int]
+    compacted_through_ms: int | None
+
+
+def compute_watermark(log: TopicLog, *, now_ms: int, head: Head | None = None) -> Watermark:
+    """The watermark of a topic: per partition the earliest dirty timestamp less 1 ms, and the least of them.
+
+    ``now_ms``, where nothing is dirty, and at most: a record from the future tells nothing of the time until then.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
+    """
+    head = head or log.head()
+    rules = build_rules(log.config(head))
+    offsets: dict[int, int] = {}
+    times: list[int | None] = [now_ms]
+    for partition in load_partition_logs(log, head):
+        start, time_ms = _compute_partition_watermark(partition, rules, now_ms)
+        offsets[partition.partition] = start
+        times.append(time_ms)
+    known = [time_ms for time_ms in times if time_ms is not None]
+    return Watermark(log.topic, head.snapshot_id, offsets, min(known) if len(known) == len(times) else None)
+
+
+def _compute_partition_watermark(log: PartitionLog, rules: Rules, now_ms: int) -> tuple[int, int | None]:
+    start = log.state.log_start_offset if is_whole_log_dirty(log, rules) else find_first_dirty_offset(log.state)
+    earliest = [_find_earliest_ms(segment, log) for segment in list_dirty_segments(log, start)]
+    known = [time_ms for time_ms in earliest if time_ms is not None]
+    if len(known) < len(earliest):
+        return start, None
+    return start, min((time_ms - 1 for time_ms in known), default=now_ms)
+
+
+def _find_earliest_ms(segment: Segment, log: PartitionLog) -> int | None:
+    """At or before every record of ``segment``: some of its records may have a timestamp and others none."""
+    times = [segment.min_timestamp_ms, find_append_as_of_ms(segment, log.state.appends)]
+    return min((time_ms for time_ms in times if time_ms is not None), default=None)

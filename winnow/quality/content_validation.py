@@ -1,0 +1,206 @@
+"""Validates rewritten records with a topic's own suite.
+
+New files are read in bounded chunks and every chunk is judged by itself, with results that hold no values; an
+expectation holds when it holds on every chunk. Suites must therefore be row-wise: checked when they are loaded.
+GX's Spark engine would cost several jobs a check for the same answer.
+
+The columns a suite may name: ``partition``, ``offset``, ``timestamp``, ``timestampType``; ``key`` and ``value`` as
+text (None when null or not UTF-8); ``key_is_utf8`` and ``value_is_utf8`` (true for null); ``value_is_null``;
+``key_bytes`` and ``value_bytes`` (length, None when null); ``header_names`` (joined by commas, None without headers).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from winnow.errors import BadInputError, ValidationBrokenError
+from winnow.model import Plan, Severity
+from winnow.quality import reading
+from winnow.quality.gx_runtime import GX_LOCK, find_raised_exception, index_results_by_id, make_ephemeral_context
+from winnow.quality.suites import RAISED, Suite, check_row_wise, convert_to_gx, load_suite
+from winnow.results import Failure, StagedPartition, StagingManifest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOG = logging.getLogger(__name__)
+MAXIMUM_CHUNK_ROWS = 250_000
+"""Most records judged at once; fewer where records are large (:data:`winnow.quality.reading.BATCH_BYTES`)."""
+COLUMNS = (
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "key",
+    "value",
+    "key_is_utf8",
+    "value_is_utf8",
+    "value_is_null",
+    "key_bytes",
+    "value_bytes",
+    "header_names",
+)
+
+
+def load_content_suite(name: str, extra_folder: Path | None = None) -> Suite:
+    """A suite that can be judged chunk by chunk. Imports GX.
+
+    Raises:
+        ConfigurationError: no such suite, not valid, or not row-wise.
+    """
+    suite = load_suite(name, extra_folder)
+    with GX_LOCK:
+        check_row_wise(suite)
+        convert_to_gx(suite)
+    return suite
+
+
+def validate_content(
+    suite_name: str,
+    plan: Plan,
+    manifest: StagingManifest,
+    *,
+    extra_folder: Path | None,
+    chunk_rows: int = MAXIMUM_CHUNK_ROWS,
+) -> list[Failure]:
+    """Judge the new records of every staged partition: one failure for each expectation and partition that fails.
+
+    A check that raised instead of judging gives one failure alone, of no partition, whose expectation ends in
+    :data:`winnow.quality.suites.RAISED`: then nothing is known about the data.
+
+    A new file that cannot be read is left to the structural suite, which fails on it. Records of segments kept by
+    reference were judged when they were written, and are not read.
+
+    Raises:
+        ConfigurationError: the suite is unknown, not valid, or not row-wise.
+        ServiceError: the object store cannot be reached.
+    """
+    suite = load_content_suite(suite_name, extra_folder)
+    with GX_LOCK:
+        chunk_judge = _ChunkValidator(suite)
+        try:
+            return [f for staged in manifest.partitions for f in _validate_partition(chunk_judge, staged, chunk_rows)]
+        except _CheckFailedToRunError as raised_one:
+            return [raised_one.failure]
+
+
+def _validate_partition(chunk_judge: _ChunkValidator, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
+    chunks = 0
+    failed: Counter[str] = Counter()
+    for batch in _read_new_records(staged, chunk_rows):
+        chunks += 1
+        failed.update(chunk_judge.failing(make_record_frame(batch), staged.partition))
+    return [
+        Failure(
+            staged.partition,
+            expectation.id,
+            expectation.severity,
+            f"{expectation.sentence} Not so in {failed[expectation.id]} of {chunks} chunk(s) of new records.",
+        )
+        for expectation in chunk_judge.suite.expectations
+        if failed[expectation.id]
+    ]
+
+
+def _read_new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.RecordBatch]:
+    for rewrite in staged.rewrites:
+        for segment in rewrite.outputs:
+            try:
+                yield from (b for b in reading.read_batches(segment.path, max_rows=chunk_rows) if b.num_rows)
+            except BadInputError as problem:
+                LOG.warning("Content of %s was not judged to its end: %s", segment.path, problem)
+
+
+class _CheckFailedToRunError(ValidationBrokenError):
+    """Ends the judging of a topic; never leaves this module."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+class _ChunkValidator:
+    """The suite, bound to whatever frame comes next."""
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        context = make_ephemeral_context()
+        self._gx_suite = context.suites.add(convert_to_gx(suite))
+        asset = context.data_sources.add_pandas("staged").add_dataframe_asset("records")
+        self._batch_definition = asset.add_batch_definition_whole_dataframe("chunk")
+
+    def failing(self, frame: pd.DataFrame, partition: int) -> list[str]:
+        """Ids of the expectations that do not hold on ``frame``."""
+        batch = self._batch_definition.get_batch(batch_parameters={"dataframe": frame})
+        outcome = batch.validate(self._gx_suite, result_format="BOOLEAN_ONLY")
+        found = index_results_by_id(outcome.results)
+        for expectation in self.suite.expectations:
+            result = found.get(expectation.id)
+            kind = "no result" if result is None else find_raised_exception(result.exception_info)
+            if kind is not None:
+                raise _CheckFailedToRunError(
+                    Failure(
+                        None,
+                        expectation.id + RAISED,
+                        Severity.FAIL,
+                        f"A check of suite {self.suite.name} raised ({kind}) instead of judging partition {partition}: "
+                        "nothing is known about the data.",
+                    )
+                )
+        return [name for name, result in found.items() if not result.success]
+
+
+def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
+    """Records as a frame with the columns of :data:`COLUMNS`."""
+    key, key_is_utf8 = _text(batch.column("key"))
+    value, value_is_utf8 = _text(batch.column("value"))
+    columns: dict[str, Any] = {
+        "partition": batch.column("partition"),
+        "offset": batch.column("offset"),
+        "timestamp": batch.column("timestamp"),
+        "timestampType": batch.column("timestampType"),
+        "key": key,
+        "value": value,
+        "key_is_utf8": key_is_utf8,
+        "value_is_utf8": value_is_utf8,
+        "value_is_null": batch.column("value").is_null(),
+        "key_bytes": pc.binary_length(batch.column("key")),
+        "value_bytes": pc.binary_length(batch.column("value")),
+        "header_names": _header_names(batch.column("headers")),
+    }
+    return pa.table([columns[name] for name in COLUMNS], names=list(COLUMNS)).to_pandas()
+
+
+def _text(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The column as text, null where it is not UTF-8, and whether it is."""
+    try:
+        return column.cast(pa.string()), pa.array([True] * len(column), pa.bool_())
+    except pa.ArrowInvalid:
+        texts = [_decoded(raw) for raw in column.to_pylist()]
+        text = pa.array(texts, pa.string())
+        return text, pc.or_(text.is_valid(), column.is_null())
+
+
+def _decoded(raw: bytes | None) -> str | None:
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _header_names(headers: pa.Array) -> pa.Array:
+    lengths = pc.list_value_length(headers).fill_null(0).to_pylist()
+    names = pc.struct_field(headers.flatten(), "key").fill_null("").to_pylist()
+    joined: list[str | None] = []
+    at = 0
+    for length in lengths:
+        joined.append(",".join(names[at : at + length]) if length else None)
+        at += length
+    return pa.array(joined, pa.string())

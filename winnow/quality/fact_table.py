@@ -1,0 +1,288 @@
+"""Makes the fact table: one row per partition, both computations side by side; also as Spark tasks.
+
+Rows hold figures and fingerprints only, never a key, a value or a header.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Protocol, Self
+
+from winnow import documents
+from winnow.errors import ValidationBrokenError, WinnowError
+from winnow.files import duckdb_connection
+from winnow.model import PartitionPlan, Plan, Reason
+from winnow.quality.recomputation import IndependentFacts, recompute_facts, recompute_facts_with
+from winnow.results import PartitionFacts, StagedPartition, StagingManifest
+
+if TYPE_CHECKING:
+    import duckdb
+
+Figures = dict[str, int | str]
+
+
+class TaskBudget(Protocol):
+    """What one task may use."""
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        """Memory, in bytes, before it spills."""
+
+    @property
+    def threads(self) -> int:
+        """Threads."""
+
+    @property
+    def spill_folder(self) -> str | None:
+        """Where it spills; None: Spark's local folders, or the system's temporary folder."""
+
+
+def compute_figures(
+    plan: Plan, partition: PartitionPlan, staged: StagedPartition, attempt: str, budget: TaskBudget
+) -> Figures:
+    """:func:`winnow.quality.recomputation.recompute_facts`, as plain figures.
+
+    Raises:
+        ServiceError, ValidationBrokenError: as there.
+    """
+    facts = recompute_facts(
+        plan,
+        partition,
+        staged,
+        attempt=attempt,
+        memory_limit_bytes=budget.memory_limit_bytes,
+        threads=budget.threads,
+        spill_folder=budget.spill_folder,
+    )
+    return asdict(facts)
+
+
+def parse_figures(figures: Figures) -> IndependentFacts:
+    """The facts behind ``figures``.
+
+    Raises:
+        ValidationBrokenError: some are missing or are no figures; another Winnow computed them.
+    """
+    try:
+        return documents.load_json(IndependentFacts, documents.dump_json(figures))
+    except WinnowError as problem:
+        raise ValidationBrokenError(
+            "The facts that the Spark application computed are not those of this Winnow. Nothing was published and no "
+            "partition was marked. Install one version of Winnow everywhere, then validate again."
+        ) from problem
+
+
+__all__ = [
+    "FactRow",
+    "FactWorkers",
+    "IndependentFacts",
+    "compute_fact_table",
+    "estimate_bytes_to_read",
+    "make_fact_row",
+    "make_fact_rows",
+    "pair_partitions",
+    "recompute_facts",
+]
+
+FactRow = dict[str, int | str]
+
+PER_MILLION = 1_000_000
+
+SHARE_FROM_RECORDS = 1_000
+"""Below this many records the share that compaction removed says nothing, and is given as 0."""
+
+COMPARED_COLUMNS = (
+    "records_in",
+    "records_kept",
+    "records_keyless",
+    "bytes_in",
+    "bytes_out",
+    "winners_fingerprint",
+    "content_fingerprint",
+    "headers_missing",
+    "headers_malformed",
+)
+"""Figures of both computations: ``rewrite_<name>`` and ``recomputed_<name>``."""
+
+FINDING_COLUMNS = (
+    "wrong_extensions",
+    "keyless_kept",
+    "keyless_not_aside",
+    "duplicate_keys",
+    "stale_winners",
+    "offset_order_violations",
+    "offsets_not_in_input",
+    "touched_above_end",
+    "wrong_partition",
+    "unreadable_files",
+    "mismatched_files",
+    "unreadable_inputs",
+    "unplanned_inputs",
+)
+"""Columns taken from the recomputation as they are, zero in a sound result."""
+
+
+def make_fact_row(
+    plan: Plan, partition: PartitionPlan, staged: StagedPartition, independent: IndependentFacts
+) -> FactRow:
+    """One row of the fact table.
+
+    ``unaccounted_records``: records in that are neither kept (by recount) nor reported as superseded, expired or
+    keyless.
+    ``lost_keys``: keys without a survivor beyond those whose winner was an expired tombstone.
+    """
+    rewrite = staged.facts
+    row: FactRow = {"partition": partition.partition}
+    for name in COMPARED_COLUMNS:
+        row[f"rewrite_{name}"] = getattr(rewrite, name)
+        row[f"recomputed_{name}"] = getattr(independent, name)
+    for name in FINDING_COLUMNS:
+        row[name] = getattr(independent, name)
+    gone = rewrite.records_superseded + rewrite.tombstones_expired + rewrite.records_keyless
+    reported = (rewrite.records_kept, rewrite.records_superseded, rewrite.tombstones_expired, rewrite.records_keyless)
+    return row | {
+        "records_superseded": rewrite.records_superseded,
+        "tombstones_expired": rewrite.tombstones_expired,
+        "unaccounted_records": independent.records_in - independent.records_kept - gone,
+        "lost_keys": independent.keys_in - independent.keys_kept - rewrite.tombstones_expired,
+        "tombstones_expired_too_many": max(0, rewrite.tombstones_expired - independent.most_tombstones_expired),
+        "negative_counts": sum(1 for count in reported if count < 0),
+        "not_planned": int(all(planned.partition != partition.partition for planned in plan.partitions)),
+        "times_staged": 1,
+        "removed_per_million": _compute_removed_per_million(independent),
+    }
+
+
+class FactWorkers:
+    """Threads that recompute partitions side by side, each with a DuckDB and a memory limit of its own.
+
+    Threads, not processes: Arrow, DuckDB and NumPy let go of the interpreter while they read, hash and look up, and a
+    process would import them again. Use as a context manager; leaving it drops what has not begun.
+    """
+
+    def __init__(self, workers: int, *, memory_limit_bytes: int, threads: int, spill_folder: str | None) -> None:
+        self._memory_limit_bytes = memory_limit_bytes
+        self._threads = threads
+        self._spill_folder = spill_folder
+        self._own = threading.local()
+        self._connections = ExitStack()
+        self._connecting = threading.Lock()
+        self._pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="facts")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._connections.close()
+
+    def begin(self, plan: Plan, manifest: StagingManifest) -> dict[int, Future[IndependentFacts]]:
+        """Begin with every partition that was planned or staged, the largest first; their facts by partition."""
+        pairs = {pair[0].partition: pair for pair in pair_partitions(plan, manifest)}
+        largest_first = sorted(pairs, key=lambda number: (-pairs[number][0].size_bytes, number))
+        return {
+            number: self._pool.submit(self._one, plan, *pairs[number], manifest.attempt) for number in largest_first
+        }
+
+    def _one(self, plan: Plan, partition: PartitionPlan, staged: StagedPartition, attempt: str) -> IndependentFacts:
+        return recompute_facts_with(
+            self._connection(),
+            plan,
+            partition,
+            staged,
+            attempt=attempt,
+            threads=self._threads,
+            memory_limit_bytes=self._memory_limit_bytes,
+        )
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        if not hasattr(self._own, "connection"):
+            made = duckdb_connection.open_connection(
+                memory_limit_bytes=self._memory_limit_bytes, threads=self._threads, spill_folder=self._spill_folder
+            )
+            with self._connecting:
+                self._own.connection = self._connections.enter_context(made)
+        connection: duckdb.DuckDBPyConnection = self._own.connection
+        return connection
+
+
+def pair_partitions(plan: Plan, manifest: StagingManifest) -> list[tuple[PartitionPlan, StagedPartition]]:
+    """What was planned and what was staged of every partition that is in either, in partition order."""
+    planned = {partition.partition: partition for partition in plan.partitions}
+    staged = {partition.partition: partition for partition in manifest.partitions}
+    return [
+        (planned.get(number, _make_empty_plan(number)), staged.get(number, _make_empty_staged(number)))
+        for number in sorted(planned.keys() | staged.keys())
+    ]
+
+
+def estimate_bytes_to_read(plan: Plan, manifest: StagingManifest) -> int:
+    """At most so many bytes does the recomputation read: the planned segments and the new files."""
+    return sum(partition.size_bytes for partition in plan.partitions) + sum(
+        segment.size_bytes
+        for staged in manifest.partitions
+        for rewrite in staged.rewrites
+        for segment in rewrite.outputs
+    )
+
+
+def make_fact_rows(plan: Plan, manifest: StagingManifest, independent: Mapping[int, IndependentFacts]) -> list[FactRow]:
+    """The fact table of one attempt, from facts that were recomputed already, in partition order."""
+    times_staged = Counter(partition.partition for partition in manifest.partitions)
+    return [
+        make_fact_row(plan, partition, staged, independent[partition.partition])
+        | {"times_staged": times_staged[partition.partition]}
+        for partition, staged in pair_partitions(plan, manifest)
+    ]
+
+
+def compute_fact_table(
+    plan: Plan,
+    manifest: StagingManifest,
+    *,
+    memory_limit_bytes: int,
+    threads: int,
+    spill_folder: str | None,
+    workers: int = 1,
+) -> list[FactRow]:
+    """The fact table of one attempt: a row for every partition that was planned or staged, in partition order.
+
+    ``workers`` partitions are recomputed at a time, each within the memory limit and with ``threads`` threads.
+
+    Raises:
+        ServiceError: the object store cannot be reached.
+        ValidationBrokenError: the recomputation itself failed.
+    """
+    with FactWorkers(
+        workers, memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder
+    ) as pool:
+        found = {number: future.result() for number, future in pool.begin(plan, manifest).items()}
+    return make_fact_rows(plan, manifest, found)
+
+
+def _compute_removed_per_million(independent: IndependentFacts) -> int:
+    if independent.records_in < SHARE_FROM_RECORDS:
+        return 0
+    return (independent.records_in - independent.records_kept) * PER_MILLION // independent.records_in
+
+
+def _make_empty_plan(number: int) -> PartitionPlan:
+    return PartitionPlan(
+        partition=number,
+        reason=Reason.CLEAN,
+        log_start_offset=0,
+        first_dirty_offset=0,
+        next_first_dirty_offset=0,
+        log_end_offset=0,
+        segments=(),
+    )
+
+
+def _make_empty_staged(number: int) -> StagedPartition:
+    nothing = PartitionFacts(0, 0, 0, 0, 0, 0, 0, "0:0:0", "0:0:0")
+    return StagedPartition(partition=number, facts=nothing, rewrites=())

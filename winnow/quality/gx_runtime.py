@@ -1,0 +1,175 @@
+"""Imports and configures Great Expectations; locks its Data Docs site and removes old pages."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+
+if TYPE_CHECKING:
+    from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
+
+GX_LOCK = threading.RLock()
+"""GX keeps its current context in a module global, so one thread at a time may hold one."""
+
+SITE = "quality"
+
+
+def import_great_expectations() -> ModuleType:
+    """The GX package, imported on first use (3 to 8 s) with its telemetry off and its loggers at WARNING."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    import great_expectations as gx
+
+    return gx
+
+
+def make_ephemeral_context(site_folder: Path | None = None) -> EphemeralDataContext:
+    """A context that rests nowhere, or whose results and Data Docs rest below ``site_folder``.
+
+    Results are stored beside the pages because the index is built from them: a page without its result is removed.
+    """
+    gx = import_great_expectations()
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        analytics_enabled=False,
+        progress_bars=ProgressBarsConfig(globally=False),
+    )
+    if site_folder is not None:
+        config.stores["validation_results_store"] = {
+            "class_name": "ValidationResultsStore",
+            "store_backend": _make_file_store_config(locate_results_folder(site_folder)),
+        }
+        config.data_docs_sites = {SITE: {"class_name": "SiteBuilder", **make_site_config(site_folder)}}
+    context: EphemeralDataContext = gx.get_context(mode="ephemeral", project_config=config)
+    return context
+
+
+def make_site_config(site_folder: Path) -> dict[str, Any]:
+    """What GX's site builder is made of: pages of validations, and an index of them."""
+    return {
+        "show_how_to_buttons": False,
+        "store_backend": _make_file_store_config(locate_pages_folder(site_folder)),
+        # By default a topic with "profiling" in its name would be shown as something else than a validation.
+        "site_section_builders": {
+            "profiling": "None",
+            "validations": {
+                "run_name_filter": {"not_includes": "\0"},
+                "renderer": {"module_name": "winnow.quality.gx_pages", "class_name": "VerdictPageRenderer"},
+            },
+        },
+        "site_index_builder": {"module_name": "winnow.quality.gx_pages", "class_name": "SiteIndexBuilder"},
+    }
+
+
+def locate_results_folder(site_folder: Path) -> Path:
+    """Where the results of a site rest, as JSON."""
+    return site_folder / "results"
+
+
+def locate_pages_folder(site_folder: Path) -> Path:
+    """Where the pages of a site rest."""
+    return site_folder / "site"
+
+
+def _make_file_store_config(folder: Path) -> dict[str, Any]:
+    return {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)}
+
+
+def index_results_by_id(results: Iterable[Any]) -> dict[str, Any]:
+    """GX's results by the ids of the reviewed suite, which travel in the expectations' ``meta``."""
+    return {result.expectation_config.meta["expectation"]: result for result in results}
+
+
+def find_raised_exception(exception_info: dict[str, Any]) -> str | None:
+    """The kind of exception behind a result, None when the check judged.
+
+    GX does not raise when a check breaks: it reports a failure with this beside it, either flat or one entry a metric.
+    Only the kind is told: a message may quote the value it stumbled on.
+    """
+    entries = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
+    for entry in entries:
+        if isinstance(entry, dict) and entry.get("raised_exception"):
+            last_line = str(entry.get("exception_traceback") or "").strip().splitlines()[-1:]
+            kind = last_line[0].split(":")[0].rsplit(".", 1)[-1] if last_line else ""
+            return kind if kind.isidentifier() else "an exception"
+    return None
+
+
+DEFAULT_KEPT_VALIDATIONS = 200
+"""A page is about 60 kB and its result about 20 kB; the site's own files are 4 MB."""
+
+
+@contextmanager
+def lock_site(folder: Path) -> Iterator[None]:
+    """Hold the site below ``folder`` against other processes of this machine: GX rewrites its index in place.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def keep_newest(folder: Path, keep: int) -> int:
+    """Remove all but the ``keep`` newest validations of the site, by run time. Returns how many went.
+
+    Results go before pages: the next build drops what has no result from the index. Call it while :func:`exclusive`.
+    """
+    found = sorted(_list_runs(locate_results_folder(folder)), key=lambda run: (run.name, str(run)))
+    gone = found[: max(0, len(found) - keep)]
+    for result in gone:
+        _remove(folder, result)
+    return len(gone)
+
+
+def remove_pages(folder: Path, urls: Collection[str]) -> int:
+    """Remove the validations whose pages are at ``urls``. Returns how many went. Call it while :func:`exclusive`.
+
+    URLs of pages that are elsewhere, or gone already, are passed over.
+    """
+    gone = 0
+    for url in urls:
+        page = Path(unquote(urlparse(url).path))
+        try:
+            suite, run_name, run_time, *_ = page.relative_to(locate_pages_folder(folder) / "validations").parts
+        except ValueError:
+            continue
+        result = locate_results_folder(folder) / suite / run_name / run_time
+        if ".." not in result.parts and (result.is_dir() or page.is_file()):
+            _remove(folder, result)
+            gone += 1
+    return gone
+
+
+def _remove(folder: Path, result: Path) -> None:
+    page = locate_pages_folder(folder) / "validations" / result.relative_to(locate_results_folder(folder))
+    for path in (result, page):
+        shutil.rmtree(path, ignore_errors=True)
+        _remove_if_empty(path.parent)
+
+
+def _list_runs(results: Path) -> list[Path]:
+    """Folders of single validations: ``<suite>/<run name>/<run time>``."""
+    return [path for path in results.glob("*/*/*") if path.is_dir()]
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()

@@ -1,0 +1,141 @@
+"""Great Expectations contexts, one per suite and process, used for every topic.
+
+A run costs what it checks: GX is asked for the short result first, and for the long one (figures of every partition
+that fails) only when something is wrong. Pages are built one by one; the index, which names all of them, when asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from winnow.quality.gx_runtime import SITE, import_great_expectations, make_ephemeral_context, make_site_config
+from winnow.quality.suites import Suite, SuiteFindings, convert_to_gx
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from great_expectations.core import ExpectationSuiteValidationResult
+    from great_expectations.core.run_identifier import RunIdentifier
+
+_INT64 = range(-(2**63), 2**63)
+_SHORT = {"result_format": "BASIC"}
+_LONG = {"result_format": "COMPLETE", "unexpected_index_column_names": ["partition"]}
+_sessions: dict[tuple[str, Path], GxSession] = {}
+
+
+class GxSession:
+    """Judges fact tables by one suite. Hold :data:`winnow.quality.gx_runtime.GX_LOCK` while using it.
+
+    ``site``: folder of the Data Docs; None keeps results in memory and builds no page.
+    """
+
+    def __init__(self, suite: Suite, site: Path | None) -> None:
+        gx = import_great_expectations()
+        self.suite = suite
+        self._context = make_ephemeral_context(site)
+        asset = self._context.data_sources.add_pandas("facts").add_dataframe_asset("partitions")
+        self._definition = self._context.validation_definitions.add(
+            gx.ValidationDefinition(
+                name=suite.name,
+                data=asset.add_batch_definition_whole_dataframe("all"),
+                suite=self._context.suites.add(convert_to_gx(suite)),
+            )
+        )
+        self._site = site
+        self._builder: Any = None
+
+    def run(
+        self, rows: Sequence[Mapping[str, int | str]], run_name: str, checked_at_ms: int
+    ) -> ExpectationSuiteValidationResult:
+        """Judge ``rows``; the result, which rests below the site under ``run_name`` and the time."""
+        from great_expectations.core.run_identifier import RunIdentifier
+
+        frame = make_fact_frame(rows)
+        run_id = RunIdentifier(run_name=run_name, run_time=datetime.fromtimestamp(checked_at_ms / 1000, tz=UTC))
+        result = self._run(frame, run_id, _SHORT)
+        # A check that raised is no success either.
+        return result if result.success else self._run(frame, run_id, _LONG)
+
+    def _run(
+        self, frame: pd.DataFrame, run_id: RunIdentifier, result_format: dict[str, Any]
+    ) -> ExpectationSuiteValidationResult:
+        return self._definition.run(batch_parameters={"dataframe": frame}, run_id=run_id, result_format=result_format)
+
+    def write_page(self, result: ExpectationSuiteValidationResult, findings: SuiteFindings | None = None) -> str | None:
+        """Build the page of one result; its URL, None when GX could not render it (and has logged why).
+
+        ``findings``: of another suite that belongs to the same verdict; they stand on the same page.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        from great_expectations.data_context.types.resource_identifiers import (
+            ExpectationSuiteIdentifier,
+            ValidationResultIdentifier,
+        )
+
+        identifier = ValidationResultIdentifier(
+            expectation_suite_identifier=ExpectationSuiteIdentifier(name=self.suite.name),
+            run_id=result.meta["run_id"],
+            batch_identifier=result.batch_id,
+        )
+        if findings is not None:
+            from winnow.quality.gx_pages import add_suite_failures
+
+            # The index and later builds of the site go by what is stored.
+            self._context.validation_results_store.set(identifier, add_suite_failures(result, findings))
+        builder = self._site_builder()
+        # Some 4 MB that GX would copy with every page.
+        copied = self._folder / f".static-{import_great_expectations().__version__}"
+        if not copied.is_file():
+            builder.target_store.copy_static_assets()
+            copied.touch()
+        builder.site_section_builders["validations"].build(resource_identifiers=[identifier])
+        url: str | None = builder.get_resource_url(identifier)
+        return url
+
+    def write_index(self) -> None:
+        """Build the index of the site from the results that rest below it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._site_builder().site_index_builder.build()
+
+    @property
+    def _folder(self) -> Path:
+        assert self._site is not None
+        return self._site
+
+    def _site_builder(self) -> Any:
+        # GX would make one for every build, and compile all of its templates again.
+        if self._builder is None:
+            from great_expectations.render.renderer.site_builder import SiteBuilder
+
+            config = {name: value for name, value in make_site_config(self._folder).items() if name != "class_name"}
+            self._builder = SiteBuilder(data_context=self._context, site_name=SITE, **config)
+        return self._builder
+
+
+def get_session(suite: Suite, site: Path | None) -> GxSession:
+    """The session of this process for ``suite`` and ``site``; one without a site is not kept, nor are its results."""
+    if site is None:
+        return GxSession(suite, None)
+    held = _sessions.get((suite.name, site))
+    if held is None or held.suite != suite:
+        held = _sessions[suite.name, site] = GxSession(suite, site)
+    return held
+
+
+def make_fact_frame(rows: Sequence[Mapping[str, int | str]]) -> pd.DataFrame:
+    """The fact table as a frame whose integers are exact: int64, or Python's own beyond it; never floats."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        exact = all(isinstance(value, int) and value in _INT64 for value in values)
+        columns[name] = pd.Series(values, dtype="int64" if exact else "object")
+    return pd.DataFrame(columns)

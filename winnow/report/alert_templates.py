@@ -1,0 +1,181 @@
+"""Builds each kind of alert: what happened, what is safe, what to do next. Pure.
+
+A command in a message can be typed as it stands. docs/operations.md has a section for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from winnow.report.alerts import MAXIMUM_SHOWN, AlertKind, Finding, Situation, format_duration
+from winnow.report.receipts import format_human_bytes
+
+_AS_BEFORE = "Nothing was published; readers see the log as before."
+
+
+def make_validation_failed(
+    topic: str,
+    plan_id: str,
+    findings: Sequence[Finding],
+    *,
+    evidence: str,
+    fate: str,
+    at_ms: int,
+) -> Situation:
+    """A result is wrong. ``evidence``: where the verdict is read. ``fate``: see :func:`uncleanable_partition`."""
+    return Situation(
+        kind=AlertKind.VALIDATION_FAILED,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"Validation of plan {plan_id} of topic {topic} failed",
+        safe=_AS_BEFORE,
+        next=f"Evidence: {evidence}. {fate}",
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
+
+
+def make_validation_broken(
+    topic: str, plan_id: str, summary: str, *, at_ms: int, to_do: str | None = None
+) -> Situation:
+    """A check raised, or ended without a verdict; nothing is known about the data. ``summary``: without a full stop."""
+    return Situation(
+        kind=AlertKind.VALIDATION_BROKEN,
+        topic=topic,
+        findings=(Finding(None, at_ms),),
+        summary=summary.rstrip("."),
+        safe="Nothing was published and no partition was marked; readers see the log as before.",
+        next=to_do or f"Mend the check or the suite, then run it again: winnow compact {topic}",
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
+
+
+def make_uncleanable_partition(
+    topic: str, plan_id: str, findings: Sequence[Finding], *, fate: str, at_ms: int
+) -> Situation:
+    """A partition could not be compacted. ``fate``: what became of its mark, and the command that releases it."""
+    return Situation(
+        kind=AlertKind.UNCLEANABLE_PARTITION,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"Topic {topic} was not compacted",
+        safe="Nothing was published and nothing was lost; readers see the log as before.",
+        next=fate,
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
+
+
+def make_commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -> Situation:
+    """Whether a commit landed is not known. ``summary``: without a full stop."""
+    return Situation(
+        kind=AlertKind.COMMIT_UNKNOWN,
+        topic=topic,
+        findings=(Finding(None, at_ms),),
+        summary=summary.rstrip("."),
+        safe=(
+            "Nothing was cleaned up, and nothing is before the outcome is known. Readers see the whole log either as "
+            "it was or as it is compacted, and both are right."
+        ),
+        next=(
+            "Delete no files by hand. The next run looks for the plan in the table's history and settles it; to do so "
+            f"at once: winnow compact {topic}"
+        ),
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
+
+
+def make_deadline_near(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
+    """Deadlines will be missed unless somebody does something. ``to_do``: sentences."""
+    return Situation(
+        kind=AlertKind.DEADLINE_NEAR,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"Topic {topic} is about to miss its compaction deadline (max.compaction.lag.ms)",
+        safe=_STILL_THERE,
+        next=to_do,
+        at_ms=at_ms,
+    )
+
+
+def make_deadline_missed(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
+    """Deadlines passed and no run compacted what was due. ``to_do``: sentences."""
+    return Situation(
+        kind=AlertKind.DEADLINE_MISSED,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"Topic {topic} missed its compaction deadline (max.compaction.lag.ms)",
+        safe=_STILL_THERE,
+        next=to_do,
+        at_ms=at_ms,
+    )
+
+
+_STILL_THERE = (
+    "No record is lost and readers see a whole log; superseded and deleted values stay readable for longer than "
+    "promised."
+)
+
+
+def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situation:
+    """Retired files outlive their grace. ``summary``: without a full stop."""
+    return Situation(
+        kind=AlertKind.SWEEP_STUCK,
+        topic=topic,
+        findings=(Finding(None, since_ms),),
+        summary=summary.rstrip("."),
+        safe=(
+            "Readers are not affected: these files are no part of the log any more. They keep their disk space, and "
+            "what was removed from the log is still on disk in them."
+        ),
+        next=(
+            "See why the DAG sweep_topics did not: is it paused, is a task red? Where files stay after a sweep, a "
+            f"branch or a tag of the table still refers to them. By hand, to read what it says: winnow sweep {topic}"
+        ),
+        at_ms=at_ms,
+    )
+
+
+def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int) -> Situation:
+    """A scrub found files that are not what was written."""
+    return Situation(
+        kind=AlertKind.SEGMENT_DAMAGED,
+        topic=topic,
+        findings=tuple(findings),
+        summary=f"A scrub found damage in topic {topic}",
+        safe=(
+            "Nothing was changed. Readers get an error at a damaged segment and never its changed bytes; compaction "
+            "does not copy from it. All other files are as they were written, as far as they were checked."
+        ),
+        next=(
+            "Restore each file under the same name from a backup or the object store's versions, and look at the disk "
+            f"it was on. Then check again, which closes this alert: winnow scrub {topic}"
+        ),
+        at_ms=at_ms,
+    )
+
+
+def describe_overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
+    """How many files outlive their grace, and for how long."""
+    return (
+        f"{files:,} retired file(s) with {format_human_bytes(size_bytes)} are still there {format_duration(now_ms - due_ms)} after "
+        "their grace (winnow.retired.grace.ms)"
+    )
+
+
+def make_release_command(topic: str, partitions: Iterable[int]) -> str:
+    """The command that has uncleanable partitions tried again."""
+    return f"winnow partitions release {topic}{_format_options(partitions)}"
+
+
+def make_resume_command(topic: str, partitions: Iterable[int]) -> str:
+    """The command that takes back every pause."""
+    return f"winnow partitions resume {topic}{_format_options(partitions)} --all"
+
+
+def _format_options(partitions: Iterable[int]) -> str:
+    """The partitions as options; none where they are many, which means all."""
+    numbers = sorted(partitions)
+    return "".join(f" --partition {number}" for number in numbers) if len(numbers) <= MAXIMUM_SHOWN else ""

@@ -1,0 +1,79 @@
+"""Builds the errors for refused input: file, line or row, partition, offset; never user bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from winnow.errors import BadInputError, ServiceError, WinnowError
+from winnow.files import storage
+
+NOTHING_INGESTED = "Nothing of this call landed."
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFault:
+    """What is wrong with one record and what to do. ``partition`` and ``offset`` are None where not known."""
+
+    wrong: str
+    advice: str
+    partition: int | None = None
+    offset: int | None = None
+
+
+def refuse_record(path: str, unit: str, number: int, fault: RecordFault) -> BadInputError:
+    """The refusal of record ``number`` (from 1) of ``path``; ``unit`` is ``line`` or ``row``."""
+    known = []
+    if fault.partition is not None:
+        known.append(f"partition {fault.partition}")
+    if fault.offset is not None:
+        known.append(f"offset {fault.offset}")
+    where = f" ({', '.join(known)})" if known else ""
+    return BadInputError(f"{path}, {unit} {number}{where}: {fault.wrong}; {fault.advice}. {NOTHING_INGESTED}")
+
+
+def refuse_file(path: str, wrong: str, advice: str) -> BadInputError:
+    """The refusal of ``path`` as a whole."""
+    return BadInputError(f"{path}: {wrong}; {advice}. {NOTHING_INGESTED}")
+
+
+def refuse_undecodable(path: str) -> None:
+    """Refuse a path that Arrow cannot open.
+
+    Raises:
+        BadInputError: it is not UTF-8.
+    """
+    if not storage.is_utf8(path):
+        raise refuse_file(storage.format_path(path), "its name is not UTF-8", "rename it")
+
+
+def make_read_error(path: str, wrong: str, advice: str) -> WinnowError:
+    """What a failed read of ``path`` means: bad input, or an object store that does not answer any more."""
+    if not storage.is_local(path):
+        try:
+            storage.read_size_bytes(path)
+        except ServiceError as problem:
+            return ServiceError(f"{problem} {NOTHING_INGESTED}")
+    return refuse_file(path, wrong, advice)
+
+
+@contextmanager
+def open_to_read(path: str) -> Iterator[Any]:
+    """``path`` open for random reads.
+
+    Raises:
+        BadInputError: it is not there or may not be read.
+        ServiceError: its object store cannot be reached.
+    """
+    refuse_undecodable(path)
+    filesystem, name = storage.open_filesystem(path)
+    try:
+        stream = filesystem.open_input_file(name)
+    except FileNotFoundError:
+        raise refuse_file(path, "there is no such file", "check the path") from None
+    except OSError:
+        raise make_read_error(path, "the file cannot be opened", "check that it is a file and readable") from None
+    with stream:
+        yield stream

@@ -1,0 +1,125 @@
+"""Finds the input files that a user names, and reads one whatever its format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from winnow.files import storage
+from winnow.sources.input_errors import make_read_error, refuse_file, refuse_undecodable
+from winnow.sources.jsonl import read_json_lines
+from winnow.sources.parquet import read_parquet
+from winnow.sources.record_batch import DEFAULT_BATCH_BYTES, MAXIMUM_BATCH_BYTES
+from winnow.sources.topic_filter import TopicFilter
+
+JSON_LINES = (".jsonl", ".jsonl.gz", ".json")
+
+PARQUET = (".parquet",)
+
+KNOWN = JSON_LINES + PARQUET
+
+
+def expand_paths(paths: Sequence[str]) -> list[str]:
+    """The files behind ``paths``, in the order given.
+
+    A folder stands for the files directly in it whose name ends in :data:`KNOWN`, sorted by name; hidden ones and those
+    that begin with ``_`` (as Spark's ``_SUCCESS``) are left out. Paths may be URIs.
+
+    Raises:
+        BadInputError: a path is not there, a folder holds no such file, or a file's name ends otherwise.
+        ServiceError: an object store cannot be reached.
+    """
+    return [file for path in paths for file in _expand_path(path)]
+
+
+def check_suffix(path: str) -> None:
+    """Refuse a file whose name does not say what it holds.
+
+    Raises:
+        BadInputError: the name ends in none of :data:`KNOWN`.
+    """
+    if not path.endswith(KNOWN):
+        raise refuse_file(path, "the name does not say what the file holds", f"it must end in {_filter_known()}")
+
+
+def _expand_path(path: str) -> list[str]:
+    refuse_undecodable(path)
+    filesystem, name = storage.open_filesystem(path)
+    try:
+        with storage.translate_store_errors(path):
+            kind = filesystem.get_file_info(name).type
+        if kind == fs.FileType.Directory:
+            return _list_folder(path, filesystem, name)
+    except UnicodeDecodeError:
+        raise refuse_file(
+            path, "the folder holds a file whose name is not UTF-8", "rename that file, or name the others one by one"
+        ) from None
+    except OSError:
+        raise make_read_error(path, "it cannot be looked at", "check its permissions") from None
+    if kind == fs.FileType.NotFound:
+        raise refuse_file(path, "there is no such file or folder", "check the path")
+    if kind != fs.FileType.File:
+        raise refuse_file(path, "this is neither a file nor a folder", "name a file or a folder of files")
+    check_suffix(path)
+    return [path]
+
+
+def _list_folder(path: str, filesystem: fs.FileSystem, name: str) -> list[str]:
+    found = sorted(
+        entry.base_name
+        for entry in filesystem.get_file_info(fs.FileSelector(name))
+        if entry.type == fs.FileType.File
+        and entry.base_name.endswith(KNOWN)
+        and not entry.base_name.startswith((".", "_"))
+    )
+    if not found:
+        raise refuse_file(
+            path,
+            f"the folder holds no file that ends in {_filter_known()}",
+            "folders below it are not looked into; name them",
+        )
+    # A URI is unquoted when it is opened, a plain path is not.
+    return [storage.join(path, quote(file) if "://" in path else file) for file in found]
+
+
+def _filter_known() -> str:
+    return ", ".join(KNOWN[:-1]) + f" or {KNOWN[-1]}"
+
+
+def read_file(
+    path: str,
+    *,
+    topic: str,
+    partitions: int,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    records_of: TopicFilter | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of ``path`` in file order, as batches of :data:`winnow.sources.record_batch.RECORD_SCHEMA`.
+
+    Lazy: a batch is read when it is asked for. The format follows from the name. A record that names no partition gets
+    the one Kafka's default partitioner gives its key.
+
+    Args:
+        path: a local path or a URI.
+        topic: which topic the records are for.
+        partitions: how many the topic has, at least 1.
+        batch_bytes: bound of one batch, from 1; a larger record is a batch by itself. At most 1 GiB is used.
+        records_of: which records are taken by the topic that they name; None: a record that names another topic than
+            ``topic`` is refused.
+
+    Raises:
+        OtherTopicError: a record names another topic, and no source topic was chosen.
+        BadInputError: a record or the file is not as documented, with line or row, partition and offset.
+        ServiceError: an object store cannot be reached.
+    """
+    check_suffix(path)
+    read = read_parquet if path.endswith(PARQUET) else read_json_lines
+    return read(
+        path,
+        records_of=records_of or TopicFilter(topic),
+        partitions=partitions,
+        batch_bytes=max(1, min(batch_bytes, MAXIMUM_BATCH_BYTES)),
+    )

@@ -1,0 +1,146 @@
+"""Computes the digests that identify a file's records per partition, whatever its format.
+
+Several streams per partition are hashed side by side, each in record order: the numbers of every record with the
+lengths of its bytes, the bytes of all keys, those of all values, and the same for headers. Records that are cut up
+elsewhere make the same streams, so it changes nothing; lengths and counts make the whole decodable, so different
+records never do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SLICE = b"winnow slice 1\n"
+_FILE = b"winnow file 1\n"
+_NULL = -1
+"""Stands for null among numbers and lengths, which are all from 0 on."""
+_RECORD = np.dtype([(name, "<i8") for name in ("offset", "timestamp", "kind", "key", "value", "headers")])
+_HEADER = np.dtype([(name, "<i8") for name in ("key", "value")])
+_STREAMS = ("records", "keys", "values", "headers", "header keys", "header values")
+
+Lengths = npt.NDArray[np.int64]
+
+
+class SliceDigests:
+    """Running SHA-256 digests over batches of :data:`winnow.sources.record_batch.RECORD_SCHEMA`, per topic partition.
+
+    Row numbers do not count, and neither does how records of different partitions lie between one another.
+    """
+
+    def __init__(self) -> None:
+        self._slices: dict[int | None, _Slice] = {}
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Take in the next records of the file."""
+        if not batch.num_rows:
+            return
+        partitions = _integers(batch.column("partition"))
+        if (np.diff(partitions) < 0).any():
+            order = np.argsort(partitions, kind="stable")
+            batch, partitions = batch.take(pa.array(order)), partitions[order]
+        streams = _ByteStreams(batch)
+        cuts = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), batch.num_rows]
+        for start, end in pairwise(cuts):
+            number = int(partitions[start])
+            self._slices.setdefault(None if number == _NULL else number, _Slice()).update(streams, start, end)
+
+    def digests(self) -> dict[int | None, str]:
+        """SHA-256 (hex) of every partition's records so far; None: keyless records that name no partition."""
+        return {partition: mine.digest().hex() for partition, mine in self._sorted()}
+
+    def file_digest(self) -> str:
+        """SHA-256 (hex) over all partitions: equal exactly when every partition's records are."""
+        whole = hashlib.sha256(_FILE)
+        for partition, mine in self._sorted():
+            number = _NULL if partition is None else partition
+            whole.update(np.array([number, mine.records], "<i8").tobytes() + mine.digest())
+        return whole.hexdigest()
+
+    def _sorted(self) -> list[tuple[int | None, _Slice]]:
+        return sorted(self._slices.items(), key=lambda item: _NULL if item[0] is None else item[0])
+
+
+class _Slice:
+    """The running hashes of one topic partition."""
+
+    __slots__ = ("_hashes", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._hashes = [hashlib.sha256() for _ in _STREAMS]
+
+    def update(self, streams: _ByteStreams, start: int, end: int) -> None:
+        self.records += end - start
+        for running, data in zip(self._hashes, streams.between(start, end), strict=True):
+            if len(data):
+                running.update(data)
+
+    def digest(self) -> bytes:
+        whole = hashlib.sha256(_SLICE + np.array([self.records], "<i8").tobytes())
+        for running in self._hashes:
+            whole.update(running.digest())
+        return whole.digest()
+
+
+class _ByteStreams:
+    """A batch as bytes to be hashed, and where in them each record begins."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        numbers = np.empty(batch.num_rows, _RECORD)
+        for name, column in (("offset", "offset"), ("timestamp", "timestamp"), ("kind", "timestampType")):
+            numbers[name] = _integers(batch.column(column))
+        numbers["key"], keys = _bytes(batch.column("key"))
+        numbers["value"], values = _bytes(batch.column("value"))
+        numbers["headers"] = _integers(pc.list_value_length(batch.column("headers")))
+        flat = batch.column("headers").flatten()
+        lengths = np.empty(len(flat), _HEADER)
+        lengths["key"], header_keys = _bytes(flat.field("key"))
+        lengths["value"], header_values = _bytes(flat.field("value"))
+        first_header = _starts(numbers["headers"])
+        # In the order of _STREAMS.
+        self._data = [_read_buffer(numbers), keys, values, _read_buffer(lengths), header_keys, header_values]
+        self._starts = [
+            np.arange(batch.num_rows + 1) * _RECORD.itemsize,
+            _starts(numbers["key"]),
+            _starts(numbers["value"]),
+            first_header * _HEADER.itemsize,
+            _starts(lengths["key"])[first_header],
+            _starts(lengths["value"])[first_header],
+        ]
+
+    def between(self, start: int, end: int) -> list[memoryview]:
+        """The bytes of the records from ``start`` to before ``end``, per stream."""
+        return [data[at[start] : at[end]] for data, at in zip(self._data, self._starts, strict=True)]
+
+
+def _integers(column: Any) -> Lengths:
+    return np.asarray(column.fill_null(_NULL).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _starts(lengths: Lengths) -> Lengths:
+    """Where each begins, and at last where all end; null takes no room."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(lengths, 0))))
+
+
+def _read_buffer(numbers: npt.NDArray[np.void]) -> memoryview:
+    return memoryview(numbers.tobytes())
+
+
+def _bytes(column: Any) -> tuple[Lengths, memoryview]:
+    """The length of every value, with null told from empty, and all values one after another."""
+    lengths = _integers(pc.binary_length(column))
+    if column.null_count:
+        # The place of a null may hold bytes that are nobody's.
+        column = column.drop_null()
+    if not len(column):
+        return lengths, memoryview(b"")
+    ends = np.frombuffer(column.buffers()[1], np.int32)
+    start, end = int(ends[column.offset]), int(ends[column.offset + len(column)])
+    return lengths, memoryview(column.buffers()[2])[start:end] if end > start else memoryview(b"")

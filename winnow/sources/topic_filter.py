@@ -1,0 +1,184 @@
+"""Filters the records of an input by the topic that each record names.
+
+Offsets of different topics have nothing to do with one another: records of two topics in one log would supersede each
+other, and the log would look well. So a record that names another topic is refused, unless the caller says which topic
+of the input to take; then records of all others are left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from winnow.config.names import is_topic_name
+from winnow.errors import BadInputError
+from winnow.sources.input_errors import NOTHING_INGESTED, RecordFault, refuse_record
+from winnow.sources.record_batch import Integers
+
+MAXIMUM_NAMES = 10
+"""Topics that a message names; more are counted together."""
+INVALID_NAME = "an invalid topic name"
+"""Stands for what is no topic name: such a field may hold anything, so it is never shown."""
+_OTHERS = "other topics"
+
+Mask = npt.NDArray[np.bool_]
+Coordinates = Callable[[int], tuple[int | None, int | None]]
+"""Partition and offset, None where not known, of the record at a place of a batch."""
+
+
+class OtherTopicError(BadInputError):
+    """A record names another topic than the one that is ingested into, and no source topic was chosen.
+
+    ``path``: its file. ``found``: what it says, fit to be shown. ``sentence``: what was found, without advice.
+    """
+
+    def __init__(self, message: str, path: str, found: str, sentence: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.found = found
+        self.sentence = sentence
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (OtherTopicError, (str(self), self.path, self.found, self.sentence))
+
+
+class TopicFilter:
+    """Decides record by record which belong to ``topic``, for one pass over an input.
+
+    Without ``source_topic`` every record does, and one that names another topic is refused. With it, records that name
+    that topic do; those that name another one are left out and counted; one that names none is refused, since nobody
+    can say whose it is.
+    """
+
+    def __init__(self, topic: str, source_topic: str | None = None) -> None:
+        self.topic = topic
+        self.source_topic = source_topic
+        self.wanted = topic if source_topic is None else source_topic
+        self._left_out: Counter[str] = Counter()
+
+    @property
+    def records_left_out(self) -> int:
+        """Records of other topics that were left out so far."""
+        return self._left_out.total()
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Records left out per topic, the most frequent first; of at most :data:`MAX_NAMES` names and the rest."""
+        return dict(self._left_out.most_common())
+
+    def takes(self, name: object) -> bool:
+        """Whether a record that names ``name`` (None: no topic) is taken."""
+        return name == self.wanted or (name is None and self.source_topic is None)
+
+    def select_lines(self, names: Sequence[str | None], path: str, lines: Integers, where: Coordinates) -> Mask | None:
+        """Which of the records that name ``names`` are taken; None: all of them.
+
+        Args:
+            names: the topic that each record names, None where it names none.
+            path: their file.
+            lines: their line numbers.
+            where: their partitions and offsets.
+
+        Raises:
+            OtherTopicError: one names another topic, and no source topic was chosen.
+            BadInputError: one names no topic, and a source topic was chosen.
+        """
+        mine, missing = names.count(self.wanted), names.count(None)
+        if self.source_topic is None:
+            if mine + missing < len(names):
+                at = next(at for at, name in enumerate(names) if not self.takes(name))
+                raise self._other_topic(path, "line", int(lines[at]), where(at), format_topic_name(names[at]))
+            return None
+        if missing:
+            at = names.index(None)
+            raise self._no_topic(path, "line", int(lines[at]), where(at))
+        if mine == len(names):
+            return None
+        self._note(Counter(name for name in names if name != self.wanted and name is not None))
+        return np.fromiter((name == self.wanted for name in names), np.bool_, len(names))
+
+    def select_rows(self, column: Any, path: str, first: int, where: Coordinates) -> Mask | None:
+        """As :meth:`select_lines`, of an Arrow column of names (None: the file has none), from row ``first`` on.
+
+        Raises:
+            OtherTopicError, BadInputError: as there.
+        """
+        if column is None or pa.types.is_null(column.type):
+            if self.source_topic is not None:
+                raise self._no_topic(path, "row", first, where(0))
+            return None
+        names = _convert_to_bytes(column.dictionary if pa.types.is_dictionary(column.type) else column)
+        mine = pc.equal(names, pa.scalar(self.wanted.encode(), names.type))
+        if pa.types.is_dictionary(column.type):
+            mine = mine.take(column.indices)
+        if mine.null_count and self.source_topic is not None:
+            at = pc.index(mine.is_null(), True).as_py()
+            raise self._no_topic(path, "row", first + at, where(at))
+        if not mine.false_count:
+            return None
+        if self.source_topic is None:
+            at = pc.index(mine, False).as_py()
+            place = column.indices[at].as_py() if pa.types.is_dictionary(column.type) else at
+            raise self._other_topic(path, "row", first + at, where(at), format_topic_name(names[place].as_py()))
+        others = column.filter(pc.invert(mine))
+        self._note(_count_names(others))
+        return np.asarray(mine.to_numpy(zero_copy_only=False), np.bool_)
+
+    def _note(self, counts: Mapping[str, int]) -> None:
+        for name, count in counts.items():
+            shown = format_topic_name(name)
+            known = shown in self._left_out or len(self._left_out) < MAXIMUM_NAMES
+            self._left_out[shown if known else _OTHERS] += count
+
+    def _other_topic(
+        self, path: str, unit: str, number: int, known: tuple[int | None, int | None], found: str
+    ) -> OtherTopicError:
+        named = f"topic {found}" if found != INVALID_NAME else found
+        fault = RecordFault(f"this record names {named}, not {self.topic}", "", *known)
+        sentence = str(refuse_record(path, unit, number, fault)).removesuffix(f"; . {NOTHING_INGESTED}")
+        message = f"{sentence}. {NOTHING_INGESTED}"
+        return OtherTopicError(message, path, found, sentence)
+
+    def _no_topic(self, path: str, unit: str, number: int, known: tuple[int | None, int | None]) -> BadInputError:
+        fault = RecordFault(
+            f"this record names no topic, so --source-topic {self.wanted} cannot tell whose it is",
+            f"where it belongs to {self.topic}, ingest such files in a call of their own without --source-topic",
+            *known,
+        )
+        return refuse_record(path, unit, number, fault)
+
+
+def format_topic_name(name: str | bytes | None) -> str:
+    """``name`` where it can be the name of a topic, else :data:`INVALID_NAME`."""
+    text = name.decode(errors="replace") if isinstance(name, bytes) else name or ""
+    return text if is_topic_name(text) else INVALID_NAME
+
+
+def _convert_to_bytes(names: Any) -> Any:
+    """A column of names as bytes: what is not UTF-8 is no topic name, and no error either."""
+    kind = names.type
+    if pa.types.is_string(kind):
+        return names.cast(pa.binary())
+    if pa.types.is_large_string(kind):
+        return names.cast(pa.large_binary())
+    return names.cast(pa.binary(), safe=False) if not pa.types.is_large_binary(kind) else names
+
+
+def _count_names(column: Any) -> Counter[str]:
+    """How often each name is there; names that cannot be a topic's together."""
+    found: Counter[str] = Counter()
+    if pa.types.is_dictionary(column.type):
+        names = _convert_to_bytes(column.dictionary)
+        places, counts = np.unique(column.indices.drop_null().to_numpy(), return_counts=True)
+        for place, count in zip(places.tolist(), counts.tolist(), strict=True):
+            found[format_topic_name(names[place].as_py())] += count
+        return found
+    for entry in pc.value_counts(_convert_to_bytes(column)):
+        found[format_topic_name(entry["values"].as_py())] += entry["counts"].as_py()
+    return found

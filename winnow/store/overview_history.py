@@ -1,0 +1,224 @@
+"""The page's history: runs with their receipts, verdicts by day, failed expectations, open alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import ColumnElement, Integer, Select, and_, case, func, or_, select
+from sqlalchemy.orm import Session
+
+from winnow.documents import load_json
+from winnow.model import Severity
+from winnow.results import Receipt, Verdict
+from winnow.store import tables
+from winnow.store.database import StorePart
+from winnow.store.overview import make_mark_view
+from winnow.store.runs import make_run
+from winnow.store.values import (
+    AlertView,
+    DayView,
+    ExpectationView,
+    Listed,
+    MarkView,
+    QualityView,
+    Run,
+    RunState,
+    RunView,
+    Window,
+)
+
+AIRFLOW: Final = "airflow:"
+"""How the holder of a DAG run begins; its DAG's id follows, a colon, and its own id."""
+
+
+class RunHistory(StorePart):
+    """Runs with receipts, and verdicts, the newest first."""
+
+    def list_runs(
+        self,
+        window: Window,
+        *,
+        topic: str | None = None,
+        status: RunState | None = None,
+        dag_id: str | None = None,
+        dag_run_id: str | None = None,
+    ) -> Listed[RunView]:
+        """One page of the runs of a topic, in a state, or planned by a DAG or a DAG run; None: whichever."""
+        run = tables.RunTable
+        wanted: list[ColumnElement[bool]] = [*_planned_by(dag_id, dag_run_id)]
+        if topic is not None:
+            wanted.append(run.topic == topic)
+        if status is not None:
+            wanted.append(run.status == status.value)
+        newest = select(run).where(*wanted).order_by(run.updated_at_ms.desc(), run.opened_at_ms.desc(), run.plan_id)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(run).where(*wanted)) or 0
+            page = session.scalars(newest.offset(window.offset).limit(window.size))
+            return Listed(total, _with_receipts(session, [make_run(row) for row in page]))
+
+    def find_run(self, plan_id: str) -> RunView | None:
+        """One run with its receipt."""
+        with self._database.reading() as session:
+            row = session.get(tables.RunTable, plan_id)
+            return None if row is None else _with_receipts(session, [make_run(row)])[0]
+
+    def list_verdicts_of_plan(self, plan_id: str) -> tuple[Verdict, ...]:
+        """What validation said of each attempt at a plan, the newest first."""
+        row = tables.VerdictTable
+        with self._database.reading() as session:
+            return _verdicts(session, select(row).where(row.plan_id == plan_id))
+
+    def list_verdicts(self, topic: str, window: Window) -> Listed[Verdict]:
+        """One page of the verdicts of ``topic``."""
+        row = tables.VerdictTable
+        found = select(row).where(row.topic == topic)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(row).where(row.topic == topic)) or 0
+            return Listed(total, _verdicts(session, found.offset(window.offset).limit(window.size)))
+
+    def list_failing_expectations(self, topic: str, since_ms: int) -> int:
+        """How many expectations did not hold in verdicts of ``topic`` from ``since_ms`` on and voided a plan."""
+        row = tables.VerdictTable
+        found = select(row).where(row.topic == topic, row.checked_at_ms >= since_ms, row.passed.is_(False))
+        with self._database.reading() as session:
+            return sum(
+                failure.severity is Severity.FAIL
+                for verdict in _verdicts(session, found)
+                for failure in verdict.failures
+            )
+
+
+def _planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[ColumnElement[bool], ...]:
+    # A DAG's id holds no colon; a run's may.
+    holder = tables.RunTable.holder
+    if dag_id is not None and dag_run_id is not None:
+        return (holder == f"{AIRFLOW}{dag_id}:{dag_run_id}",)
+    if dag_id is not None:
+        return (holder.startswith(f"{AIRFLOW}{dag_id}:", autoescape=True),)
+    if dag_run_id is not None:
+        return (and_(holder.startswith(AIRFLOW), holder.endswith(f":{dag_run_id}", autoescape=True)),)
+    return ()
+
+
+def _with_receipts(session: Session, runs: Sequence[Run]) -> tuple[RunView, ...]:
+    # Not joined: sorting would drag the documents of all receipts along.
+    row = tables.ReceiptTable
+    found = select(row.plan_id, row.document).where(row.plan_id.in_([run.plan_id for run in runs]))
+    receipts = {each[0]: load_json(Receipt, each[1].encode()) for each in session.execute(found)}
+    return tuple(RunView(run, receipts.get(run.plan_id)) for run in runs)
+
+
+def _verdicts(session: Session, found: Select[tables.VerdictTable]) -> tuple[Verdict, ...]:
+    row = tables.VerdictTable
+    newest = found.order_by(row.checked_at_ms.desc(), row.plan_id, row.attempt)
+    return tuple(load_json(Verdict, each.document.encode()) for each in session.scalars(newest))
+
+
+DAY_MS: Final = 86_400_000
+
+_SOME_FAILURES: Final = '"failures":[{'
+"""What a verdict's document holds where an expectation did not hold: inside a text its quotes would be escaped."""
+
+
+class Quality(StorePart):
+    """What on-call asks in the morning."""
+
+    def summarize(self, now_ms: int, days: int) -> QualityView:
+        """Verdicts of the last ``days`` days (UTC, today is the last), and every expectation that did not hold.
+
+        Warnings count too: an expectation of severity ``warn`` fails in verdicts that pass. Most failures come first.
+        """
+        row = tables.VerdictTable
+        first_day = now_ms // DAY_MS - days + 1
+        since = (row.checked_at_ms >= first_day * DAY_MS, row.checked_at_ms < (first_day + days) * DAY_MS)
+        day = (row.checked_at_ms // DAY_MS).label("day")
+
+        failed = case((row.passed.is_(False) & row.broken.is_(False), 1), else_=0)
+        counted = select(
+            day,
+            func.count(),
+            func.sum(failed).cast(Integer),
+            func.sum(case((row.broken, 1), else_=0)).cast(Integer),
+        )
+        with self._database.reading() as session:
+            by_day = {each[0]: each for each in session.execute(counted.where(*since).group_by(day))}
+            failing = select(row.document).where(
+                *since, or_(row.passed.is_(False), row.document.contains(_SOME_FAILURES, autoescape=True))
+            )
+            verdicts = [load_json(Verdict, found.encode()) for found in session.scalars(failing)]
+        series = []
+        for number in range(first_day, first_day + days):
+            _, verdicts_count, failed_count, broken_count = by_day.get(number, (number, 0, 0, 0))
+            series.append(DayView(number * DAY_MS, verdicts_count, failed_count, broken_count))
+        return QualityView(tuple(series), _expectations(verdicts, first_day, days))
+
+    def list_uncleanable(self, window: Window, *, search: str = "") -> Listed[MarkView]:
+        """One page of uncleanable partitions whose topic's name holds ``search``, the latest mark first."""
+        row = tables.UncleanableTable
+        found = select(row)
+        if search:
+            found = found.where(func.lower(row.topic).contains(search.lower(), autoescape=True))
+        page = found.order_by(row.since_ms.desc(), row.topic, row.partition).offset(window.offset).limit(window.size)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
+            return Listed(total, tuple(make_mark_view(each) for each in session.scalars(page)))
+
+    def list_alerts(self, window: Window) -> Listed[AlertView]:
+        """One page of the alerts that have not recovered, the newest first."""
+        row = tables.AlertTable
+        page = select(row).order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(row)) or 0
+            return Listed(total, tuple(map(_make_alert_view, session.scalars(page))))
+
+
+@dataclass(slots=True)
+class _Failing:
+    """One expectation, summed up."""
+
+    days: int
+    failures: int = 0
+    last_ms: int = 0
+    topics: set[str] = field(default_factory=set)
+    by_day: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.by_day = [0] * self.days
+
+    def add(self, verdict: Verdict, day: int) -> None:
+        """One more time that it did not hold."""
+        self.failures += 1
+        self.last_ms = max(self.last_ms, verdict.checked_at_ms)
+        self.topics.add(verdict.topic)
+        self.by_day[day] += 1
+
+
+def _expectations(verdicts: Iterable[Verdict], first_day: int, days: int) -> tuple[ExpectationView, ...]:
+    found: dict[str, _Failing] = {}
+    for verdict in verdicts:
+        for failure in verdict.failures:
+            failing = found.setdefault(failure.expectation, _Failing(days))
+            failing.add(verdict, verdict.checked_at_ms // DAY_MS - first_day)
+    return tuple(_most_first([_make_view(name, each) for name, each in found.items()]))
+
+
+def _make_view(name: str, failing: _Failing) -> ExpectationView:
+    return ExpectationView(name, failing.failures, len(failing.topics), failing.last_ms, tuple(failing.by_day))
+
+
+def _most_first(found: Sequence[ExpectationView]) -> list[ExpectationView]:
+    return sorted(found, key=lambda each: (-each.failures, -each.last_ms, each.expectation))
+
+
+def _make_alert_view(row: tables.AlertTable) -> AlertView:
+    # What was sent before alerts kept more than their key still tells its kind and its topic.
+    kind, _, about = row.key.partition(":")
+    return AlertView(
+        kind=row.kind or kind,
+        topic=row.topic if row.topic is not None else about,
+        partition=row.partition,
+        since_ms=row.since_ms if row.since_ms is not None else row.sent_at_ms,
+        message=row.message,
+    )

@@ -1,0 +1,114 @@
+"""The ledger of retired files: what left the table, what was deleted, what waits too long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from winnow.errors import WinnowError
+from winnow.model import RetiredFile
+from winnow.store import bulk_statements, tables
+from winnow.store.database import StorePart
+from winnow.store.values import RETIRED_KINDS, RetiredRow
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFiles:
+    """Retired files of one topic that still have their bytes. ``oldest_ms``: when the first of them was retired."""
+
+    topic: str
+    files: int
+    size_bytes: int
+    oldest_ms: int
+
+
+class RetiredFiles(StorePart):
+    """One row per topic and path. A file that was deleted never becomes pending again: paths are not used twice."""
+
+    def record(self, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
+        """Write down files that nothing will refer to. Those that are in the ledger stay as they are.
+
+        Args:
+            topic: the topic they belong to.
+            files: what is retired.
+            kind: one of ``data``, ``manifest``, ``manifest_list``, ``state``, ``metadata``, ``attempts``.
+        """
+        if kind not in RETIRED_KINDS:
+            raise WinnowError(
+                f"Retired files of topic {topic} have no kind {kind!r}; nothing was written. The kinds are "
+                f"{', '.join(sorted(RETIRED_KINDS))}."
+            )
+        with self._database.writing() as session:
+            insert_retired(session, topic, files, kind)
+
+    def list_retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
+        """The ledger of ``topic``, oldest first; with ``pending_only`` only what still has its bytes."""
+        row = tables.RetiredFileTable
+        statement = select(row).where(row.topic == topic).order_by(row.retired_at_ms, row.path)
+        if pending_only:
+            statement = statement.where(row.deleted_at_ms.is_(None))
+        with self._database.reading() as session:
+            return [
+                RetiredRow(
+                    topic=found.topic,
+                    path=found.path,
+                    kind=found.kind,
+                    size_bytes=found.size_bytes,
+                    retired_at_ms=found.retired_at_ms,
+                    plan_id=found.plan_id,
+                    deleted_at_ms=found.deleted_at_ms,
+                )
+                for found in session.scalars(statement)
+            ]
+
+    def mark_deleted(self, topic: str, paths: Sequence[str], now_ms: int) -> None:
+        """The bytes of ``paths`` are gone. Paths that are marked already or not in the ledger change nothing."""
+        row = tables.RetiredFileTable
+        with self._database.writing() as session:
+            for some in bulk_statements.split_chunks(sorted(paths)):
+                bulk_statements.execute_change(
+                    session,
+                    update(row)
+                    .where(row.topic == topic, row.path.in_(some), row.deleted_at_ms.is_(None))
+                    .values(deleted_at_ms=now_ms),
+                )
+
+    def sum_deleted_bytes(self, topic: str) -> int:
+        """Bytes of the files of ``topic`` that were recorded as retired and are deleted by now."""
+        row = tables.RetiredFileTable
+        statement = select(func.sum(row.size_bytes)).where(row.topic == topic, row.deleted_at_ms.is_not(None))
+        with self._database.reading() as session:
+            return int(session.scalar(statement) or 0)
+
+    def list_waiting(self, retired_by_ms: int, topic: str | None = None) -> list[WaitingFiles]:
+        """Files of every topic (or of one) that were retired at or before ``retired_by_ms`` and are not deleted."""
+        row = tables.RetiredFileTable
+        sums = (func.count(), func.sum(row.size_bytes), func.min(row.retired_at_ms))
+        found = select(row.topic, *sums).where(
+            row.deleted_at_ms.is_(None), row.kind != "attempts", row.retired_at_ms <= retired_by_ms
+        )
+        if topic is not None:
+            found = found.where(row.topic == topic)
+        with self._database.reading() as session:
+            rows = session.execute(found.group_by(row.topic).order_by(row.topic))
+            return [WaitingFiles(name, files, int(size), oldest) for name, files, size, oldest in rows]
+
+
+def insert_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
+    """Add ``files`` to the ledger where they are not in it."""
+    rows = [
+        {
+            "topic": topic,
+            "path": file.path,
+            "kind": kind,
+            "size_bytes": file.size_bytes,
+            "retired_at_ms": file.retired_at_ms,
+            "plan_id": file.plan_id,
+            "deleted_at_ms": None,
+        }
+        for file in sorted(files, key=lambda each: each.path)
+    ]
+    bulk_statements.insert_missing(session, tables.RetiredFileTable, rows)

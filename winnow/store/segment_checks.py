@@ -1,0 +1,114 @@
+"""Records when each file was last read in full, and what was wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, select
+
+from winnow.store import bulk_statements, tables
+from winnow.store.database import StorePart
+
+
+@dataclass(frozen=True, slots=True)
+class FileCheck:
+    """One file as it was checked last. ``finding`` and ``text`` None: nothing was wrong.
+
+    ``kind``: ``segment``, ``quarantine`` or ``document``. ``partition`` None: the file is of no single one.
+    ``since_ms``: since when the finding is there.
+    """
+
+    topic: str
+    path: str
+    kind: str
+    partition: int | None
+    size_bytes: int
+    checked_at_ms: int
+    finding: str | None = None
+    text: str | None = None
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChecks:
+    """The checks of one topic together: of the files that were checked, when the newest and the oldest check was."""
+
+    files: int
+    last_checked_ms: int
+    oldest_checked_ms: int
+    findings: int
+
+
+class SegmentChecks(StorePart):
+    """One row per topic and file. A scrub that was interrupted goes on where the oldest check is."""
+
+    def list_checks(self, topic: str) -> dict[str, FileCheck]:
+        """The last check of each file of ``topic``, by path."""
+        row = tables.SegmentCheck
+        with self._database.reading() as session:
+            found = session.scalars(select(row).where(row.topic == topic))
+            return {
+                each.path: FileCheck(
+                    topic=each.topic,
+                    path=each.path,
+                    kind=each.kind,
+                    partition=each.partition,
+                    size_bytes=each.size_bytes,
+                    checked_at_ms=each.checked_at_ms,
+                    finding=each.finding,
+                    text=each.text,
+                    since_ms=each.since_ms,
+                )
+                for each in found
+            }
+
+    def summarize(self, topic: str) -> TopicChecks | None:
+        """The checks of ``topic`` together; None: nothing of it was ever checked."""
+        row = tables.SegmentCheck
+        figures = select(
+            func.count(), func.max(row.checked_at_ms), func.min(row.checked_at_ms), func.count(row.finding)
+        ).where(row.topic == topic)
+        with self._database.reading() as session:
+            files, last_ms, oldest_ms, findings = session.execute(figures).one()
+        return TopicChecks(files, last_ms, oldest_ms, findings) if files else None
+
+    def record(self, checks: Sequence[FileCheck]) -> None:
+        """Write down ``checks``; a file has one row, the last."""
+        rows = [
+            {
+                "topic": each.topic,
+                "path": each.path,
+                "kind": each.kind,
+                "partition": each.partition,
+                "size_bytes": each.size_bytes,
+                "checked_at_ms": each.checked_at_ms,
+                "finding": each.finding,
+                "text": each.text,
+                "since_ms": each.since_ms,
+            }
+            for each in checks
+        ]
+        if rows:
+            with self._database.writing() as session:
+                bulk_statements.upsert(session, tables.SegmentCheck, rows)
+
+    def forget(self, topic: str, paths: Collection[str]) -> None:
+        """Forget files that left the topic."""
+        row = tables.SegmentCheck
+        if paths:
+            with self._database.writing() as session:
+                for some in bulk_statements.split_chunks(sorted(paths)):
+                    bulk_statements.execute_change(session, delete(row).where(row.topic == topic, row.path.in_(some)))
+
+    def list_sizes_since(self, after_ms: int) -> list[tuple[int, int]]:
+        """When files of any topic were checked after ``after_ms`` and how many bytes they have, oldest first."""
+        row = tables.SegmentCheck
+        statement = (
+            select(row.checked_at_ms, func.sum(row.size_bytes))
+            .where(row.checked_at_ms > after_ms)
+            .group_by(row.checked_at_ms)
+            .order_by(row.checked_at_ms)
+        )
+        with self._database.reading() as session:
+            return [(int(at_ms), int(size_bytes)) for at_ms, size_bytes in session.execute(statement)]
