@@ -36,7 +36,7 @@ BIOME := node_modules/@biomejs/cli-*/biome
 # Its time is that of the last complete installation.
 BIOME_INSTALLED := node_modules/.installed
 # Folders with Python in them; a folder that has none yet is left out.
-CODE := $(foreach folder,winnow jobs dags plugins scripts bench tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+CODE := $(foreach folder,winnow oracle demo jobs dags plugins scripts bench tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # spark-submit, airflow and python3 are the environment's, for recipes and for what they start.
 export PATH := $(VENV)/bin:$(PATH)
@@ -116,7 +116,7 @@ lint: setup ## ruff, mypy, the import contracts, and biome for the page; changes
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "Files above are not formatted: make format"; exit 1; }
 	@$(MAKE) --no-print-directory lint-types
-	@$(BIN)/lint-imports --no-logo
+	@PYTHONPATH=plugins $(BIN)/lint-imports --no-logo
 	@$(MAKE) --no-print-directory lint-page
 
 # Apart, because a commit hook wants it alone (.pre-commit-config.yaml) and the list of folders stands here.
@@ -149,7 +149,7 @@ lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping 
 
 clean: ## remove the environment and the caches; data in .winnow stays
 	@rm -rf .venv node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
-	@find winnow jobs dags plugins bench tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find winnow oracle demo jobs dags plugins bench tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 clean-data: ## remove .winnow: the topics, tables and runs of this clone
 	@rm -rf .winnow

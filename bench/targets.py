@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench.results import CompetitorRun, Results
 
 MAXIMUM_TASK_CONSTANT_BYTES = 320 << 20
-"""What the engine says that a task holds at most beside its budget (``winnow.engine.rewrite.MAXIMUM_OVERHEAD_BYTES``)."""
+"""The most a task holds beside its budget, as ``winnow.engine.rewrite.MAXIMUM_OVERHEAD_BYTES`` says."""
 MEMORY_BUDGET_BYTES = 256 << 20
 MEASURED_APPLICATIONS = 5
 """Applications from which the time of one application per topic partition is estimated."""

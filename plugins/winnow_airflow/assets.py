@@ -70,7 +70,8 @@ def compacted_through_ms(topic: str) -> int | None:
     """The watermark of ``topic`` as it is now, also when it is idle; reads the table's manifests. For use in tasks.
 
     Raises:
-        UnknownTopicError, ForeignTableError, ServiceError: see :func:`winnow.pipeline.monitor.watermark.compute_watermark`.
+        UnknownTopicError, ForeignTableError, ServiceError: see
+            :func:`winnow.pipeline.monitor.watermark.compute_watermark`.
     """
     from winnow.pipeline.context import open_context
     from winnow.pipeline.monitor.watermark import compute_watermark

@@ -1,8 +1,8 @@
 """Steps of the DAG compact_topics: one pipeline call each, safe to run again.
 
 What goes wrong with one topic is kept until the others of the task are through, then raised; a topic that another run
-has is left to it (:mod:`winnow_airflow.topic_locks`). Heavy libraries load inside the steps, so that parsing a DAG does not
-pay for them.
+has is left to it (:mod:`winnow_airflow.topic_locks`). Heavy libraries load inside the steps, so that parsing a DAG
+does not pay for them.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
 
     for planned in plans:
         text = (
-            f"Topic {planned.topic} is due, but a run takes {MAXIMUM_MAPPED_TASKS} batches at most and others are more urgent. "
-            "Nothing of it was done; the next run takes it."
+            f"Topic {planned.topic} is due, but a run takes {MAXIMUM_MAPPED_TASKS} batches at most and others are "
+            "more urgent. Nothing of it was done; the next run takes it."
         )
         log.warning("%s", text)
         run = ctx.store.runs.find(planned.plan_id)

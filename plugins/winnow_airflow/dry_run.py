@@ -66,7 +66,8 @@ def _describe_reads(due: Sequence[PartitionExplanation]) -> str:
     from winnow.report.receipts import format_human_bytes
 
     records, segments = sum(each.records for each in due), sum(each.segments for each in due)
-    return f"read {records:,} records in {segments:,} segment(s), {format_human_bytes(sum(each.bytes_to_read for each in due))}"
+    size_bytes = sum(each.bytes_to_read for each in due)
+    return f"read {records:,} records in {segments:,} segment(s), {format_human_bytes(size_bytes)}"
 
 
 def _describe_writes(due: Sequence[PartitionExplanation]) -> str:

@@ -104,7 +104,8 @@ def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
     Raises:
         UsageError: no such partition or action, or a pause without a name.
         UnknownTopicError: no such topic.
-        CommitConflictError, CommitUnknownError, ServiceError: see :func:`winnow.pipeline.compaction.state_change.change_states`.
+        CommitConflictError, CommitUnknownError, ServiceError: see
+            :func:`winnow.pipeline.compaction.state_change.change_states`.
     """
     from winnow.pipeline.admin import partitions as step
     from winnow.pipeline.compaction.uncleanable import release_marks
@@ -125,10 +126,11 @@ def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
 def _describe_pause(topic: str, rows: Sequence[PartitionRow], name: str) -> str:
     changed = [row.partition for row in rows if row.changed]
     if not changed:
-        return f"Nothing was changed: {_name_partitions(topic, [row.partition for row in rows])} was paused by {name} already."
+        paused = _name_partitions(topic, [row.partition for row in rows])
+        return f"Nothing was changed: {paused} was paused by {name} already."
     return (
-        f"Paused by {name}: {_name_partitions(topic, changed)}. No run compacts it until it is resumed under the same name; a "
-        "run that is at work on it publishes nothing of its topic. Readers and ingest go on."
+        f"Paused by {name}: {_name_partitions(topic, changed)}. No run compacts it until it is resumed under the same "
+        "name; a run that is at work on it publishes nothing of its topic. Readers and ingest go on."
     )
 
 
@@ -138,7 +140,8 @@ def _describe_resume(topic: str, rows: Sequence[PartitionRow], name: str) -> str
     still = [row.partition for row in rows if row.paused_by]
     rest = f" Still paused by {', '.join(others)}: {_name_partitions(topic, still)}." if still else ""
     if not changed:
-        return f"Nothing was changed: no pause of {name} was on {_name_partitions(topic, [r.partition for r in rows])}.{rest}"
+        unpaused = _name_partitions(topic, [row.partition for row in rows])
+        return f"Nothing was changed: no pause of {name} was on {unpaused}.{rest}"
     going = [number for number in changed if number not in still]
     next_run = " The next run takes what is due." if going else ""
     return f"Resumed by {name}: {_name_partitions(topic, changed)}.{rest}{next_run}"
@@ -147,7 +150,8 @@ def _describe_resume(topic: str, rows: Sequence[PartitionRow], name: str) -> str
 def _describe_release(topic: str, released: Sequence[int]) -> str:
     if not released:
         return f"Nothing was changed: no partition of {topic} that was asked for is marked uncleanable."
-    return f"Released: {_name_partitions(topic, released)}. The next run tries it again; should it fail, you are alerted again."
+    named = _name_partitions(topic, released)
+    return f"Released: {named}. The next run tries it again; should it fail, you are alerted again."
 
 
 def _name_partitions(topic: str, partitions: Sequence[int]) -> str:

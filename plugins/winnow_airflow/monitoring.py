@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.errors import UsageError
 from winnow_airflow import compaction_steps
-from winnow_airflow.metrics import describe_metrics_error, log, send_gauges
+from winnow_airflow.metrics import describe_metrics_error, send_gauges
 from winnow_airflow.params import get_as_of_ms
-
-if TYPE_CHECKING:
-    pass
-
-
-def send_run_metrics(context: Mapping[str, Any]) -> int:
-    """Send the gauges of the topics of a DAG run; how many were handed over.
-
-    Never raises, whatever is away and however long it takes: metrics tell of runs, they must not decide them.
-    """
-    from winnow_airflow import compaction_steps
-
-    wanted = context["params"]["topics"]
-    try:
-        with compaction_steps.open_task_pipeline(context) as ctx:
-            return send_gauges(ctx, compaction_steps.select_topics(ctx, wanted), together=not wanted)
-    except (Exception, AirflowTaskTimeout) as problem:
-        log.warning("No metrics were sent: %s", describe_metrics_error(problem))
-        return 0
-
 
 log = logging.getLogger("airflow.task")
 
@@ -45,6 +25,20 @@ delivers alerts that their channel did not take earlier. It looks at all topics,
 says which ones need a look. A run that looks from another time (a backfill, a Param `as_of` in the past) leaves it out:
 alerts are about now.
 """
+
+
+def send_run_metrics(context: Mapping[str, Any]) -> int:
+    """Send the gauges of the topics of a DAG run; how many were handed over.
+
+    Never raises, whatever is away and however long it takes: metrics tell of runs, they must not decide them.
+    """
+    wanted = context["params"]["topics"]
+    try:
+        with compaction_steps.open_task_pipeline(context) as ctx:
+            return send_gauges(ctx, compaction_steps.select_topics(ctx, wanted), together=not wanted)
+    except (Exception, AirflowTaskTimeout) as problem:
+        log.warning("No metrics were sent: %s", describe_metrics_error(problem))
+        return 0
 
 
 def watch_topics(context: Mapping[str, Any]) -> str:

@@ -159,7 +159,7 @@ class Machine:
     def _start(self, service: Service) -> None:
         command = self.arguments([*service.entrypoint, *service.command])
         if service.name == "postgres":
-            command = [sys.executable, str(ROOT / "tests" / "cluster" / "stand_ins.py"), "postgres"]
+            command = [sys.executable, str(ROOT / "tests" / "cluster" / "service_substitutes.py"), "postgres"]
         with (self.folder / "logs" / f"{service.name}.log").open("wb") as stream:
             self.processes[service.name] = subprocess.Popen(
                 command,

@@ -1,8 +1,9 @@
 """Local substitutes for the container images of docker-compose.yml.
 
-    stand_ins.py postgres                  as the image of PostgreSQL: makes a cluster of its variables, then serves it
-    stand_ins.py versitygw --port A:P …    an S3 server: the real program if VERSITYGW names one, else moto's server
-    stand_ins.py wget … URL                whether a server answers at URL
+    service_substitutes.py postgres                  as the image of PostgreSQL: makes a cluster of its variables, then
+    serves it
+    service_substitutes.py versitygw --port A:P …    an S3 server: the real program if VERSITYGW names one, else moto's
+    server service_substitutes.py wget … URL                whether a server answers at URL
 
 Moto takes any credentials, so a request is let through only with the access key that the real one would demand.
 """

@@ -201,15 +201,15 @@ from airflow.sdk.log import configure_logging
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 from winnow.pipeline.context import open_context
-from winnow.report.events import tell
+from winnow.report.events import log_event
 from winnow_airflow import metrics
-from winnow_airflow.telling import telling
+from winnow_airflow.event_logging import log_pipeline_events
 configure_logging(json_output=True, output=sys.stdout.buffer)
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)  # as a task's process begins
 with open_context() as ctx:
-    sent = metrics.send(ctx, ["orders"])
-    with telling(ctx):  # last, so that nobody else hands over what it counts
-        tell("published", "orders", plan_id="p", attempt="a", records_in=100, duration_ms=1500)
+    sent = metrics.send_gauges(ctx, ["orders"])
+    with log_pipeline_events(ctx):  # last, so that nobody else hands over what it counts
+        log_event("published", "orders", plan_id="p", attempt="a", records_in=100, duration_ms=1500)
 sys.stdout.flush()
 sys.stderr.write(f"SENT {sent}\\n")
 os._exit(0)  # as a task's process ends: without exit hooks

@@ -1,6 +1,6 @@
 """Works on a log and is killed or stopped at a named point.
 
-    python die.py MOMENT FOLDER NOW_MS [kill|stop]
+    python crash_points.py MOMENT FOLDER NOW_MS [kill|stop]
 
 Whatever runs is Winnow's own; only the moment is arranged. A process that was stopped goes on after SIGCONT and ends
 with the exit code of what it did.

@@ -28,7 +28,7 @@ from winnow.store import Run, RunState
 
 GRACE_MS = 3_600_000
 RECORDS = build_versions(0, 12)
-DIE = Path(__file__).with_name("die.py")
+DIE = Path(__file__).with_name("crash_points.py")
 NO_MANIFEST = ["compact before its files", "compact before its manifest"]
 STAGED = ["between compact and validate", "validate after its verdict", "publish before the commit"]
 LANDED = ["publish after the commit", "publish before the checkpoint", "publish within the checkpoint"]

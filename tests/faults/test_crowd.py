@@ -39,7 +39,7 @@ def appended(folder: Path, number: int) -> list[Record]:
 
 @pytest.mark.timeout(900)
 def test_ten_processes_that_are_stopped_at_random_lose_and_double_no_record(tmp_path: Path) -> None:
-    crowd = Path(__file__).with_name("crowd.py")
+    crowd = Path(__file__).with_name("concurrent_workers.py")
     done = subprocess.run(
         [sys.executable, str(crowd), str(tmp_path), str(SEED), SECONDS],
         env={**os.environ, "PYTHONPATH": str(crowd.parents[2])},

@@ -43,7 +43,7 @@ GRACE_MS = 3_600_000
 AHEAD_MS = 61 * 60_000
 RECORDS = build_versions(0, 12)
 KEYLESS = [record(12, None, b"nobody's"), record(13, b"key-1", b"value-0-13")]
-DIE = Path(__file__).with_name("die.py")
+DIE = Path(__file__).with_name("crash_points.py")
 PUBLISH_BEFORE = "publish before the commit"
 
 

@@ -1,7 +1,7 @@
 """The power goes right after a success: everything that the success stands for is there, and goes on.
 
-What a machine keeps then is what was synced (:mod:`tests.faults.power_cut`). A killed process loses nothing of what it has
-written; a power cut does.
+What a machine keeps then is what was synced (:mod:`tests.faults.power_cut`). A killed process loses nothing of what it
+has written; a power cut does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORK = Path(power_cut_workload.__file__)
 
 
 def do(disk: Disk, *works: str) -> None:
-    """Works of work.py, one after another to their good end; then the power goes."""
+    """Workloads of power_cut_workload.py, one after another to their good end; then the power goes."""
     disk.run(python(str(WORK), str(disk.folder), str(NOW_MS), *works))
     disk.cut_power()
 

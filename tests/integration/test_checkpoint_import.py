@@ -43,9 +43,9 @@ TOPICS = ["orders", "payments", "returns"]
 DIE = """
 import os, signal, sys
 from pathlib import Path
-from tests.integration.world import FakeClock, open_world
+from tests.support.world import FakeClock, open_world
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.checkpoints import by_topic, import_checkpoints
+from winnow.pipeline.admin.checkpoints import group_by_topic, import_checkpoints
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.store import Store
 
@@ -63,7 +63,7 @@ def dying(owner, name):
 
 with open_world(Path(folder), FakeClock(int(now_ms))) as world:
     dying(TopicLog, "commit") if moment == "before the commit" else dying(Store, "record_states")
-    for topic, entries in by_topic(read_checkpoint_file(file)).items():
+    for topic, entries in group_by_topic(read_checkpoint_file(file)).items():
         import_checkpoints(world.ctx, topic, entries)
 """
 

@@ -383,10 +383,10 @@ def test_assessing_twenty_thousand_segments_stays_within_its_memory(world: World
     program = (
         "import re, sys\n"
         "from winnow.config.settings import load_settings\n"
-        "from winnow.pipeline.compaction.assess import assess\n"
+        "from winnow.pipeline.compaction.assess import assess_topics\n"
         "from winnow.pipeline.context import open_context\n"
         "with open_context(load_settings(env={'WINNOW_HOME': sys.argv[1]})) as ctx:\n"
-        "    print(len(assess(ctx, ['paper'], as_of_ms=int(sys.argv[2]))))\n"
+        "    print(len(assess_topics(ctx, ['paper'], as_of_ms=int(sys.argv[2]))))\n"
         "print(int(re.search('VmHWM:\\\\s+([0-9]+) kB', open('/proc/self/status').read())[1]) // 1024)\n"
     )
     home, now_ms = str(world.folder / "home"), str(world.clock())

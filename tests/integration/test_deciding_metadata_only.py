@@ -82,7 +82,8 @@ def test_planning_the_same_decision_again_is_the_same_plan(world: World) -> None
 def test_deciding_loads_neither_spark_nor_great_expectations() -> None:
     """Not even their packages: assess answers in a second."""
     program = (
-        "import sys, winnow.pipeline.compaction.assess, winnow.pipeline.compaction.plan, winnow.pipeline.explain.explain;"
+        "import sys, winnow.pipeline.compaction.assess, winnow.pipeline.compaction.plan, "
+        "winnow.pipeline.explain.explain;"
         "print([name for name in ('pyspark', 'great_expectations') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -505,13 +505,13 @@ POOL_THAT_HANGS = """
 import sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from winnow.cli import doctor, main
-from winnow.pipeline.doctor.examination import Check, examine
+from winnow.pipeline.doctor.check_runner import Check, run_checks
 
 def hangs():
     with ThreadPoolExecutor() as pool:
         return pool.submit(threading.Event().wait).result()
 
-doctor._examine = lambda *arguments: examine([Check("slow", hangs, "mend it", 0.2)], lambda names: None)
+doctor._examine = lambda *arguments: run_checks([Check("slow", hangs, "mend it", 0.2)], lambda names: None)
 sys.argv = ["winnow", "doctor", "--json"]
 main()
 """
@@ -540,7 +540,9 @@ def test_findings_for_people_end_with_what_to_mend(tmp_path: Path, monkeypatch: 
     from winnow.cli import doctor
 
     findings = [
-        build_ok("store", "fine"), build_warning("webhook", "none", "set one"), build_failure("pools", "gone", "make it"),
+        build_ok("store", "fine"),
+        build_warning("webhook", "none", "set one"),
+        build_failure("pools", "gone", "make it"),
         build_failure("catalog", "away", "start it", 6),
     ]  # fmt: skip
 

@@ -71,7 +71,7 @@ def manifest_file(world: World) -> str:
 
 
 def compact(world: World, monkeypatch: pytest.MonkeyPatch, *, before: str = "", action: object = None) -> Any:
-    """A whole run; ``action`` takes place once, just before the step ``before`` of :mod:`winnow.pipeline.compaction.driver`."""
+    """A whole run; ``action`` takes place once, just before the step ``before`` of the driver."""
     with monkeypatch.context() as patch:
         patch.setattr(driver, "submit_plans", submit)
         if before:

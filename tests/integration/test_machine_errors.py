@@ -28,13 +28,13 @@ from pathlib import Path
 from typer.testing import CliRunner
 from winnow.cli import app
 from winnow.engine.rewrite import compact_partition
-from winnow.pipeline import run as running
-from winnow.pipeline.compact import stage_unread
-from winnow.pipeline.spark_process import JobResult
-from winnow.engine.failures import failed_result, failure_of
+from winnow.pipeline.compaction import driver as running
+from winnow.pipeline.compaction.stage import stage_retention_plans
+from winnow.pipeline.compaction.spark_submit import JobResult
+from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine import staging
-from winnow.engine.rewrite import ENGINE
-from winnow.model import StagingManifest
+from winnow.engine.rewrite import ENGINE_NAME
+from winnow.results import StagingManifest
 
 folder, limited = Path(sys.argv[1]), json.loads(sys.argv[2])
 
@@ -47,10 +47,10 @@ def submit(ctx, plans, attempt, progress=None):
         try:
             part = compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
         except Exception as problem:
-            result = {"partition": 0, **failed_result(problem, plan.topic, partition)}
-            failures[plan.plan_id] = failure_of(plan.topic, [result], 1)
+            result = {"partition": 0, **build_failed_result(problem, plan.topic, partition)}
+            failures[plan.plan_id] = find_plan_failure(plan.topic, [result], 1)
             continue
-        staging.write_manifest(reference.uri, StagingManifest(plan.plan_id, plan.topic, attempt, (part,), ENGINE, ""))
+        staging.write_manifest(reference.uri, StagingManifest(plan.plan_id, plan.topic, attempt, (part,), ENGINE_NAME, ""))
     return JobResult(0, failures)
 
 running.submit = submit

@@ -23,10 +23,10 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from winnow.cli import app
-from winnow.cli.world import world
+from winnow.cli.options import open_installation
 def peak_kib():  # of this program alone, which getrusage does not tell
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
-with world() as ctx:
+with open_installation() as ctx:
     ctx.log.open("orders").head()
 before = peak_kib()
 try:

@@ -1,4 +1,4 @@
-"""Mutation tests: changes one rule at a time and checks that the named test fails."""
+"""Deliberate breakages of the rules, each with the test that catches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the mutants one by one in a copy of the checkout: ``make mutants``.
+"""Breaks the rules one by one in a copy of the checkout and sees that the named test notices: ``make mutants``.
 
     python -m tests.mutants [NAME...]
 

@@ -7,13 +7,13 @@ from tests.mutants.mutant import Mutant
 
 DURABILITY = (
     Mutant("sync-no-ingested-segments", "an ingest commits segments that are not on disk")
-    .changes("Landing.land", drop_statement("sync"))
+    .changes("IngestCommit.commit_prepared", drop_statement("sync"))
     .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
     Mutant("sync-no-compacted-segments", "a task's new segments are not on disk when they are staged")
-    .changes("_files_of", drop_statement("rewrites", "outputs"))
+    .changes("_list_written_files", drop_statement("rewrites", "outputs"))
     .caught_by("test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on"),
     Mutant("sync-no-moved-records", "keyless records that leave the log are not on disk in the quarantine")
-    .changes("_files_of", drop_statement("staged", "keyless_files"))
+    .changes("_list_written_files", drop_statement("staged", "keyless_files"))
     .caught_by("test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on"),
     Mutant("sync-no-quarantined-records", "keyless records of an ingest are not on disk in the quarantine")
     .changes("Quarantine.append", drop_statement("sync"))

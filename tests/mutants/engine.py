@@ -12,32 +12,35 @@ ENGINE = (
     )
     .caught_by("test_exactly_one_of_a_tail_and_a_head_record_survives"),
     Mutant("first-header-wins", "the first occurrence of the version header counts, not the last")
-    .changes("version_header", replace_text("[-1]", "[1]"))
+    .changes("build_version_header_sql", replace_text("[-1]", "[1]"))
     .caught_by("test_a_version_is_the_last_eight_byte_value_of_the_exact_name"),
     Mutant("short-header-counts", "a header value of another length than 8 bytes is a version")
-    .changes("version_value", replace_text("= {_LONG_BYTES}", "> 0"))
+    .changes("build_version_value_sql", replace_text("= {_LONG_BYTES}", "> 0"))
     .caught_by("test_a_version_is_the_last_eight_byte_value_of_the_exact_name"),
     Mutant("missing-timestamp-wins", "a record without timestamp is the newest of its key")
-    .changes("greatest_offset", replace_text(", -1)", ", 9223372036854775807)"))
+    .changes("build_greatest_offset_sql", replace_text(", -1)", ", 9223372036854775807)"))
     .caught_by("test_exactly_one_of_a_tail_and_a_head_record_survives"),
     Mutant("lower-offset-wins-ties", "of equal versions the lower offset survives")
     .changes(
-        "greatest_offset",
+        "build_greatest_offset_sql",
         replace_text(
-            '(max({version} * {_OFFSETS} + "offset") & {_OFFSETS - 1})',
-            '(max({version} * {_OFFSETS} + {_OFFSETS - 1} - "offset") & {_OFFSETS - 1} ^ {_OFFSETS - 1})',
+            '(max({version} * {_OFFSET_FACTOR} + "offset") & {_OFFSET_FACTOR - 1})',
+            '(max({version} * {_OFFSET_FACTOR} + {_OFFSET_FACTOR - 1} - "offset")'
+            " & {_OFFSET_FACTOR - 1} ^ {_OFFSET_FACTOR - 1})",
         ),
     )
     .caught_by("test_exactly_one_of_a_tail_and_a_head_record_survives"),
     Mutant("empty-value-is-a-tombstone", "an empty value deletes")
-    .changes("_create_expired", replace_text("value IS NULL AND", "(value IS NULL OR octet_length(value) = 0) AND"))
+    .changes(
+        "_create_expired_table", replace_text("value IS NULL AND", "(value IS NULL OR octet_length(value) = 0) AND")
+    )
     .caught_by("test_only_a_null_value_expires"),
     Mutant("extended-tombstone-dropped", "the wait of a tombstone is written down, but the tombstone goes")
-    .changes("keep_extended", drop_statement("DELETE FROM expired"))
+    .changes("retain_extended_tombstones", drop_statement("DELETE FROM expired"))
     .caught_by("test_survivors_equal_the_oracle_under_every_strategy"),
     Mutant("secret-on-the-command-line", "Spark's properties are arguments of spark-submit")
     .changes(
-        "properties_file",
+        "open_properties_file",
         replace(
             '["--load-spark-defaults", A, B]', '[part for pair in conf.items() for part in ("--conf", "=".join(pair))]'
         ),

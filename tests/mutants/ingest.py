@@ -15,7 +15,7 @@ INGEST = (
     Mutant(
         "source-topic-ignored-in-one-pass", "the one pass over the input does not hear which source topic was chosen"
     )
-    .changes("StraightThrough.read", drop_keyword("records_of"))
+    .changes("StreamingAppender.read", drop_keyword("records_of"))
     .caught_by("test_of_a_chosen_source_topic_all_records_are_taken_and_others_are_left_out_and_counted"),
     Mutant("source-topic-ignored-by-the-spool", "the spool does not hear which source topic was chosen")
     .changes("Spool.read", drop_keyword("records_of"))

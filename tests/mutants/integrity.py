@@ -13,7 +13,7 @@ INTEGRITY = (
     .changes("TopicLog._with_digests", always("live"))
     .caught_by("test_a_commit_in_between_does_not_heal_what_is_damaged"),
     Mutant("configuration-not-compared", "a configuration that another tool wrote holds at once")
-    .changes("differences", replace("A is None", "True"))
+    .changes("list_differences", replace("A is None", "True"))
     .caught_by("test_a_change_between_the_look_and_the_commit_is_found_by_the_next_look"),
     Mutant("configuration-accepted-by-any-commit", "a commit takes over the configuration that it finds")
     .changes("TopicLog._with_digests", always("accepts_configuration"))
@@ -22,16 +22,16 @@ INTEGRITY = (
     .changes("require_checksum", never("found"))
     .caught_by("test_every_changed_byte_is_found_before_anything_is_decoded"),
     Mutant("no-current-snapshot-is-empty", "a table whose current snapshot cannot be found is an empty topic")
-    .changes("_contradiction", never("snapshots"))
+    .changes("_find_contradiction", never("snapshots"))
     .caught_by("test_a_table_without_its_current_snapshot_is_not_an_empty_topic"),
     Mutant("entries-miscounted", "a block of a manifest may say that it has fewer entries than it has")
-    .changes("_rows", replace("A.tell() != B", "False"))
+    .changes("manifests._read_rows", replace("A.tell() != B", "False"))
     .caught_by("test_a_block_that_says_it_has_fewer_entries_than_it_has_is_refused"),
     Mutant("read-without-checksums", "readers take pages as they come")
     .changes("read_segment", drop_keyword("page_checksum_verification"))
     .caught_by("test_segment_with_any_byte_changed_is_read_as_written_or_refused"),
     Mutant("row-group-cut-short", "pages that Arrow passed over are not missed")
-    .changes("_group_batches", swap_operator("!=", ">", "num_rows"))
+    .changes("_read_group", swap_operator("!=", ">", "num_rows"))
     .caught_by("test_segment_with_any_byte_changed_is_read_as_written_or_refused"),
     Mutant("store-shares-positions", "threads that read ahead from an object store share one position")
     .changes("CheckedFile.__init__", replace("threading.local()", "type('Place', (), {})()"))
@@ -40,13 +40,13 @@ INTEGRITY = (
     .changes("CheckedFile.read", drop_statement("_check"))
     .caught_by("test_byte_that_changed_in_a_column_that_is_read_ends_the_query"),
     Mutant("quarantine-without-checksums", "quarantined records are read without their checksums")
-    .changes("_rows", set_keyword("page_checksum_verification", "False"))
+    .changes("quarantine._read_rows", set_keyword("page_checksum_verification", "False"))
     .caught_by("test_quarantined_records_that_changed_are_refused"),
     Mutant("scrub-newest-first", "a scrub begins with what was checked last")
-    .changes("_age", replace("-1 if A is None else A.checked_at_ms", "1 if A is None else -A.checked_at_ms"))
+    .changes("_build_age_key", replace("-1 if A is None else A.checked_at_ms", "1 if A is None else -A.checked_at_ms"))
     .caught_by("test_budget_takes_the_files_that_were_checked_longest_ago_and_goes_on_where_it_was"),
     Mutant("scrub-skips-values", "a scrub leaves a column out")
-    .changes("_group_batches", set_keyword("columns", "ARROW_SCHEMA.names[:-1]"))
+    .changes("_read_group", set_keyword("columns", "ARROW_SCHEMA.names[:-1]"))
     .caught_by("test_sound_topic_is_read_in_full_and_nothing_is_found"),
     Mutant("scrub-forgets-nothing", "segments that left the log keep their findings")
     .changes("Scrub.add", replace("A.keys() - B", "A.keys() - A.keys()"))

@@ -16,27 +16,27 @@ from tests.mutants.mutant import Mutant
 
 PUBLISHING = (
     Mutant("keyless-dropped", "keyless records leave the log and are not visible in the quarantine")
-    .changes("change_for", never("moved"))
+    .changes("build_change", never("moved"))
     .caught_by("test_after_a_switch_to_compact_keyless_records_are_moved_aside_and_counted"),
     Mutant("paused-published", "a partition that was paused during the run is published all the same")
-    .changes("_moved", never("paused_since_ms"))
+    .changes("_describe_moved_log", never("paused_since_ms"))
     .caught_by("test_run_whose_partition_was_paused_meanwhile_publishes_nothing"),
     Mutant("stale-plan-published", "a plan is published although records were deleted meanwhile")
-    .changes("_moved", drop_operand("moved"))
+    .changes("_describe_moved_log", drop_operand("moved"))
     .caught_by("test_a_plan_made_before_records_were_deleted_is_void"),
     Mutant("configuration-ignored-at-publish", "a plan is published under rules it was not made under")
-    .changes("find_void", never("configuration_digest"))
+    .changes("find_void", never("compute_configuration_digest"))
     .caught_by("test_a_plan_is_void_when_the_configuration_changed_after_it_was_made"),
     Mutant("held-topic-is-no-refusal", "a named topic that another run holds counts as done")
     .changes("compact_topics", drop_operand("leave_held"))
     .caught_by("test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen_to"),
     Mutant("publish-ignores-the-fence", "an attempt is published although another run has ended it")
-    .changes("fenced_off", always("fence"))
+    .changes("find_fence_violation", always("fence"))
     .caught_by(
         "test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_its_run_is_void[taken over]"
     ),
     Mutant("settle-voids-without-a-fence", "a run that may be committing is void before it is fenced off")
-    .changes("_published", never("is_unsettled"))
+    .changes("_find_published_receipt", never("is_unsettled"))
     .caught_by("test_a_run_that_moved_on_while_it_was_being_settled_is_looked_at_again"),
     Mutant(
         "fence-does-not-look-for-the-receipt",
@@ -51,13 +51,13 @@ PUBLISHING = (
     .changes("Runs.set_state", drop_statement("where", "attempt"))
     .caught_by("test_a_replaced_attempt_changes_nothing_of_the_run"),
     Mutant("sweep-before-the-fence", "a sweep deletes files of an attempt that may still be published")
-    .changes("Deletable._is_behind_the_fence", return_value("True"))
+    .changes("DeletionFilter._is_below_fence", return_value("True"))
     .caught_by("test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt"),
     Mutant("ingest-ignores-that-it-is-void", "an ingest call commits files that a sweep has deleted")
-    .changes("Landing._change", never("is_voided"))
+    .changes("IngestCommit._build_change", never("is_voided"))
     .caught_by("test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once[True]"),
     Mutant("sweep-of-ingests-that-are-not-void", "a sweep deletes what belongs to an ingest call that was committed")
-    .changes("Deletable.of_ingest", never("is_voided"))
+    .changes("DeletionFilter.select_of_ingest", never("is_voided"))
     .caught_by("test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit"),
     Mutant("conflicts-are-believed", "a commit that landed and was called a conflict loses its manifests")
     .changes("TopicLogs.catalog", drop_statement("confirm_commits"))
@@ -66,7 +66,7 @@ PUBLISHING = (
     .changes("_commit.build", drop_statement("check_staged_files"))
     .caught_by("test_a_staged_file_that_is_not_there_with_its_length_is_not_published[gone]"),
     Mutant("another-manifest-published", "the staging manifest need not be the one that was judged")
-    .changes("read_judged", never("manifest_digest", "digest"))
+    .changes("read_validated_attempt", never("manifest_digest", "compute_digest"))
     .caught_by("test_an_attempt_that_was_staged_again_after_it_passed_is_not_published"),
     Mutant("plan-bytes-not-compared", "a plan whose bytes are not those of the run's row is used")
     .changes("read_plan_and_digest", never("found"))
@@ -75,16 +75,16 @@ PUBLISHING = (
     .changes("read_plan_and_digest", never("plan_id"))
     .caught_by("test_a_run_from_before_digests_goes_on_and_a_changed_plan_is_known_by_its_id"),
     Mutant("job-without-digest", "the Spark job is not told the digest of its plans")
-    .changes("plan_argument", always("sha256"))
+    .changes("format_plan_argument", always("sha256"))
     .caught_by("test_the_job_refuses_a_plan_with_another_digest_and_carries_out_the_others"),
     Mutant("plan-at-its-place-believed", "a document that lies where a plan belongs is taken for the plan")
     .changes("write_plan", replace("A is not None and B == A", "B is not None"))
     .caught_by("test_a_document_that_lies_where_a_plan_belongs_is_replaced"),
     Mutant("verdict-of-another-plan", "a verdict publishes a plan that it did not judge")
-    .changes("read_judged", never("plan_sha256", "sha256"))
+    .changes("read_validated_attempt", never("plan_sha256", "sha256"))
     .caught_by("test_a_verdict_publishes_only_the_plan_that_it_judged"),
     Mutant("verdict-without-digests", "a verdict that names no plan is enough to publish")
-    .changes("read_judged", never("plan_sha256", "manifest_digest"))
+    .changes("read_validated_attempt", never("plan_sha256", "manifest_digest"))
     .caught_by("test_a_verdict_that_does_not_say_what_it_is_about_is_not_enough_to_publish"),
     Mutant("manifest-of-another-attempt", "a staging manifest that names another attempt is judged")
     .changes("read_run_manifest", never("manifest", "plan_id"))
@@ -99,10 +99,10 @@ PUBLISHING = (
     .changes("is_below_attempt", drop_operand("fullmatch"))
     .caught_by("test_no_other_spelling_or_place_counts_as_the_attempts_own"),
     Mutant("files-of-another-partition", "a new segment may bear the number of another partition")
-    .changes("_misfit", replace("A.partition != B.partition", "False"))
+    .changes("_describe_misfit", replace("A.partition != B.partition", "False"))
     .caught_by("test_what_does_not_fit_is_named"),
     Mutant("published-without-a-last-look", "publishing does not look at limits and files again")
-    .changes("change_for", drop_statement("refuse_excess"))
+    .changes("build_change", drop_statement("refuse_excess"))
     .caught_by("test_files_that_are_not_the_attempts_are_not_published_whatever_the_verdict_says"),
     Mutant("retention-not-judged", "a plan may retire segments that retention does not take")
     .changes("find_excesses", set_keyword("retired_not_due", "0"))
@@ -114,6 +114,6 @@ PUBLISHING = (
     .changes("find_excesses", set_keyword("end_not_cleanable", "0"))
     .caught_by("test_a_plan_that_ends_where_records_may_not_be_cleaned_yet_is_refused"),
     Mutant("plan-writes-anywhere", "a plan may write outside of the topic's own tables")
-    .changes("has_own_places", return_value("True"))
+    .changes("is_below_own_tables", return_value("True"))
     .caught_by("test_a_plan_that_writes_elsewhere_is_refused_before_anything_is_written"),
 )

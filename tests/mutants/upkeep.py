@@ -19,7 +19,7 @@ UPKEEP = (
         "quarantine-lists-unchecked",
         "a sweep asks the log alone whether a metadata file of the quarantine is referred to",
     )
-    .changes("_unreferenced_metadata", return_value("pending", "of_quarantine"))
+    .changes("_find_unreferenced_metadata", return_value("pending", "of_quarantine"))
     .caught_by("test_a_list_of_the_quarantine_that_a_snapshot_still_names_stays_though_it_was_written_down"),
     Mutant("spill-open-to-all", "everybody may look into what tasks spill")
     .changes("FOLDER_MODE", assign("0o755"))
@@ -28,17 +28,17 @@ UPKEEP = (
     .changes("FILE_MODE", assign("0o644"))
     .caught_by("test_a_file_with_secrets_and_a_new_database_can_be_read_by_their_owner_alone"),
     Mutant("lock-of-the-living-ignored", "the private folder of a living process is taken for abandoned")
-    .changes("_remove_abandoned", drop_operand("_locked"))
+    .changes("_remove_abandoned", drop_operand("_try_lock"))
     .caught_by("test_what_a_killed_process_left_goes_and_what_a_living_one_has_stays"),
     Mutant(
         "lock-of-another-machine-believed", "on a shared file system a folder of another machine is taken for abandoned"
     )
-    .changes("_remove_abandoned", never("_lock_is_believed"))
+    .changes("_remove_abandoned", never("_is_lock_reliable"))
     .caught_by("test_on_a_shared_file_system_only_folders_of_this_kernel_are_removed"),
     Mutant("reading-takes-a-writable-store", "a command that only reads migrates the store first")
-    .changes("world", set_keyword("to_read", "False"))
+    .changes("open_installation", set_keyword("to_read", "False"))
     .caught_by("test_every_question_is_answered_without_the_right_to_write"),
     Mutant("full-disk-unexpected", "a full disk counts as an error that nobody foresaw")
-    .changes("_of_the_machine", return_value("None", "service_error"))
+    .changes("_explain_machine_error", return_value("None", "make_service_error"))
     .caught_by("test_a_full_disk_is_said_loses_nothing_and_the_next_run_goes_on"),
 )

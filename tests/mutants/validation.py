@@ -7,42 +7,42 @@ from tests.mutants.mutant import Mutant
 
 VALIDATION = (
     Mutant("validation-misses-a-wait", "a staged result that leaves out a tombstone's wait passes")
-    .changes("count_wrong_extensions", drop_statement("missing", "_inside"))
+    .changes("count_wrong_extensions", drop_statement("missing", "_is_inside"))
     .caught_by("test_validation_finds_the_same_tombstones_and_misses_none_that_is_left_out"),
     Mutant(
         "validation-lets-a-superseding-tombstone-go", "a tombstone that superseded a record counts as one that may go"
     )
-    .changes("_Gone._reduce", never("_alone"))
+    .changes("_RemovedKeys._reduce", never("_alone"))
     .caught_by("test_a_tombstone_that_went_with_the_record_that_it_superseded_fails"),
     Mutant(
         "facts-ignore-a-stale-winner",
         "the recomputation does not mind that a survivor has a greater record among the inputs",
     )
-    .changes("QuickCensus.meet", drop_operand("above"))
+    .changes("FastKeyCensus.add_inputs", drop_operand("above"))
     .caught_by("test_an_older_record_that_survived_instead_fails_as_a_stale_winner_only"),
     Mutant("facts-ignore-a-lost-key", "keys without a survivor are not compared with the tombstones that expired")
-    .changes("QuickCensus.result", drop_operand("counts"))
+    .changes("FastKeyCensus.result", drop_operand("counts"))
     .caught_by("test_the_quick_census_gives_what_grouping_gives_or_nothing"),
     Mutant("facts-believe-any-tombstone", "a key that is gone need not have ended with a tombstone of an expired range")
     .changes("_Recomputation._may_go", drop_statement("is_null"))
     .caught_by("test_a_key_that_is_gone_must_have_ended_with_a_tombstone_that_may_go"),
     Mutant("facts-of-some-partitions", "facts that Spark left of some partitions stand for all")
-    .changes("Facts._left", always("wanted"))
+    .changes("FactRecomputer._left", always("wanted"))
     .caught_by("test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing"),
     Mutant("facts-of-anybody", "recomputed facts that lie in the staging area are believed whoever wrote them")
     .changes("read_facts", never("hexdigest"))
     .caught_by("test_facts_of_another_staging_manifest_of_the_attempt_are_not_used"),
     Mutant("facts-believe-invented-records", "a new record that no input held is no finding")
-    .changes("QuickCensus.result", replace("not self.every_new_record_met_itself", "self._sealed() is None"))
+    .changes("FastKeyCensus.result", replace("not self.has_matched_every_new_record", "self._sealed() is None"))
     .caught_by("test_the_quick_census_gives_what_grouping_gives_or_nothing"),
     Mutant("facts-ignore-a-surviving-duplicate", "a key that survived twice is no finding")
-    .changes("QuickCensus._sealed", never("has_duplicates"))
+    .changes("FastKeyCensus._sealed", never("has_duplicates"))
     .caught_by("test_a_key_in_two_segments_kept_by_reference_fails_as_not_unique"),
     Mutant("facts-forget-crowded-slots", "keys whose slot another one has are not found")
-    .changes("KeyTable.find", assign("_NOBODY", "_rest_hashes", "where"))
+    .changes("KeyTable.find", assign("_NO_RECORD", "_rest_hashes", "where"))
     .caught_by("test_a_table_finds_each_hash_that_it_holds_and_no_other"),
     Mutant("facts-missing-version-is-zero", "a missing version stands as high as version 0")
-    .changes("Places.above", assign("higher", "present"))
+    .changes("RecordOrder.above", assign("higher", "present"))
     .caught_by("test_a_header_that_is_no_version_or_a_lower_one_does_not_excuse_a_loser"),
     Mutant(
         "facts-of-another-manifest", "facts that Spark computed are taken for another staging manifest of the attempt"
@@ -53,7 +53,7 @@ VALIDATION = (
     .changes("_Recomputation._foreign", drop_operand("_strays"))
     .caught_by("test_a_record_moved_from_one_rewrite_to_another_is_foreign_to_it"),
     Mutant("judged-without-figures", "a failing check is not run again for its partitions")
-    .changes("Session.run", always("success"))
+    .changes("GxSession.run", always("success"))
     .caught_by("test_only_failing_partitions_are_named_and_the_figures_are_told"),
     Mutant("docs-index-always-green", "the index of the Data Docs shows every run as passed")
     .changes("SiteIndexBuilder._add_validations_to_index_links", assign("True", "success"))
@@ -62,9 +62,14 @@ VALIDATION = (
         "own-suite-not-on-page",
         "the Data Docs page shows the structural suite alone where the topic has one of its own",
     )
-    .changes("Session.write_page", never("findings"))
+    .changes("GxSession.write_page", never("findings"))
     .caught_by("test_a_verdict_that_failed_by_the_topics_own_suite_leads_to_a_page_that_says_so_first"),
     Mutant("own-suite-behind-the-structural-one", "the suite that passed stands first on the Data Docs page")
-    .changes("_failing_first", replace("(not _voiding(A), bool(A.success))", "(bool(_voiding(A)), not A.success)"))
+    .changes(
+        "_sort_failing_first",
+        replace(
+            "(not _count_voiding_failures(A), bool(A.success))", "(bool(_count_voiding_failures(A)), not A.success)"
+        ),
+    )
     .caught_by("test_a_verdict_that_failed_by_the_topics_own_suite_leads_to_a_page_that_says_so_first"),
 )

@@ -12,9 +12,9 @@ from winnow.embedded.java import find_java, make_spark_environment
 
 PROGRAM = """
 import json, sys
-from winnow.engine import program
-program.begin()
-from winnow.engine.application import application
+from winnow.engine import spark_program
+spark_program.prepare_imports()
+from winnow.engine.spark_application import open_spark_context
 
 def look(_):
     import pyspark
@@ -24,7 +24,7 @@ def look(_):
         "pandas": "pandas" in sys.modules,
     }
 
-with application("look") as context:
+with open_spark_context("look") as context:
     seen = context.parallelize([0, 1], 2).mapPartitions(look).collect()
 print(json.dumps([next(look(0)), *seen]))
 """

@@ -28,11 +28,11 @@ Rows = npt.NDArray[np.int64]
 _TASK = """
 import json, re, sys
 from pathlib import Path
-from tests.unit.test_engine_memory import Budget, compact_partition, planned, written
+from tests.unit.test_engine_memory import TaskBudget, compact_partition, planned, written
 folder, keys, versions, value_bytes, budget_bytes = sys.argv[1], *map(int, sys.argv[2:])
 plan = planned(folder, written(folder, keys, versions, value_bytes))
 staged = compact_partition(
-    plan, plan.partitions[0], attempt="a", budget=Budget(budget_bytes, 1, f"{folder}/spill")
+    plan, plan.partitions[0], attempt="a", budget=TaskBudget(budget_bytes, 1, f"{folder}/spill")
 )
 # Of this program alone: what getrusage says may be the peak of the process that started it.
 peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

@@ -13,14 +13,14 @@ from winnow.report.counters import COUNTERS, Sample, count_event, time_event
 from winnow.report.events import EVENTS, Field, LoggedEvent, log_event, read_event
 
 
-def calls_of_tell(root: Path) -> Iterator[tuple[str, ast.Call]]:
-    """Every call of ``tell`` in the program, with where it stands."""
+def calls_of_log_event(root: Path) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of ``log_event`` in the program, with where it stands."""
     for folder in ("winnow", "plugins", "dags", "jobs"):
         for path in sorted((root / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 called = node.func if isinstance(node, ast.Call) else None
                 name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", None)
-                if isinstance(node, ast.Call) and name == "tell" and len(node.args) > 1:
+                if isinstance(node, ast.Call) and name == "log_event" and len(node.args) > 1:
                     yield f"{path.relative_to(root)}:{node.lineno}", node
 
 
@@ -28,7 +28,7 @@ def test_every_event_that_is_told_is_in_the_list_with_its_fields_and_every_one_i
     """A field or a name that the list does not have would be lost, or would end a run."""
     fields = {event.name: {*event.fields, "level"} for event in EVENTS}
     told = set()
-    for place, call in calls_of_tell(root):
+    for place, call in calls_of_log_event(root):
         assert isinstance(call.args[0], ast.Constant), place
         name = call.args[0].value
         assert isinstance(name, str), place

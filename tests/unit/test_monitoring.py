@@ -100,6 +100,6 @@ def test_mapping_gives_what_comes_over_statsd_the_names_of_the_page(root: Path) 
 
 
 def test_pages_list_everything_that_is_sent_and_told(root: Path) -> None:
-    """A metric or an event without its line fails here; the tables come from: python -m winnow.report.metric_formats."""
+    """Each metric and event has its line; the tables come from: python -m winnow.report.metric_formats."""
     assert render_metrics_table() in (root / "docs/metrics.md").read_text(encoding="utf-8")
     assert render_events_table() in (root / "docs/logs.md").read_text(encoding="utf-8")

@@ -238,10 +238,10 @@ def test_a_page_that_cannot_be_written_leaves_the_verdict_standing(scene: Scene,
 _JUDGE_THREE_TIMES = """
 import json, sys
 from pathlib import Path
-from winnow.quality.judge import judge
+from winnow.quality.validation import validate_fact_table
 rows, site, name = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 for n in range(3):
-    verdict = judge(
+    verdict = validate_fact_table(
         rows, plan_id="0123456789abcdef", topic=name, attempt=str(n), checked_at_ms=1_800_000_000 + n, data_docs=site
     )
     assert verdict.passed and verdict.data_docs
@@ -263,13 +263,14 @@ def test_two_processes_may_build_the_same_site(scene: Scene, tmp_path: Path) -> 
 
 _IMPORT_LIGHTLY = """
 import sys, time
-import winnow.quality, winnow.quality.judge, winnow.quality.facts, winnow.quality.content, winnow.quality.suites
+import winnow.quality, winnow.quality.validation, winnow.quality.fact_table
+import winnow.quality.content_validation, winnow.quality.suites
 assert "great_expectations" not in sys.modules, "GX was imported"
 started = time.monotonic()
 winnow.quality.start_import()
 assert time.monotonic() - started < 1
-from winnow.quality.runtime import great_expectations
-assert great_expectations().__version__
+from winnow.quality.gx_runtime import import_great_expectations
+assert import_great_expectations().__version__
 """
 
 

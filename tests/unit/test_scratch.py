@@ -18,8 +18,8 @@ from winnow.files import duckdb_connection, private_files
 
 _USER = """
 import sys, time
-from winnow.files import scratch
-with scratch.folder(sys.argv[1]) as path:
+from winnow.files import private_files
+with private_files.make_private_folder(sys.argv[1]) as path:
     (path / "spilled").write_text("a customer's name")
     print(path, flush=True)
     sys.stdin.read()

@@ -103,7 +103,8 @@ def _show(found: Comparison) -> None:
         )
     if found.sample:
         print_heading(
-            f"{len(found.sample):,} of {format_count(found.keys_differing, 'key')} with another winner, lowest offset first"
+            f"{len(found.sample):,} of {format_count(found.keys_differing, 'key')} with another winner, lowest offset "
+            "first"
         )
         _show_sample(found)
     for notice in found.notices:

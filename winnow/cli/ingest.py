@@ -77,7 +77,8 @@ def files(
 
 def format_summary(report: IngestReport) -> str:
     """What one call did, in one sentence."""
-    text = f"Read {format_count(report.files, 'file')} into {report.topic}: {format_count(report.records_appended, 'record')} appended"
+    appended = format_count(report.records_appended, "record")
+    text = f"Read {format_count(report.files, 'file')} into {report.topic}: {appended} appended"
     text += f", {report.records_skipped:,} skipped as there already" if report.records_skipped else ""
     text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
     text += f", {report.records_left_out:,} of other topics left out" if report.records_left_out else ""

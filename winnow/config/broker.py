@@ -239,7 +239,8 @@ def make_engine_layer(given: Mapping[str, str], origins: Mapping[str, str], chos
         size_bytes = int(_parse_broker_value(DEDUPE_BUFFER_BYTES, given, origins)) // (threads or 1)
         if size_bytes <= MINIMUM_DEDUPE_BYTES_PER_THREAD:
             raise ConfigurationError(
-                f"{DEDUPE_BUFFER_BYTES} must be at least 1MB per cleaner thread. {_describe_origin(origins[DEDUPE_BUFFER_BYTES])}"
+                f"{DEDUPE_BUFFER_BYTES} must be at least 1MB per cleaner thread. "
+                f"{_describe_origin(origins[DEDUPE_BUFFER_BYTES])}"
             )
         found["engine.memory_bytes"] = (size_bytes, DEDUPE_BUFFER_BYTES)
     if BYTES_PER_SECOND in given:

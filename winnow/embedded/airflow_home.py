@@ -2,7 +2,8 @@
 
     python -m winnow.embedded.airflow_home ui         start Airflow on the loopback interface, until Ctrl-C
     python -m winnow.embedded.airflow_home migrate    prepare its database and pools; a second call does nothing
-    python -m winnow.embedded.airflow_home env        print the environment, for: eval "$(python -m winnow.embedded.airflow_home env)"
+    python -m winnow.embedded.airflow_home env        print the environment, for: eval "$(python -m
+    winnow.embedded.airflow_home env)"
     python -m winnow.embedded.airflow_home check      what winnow doctor asks of Airflow, as JSON
 
 Airflow's own ``standalone`` also opens two log servers on every interface and leaves its children behind when it is
@@ -63,7 +64,8 @@ def migrate(settings: Settings, env: Mapping[str, str] | None = None) -> dict[st
     """Prepare database and pools of the embedded Airflow once per Airflow version. Returns its environment.
 
     Raises:
-        ConfigurationError: Airflow is not installed, or see :func:`winnow.embedded.airflow_env.make_airflow_environment`.
+        ConfigurationError: Airflow is not installed, or see
+            :func:`winnow.embedded.airflow_env.make_airflow_environment`.
         ServiceError: Airflow could not prepare its database; the message names the log.
     """
     environment = make_airflow_environment(settings, os.environ if env is None else env)
@@ -226,7 +228,8 @@ def run_ui(settings: Settings) -> None:
     _print_message(f"Starting Airflow in {settings.airflow_home} (half a minute, longer the first time) ...")
     with contextlib.suppress(KeyboardInterrupt), run_components(settings) as components:
         _print_message(
-            f"Airflow is at {components.url}   login: {LOGIN}   password: {read_or_create_login_password(settings)}\nCtrl-C ends it."
+            f"Airflow is at {components.url}   login: {LOGIN}   password: "
+            f"{read_or_create_login_password(settings)}\nCtrl-C ends it."
         )
         while True:
             components.check_alive()

@@ -9,7 +9,7 @@ from winnow.errors import ConfigurationError
 
 Kind = Literal["jobs", "expectations", "dags", "plugins"]
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 def find_bundled_folder(kind: Kind, *, package: Path = _PACKAGE) -> Path:

@@ -335,7 +335,7 @@ def _create_removed_from_contested(
 
 def _count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> tuple[int, str]:
     row = duckdb_connection.fetch_one_row(
-        connection, f"SELECT count(*), {make_fingerprint_sql('make_fingerprint_sql')} FROM {table}"
+        connection, f"SELECT count(*), {make_fingerprint_sql('fingerprint')} FROM {table}"
     )
     assert row is not None
     return int(row[0]), str(row[1])

@@ -47,8 +47,8 @@ def recompute_facts(
 ) -> list[PlanOutcome]:
     """Recompute what ``attempt`` staged of each plan, and write the facts beside its staging manifest.
 
-    Arguments, budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run_plans`). What became of it
-    is told as of the plan; its document is the facts'.
+    Arguments, budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run_plans`). What became
+    of it is told as of the plan; its document is the facts'.
     """
     plans, refused = staging.read_usable_plans(arguments)
     plan_uris = list(plans)

@@ -254,13 +254,19 @@ def build_part_units(unit: WorkUnit, found: Sequence[ShareWinners], cores: int) 
     """
     plan, partition = _get_plan_and_partition(unit)
     survivors = tuple(each.survivors for each in found)
+    groups = build_segment_groups(partition, _merge_share_winners(found).counts, plan.segment_bytes)
     return [
         PartUnit(
-            unit.plan_uri, unit.topic, unit.partition, estimate_copy_bytes(part), _build_part_plan(plan, partition, part),
-            part=part, survivors=survivors,
+            unit.plan_uri,
+            unit.topic,
+            unit.partition,
+            estimate_copy_bytes(part),
+            _build_part_plan(plan, partition, part),
+            part=part,
+            survivors=survivors,
         )
-        for part in split_groups(build_segment_groups(partition, _merge_share_winners(found).counts, plan.segment_bytes), cores)
-    ]  # fmt: skip
+        for part in split_groups(groups, cores)
+    ]
 
 
 def copy_part(unit: PartUnit, budget: TaskBudget, connections: ConnectionPool, *, folder: str) -> CopiedGroup:

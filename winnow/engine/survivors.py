@@ -41,7 +41,8 @@ def find_offset_table(connection: duckdb.DuckDBPyConnection) -> str:
         WinnowError: not exactly one of them.
     """
     found = connection.execute(
-        f"SELECT table_name FROM duckdb_tables() WHERE temporary AND table_name IN ('{SURVIVORS_TABLE}', '{REMOVED_TABLE}')"
+        f"SELECT table_name FROM duckdb_tables() WHERE temporary AND table_name IN ('{SURVIVORS_TABLE}', "
+        f"'{REMOVED_TABLE}')"
     ).fetchall()
     if len(found) != 1:
         raise WinnowError(f"{len(found)} tables say which records survive, not one. Nothing was written.")

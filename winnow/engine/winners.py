@@ -218,7 +218,7 @@ def _pick_through_key_table(
     )
     connection.execute("DROP TABLE winners")
     row = duckdb_connection.fetch_one_row(
-        connection, f"SELECT count(*), {make_fingerprint_sql('make_fingerprint_sql')} FROM survivors"
+        connection, f"SELECT count(*), {make_fingerprint_sql('fingerprint')} FROM survivors"
     )
     assert row is not None
     return WinnerCounts(
@@ -295,7 +295,8 @@ def _find_malformed_offsets(
             f"""
             SELECT "offset" FROM {_build_file_list([segment])}
             WHERE {readable} AND key IS NOT NULL
-              AND {build_version_header_sql(header or "")} IS NOT NULL AND {build_version_value_sql(header or "")} IS NULL
+              AND {build_version_header_sql(header or "")} IS NOT NULL
+              AND {build_version_value_sql(header or "")} IS NULL
             ORDER BY "offset" LIMIT {MAXIMUM_MALFORMED_OFFSETS - len(found)}
             """
         ).fetchall()

@@ -27,7 +27,8 @@ def open_connection(
     """:func:`connect` for the duration of a block, spilling into a private folder below ``spill_folder``.
 
     Raises:
-        ServiceError, ConfigurationError: as :func:`winnow.files.private_files.make_private_folder`, whose ``place`` is ``spill_folder``.
+        ServiceError, ConfigurationError: as :func:`winnow.files.private_files.make_private_folder`, whose ``place`` is
+            ``spill_folder``.
     """
     with private_files.make_private_folder(spill_folder) as private:
         connection = connect(

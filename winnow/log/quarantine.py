@@ -137,8 +137,8 @@ class Quarantine:
                 else:
                     return
         raise CommitConflictError(
-            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; its keyless "
-            "records were not moved and nothing was published. Run it again."
+            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; its "
+            "keyless records were not moved and nothing was published. Run it again."
         )
 
     def read(
@@ -240,8 +240,8 @@ class Quarantine:
                 else:
                     return
         raise CommitConflictError(
-            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; nothing was taken "
-            "out of it. Run the sweep again."
+            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; nothing "
+            "was taken out of it. Run the sweep again."
         )
 
     def _created(self) -> Table:

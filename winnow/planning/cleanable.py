@@ -89,10 +89,12 @@ def find_append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | N
 
 
 def find_oldest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
+    """The lowest timestamp in ``segment``, or when its records were appended where none has one."""
     return segment.min_timestamp_ms if segment.min_timestamp_ms is not None else find_append_as_of_ms(segment, appends)
 
 
 def find_youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
+    """The highest timestamp in ``segment``, or when its records were appended where none has one."""
     return segment.max_timestamp_ms if segment.max_timestamp_ms is not None else find_append_as_of_ms(segment, appends)
 
 

@@ -160,8 +160,8 @@ def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int)
 def describe_overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
     """How many files outlive their grace, and for how long."""
     return (
-        f"{files:,} retired file(s) with {format_human_bytes(size_bytes)} are still there {format_duration(now_ms - due_ms)} after "
-        "their grace (winnow.retired.grace.ms)"
+        f"{files:,} retired file(s) with {format_human_bytes(size_bytes)} are still there "
+        f"{format_duration(now_ms - due_ms)} after their grace (winnow.retired.grace.ms)"
     )
 
 

@@ -113,13 +113,13 @@ def describe_simulation(partitions: Sequence[PartitionReceipt], *, as_of_ms: int
     found = [text]
     if tombstones:
         found.append(
-            f"Up to {_format_count(tombstones, 'tombstone')} expired before their delete horizon by the wall clock: readers "
-            "who saw the deleted values may miss the deletes."
+            f"Up to {_format_count(tombstones, 'tombstone')} expired before their delete horizon by the wall clock: "
+            "readers who saw the deleted values may miss the deletes."
         )
     if offsets:
         found.append(
-            f"{_format_count(offsets, 'offset')} {'was' if offsets == 1 else 'were'} cleaned that min.compaction.lag.ms or "
-            "the active segment would have kept from it at present."
+            f"{_format_count(offsets, 'offset')} {'was' if offsets == 1 else 'were'} cleaned that "
+            "min.compaction.lag.ms or the active segment would have kept from it at present."
         )
     return found
 
@@ -149,8 +149,8 @@ def _describe_cleaning(receipt: Receipt) -> list[str]:
             f"{f', {keyless:,} had no key and moved to the quarantine' if keyless else ''}."
         ),
         (
-            f"{format_human_bytes(bytes_in)} became {format_human_bytes(bytes_out)} ({saved:.1f} % less to read; the old files go "
-            "after their grace)."
+            f"{format_human_bytes(bytes_in)} became {format_human_bytes(bytes_out)} ({saved:.1f} % less to read; the "
+            "old files go after their grace)."
         ),
     ]
     if any(p.reason is Reason.STRATEGY_CHANGED for p in parts):
@@ -188,13 +188,13 @@ def _list_notices(receipt: Receipt) -> list[str]:
         listed = ", ".join(places[:MAXIMUM_PLACES])
         more = malformed - len(places[:MAXIMUM_PLACES])
         found.append(
-            f"{_format_count(malformed, 'record')} came with a version header that is no 8-byte long and counts as missing"
-            f"{f': {listed}' if listed else ''}{f' and {more:,} more' if listed and more else ''}."
+            f"{_format_count(malformed, 'record')} came with a version header that is no 8-byte long and counts as "
+            f"missing{f': {listed}' if listed else ''}{f' and {more:,} more' if listed and more else ''}."
         )
     if elsewhere:
         found.append(
-            f"{_format_count(elsewhere, 'key')} would go to another partition since partitions were added: an older record of "
-            "such a key may stay where it is, beside a newer one there."
+            f"{_format_count(elsewhere, 'key')} would go to another partition since partitions were added: an older "
+            "record of such a key may stay where it is, beside a newer one there."
         )
     return found
 
@@ -206,7 +206,8 @@ def _describe_estimate(receipt: Receipt) -> list[str]:
     text = f"The plan expected {found.expected_records_kept:,} records to be kept"
     text += _format_deviation(found.records_kept_deviation_percent)
     if found.expected_bytes_out is not None:
-        text += f" and {format_human_bytes(found.expected_bytes_out)} to remain{_format_deviation(found.bytes_out_deviation_percent)}"
+        deviation = _format_deviation(found.bytes_out_deviation_percent)
+        text += f" and {format_human_bytes(found.expected_bytes_out)} to remain{deviation}"
     return [f"{text}."]
 
 

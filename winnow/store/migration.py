@@ -77,7 +77,8 @@ def prepare_to_read(database: Database) -> None:
     except WinnowError as problem:
         found = "no tables of Winnow's" if revision is None else f"tables of another Winnow (revision {revision})"
         raise ServiceError(
-            f"The metadata store {mask_address(database.url)} has {found}; this one needs revision {HEAD_REVISION}, and they "
+            f"The metadata store {mask_address(database.url)} has {found}; this one needs revision {HEAD_REVISION}, "
+            "and they "
             "could not be made. Nothing was changed. Let a user who may write there run any command, such as: "
             f"winnow assess. What kept this one from it: {problem}"
         ) from problem
@@ -104,7 +105,8 @@ def _upgrade(database: Database, connection: Connection) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision is not None and revision not in known:
         raise FormatVersionError(
-            f"The metadata store {mask_address(database.url)} was migrated by a newer Winnow (revision {revision}; this one "
+            f"The metadata store {mask_address(database.url)} was migrated by a newer Winnow (revision {revision}; "
+            "this one "
             f"knows up to {HEAD_REVISION}). Nothing was changed. Use the newer Winnow, or point WINNOW_STORE_URL at an "
             "empty database and rebuild the store."
         )

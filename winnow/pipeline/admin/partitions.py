@@ -201,8 +201,8 @@ def _check_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > MAXIMUM_NAME_LENGTH or not name.isprintable():
         raise UsageError(
-            f"A pause needs a name of 1 to {MAXIMUM_NAME_LENGTH} printable characters. Nothing was changed; give one with "
-            "--by NAME."
+            f"A pause needs a name of 1 to {MAXIMUM_NAME_LENGTH} printable characters. Nothing was changed; give one "
+            "with --by NAME."
         )
     return name
 

@@ -15,7 +15,8 @@ LOG = logging.getLogger(__name__)
 def prune_history(ctx: Context, topic: str, now_ms: int) -> tuple[int, int]:
     """Remove the history of ``topic`` from before ``now_ms`` less ``history.retention_ms``: rows, and pages.
 
-    Where a page went the site's index names it until it is built again (:func:`winnow.quality.validation.build_site_index`).
+    Where a page went the site's index names it until it is built again
+    (:func:`winnow.quality.validation.build_site_index`).
 
     Raises:
         ServiceError: the store cannot be reached. What was removed so far stays removed.

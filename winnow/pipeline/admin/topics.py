@@ -81,8 +81,8 @@ def _describe_strategy(partitions: tuple[PartitionLog, ...], before: TopicConfig
     if dirty:
         yield (
             f"The strategy changed: the whole log of {len(dirty)} partition(s) is dirty now and is compacted anew by "
-            f"{build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted already only the record that won "
-            "then takes part."
+            f"{build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted already only the record "
+            "that won then takes part."
         )
 
 

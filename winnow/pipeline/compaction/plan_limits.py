@@ -93,8 +93,8 @@ def find_excesses(
 ) -> dict[int, PlanExcess]:
     """Where ``plan`` goes beyond what state and configuration at ``head`` allow, per partition.
 
-    Only a plan that still matches the log can be judged (:func:`winnow.pipeline.compaction.plan_validity.find_void`); ``live`` are the
-    segments at ``head``.
+    Only a plan that still matches the log can be judged (:func:`winnow.pipeline.compaction.plan_validity.find_void`);
+    ``live`` are the segments at ``head``.
     """
     config, states, decided_by_ms = log.config(head), head.state.partitions, limits.decided_by_ms
     rules = build_rules(config)

@@ -164,8 +164,8 @@ def explain_void(ctx: Context, plan_id: str) -> str | None:
         return None
     if found.cause is VoidCause.TAKEN:
         return (
-            f"Topic {run.topic}: the log moved on, {_describe_run_holder(ctx, found.by)} took it. Plan {plan_id} is void and nothing "
-            "of it was published; the next run takes the topic from where it is."
+            f"Topic {run.topic}: the log moved on, {_describe_run_holder(ctx, found.by)} took it. Plan {plan_id} is "
+            "void and nothing of it was published; the next run takes the topic from where it is."
         )
     return f"{found.message.rstrip('.')} (the next run takes the topic)."
 

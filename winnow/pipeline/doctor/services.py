@@ -206,8 +206,8 @@ def check_clock(name: str, whose: str, ahead_ms: int | None, is_ours: bool) -> l
     return [
         build_failure(
             name,
-            f"The clock of {whose} is {skew}, more than {MAXIMUM_CLOCK_SKEW_MS // 1000} s: leases, grace and retention go "
-            "wrong.",
+            f"The clock of {whose} is {skew}, more than {MAXIMUM_CLOCK_SKEW_MS // 1000} s: leases, grace and "
+            "retention go wrong.",
             "Let both keep time (chronyc tracking, timedatectl status); then: winnow doctor",
         )
     ]

@@ -166,8 +166,8 @@ def _format_sentence(request: DiffRequest, keys: int, differing: int) -> str:
     if request.other == request.present:
         return f"{request.topic} has this strategy already: none of its {keys:,} keys would have another winner."
     return (
-        f"Under {_format_order(request.other)} instead of {_format_order(request.present)}, {differing:,} of {keys:,} keys of "
-        f"{request.topic} would have another winner."
+        f"Under {_format_order(request.other)} instead of {_format_order(request.present)}, {differing:,} of {keys:,} "
+        f"keys of {request.topic} would have another winner."
     )
 
 

@@ -1,6 +1,7 @@
 """Ingests files into a topic: one call, one commit, and no offset twice.
 
-Input that is as sinks leave it goes straight into segments, in one pass (:mod:`winnow.pipeline.ingest.stream`). Any other is
+Input that is as sinks leave it goes straight into segments, in one pass (:mod:`winnow.pipeline.ingest.stream`). Any
+other is
 read once into a local spool, and segments are made from that; so are they when another commit moves the log meanwhile.
 """
 
@@ -122,8 +123,8 @@ def _append_spooled(
             with contextlib.suppress(LogMovedError):
                 return _SpooledIngest(request, log.head(), spool).run()
     raise CommitConflictError(
-        f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments; nothing of it "
-        "landed. Run it again."
+        f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments; "
+        "nothing of it landed. Run it again."
     )
 
 

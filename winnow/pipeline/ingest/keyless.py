@@ -57,7 +57,8 @@ def refuse_without_partition(topic: str, spool: Spool, taken: Sequence[SpooledFi
     row = duckdb_connection.fetch_one_row(
         spool.connection,
         f"""
-        SELECT file, row FROM spool WHERE partition IS NULL AND file IN {format_file_numbers([file.number for file in taken])}
+        SELECT file, row FROM spool
+        WHERE partition IS NULL AND file IN {format_file_numbers([file.number for file in taken])}
         ORDER BY "sequence" LIMIT 1
         """,
     )

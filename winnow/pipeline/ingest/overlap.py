@@ -110,7 +110,8 @@ def _create_compared(
         SELECT arriving.file, arriving.row, arriving."sequence", arriving."offset",
                existing."offset" IS NOT NULL AS present, ({equal}) AS equal
         FROM (SELECT * FROM spool
-              WHERE partition = {partition} AND "offset" < {log_end_offset} AND file IN {format_file_numbers(taken)}) AS arriving
+              WHERE partition = {partition} AND "offset" < {log_end_offset}
+                AND file IN {format_file_numbers(taken)}) AS arriving
         LEFT JOIN existing USING ("offset")
         """
     )
@@ -154,8 +155,8 @@ def _refuse_absent(
             )
             assert row is not None
             raise BadInputError(
-                f"{_build_missing_offset_error(spool, row, partition, state)} If these records were compacted away in the source, say "
-                "--trust-compacted."
+                f"{_build_missing_offset_error(spool, row, partition, state)} If these records were compacted away in "
+                "the source, say --trust-compacted."
             )
 
 

@@ -164,7 +164,8 @@ class Spool:
         )
         self.connection.register("log_ends", ends)
         new = (
-            f"FROM spool LEFT JOIN log_ends USING (partition) WHERE key IS NULL AND file IN {format_file_numbers(taken)} "
+            "FROM spool LEFT JOIN log_ends USING (partition) WHERE key IS NULL AND file IN "
+            f"{format_file_numbers(taken)} "
             'AND ("offset" IS NULL OR log_end IS NULL OR "offset" >= log_end)'
         )
         count = duckdb_connection.fetch_one_row(self.connection, f"SELECT count(*) {new}")
@@ -189,7 +190,8 @@ class Spool:
         try:
             partitions = duckdb_connection.fetch_one_row(
                 connection,
-                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {format_file_numbers(taken)} AND ({condition})",
+                f"SELECT count(DISTINCT partition) FROM spool WHERE file IN {format_file_numbers(taken)} AND "
+                f"({condition})",
             )
             order = "" if partitions and partitions[0] <= 1 else 'ORDER BY partition, "sequence"'
             if not order:

@@ -114,7 +114,7 @@ class StreamingAppender:
         self._paths: Sequence[str] = ()
 
     def read(self, paths: Sequence[str], progress: Progress | None = None) -> list[SpooledFile]:
-        """Read ``paths`` in order and write what they hold; ``progress`` as :meth:`winnow.pipeline.ingest.spool.Spool.read`.
+        """Read ``paths`` in order and write what they hold; ``progress`` as for :meth:`.Spool.read`.
 
         Raises:
             NotStraightError: a record is not as this way asks.
