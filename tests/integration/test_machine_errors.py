@@ -50,7 +50,8 @@ def submit(ctx, plans, attempt, progress=None):
             result = {"partition": 0, **build_failed_result(problem, plan.topic, partition)}
             failures[plan.plan_id] = find_plan_failure(plan.topic, [result], 1)
             continue
-        staging.write_manifest(reference.uri, StagingManifest(plan.plan_id, plan.topic, attempt, (part,), ENGINE_NAME, ""))
+        manifest = StagingManifest(plan.plan_id, plan.topic, attempt, (part,), ENGINE_NAME, "")
+        staging.write_manifest(reference.uri, manifest)
     return JobResult(0, failures)
 
 running.submit = submit
