@@ -208,7 +208,7 @@ def test_an_open_database_is_opened_again_without_alembic(store_url: str) -> Non
 @pytest.mark.usefixtures("genuine_migrations")
 def test_processes_that_open_an_empty_database_at_once_all_succeed(store_url: str) -> None:
     """Three processes race for the migration; each ends up with a store that works."""
-    source = "with Store.open(sys.argv[1]) as store: print(store.remember_alert('key', 1))"
+    source = "with Store.open(sys.argv[1]) as store: print(store.alerts.remember('key', 1))"
     answers = in_processes(source, [store_url], processes=3)
     assert sorted(answers) == ["False\n", "False\n", "True\n"]
 
@@ -231,16 +231,16 @@ def test_a_store_carried_into_a_forked_process_works_in_both(store_url: str) -> 
     source = """
 import os
 with Store.open(sys.argv[1]) as store:
-    store.remember_alert("both", 1)
+    store.alerts.remember("both", 1)
     child = os.fork()
     name = "parent" if child else "child"
     for number in range(40):
-        answers = [store.remember_alert(f"{name}-{number}", 2), store.remember_alert("both", 2)]
-        if answers != [True, False] or store.runs() or store.lease(name):
+        answers = [store.alerts.remember(f"{name}-{number}", 2), store.alerts.remember("both", 2)]
+        if answers != [True, False] or store.runs.list_runs() or store.leases.find(name):
             print("wrong", name, number, answers, flush=True)
     if not child:
         os._exit(0)
-    print(os.waitpid(child, 0)[1], store.remember_alert("child-39", 3))
+    print(os.waitpid(child, 0)[1], store.alerts.remember("child-39", 3))
 """
     assert in_processes(source, [store_url], processes=1) == ["0 False\n"]
 

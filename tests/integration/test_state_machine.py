@@ -120,20 +120,9 @@ def model_config(config: dict[str, str]) -> ModelConfig:
     )
 
 
-_FRESH_STORE: list[bytes] = []
-"""The metadata store after its migrations: made once, for every world the same."""
-
-
 def _world(stack: ExitStack, clock: FakeClock) -> World:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    store = folder / "home" / "store.db"
-    if _FRESH_STORE:
-        store.parent.mkdir()
-        store.write_bytes(_FRESH_STORE[0])
-    world = stack.enter_context(open_world(folder, clock))
-    if not _FRESH_STORE:
-        _FRESH_STORE.append(store.read_bytes())
-    return world
+    return stack.enter_context(open_world(folder, clock))
 
 
 class CrashError(Exception):
