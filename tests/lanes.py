@@ -22,33 +22,12 @@ from typing import Final
 
 import pytest
 
+from tests.costs import SERVICES, group_of, seconds_of
+
 TESTS: Final = Path(__file__).parent
 ROOT: Final = TESTS.parent
-SERVICES: Final = ("airflow", "browser", "cluster")
-"""Folders whose tests start Airflow, browsers, Spark clusters, share them, and wait for them."""
 DEFAULT_LANES: Final = (os.cpu_count() or 2) + 1
 """One more than cores, since one of them waits most of the time."""
-COSTS: Final = {
-    "airflow": 400,
-    "browser": 250,
-    "cluster": 230,
-    "bench/test_bench_small.py": 150,
-    "dags/test_docs.py": 140,
-    "dags/test_compact_dag.py": 120,
-    "integration/test_demo_survivors.py": 60,
-    "integration/test_state_machine.py": 60,
-    "faults/test_crash_table.py": 60,
-    "spark/test_cli_compact.py": 60,
-    "integration/test_alerts.py": 50,
-}
-"""Seconds that the longest groups take on an idle machine, roughly; the others are ordered by their number of tests."""
-SECONDS_PER_TEST: Final = 0.4
-
-
-def group_of(path: Path) -> str:
-    """What the tests of one file are taken with: their folder where it shares services, else the file."""
-    inside = path.relative_to(TESTS)
-    return inside.parts[0] if inside.parts[0] in SERVICES else inside.as_posix()
 
 
 class Queue:
@@ -105,7 +84,7 @@ class Lane:
     def _rank(self, group: str, tests: int) -> tuple[bool, float, str]:
         """Services before the rest or after it, the longest first."""
         is_last = (group in SERVICES) != self.services_first
-        return is_last, -COSTS.get(group, tests * SECONDS_PER_TEST), group
+        return is_last, -seconds_of(group, tests), group
 
 
 def every_group(folders: Sequence[str]) -> set[str]:
