@@ -27,6 +27,7 @@ Exceptions are made from plain strings, so they survive pickling across process 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -118,3 +119,9 @@ class ServiceError(WinnowError):
 
     exit_code = 6
     retryable = True
+
+
+def find_worst_exit_code(codes: Iterable[int]) -> int:
+    """The exit code of several: 1 before all, else the highest; 0 when there are none."""
+    listed = list(codes)
+    return WinnowError.exit_code if WinnowError.exit_code in listed else max(listed, default=0)

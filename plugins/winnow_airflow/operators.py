@@ -290,7 +290,8 @@ def build_failure(
     ``told``: per plan id a whole sentence that says more than the job's own words: what was marked, what to do.
     ``left``: ids of plans whose failure counts no more.
     """
-    from winnow.engine.events import find_worst_exit_code, parse_event, parse_failure
+    from winnow.engine.events import parse_event, parse_failure
+    from winnow.errors import find_worst_exit_code
 
     said: list[str] = []
     codes: list[int] = []

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.support.cli_runner import make_topic, record, winnow, winnow_process, write_lines
 from winnow import errors
-from winnow.cli.command_errors import choose_worst_exit_code, guard_command, run_for_each_topic
+from winnow.cli.command_errors import guard_command, run_for_each_topic
 from winnow.cli.output import prepare_output, print_message
 from winnow.cli.progress import CompactionProgress
 from winnow.files import object_store
@@ -126,7 +126,7 @@ def test_metadata_store_that_cannot_be_reached_ends_with_six(monkeypatch: pytest
 @pytest.mark.parametrize(("codes", "code"), [([], 0), ([2], 2), ([2, 6, 4], 6), ([6, 1, 5], 1), ([0, 3], 3)])
 def test_exit_code_of_several_is_one_before_all_else_the_highest(codes: list[int], code: int) -> None:
     """The rule of the interface."""
-    assert choose_worst_exit_code(codes) == code
+    assert errors.find_worst_exit_code(codes) == code
 
 
 def test_topics_after_a_failing_one_are_still_seen_to() -> None:

@@ -11,7 +11,6 @@ from winnow.engine.events import (
     PlanFailure,
     PlanOutcome,
     emit_outcomes,
-    find_worst_exit_code,
     parse_event,
     parse_failure,
 )
@@ -39,10 +38,6 @@ def test_failure_of_the_whole_job_names_no_partition() -> None:
 def test_other_lines_and_other_events_are_no_failure() -> None:
     assert [parse_event(line) for line in ("24/01/01 WARN x", "WINNOW {", "WINNOW []", "")] == [None] * 4
     assert parse_failure({"event": "partition", "error": "gone"}) is None
-
-
-def test_worst_exit_code_is_one_before_all_else_the_highest() -> None:
-    assert [find_worst_exit_code(codes) for codes in ([], [4, 6], [6, 1, 4], [0, 0])] == [0, 6, 1, 0]
 
 
 def test_who_listens_to_the_job_loads_no_spark() -> None:

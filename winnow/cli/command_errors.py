@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,21 +14,14 @@ from typing import Any, Generic, TypeVar
 import typer
 
 from winnow.cli.output import print_message
-from winnow.errors import WinnowError
+from winnow.errors import WinnowError, find_worst_exit_code
 
 T = TypeVar("T")
 
 DEBUG_VARIABLE = "WINNOW_DEBUG"
 """Set to 1 it adds tracebacks. Not a setting: it says nothing about an installation."""
-UNEXPECTED = 1
 INTERRUPTED = 130
 """128 and the number of SIGINT, as shells count it."""
-
-
-def choose_worst_exit_code(codes: Iterable[int]) -> int:
-    """The exit code of several: 1 before all, else the highest (interface, 'Exit codes')."""
-    listed = list(codes)
-    return UNEXPECTED if UNEXPECTED in listed else max(listed, default=0)
 
 
 def print_failure(message: str) -> None:
@@ -47,7 +40,7 @@ def report_problem(problem: Exception) -> int:
     print_failure(
         f"{_format_sentence(problem)} The command ended before its end; set {DEBUG_VARIABLE}=1 for the traceback."
     )
-    return UNEXPECTED
+    return WinnowError.exit_code
 
 
 def _explain_machine_error(problem: Exception) -> WinnowError | None:
@@ -108,7 +101,7 @@ class TopicOutcomes(Generic[T]):
     @property
     def exit_code(self) -> int:
         """0 when all went well."""
-        return choose_worst_exit_code(self.codes)
+        return find_worst_exit_code(self.codes)
 
     @property
     def all_failed(self) -> bool:

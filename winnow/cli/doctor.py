@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.command_errors import choose_worst_exit_code, exit_with
+from winnow.cli.command_errors import exit_with
 from winnow.cli.options import Json
 from winnow.cli.output import format_count, print_lines, print_table, write_json
 from winnow.clock import read_wall_clock_ms
+from winnow.errors import find_worst_exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ def doctor(
         write_json([_document(finding) for finding in findings])
     else:
         _show(findings)
-    code = choose_worst_exit_code(finding.exit_code for finding in findings)
+    code = find_worst_exit_code(finding.exit_code for finding in findings)
     if examination.is_hanging:
         _exit_process(code)
     exit_with(code)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.command_errors import choose_worst_exit_code, exit_with, run_for_each_topic
+from winnow.cli.command_errors import exit_with, run_for_each_topic
 from winnow.cli.options import Json, Topics, choose_topics, open_installation
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -20,7 +20,7 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.cli.progress import ProgressBar
-from winnow.errors import ValidationFailedError
+from winnow.errors import ValidationFailedError, find_worst_exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +101,7 @@ def scrub(
     else:
         _show(reports)
     damaged = any(report.findings for report in reports)
-    exit_with(choose_worst_exit_code([added.exit_code, ValidationFailedError.exit_code if damaged else 0]))
+    exit_with(find_worst_exit_code([added.exit_code, ValidationFailedError.exit_code if damaged else 0]))
 
 
 def _show(reports: Sequence[ScrubReport]) -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from winnow.engine.events import PartitionFailure, PlanFailure, find_worst_exit_code
-from winnow.errors import BadInputError, DamagedSegmentError, ServiceError, WinnowError
+from winnow.engine.events import PartitionFailure, PlanFailure
+from winnow.errors import BadInputError, DamagedSegmentError, ServiceError, WinnowError, find_worst_exit_code
 from winnow.files import storage, storage_health
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.model import PartitionPlan, Segment

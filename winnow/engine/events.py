@@ -108,8 +108,3 @@ def parse_failure(event: dict[str, Any]) -> PlanFailure | None:
         for each in event.get("failures", ())
     )
     return PlanFailure(str(event["error"]), int(event["exit_code"]), partitions)
-
-
-def find_worst_exit_code(codes: Sequence[int]) -> int:
-    """The exit code of several failures: 1 before all, else the highest."""
-    return 1 if 1 in codes else max(codes, default=0)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from winnow.engine.events import PlanOutcome, emit_event, emit_outcomes, find_worst_exit_code
-from winnow.errors import WinnowError
+from winnow.engine.events import PlanOutcome, emit_event, emit_outcomes
+from winnow.errors import WinnowError, find_worst_exit_code
 
 _ZIP_NAMES = re.compile(r"(pyspark|py4j-.*-src)\.zip")
 

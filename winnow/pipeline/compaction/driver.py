@@ -18,6 +18,7 @@ from winnow.errors import (
     TopicBusyError,
     ValidationFailedError,
     WinnowError,
+    find_worst_exit_code,
 )
 from winnow.files.storage_health import make_service_error
 from winnow.model import Status
@@ -58,8 +59,7 @@ class CompactionOutcome:
     @property
     def exit_code(self) -> int:
         """1 before all, else the highest that occurred."""
-        codes = [error.exit_code for error in self.errors]
-        return 1 if 1 in codes else max(codes, default=0)
+        return find_worst_exit_code(error.exit_code for error in self.errors)
 
     def add_failure(self, ended: Receipt, exit_code: int) -> None:
         """One topic's failure: its entry, and the same sentence as an error."""
