@@ -214,9 +214,10 @@ def _may_be_published(ctx: Pipeline, plan_id: str) -> bool:
 @contextmanager
 def _hold_topic(ctx: Pipeline, topic: str) -> Iterator[None]:
     """Hold ``topic``, as its DAG run does already unless a task was cleared after the report gave the topic back."""
-    from winnow.pipeline.leases import acquire_lease, renew_leases
+    from winnow.pipeline.leases import renew_leases
 
-    with renew_leases(ctx, [acquire_lease(ctx, topic)]):
+    with renew_leases(ctx) as leases:
+        leases.acquire(topic)
         yield
 
 

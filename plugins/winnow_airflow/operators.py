@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from winnow.engine.events import PlanFailure
     from winnow.pipeline.context import Context as Pipeline
     from winnow.planning.plans import PlanReference
-    from winnow.store import Lease
 
 _ERROR_BY_EXIT_CODE: dict[int, type[WinnowError]] = {
     kind.exit_code: kind for kind in (UsageError, BadInputError, ValidationFailedError, RunAgainError, ServiceError)
@@ -67,17 +66,16 @@ class CompactOperator(SparkSubmitOperator):
         attempt = f"{batch['attempt']}-{context['ti'].try_number}"
         with open_pipeline(context) as ctx, log_pipeline_events(ctx):
             topics = TopicAttempts(ctx)
-            leases: list[Lease] = []
             plans: list[PlanReference] = []
-            for plan in list_pending_plans(ctx, batch):
-                with topics.attempt(plan.topic, plan.plan_id):
-                    leases.append(lock_for_plan(ctx, plan))
-                    plans.append(plan)
-            if not plans and not topics.left and not topics.errors:
-                self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
-                return
             # Spark may take longer than a lease lasts; the report gives the topics back.
-            with renew_leases(ctx, leases):
+            with renew_leases(ctx) as leases:
+                for plan in list_pending_plans(ctx, batch):
+                    with topics.attempt(plan.topic, plan.plan_id):
+                        leases.add(lock_for_plan(ctx, plan))
+                        plans.append(plan)
+                if not plans and not topics.left and not topics.errors:
+                    self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
+                    return
                 staged = self._submit(ctx, topics, plans, attempt, context) if plans else []
             topics.close(staged, nothing="Nothing of this batch was staged.")
 

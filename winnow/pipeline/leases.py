@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 from winnow.errors import TopicBusyError
 from winnow.pipeline.context import Context, is_process_dead
@@ -45,41 +45,86 @@ def acquire_lease(ctx: Context, topic: str) -> Lease:
         return ctx.store.leases.acquire(topic, ctx.holder, ctx.now_ms(), ttl_ms)
 
 
+class HeldLeases:
+    """The leases that one block renews."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._leases: dict[str, Lease] = {}
+
+    def acquire(self, topic: str) -> Lease:
+        """Take the lease of ``topic`` and have it renewed from now on.
+
+        Raises:
+            TopicBusyError: another live run holds it.
+        """
+        return self.add(acquire_lease(self._ctx, topic))
+
+    def add(self, lease: Lease) -> Lease:
+        """Have ``lease`` renewed from now on."""
+        self._leases[lease.topic] = lease
+        return lease
+
+    def release(self, topic: str) -> None:
+        """Give ``topic`` back, if it is among these leases."""
+        lease = self._leases.pop(topic, None)
+        if lease is not None:
+            self._ctx.store.leases.release(lease)
+
+    def release_all(self) -> None:
+        """Give all topics back; one that cannot be given back keeps no other."""
+        with ExitStack() as releases:
+            for topic in tuple(self._leases):
+                releases.callback(self.release, topic)
+
+    def renew(self) -> None:
+        """Renew every lease. One that another run took over cannot be renewed: that costs work, never data."""
+        for lease in tuple(self._leases.values()):
+            with suppress(Exception):  # the commit loop decides
+                self._ctx.store.leases.renew(lease, self._ctx.now_ms(), self._ctx.settings.lease_ms)
+
+
+@contextmanager
+def renew_leases(ctx: Context) -> Iterator[HeldLeases]:
+    """Renew the leases that the block takes or adds, all in one background thread. It does not give them back."""
+    held = HeldLeases(ctx)
+    with renew_in_background(ctx, held.renew, name="leases"):
+        yield held
+
+
+@contextmanager
+def hold_leases(ctx: Context) -> Iterator[HeldLeases]:
+    """As :func:`renew_leases`, and gives back what is still held when the block ends."""
+    with renew_leases(ctx) as held:
+        try:
+            yield held
+        finally:
+            held.release_all()
+
+
 @contextmanager
 def hold_lease(ctx: Context, topic: str) -> Iterator[Lease]:
     """Hold the lease of ``topic`` and renew it in the background until the block ends."""
-    lease = acquire_lease(ctx, topic)
-    try:
-        with renew_leases(ctx, [lease]):
-            yield lease
-    finally:
-        ctx.store.leases.release(lease)
+    with hold_leases(ctx) as held:
+        yield held.acquire(topic)
 
 
 @contextmanager
-def renew_leases(ctx: Context, leases: Sequence[Lease]) -> Iterator[None]:
-    """Renew ``leases`` in the background until the block ends. Whoever took them gives them back."""
+def renew_in_background(ctx: Context, renew: Callable[[], None], *, name: str) -> Iterator[None]:
+    """Call ``renew`` three times in the life of a lease, in a thread called ``name``, until the block ends."""
     stop = threading.Event()
 
-    def renew() -> None:
-        current = list(leases)
-        while current and not stop.wait(ctx.settings.lease_ms / 3000):
-            current = [renewed for lease in current if (renewed := _renew_lease(ctx, lease)) is not None]
+    def run() -> None:
+        while not stop.wait(ctx.settings.lease_ms / 3000):
+            renew()
 
-    thread = threading.Thread(target=renew, daemon=True, name="leases")
+    thread = threading.Thread(target=run, daemon=True, name=name)
     thread.start()
     try:
         yield
     finally:
         stop.set()
         thread.join()
-
-
-def _renew_lease(ctx: Context, lease: Lease) -> Lease | None:
-    try:
-        return ctx.store.leases.renew(lease, ctx.now_ms(), ctx.settings.lease_ms)
-    except Exception:  # a lost lease costs work, never data: the commit loop decides
-        return None
 
 
 def release_lease(ctx: Context, topic: str) -> None:

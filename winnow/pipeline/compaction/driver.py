@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +29,7 @@ from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_r
 from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.leases import hold_leases
 from winnow.planning.plans import PlanReference
 from winnow.quality import start_import
 from winnow.quality.validation import build_site_index
@@ -84,11 +83,11 @@ def compact_topics(
     outcome = CompactionOutcome()
     attempt = f"a-{uuid.uuid4().hex[:12]}"
     names = list(dict.fromkeys(topics or ctx.log.names()))
-    with ExitStack() as leases:
+    with hold_leases(ctx) as leases:
         plans: list[PlanReference] = []
         for topic in names:
             try:
-                leases.enter_context(hold_lease(ctx, topic))
+                leases.acquire(topic)
                 settled = settle_open_runs(ctx, topic)
                 plan = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
             except Exception as problem:  # one topic's failure, foreseen or not, never stops another
@@ -105,8 +104,12 @@ def compact_topics(
                         if settled
                         else _build_idle_receipt(ctx, topic, as_of_ms, _describe_nothing_eligible(topic))
                     )
+            if not plans or plans[-1].topic != topic:
+                leases.release(topic)  # only what is planned stays held while Spark runs
         for batch in pack_batches(plans):
             _run_batch(ctx, batch.plans, attempt, as_of_ms, outcome, progress)
+            for plan in batch.plans:
+                leases.release(plan.topic)
     order = {topic: number for number, topic in enumerate(names)}
     outcome.receipts.sort(key=lambda receipt: order[receipt.topic])
     return outcome

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from winnow.config.topic import TopicConfig
@@ -18,6 +18,7 @@ from winnow.model import Append, IngestLedger, PartitionState, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
 from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.pipeline.leases import renew_in_background
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.parquet import list_extra_columns
 from winnow.sources.topic_filter import TopicFilter
@@ -143,24 +144,14 @@ class IngestHeartbeat:
             with contextlib.suppress(WinnowError):
                 self._ctx.store.ingests.close([self._ingest_id])
 
-    @contextlib.contextmanager
-    def renew_in_background(self) -> Iterator[None]:
+    def renew_in_background(self) -> AbstractContextManager[None]:
         """Note in the background that the call is at work, until the block ends."""
-        stop = threading.Event()
+        return renew_in_background(self._ctx, self._renew, name="ingest row")
 
-        def renew() -> None:
-            while not stop.wait(self._ctx.settings.lease_ms / 3000):
-                if self._opened is not None:
-                    with contextlib.suppress(Exception):  # a sweep that takes the call for dead costs work, no data
-                        self._ctx.store.ingests.renew(self._ingest_id, self._ctx.now_ms())
-
-        thread = threading.Thread(target=renew, daemon=True, name="ingest row")
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+    def _renew(self) -> None:
+        if self._opened is not None:
+            with contextlib.suppress(Exception):  # a sweep that takes the call for dead costs work, no data
+                self._ctx.store.ingests.renew(self._ingest_id, self._ctx.now_ms())
 
 
 class LogMovedError(Exception):
