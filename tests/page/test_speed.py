@@ -1,4 +1,7 @@
-"""How long the page takes with a thousand topics of ten partitions, on both databases: the one timed test."""
+"""How much CPU the page's requests take with a thousand topics of ten partitions, on both databases.
+
+CPU of this process, not time: a busy machine makes every request slow and none expensive.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,9 @@ from winnow.store import Store
 
 LIMIT_MS = 300
 TIMES = 7
-TRIES = 3
-"""Another process may take the machine for a moment, hardly for three in a row."""
 
 
-def test_every_endpoint_answers_within_the_limit_with_a_thousand_topics(
+def test_every_endpoint_answers_within_its_cpu_with_a_thousand_topics(
     viewer_login: Visitor, read_from: ReadFrom, new_store_url: Callable[[], str]
 ) -> None:
     """The median of seven requests, by each order, filter and search, and for the largest pages."""
@@ -56,15 +57,12 @@ def test_every_endpoint_answers_within_the_limit_with_a_thousand_topics(
 
 
 def _median_ms(visitor: Visitor, path: str, query: dict[str, str | int]) -> float:
-    medians_ms: list[float] = []
-    while len(medians_ms) < TRIES and not any(median_ms < LIMIT_MS for median_ms in medians_ms):
-        medians_ms.append(statistics.median(_taken_ms(visitor, path, query) for _ in range(TIMES)))
-    return min(medians_ms)
+    return statistics.median(_measure_cpu_ms(visitor, path, query) for _ in range(TIMES))
 
 
-def _taken_ms(visitor: Visitor, path: str, query: dict[str, str | int]) -> float:
-    began = time.perf_counter()
+def _measure_cpu_ms(visitor: Visitor, path: str, query: dict[str, str | int]) -> float:
+    began = time.process_time()
     answer = visitor.ask(path, query)
-    taken_ms = 1_000 * (time.perf_counter() - began)
+    taken_ms = 1_000 * (time.process_time() - began)
     assert answer.status_code == 200, answer.text
     return taken_ms
