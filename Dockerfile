@@ -6,7 +6,7 @@ WORKDIR /src
 COPY requirements.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /opt/winnow \
  && pip install --no-cache-dir uv==0.13.9 \
- && VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --require-hashes --compile-bytecode -r requirements.lock
+ && VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --compile-bytecode --require-hashes -r requirements.lock
 # After the dependencies, so that a change of the code does not install them again.
 COPY winnow winnow
 COPY jobs jobs

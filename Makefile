@@ -163,7 +163,7 @@ $(BIN)/uv:
 # Two Sparks in one folder install without a complaint, so the last line looks for them.
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/uv
 	@echo "Installing requirements.lock into .venv"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@$(BIN)/uv pip check --python $(BIN)/python
 	@$(BIN)/python -c 'from winnow.embedded.java import check_spark_install; check_spark_install()'

@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """Helper commands of docker-compose.yml's services; ``team-server`` in the image."""
 
 from __future__ import annotations
