@@ -1,1 +1,1 @@
-"""What a segment file is and where it rests: schema, codec, object-store paths, the DuckDB connection."""
+"""Segment files and where they lie: schema, codec, checksums, object-store paths, DuckDB connections."""

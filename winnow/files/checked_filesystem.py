@@ -1,11 +1,10 @@
 """Gives DuckDB access to object stores, with page checksums checked on reading.
 
-DuckDB reads ahead with threads of its own, several of which use one file object: each moves to a place and reads there,
-in two calls. With one position for all of them, which is what Arrow's files have, a thread would get the bytes of
-another's place. So each thread has a position of its own here.
+DuckDB reads ahead with several threads on one file object: each seeks and reads in two calls. Arrow's files have one
+position for all threads, so a thread would read at another's position. Here each thread has its own.
 
-From an object store DuckDB fetches whole column chunks, several in one request. Those are checked in memory, page by
-page, against their checksums before they are handed over, so no byte is transferred twice but the footer's.
+From an object store DuckDB fetches whole column chunks, several in one request. They are checked in memory, page by
+page, before they are handed over, so only the footer is transferred twice.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from pyarrow import NativeFile
 
 _MAXIMUM_CACHED_FILES: Final = 64
-"""Footers that are kept: DuckDB opens a file several times, and goes through files one after another."""
+"""Footers kept in memory: DuckDB opens a file several times, and goes through files one after another."""
 
 
 class CheckedFileSystem(ArrowFSWrapper):  # type: ignore[misc]
-    """Arrow's client of one store under fsspec's interface. ``protocol`` is set by those who derive from this."""
+    """Arrow's client of one store behind fsspec's interface. Subclasses set ``protocol``."""
 
     cachable = False
 
@@ -39,13 +38,13 @@ class CheckedFileSystem(ArrowFSWrapper):  # type: ignore[misc]
         self._lock = threading.Lock()
 
     def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
-        """A file for reading; anything else as fsspec does it."""
+        """Open a file for reading with checks; other modes are fsspec's."""
         if mode != "rb":
             return super().open(path, mode, **options)
         return CheckedFile(self, path, self.fs.open_input_file(self._strip_protocol(path)))
 
     def find_column_chunks(self, path: str, stream: NativeFile) -> list[ColumnChunk]:
-        """Where the column chunks of a file are; the footer is read once.
+        """Return the positions of a file's column chunks; the footer is read once.
 
         Raises:
             DamagedSegmentError: the footer is not what was written.
@@ -66,7 +65,7 @@ class CheckedFileSystem(ArrowFSWrapper):  # type: ignore[misc]
 
 
 class CheckedFile:
-    """One open file. Threads may use it together: each has a position of its own."""
+    """One open file that threads can share: each has its own position."""
 
     def __init__(self, store: CheckedFileSystem, path: str, stream: NativeFile) -> None:
         self._store = store
@@ -76,21 +75,21 @@ class CheckedFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return int(self._stream.size())
 
     def seek(self, position: int, whence: int = 0) -> int:
-        """Move this thread's position; ``whence`` as in :meth:`io.IOBase.seek`."""
+        """Move this thread's position; ``whence`` is that of :meth:`io.IOBase.seek`."""
         base = (0, self.tell(), self.size)[whence]
         self._place.position = base + position
         return base + position
 
     def tell(self) -> int:
-        """This thread's position."""
+        """Return this thread's position."""
         return int(getattr(self._place, "position", 0))
 
     def read(self, size_bytes: int = -1) -> bytes:
-        """The bytes from this thread's position on; column chunks among them were checked.
+        """Read from this thread's position on and check the column chunks among the bytes.
 
         Raises:
             DamagedSegmentError: a page is not the one that was written.
@@ -103,17 +102,17 @@ class CheckedFile:
         return data
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._stream.close()
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Do nothing: the file is open for reading only."""
 
     def _check(self, data: bytes, start: int) -> None:
         if not self._path.endswith(".parquet"):
             return  # has no pages
         chunks = self._store.find_column_chunks(self._path, self._stream)
-        # What reaches beyond was fetched ahead of need; it is checked when its chunk is fetched.
+        # A chunk that is only partly in these bytes was fetched ahead; it is checked when it is fetched whole.
         for chunk in chunks:
             if start <= chunk.start and chunk.end <= start + len(data):
                 check_chunk(self._path, memoryview(data)[chunk.start - start : chunk.end - start], chunk.values)

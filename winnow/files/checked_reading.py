@@ -1,9 +1,9 @@
 """Reads segments and checks every record against checksums and the manifest entry.
 
-Arrow compares each page with the checksum in its header. What no checksum covers are the page headers and the footer,
-and a flipped bit there can make Arrow leave out pages or read a column as another type. So the schema, the number of
-records of each row group, and the order and bounds of the offsets are checked, too; and, of a segment that was read in
-full, everything that its manifest entry says.
+Arrow compares each page with the checksum in its header. No checksum covers the page headers and the footer, and a
+flipped bit there can make Arrow skip pages or read a column as another type. So the schema, the number of records of
+each row group, and the order and bounds of the offsets are checked too; a segment that was read in full is also
+compared with its manifest entry.
 """
 
 from __future__ import annotations
@@ -25,30 +25,29 @@ from winnow.model import Segment
 
 BATCH_ROWS = 8_192
 BATCH_BYTES = 16 << 20
-"""About what a batch takes as Arrow; of records that are large, fewer are read at a time."""
+"""Arrow bytes per batch, roughly: large records are read in smaller batches."""
 PAGES_BYTES = 1 << 20
-"""Read of a column at a time where only the first records are wanted, instead of all that a row group has of it."""
+"""Bytes read of a column at a time where only the first records are wanted, instead of the whole column chunk."""
 SCRUB_BUFFER_BYTES = 4 << 20
-"""Read of a column at a time where whole files are read only to check them."""
+"""Bytes read of a column at a time where whole files are read only to check them."""
 
 
 def read_segment(
     segment: Segment,
     start: int = 0,
     *,
-    most: int = -1,
+    limit: int = -1,
     buffer_bytes: int = 0,
-    passed: Callable[[int], None] = lambda size_bytes: None,
+    on_progress: Callable[[int], None] = lambda size_bytes: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ``segment`` from offset ``start`` on, row group by row group, with every check there is.
+    """Yield the records of ``segment`` from offset ``start`` on, row group by row group, with all checks.
 
     Args:
         segment: the manifest entry.
         start: the first offset that is wanted.
-        most: no more records than this are wanted, and no more are decoded; -1: all.
-        buffer_bytes: read of a column at a time; 0: all that a row group has of it, or :data:`PAGES_BYTES` with
-            ``most``.
-        passed: called before each row group with the bytes that it has in the file.
+        limit: maximum number of records to decode and return; -1: all.
+        buffer_bytes: bytes read of a column at a time; 0: a whole column chunk, or :data:`PAGES_BYTES` with ``limit``.
+        on_progress: called before each row group with its bytes in the file.
 
     Raises:
         DamagedSegmentError: the file is not what was written; the message completes "segment …".
@@ -61,43 +60,43 @@ def read_segment(
         with storage.translate_store_errors(segment.path), filesystem.open_input_file(path) as stream:
             if stream.size() != segment.size_bytes:
                 raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {segment.size_bytes:,}")
-            buffered = buffer_bytes or (PAGES_BYTES if most >= 0 else 0)
+            buffered = buffer_bytes or (PAGES_BYTES if limit >= 0 else 0)
             file = pq.ParquetFile(stream, buffer_size=buffered, page_checksum_verification=True)
-            yield from _read_batches(file, segment, start, most, passed)
+            yield from _read_batches(file, segment, start, limit, on_progress)
 
 
 def _read_batches(
-    file: pq.ParquetFile, segment: Segment, start: int, most: int, passed: Callable[[int], None]
+    file: pq.ParquetFile, segment: Segment, start: int, limit: int, on_progress: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
     groups = _list_checked_groups(file, segment)
     first_wanted = _find_row_group(file, groups, segment, start)
     figures = FileFigures()
-    left = most
+    remaining = limit
     for number, group in enumerate(groups):
         if group.num_rows == 0 or number < first_wanted:
             continue
-        passed(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
-        rows = _compute_batch_rows(group, most if segment.first_offset >= start else -1)
+        on_progress(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
+        rows = _compute_batch_rows(group, limit if segment.first_offset >= start else -1)
         for batch in _read_group(file, number, group, rows):
             _check_batch(figures, batch, segment)
             wanted = batch
             if segment.first_offset < start:
                 wanted = batch.slice(int(np.searchsorted(read_offsets(batch), start)))
-            left -= wanted.num_rows
+            remaining -= wanted.num_rows
             if wanted.num_rows:
                 yield wanted
-            if left <= 0 <= most:
+            if remaining <= 0 <= limit:
                 return  # what follows is not decoded, so nothing is known of it
     if figures.records == segment.records and not figures.agrees_with(segment):
         raise DamagedSegmentError("holds other records than its manifest entry says")
 
 
 def _list_checked_groups(file: pq.ParquetFile, segment: Segment) -> list[pq.RowGroupMetaData]:
-    """The row groups by a footer that agrees with the manifest entry."""
-    # A footer that makes a column another type, or one that cannot be null, is read without any error.
+    """Return the row groups, after checking the footer against the manifest entry."""
+    # A footer in which a column has another type, or cannot be null, is read without an error.
     if not file.schema_arrow.equals(ARROW_SCHEMA):
         raise DamagedSegmentError("has other columns than a segment")
-    list_column_chunks(file.metadata)  # refuses a footer that makes one column of another's bytes
+    list_column_chunks(file.metadata)  # raises when the footer gives two columns the same bytes
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     records = sum(group.num_rows for group in groups)
     if records != segment.records or file.metadata.num_rows != records:
@@ -105,13 +104,13 @@ def _list_checked_groups(file: pq.ParquetFile, segment: Segment) -> list[pq.RowG
     return groups
 
 
-def _compute_batch_rows(group: pq.RowGroupMetaData, most: int) -> int:
+def _compute_batch_rows(group: pq.RowGroupMetaData, limit: int) -> int:
     rows = int(max(1, min(BATCH_ROWS, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
-    return rows if most < 0 else max(1, min(rows, most))
+    return rows if limit < 0 else max(1, min(rows, limit))
 
 
 def _read_group(file: pq.ParquetFile, number: int, group: pq.RowGroupMetaData, rows: int) -> Iterator[pa.RecordBatch]:
-    """The records of one row group, all of which must come: pages of an unknown type are passed over by Arrow."""
+    """Yield the records of one row group and check their number: Arrow skips pages of an unknown type."""
     decoded = 0
     for batch in file.iter_batches(batch_size=rows, row_groups=[number], columns=ARROW_SCHEMA.names):
         decoded += batch.num_rows
@@ -135,31 +134,31 @@ def _check_batch(figures: FileFigures, batch: pa.RecordBatch, segment: Segment) 
 
 @contextmanager
 def translate_read_errors() -> Iterator[None]:
-    """Turn whatever a reader raises at a file that is not what was written into a DamagedSegmentError.
+    """Turn the errors of a reader about a changed file into a DamagedSegmentError.
 
     Raises:
-        DamagedSegmentError: with what is wrong, to complete "segment …".
+        DamagedSegmentError: with the fault as text that completes "segment …".
     """
     try:
         yield
     except pa.ArrowMemoryError:
-        raise  # nothing is known of the file
+        raise  # says nothing about the file
     except (pa.ArrowException, UnicodeDecodeError, EOFError, BadInputError) as problem:
         raise DamagedSegmentError("cannot be decoded") from problem
     except FileNotFoundError:
         raise
     except OSError as problem:
-        # The operating system's errors have a number; without one it is Arrow that cannot make out a page.
+        # Errors of the operating system have a number; one without is Arrow's about a page.
         if problem.errno is not None:
             raise
         raise DamagedSegmentError("cannot be decoded: a page is not the one that was written") from problem
 
 
 def _find_row_group(file: pq.ParquetFile, groups: Sequence[pq.RowGroupMetaData], segment: Segment, start: int) -> int:
-    """The number of the last row group that does not begin above ``start``: what is before it is not wanted.
+    """Return the number of the last row group that does not begin above ``start``; earlier ones are not needed.
 
-    Looks at offsets themselves. No checksum covers the statistics in the footer, so one that changed would hide
-    records; and PyArrow crashes the process at one whose length changed.
+    Reads offsets themselves. No checksum covers the statistics in the footer, so a changed one would hide records, and
+    PyArrow crashes the process on one whose length changed.
     """
     filled = [number for number, group in enumerate(groups) if group.num_rows]
     if start <= segment.first_offset or not filled:
@@ -180,12 +179,12 @@ def _find_row_group(file: pq.ParquetFile, groups: Sequence[pq.RowGroupMetaData],
 def check_before_duckdb(topic: str, segments: Iterable[Segment], columns: Collection[str], *, after: str) -> None:
     """Check the pages that DuckDB, which compares no checksums, is about to read.
 
-    Only of segments on a local disk, where the second look finds the bytes in memory; on an object store it would be a
-    second transfer, so :mod:`winnow.files.checked_filesystem` checks them there as they pass.
+    Only for segments on a local disk, where the second read is served from memory; on an object store it would be a
+    second transfer, so :mod:`winnow.files.checked_filesystem` checks them there while they are read.
 
     Args:
-        topic: whose segments they are.
-        segments: what is going to be read.
+        topic: the topic of the segments.
+        segments: the segments about to be read.
         columns: the top-level columns that the query names.
         after: sentences for the error: what was left behind.
 
@@ -203,9 +202,9 @@ def check_before_duckdb(topic: str, segments: Iterable[Segment], columns: Collec
 
 
 def find_damaged_segment(topic: str, segments: Iterable[Segment], problem: Exception, *, after: str) -> None:
-    """Find the segment of an object store at which DuckDB failed because a page was not the one that was written.
+    """Find the segment of an object store whose page check failed inside DuckDB.
 
-    DuckDB gives the error that :mod:`winnow.files.checked_filesystem` raises as text. Does nothing at other errors.
+    DuckDB passes on the error of :mod:`winnow.files.checked_filesystem` as text only. Other errors are ignored.
 
     Raises:
         DamagedSegmentError: naming topic partition and file.
@@ -222,7 +221,7 @@ def find_damaged_segment(topic: str, segments: Iterable[Segment], problem: Excep
 
 
 def make_damage_error(topic: str, segment: Segment, wrong: str, after: str) -> DamagedSegmentError:
-    """The error about one segment. ``wrong`` completes "a segment …"; ``after``: sentences on what was left behind."""
+    """Make the error about a segment; ``wrong`` completes "a segment …", ``after`` says what was left behind."""
     return DamagedSegmentError(
         f"A segment of {topic}-{segment.partition} {wrong}: {segment.path}. {after} Restore that file from a backup or "
         f"the object store's versions. What else of the topic is damaged: winnow scrub {topic}"
@@ -230,7 +229,7 @@ def make_damage_error(topic: str, segment: Segment, wrong: str, after: str) -> D
 
 
 def check_quarantine_file(
-    uri: str, records: int, size_bytes: int, passed: Callable[[int], None] = lambda size_bytes: None
+    uri: str, records: int, size_bytes: int, on_progress: Callable[[int], None] = lambda size_bytes: None
 ) -> None:
     """Read a file of quarantined records in full.
 
@@ -251,7 +250,7 @@ def check_quarantine_file(
             found = 0
             for number in range(file.num_row_groups):
                 group = file.metadata.row_group(number)
-                passed(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
+                on_progress(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
                 found += sum(batch.num_rows for batch in file.iter_batches(BATCH_ROWS, row_groups=[number]))
             if found != records:
                 raise DamagedSegmentError(f"holds {found:,} records instead of {records:,}")

@@ -1,8 +1,8 @@
 """Syncs local files and folders to disk before a commit refers to them.
 
-Until it is synced, what was written is in the kernel's memory, and so is the entry by which a file is found in its
-folder, and a new folder in the one above. A power cut takes all of it, while a database that was synced survives and
-names what is gone. So a file is synced, its folder, and the folders above.
+Until then, written bytes, a file's entry in its folder and a new folder's entry in its parent are only in the kernel's
+memory. A power cut loses them while a synced database survives and names files that are gone. So a file, its folder and
+the folders above are synced.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from pathlib import Path
 from typing import Final
 
 MAXIMUM_PARALLEL_SYNCS: Final = 16
-"""Files that are synced side by side: each waits for the disk, and a journal writes those that wait in one go."""
+"""Files synced in parallel: each waits for the disk, and the file system's journal writes waiting ones together."""
 
 _UNSUPPORTED: Final = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}
-"""What file systems answer that cannot sync a folder, because there is nothing to sync or it is synced at once."""
+"""Errors of file systems that cannot sync a folder, because there is nothing to sync or it is synced at once."""
 
 _synced_folders: set[tuple[str, int, int]] = set()
-"""Folders (path, device, inode) whose own entries, all the way up, this process has synced."""
+"""Folders (path, device, inode) whose entries, all the way up, this process has synced."""
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """Bring the content of files to disk, and every folder on the way to them.
+    """Sync the content of files, their folders and the folders above.
 
-    Returns when all of it would survive a power cut. Whoever wrote a file, and in which process, is the same to the
-    kernel.
+    When it returns, all of it survives a power cut, no matter which process wrote the files.
 
     Raises:
-        OSError: the disk did not take it. Syncing again may then wrongly succeed: write the file anew.
+        OSError: the disk did not take it. Syncing again may then wrongly succeed: write the file again.
     """
     files = list(dict.fromkeys(paths))
     if len(files) > 1:
@@ -45,17 +44,17 @@ def sync_files(paths: Iterable[Path]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the entries of ``folder`` to disk, and those of the folders above by which it is found.
+    """Sync the entries of ``folder`` and of the folders above it.
 
-    The folders above are synced once per process, on the same file system, as far up as they may be read; whoever made
-    them may have died before it synced them.
+    The folders above are synced once per process, on the same file system, as far up as they can be read: the process
+    that made them may have died before it synced them.
 
     Raises:
         OSError: the disk did not take it, or the folder cannot be read.
     """
     found = folder.resolve()
     _sync_entries(found)
-    passed: list[tuple[str, int, int]] = []
+    synced: list[tuple[str, int, int]] = []
     for below, above in zip((found, *found.parents), found.parents, strict=False):
         identity = _identify(below)
         if identity in _synced_folders:
@@ -65,9 +64,9 @@ def sync_folder(folder: Path) -> None:
                 break
             _sync_entries(above)
         except PermissionError:
-            break  # nor could this user have made anything there
-        passed.append(identity)
-    _synced_folders.update(passed)
+            break  # this user cannot have created anything there
+        synced.append(identity)
+    _synced_folders.update(synced)
 
 
 def _identify(folder: Path) -> tuple[str, int, int]:

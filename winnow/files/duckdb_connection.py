@@ -24,11 +24,10 @@ MINIMUM_MEMORY_BYTES = 64 << 20
 def open_connection(
     *, memory_limit_bytes: int, threads: int = 1, spill_folder: str | None, uris: Iterable[str] = ()
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """:func:`connect` for the duration of a block, spilling into a private folder below ``spill_folder``.
+    """Provide a connection of :func:`connect` that spills into a private folder below ``spill_folder``.
 
     Raises:
-        ServiceError, ConfigurationError: as :func:`winnow.files.private_files.make_private_folder`, whose ``place`` is
-            ``spill_folder``.
+        ServiceError, ConfigurationError: as :func:`winnow.files.private_files.make_private_folder`.
     """
     with private_files.make_private_folder(spill_folder) as private:
         connection = connect(
@@ -43,18 +42,17 @@ def open_connection(
 def connect(
     *, memory_limit_bytes: int, threads: int = 1, spill_folder: str, uris: Iterable[str] = ()
 ) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB that spills below ``spill_folder`` rather than exceed ``memory_limit_bytes``.
+    """Open an in-memory DuckDB that spills below ``spill_folder`` instead of exceeding ``memory_limit_bytes``.
 
-    The folder is the caller's to keep private: DuckDB makes its own below it with whatever rights the umask leaves.
-
-    A limit below :data:`LEAST_MEMORY_BYTES` is raised to that. ``uris`` name the files that will be read, so that their
-    object stores are registered. The caller closes it.
+    The caller closes it, and keeps ``spill_folder`` private: DuckDB creates its own folder below with the rights that
+    the umask leaves. A limit below :data:`MINIMUM_MEMORY_BYTES` is raised to it. The object stores of ``uris``, the
+    files to be read, are registered.
     """
     import duckdb
 
     uris = list(uris)
     Path(spill_folder).mkdir(parents=True, exist_ok=True)
-    # DuckDB makes this folder when it first spills and removes what it made when it closes.
+    # DuckDB creates this folder when it first spills and removes it when it closes.
     spill = str(Path(spill_folder) / f"winnow-spill-{uuid.uuid4().hex}")
     connection = duckdb.connect(
         ":memory:",
@@ -67,17 +65,17 @@ def connect(
             "autoload_known_extensions": False,
         },
     )
-    # Standard output belongs to the job's events.
+    # Standard output carries the job's events.
     connection.execute("SET enable_progress_bar = false")
     _register_stores(connection, uris)
     if all(storage.is_local(uri) for uri in uris):
-        # Whole row groups would be held to be read at once; what is local the operating system reads ahead.
+        # Prefetching would hold whole row groups in memory; the operating system reads local files ahead.
         connection.execute("SET disable_parquet_prefetching = true")
     return connection
 
 
 def _register_stores(connection: duckdb.DuckDBPyConnection, uris: Iterable[str]) -> None:
-    # One client per scheme: Arrow's serves all buckets of a store.
+    # One client per scheme: Arrow's client serves all buckets of a store.
     for scheme, uri in {urlparse(uri).scheme: uri for uri in uris if not storage.is_local(uri)}.items():
         filesystem, _ = storage.open_filesystem(uri)
         connection.register_filesystem(_make_filesystem_class(scheme)(filesystem))
@@ -85,40 +83,40 @@ def _register_stores(connection: duckdb.DuckDBPyConnection, uris: Iterable[str])
 
 @cache
 def _make_filesystem_class(scheme: str) -> type[Any]:
-    """Arrow's clients as fsspec knows them, under the name by which DuckDB asks."""
+    """Return an fsspec class around Arrow's client, under the protocol name by which DuckDB looks it up."""
     from winnow.files.checked_filesystem import CheckedFileSystem
 
     return type(f"Arrow{scheme.title()}", (CheckedFileSystem,), {"protocol": scheme})
 
 
 def format_file_name(uri: str) -> str:
-    """The name DuckDB opens ``uri`` by: a plain path for local files."""
+    """Return the name by which DuckDB opens ``uri``: a plain path for local files."""
     return str(storage.parse_local_path(uri)) if storage.is_local(uri) else uri
 
 
 def quote_literal(text: str) -> str:
-    """``text`` as an SQL string literal."""
+    """Return ``text`` as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def quote_file_list(uris: Iterable[str]) -> str:
-    """An SQL list literal of files for ``read_parquet``. Names are taken as they are, never as patterns."""
+    """Return an SQL list literal of files for ``read_parquet``, with glob characters escaped."""
     return "[" + ", ".join(quote_literal(_escape_glob(format_file_name(uri))) for uri in uris) + "]"
 
 
 def _escape_glob(path: str) -> str:
-    # read_parquet takes *, ? and [ as patterns; a bracket expression of one character stands for itself.
+    # read_parquet reads *, ? and [ as patterns; a bracket expression of one character matches itself.
     return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
 def fetch_one_row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...] | None:
-    """The only or first row of ``query``. The result is read to its end: DuckDB refuses further work before that."""
+    """Return the first row of ``query``, None without one; the result is read to its end, as DuckDB demands."""
     rows = connection.execute(query).fetchall()
     return tuple(rows[0]) if rows else None
 
 
 def read_memory_limit_bytes(connection: duckdb.DuckDBPyConnection) -> int:
-    """The memory limit of ``connection``, to the 3 digits that DuckDB tells."""
+    """Return the memory limit of ``connection``, to the 3 digits that DuckDB shows."""
     row = fetch_one_row(connection, "SELECT current_setting('memory_limit')")
     assert row is not None
     number, unit = str(row[0]).split()

@@ -1,7 +1,7 @@
 """Order-independent fingerprints of records, as DuckDB aggregate expressions: ``count:sum:xor`` of 64-bit hashes.
 
-They compare two computations of one run by one DuckDB version; they are not kept for later comparison across
-versions, and they are not a key identity: keys are always compared byte for byte.
+They compare two computations of one run by one DuckDB version. They are not kept for comparison across versions and are
+no key identity: keys are always compared byte for byte.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 EMPTY_FINGERPRINT = "0:0:0"
-"""The fingerprint of no records."""
+"""The fingerprint of zero records."""
 
 WINNERS_HASH = 'hash(key, "offset")'
 CONTENT_HASH = (
@@ -22,7 +22,7 @@ CONTENT_HASH = (
 
 
 def make_fingerprint_sql(hash_expression: str) -> str:
-    """The aggregate over ``hash_expression`` (UBIGINT) as one VARCHAR; an empty input gives ``0:0:0``."""
+    """Return the aggregate over ``hash_expression`` (UBIGINT) as one VARCHAR; an empty input gives ``0:0:0``."""
     return (
         f"count(*)::VARCHAR || ':' || coalesce(sum(({hash_expression})::HUGEINT), 0)::VARCHAR || ':' || "
         f"coalesce(bit_xor({hash_expression}), 0)::VARCHAR"
@@ -37,7 +37,7 @@ CONTENT_FINGERPRINT = make_fingerprint_sql(CONTENT_HASH)
 
 
 def combine_fingerprints(fingerprints: Iterable[str]) -> str:
-    """The fingerprint of disjoint sets of records, from those of each."""
+    """Return the fingerprint of the union of disjoint sets of records."""
     count = total = xor = 0
     for each in fingerprints:
         more_count, more_total, more_xor = (int(part) for part in each.split(":"))
@@ -46,14 +46,14 @@ def combine_fingerprints(fingerprints: Iterable[str]) -> str:
 
 
 def subtract_fingerprint(fingerprint: str, part: str) -> str:
-    """The fingerprint of what is left of a set of records when a part of it is taken away."""
+    """Return the fingerprint of a set of records without ``part``, a subset of it."""
     count, total, xor = (int(figure) for figure in fingerprint.split(":"))
     part_count, part_total, part_xor = (int(figure) for figure in part.split(":"))
     return f"{count - part_count}:{total - part_total}:{xor ^ part_xor}"
 
 
 class RunningFingerprint:
-    """The fingerprint of records whose 64-bit hashes come little by little."""
+    """The fingerprint of records whose 64-bit hashes arrive in batches."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -61,11 +61,11 @@ class RunningFingerprint:
         self._xor = 0
 
     def add(self, hashes: npt.NDArray[np.uint64]) -> None:
-        """Take in more hashes."""
+        """Add hashes."""
         if not len(hashes):
             return
         self._count += len(hashes)
-        # Two halves, so that no partial sum of a batch can overflow 64 bits.
+        # In two halves, so that no partial sum of a batch can overflow 64 bits.
         high: Any = (hashes >> np.uint64(32)).sum()
         low: Any = (hashes & np.uint64(0xFFFFFFFF)).sum()
         self._sum += (int(high) << 32) + int(low)

@@ -1,15 +1,15 @@
 """Configures access to object stores: endpoint, region and credentials.
 
-Every process of Winnow that touches data (command, Airflow task, Spark driver and executor) finds its access in its own
-environment, or in the machine's instance role; so nothing of it is in an argument, a plan, a manifest or a log::
+Each process that reads or writes data (command, Airflow task, Spark driver and executor) takes its access from its own
+environment or the machine's instance role; arguments, plans, manifests and logs carry none of it::
 
-    AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL   the URL of a store that is not AWS's
-    AWS_REGION, else AWS_DEFAULT_REGION          us-east-1 where an endpoint is named and no region
-    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or a file that AWS_SHARED_CREDENTIALS_FILE names
+  AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL   the URL of a store that is not AWS's
+  AWS_REGION, else AWS_DEFAULT_REGION          us-east-1 where an endpoint is named and no region
+  AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or a file that AWS_SHARED_CREDENTIALS_FILE names
 
-Arrow's client reads the credentials by itself, the endpoint only when it is made from a URI, and PyIceberg makes it
-otherwise; so endpoint and region are looked up here, for both. An installation may instead say them once as properties
-of its catalog (``s3.endpoint`` …): :func:`export` makes variables of them, which started processes inherit.
+Arrow's client reads the credentials itself, but the endpoint only when it is made from a URI, and PyIceberg makes it
+another way; so endpoint and region are looked up here for both. Properties of the catalog (``s3.endpoint`` …) can set
+the same: :func:`export_credentials` turns them into variables, which child processes inherit.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 S3_SCHEMES = frozenset({"s3", "s3a"})
-"""``s3a`` is Hadoop's name for the same."""
+"""``s3a`` is Hadoop's name for S3."""
 
 GCS_SCHEMES = frozenset({"gs", "gcs"})
 
 GCS_RETRY_SECONDS = 20
-"""So long Google's client tries one operation again. Its default, 15 minutes, looks like a command that hangs."""
+"""Maximum time Google's client retries an operation. Its default, 15 minutes, looks like a command that hangs."""
 
 DEFAULT_REGION = "us-east-1"
-"""Signatures name a region, also where the store has none."""
+"""Signatures contain a region, even where the store has none."""
 
 _VARIABLES: dict[str, tuple[str, ...]] = {
     "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
@@ -41,16 +41,16 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "secret-access-key": ("AWS_SECRET_ACCESS_KEY",),
     "session-token": ("AWS_SESSION_TOKEN",),
 }
-"""PyIceberg's names behind ``s3.``, and the variables that say the same; the first that is set counts."""
+"""PyIceberg's names after ``s3.``, and the equivalent variables; the first one set counts."""
 
 _STORES = ("AWS Error", "Azure error", "google::cloud")
-"""How Arrow's clients begin what an object store answered; the operating system's errors have a number instead."""
+"""Prefixes of object-store errors in Arrow's clients; errors of the operating system have a number instead."""
 
 
 def export_credentials(catalog: Mapping[str, str], env: MutableMapping[str, str] | None = None) -> None:
-    """Put what the catalog's properties say of S3 into ``env`` (the process's own when left out).
+    """Copy the S3 settings of the catalog's properties into ``env`` (by default the process's own).
 
-    The properties win, as they do in PyIceberg, so that tables and the files beside them are looked for in one store.
+    The properties win, as in PyIceberg, so that tables and the files beside them are looked for in one store.
     """
     target = os.environ if env is None else env
     for name, variables in _VARIABLES.items():
@@ -60,9 +60,9 @@ def export_credentials(catalog: Mapping[str, str], env: MutableMapping[str, str]
 
 
 def add_store_properties(catalog: Mapping[str, str], env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """``catalog`` with endpoint and region of the environment, where it says none itself; no credentials.
+    """Return ``catalog`` with endpoint and region of the environment where it sets none itself; no credentials.
 
-    Without a region PyIceberg would ask AWS for that of the bucket, whoever's the store is.
+    Without a region PyIceberg would ask AWS for the bucket's, even if the store is not AWS's.
     """
     variables = os.environ if env is None else env
     endpoint = _read_variable("endpoint", variables)
@@ -72,7 +72,7 @@ def add_store_properties(catalog: Mapping[str, str], env: Mapping[str, str] | No
 
 
 def open_remote_filesystem(uri: str, env: Mapping[str, str] | None = None) -> fs.FileSystem:
-    """Arrow's client for the store of ``uri``; the same one for the same store and environment.
+    """Return Arrow's client for the store of ``uri``; cached per store and environment.
 
     Raises:
         OSError, pyarrow.ArrowException: it cannot be made.
@@ -85,7 +85,7 @@ def open_remote_filesystem(uri: str, env: Mapping[str, str] | None = None) -> fs
 
 
 def is_store_error(problem: OSError) -> bool:
-    """Whether an object store, or the way to it, gave ``problem``: not the local disk, and not a file's content."""
+    """Check whether an object store, or the network to it, raised ``problem``."""
     return problem.errno is None and any(store in str(problem) for store in _STORES)
 
 
@@ -95,7 +95,7 @@ def _make_client(scheme: str, authority: str, endpoint: str | None, region: str 
 
     if scheme in S3_SCHEMES and (endpoint or region):
         return fs.S3FileSystem(endpoint_override=endpoint, region=region or DEFAULT_REGION)
-    # Of AWS itself and without a region, Arrow asks for that of the bucket.
+    # For AWS itself without a region, Arrow asks for the bucket's.
     name = "s3" if scheme in S3_SCHEMES else scheme
     limit = f"?retry_limit_seconds={GCS_RETRY_SECONDS}" if scheme in GCS_SCHEMES else ""
     filesystem, _ = fs.FileSystem.from_uri(f"{name}://{authority}/{limit}")

@@ -1,8 +1,8 @@
 """Checks the pages of Parquet files against the checksums in their headers.
 
-DuckDB does not look at them, and zstd frames as Arrow writes them have none of their own: a bit that flipped in a value
-would be decoded, copied, and given a new and sound checksum. Nothing is decoded here: the bytes of a page, as they lie
-in the file, are what its checksum is about.
+DuckDB ignores them, and zstd frames as Arrow writes them have none of their own: a flipped bit in a value would be
+decoded, copied, and given a new, valid checksum. Nothing is decoded here: a page's checksum covers its bytes in the
+file.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from winnow.files import storage
 
 _BLOCK_BYTES: Final = 1 << 20
 _HEADER_BYTES: Final = 256
-"""More than Arrow's headers have without minima and maxima of long texts."""
+"""More than Arrow's headers take without minima and maxima of long texts."""
 
-# Thrift's compact protocol, as far as Parquet's page headers go.
+# The part of Thrift's compact protocol that Parquet's page headers use.
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 12
 _NUMBERS: Final = (4, 5, 6)
 _COUNT_FOLLOWS: Final = 15
@@ -38,22 +38,22 @@ _RLE: Final = 3
 
 def check_pages(
     uri: str,
-    passed: Callable[[int], None] = lambda size_bytes: None,
+    on_progress: Callable[[int], None] = lambda size_bytes: None,
     *,
     columns: Collection[str] | None = None,
 ) -> None:
-    """Read a segment on a local disk and compare every page that has a checksum with it.
+    """Compare every page of a local segment that has a checksum with it.
 
-    The headers of pages have none. What a reader would follow silently is checked: a page of a type that readers pass
-    over, levels in another encoding, and pages that do not add up to the number of values that the footer gives.
+    Page headers have no checksum. What a reader would skip silently is an error: a page of an unknown type, levels in
+    another encoding, and pages whose values do not add up to the footer's.
 
     Args:
         uri: the segment.
-        passed: called after each page with how many of the file's bytes were read.
+        on_progress: called after each page with the number of bytes read.
         columns: the top-level columns whose pages are read; None: all.
 
     Raises:
-        DamagedSegmentError: a page differs, or pages do not fill the place that the footer gives them.
+        DamagedSegmentError: a page differs, or pages do not fill the bytes that the footer gives them.
         OSError: the file is missing or cannot be read.
     """
     try:
@@ -77,14 +77,14 @@ def check_pages(
                     raise make_damaged_page_error(uri)
                 if page.checksum is not None and _compute_checksum(file, page, block) != page.checksum:
                     raise make_damaged_page_error(uri)
-                passed(page.end - at)
+                on_progress(page.end - at)
                 at, values = page.end, values + page.values
             if values != chunk.values:
                 raise make_damaged_page_error(uri)
 
 
 def check_local_pages(uris: Iterable[str], columns: Collection[str]) -> None:
-    """:func:`check_pages` of those ``uris`` that are on a local disk, before DuckDB reads these columns of them.
+    """Run :func:`check_pages` on the local files among ``uris``, before DuckDB reads these columns of them.
 
     On an object store it would be a second transfer.
 
@@ -100,7 +100,7 @@ def check_chunk(uri: str, data: memoryview, values: int) -> None:
     """Compare the pages of a column chunk that is in memory with their checksums.
 
     Raises:
-        DamagedSegmentError: a page of the file ``uri`` differs, or they do not hold ``values`` values together.
+        DamagedSegmentError: a page of the file ``uri`` differs, or the pages do not hold ``values`` values in total.
     """
     at = found = 0
     while at < len(data):
@@ -116,10 +116,7 @@ def check_chunk(uri: str, data: memoryview, values: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """From where to where the pages of a column of a row group are, and how many values they hold.
-
-    ``column`` is the top-level column.
-    """
+    """The byte range of a top-level column in a row group, and the number of its values."""
 
     column: str
     start: int
@@ -129,7 +126,7 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """From where to where the bytes of a page are, their checksum, and how many values it adds (a dictionary: 0)."""
+    """The byte range of a page, its checksum, and the number of values it adds (0 for a dictionary)."""
 
     start: int
     end: int
@@ -138,15 +135,15 @@ class _Page:
 
 
 def make_damaged_page_error(uri: str) -> DamagedSegmentError:
-    """The error about a file of which a page, or what leads to its pages, is not what was written."""
+    """Make the error about a file with a changed page, footer or page header."""
     return DamagedSegmentError(f"segment {uri} cannot be decoded: a page is not the one that was written")
 
 
 def list_column_chunks(metadata: pq.FileMetaData) -> list[ColumnChunk]:
-    """Where the pages of each column of each row group are, in the order of the file.
+    """List the column chunks of all row groups, in the order of the file.
 
     Raises:
-        BadInputError: two of them overlap, so a footer that was damaged makes one column of another's bytes.
+      BadInputError: two of them overlap, so the footer is damaged.
     """
     found = []
     for group in range(metadata.num_row_groups):
@@ -162,7 +159,7 @@ def list_column_chunks(metadata: pq.FileMetaData) -> list[ColumnChunk]:
 
 
 def _read_page(file: IO[bytes], at: int, end: int) -> _Page | None:
-    """The page whose header begins at ``at``; None: there is none that ends by ``end``."""
+    """Return the page whose header begins at ``at``; None if none ends by ``end``."""
     size_bytes = _HEADER_BYTES
     while True:
         file.seek(at)
@@ -181,7 +178,7 @@ def _read_page(file: IO[bytes], at: int, end: int) -> _Page | None:
 
 
 def _find_page(data: memoryview, at: int) -> _Page | None:
-    """The page whose header begins at ``at`` of a chunk in memory; None: there is none."""
+    """Return the page whose header begins at ``at`` of a chunk in memory; None if there is none."""
     header = _Header(data[at:])
     try:
         compressed_bytes, checksum, values = header.read()
@@ -193,33 +190,33 @@ def _find_page(data: memoryview, at: int) -> _Page | None:
 
 def _compute_checksum(file: IO[bytes], page: _Page, block: memoryview) -> int:
     file.seek(page.start)
-    checksum, left = 0, page.end - page.start
-    while left:
-        read_bytes = file.readinto(block[:left])  # type: ignore[attr-defined]
+    checksum, remaining = 0, page.end - page.start
+    while remaining:
+        read_bytes = file.readinto(block[:remaining])  # type: ignore[attr-defined]
         if not read_bytes:
-            return -1  # cut off meanwhile
+            return -1  # truncated meanwhile
         checksum = zlib.crc32(block[:read_bytes], checksum)
-        left -= read_bytes
+        remaining -= read_bytes
     return checksum
 
 
 class _Header:
-    """A page header: a struct of which two fields count. ``at``: how far it has been read."""
+    """A page header: a Thrift struct, of which few fields are used. ``at``: the number of bytes parsed."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = data
         self.at = 0
 
     def read(self) -> tuple[int, int | None, int]:
-        """Bytes of the page as it lies in the file, its checksum (None where it has none), and its values.
+        """Return the page's compressed size in bytes, its checksum (None without one), and its number of values.
 
         Raises:
-            IndexError: the header goes on behind the data.
-            ValueError: it is none.
+          IndexError: the header continues beyond the data.
+          ValueError: this is not a page header.
         """
         numbers, structs = self._struct()
         compressed_bytes, checksum = numbers.get(_COMPRESSED_SIZE), numbers.get(_CRC)
-        # Readers pass over pages of other types without a word.
+        # Readers silently skip pages of other types.
         inner = structs.get(_HEADER_OF_TYPE.get(numbers.get(_PAGE_TYPE, -1), -1))
         if compressed_bytes is None or compressed_bytes < 0 or inner is None:
             raise ValueError("no page header")
@@ -231,7 +228,7 @@ class _Header:
         return compressed_bytes, None if checksum is None else checksum & 0xFFFFFFFF, values
 
     def _struct(self) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
-        """The numbers among the fields of a struct, and those of the structs in it; all else is passed over."""
+        """Return the number fields of a struct and those of the structs in it; other fields are skipped."""
         numbers: dict[int, int] = {}
         structs: dict[int, dict[int, int]] = {}
         field = 0
@@ -243,10 +240,10 @@ class _Header:
             elif kind == _STRUCT:
                 structs[field] = self._struct()[0]
             else:
-                self._pass_over(kind)
+                self._skip_field(kind)
         return numbers, structs
 
-    def _pass_over(self, kind: int) -> None:
+    def _skip_field(self, kind: int) -> None:
         if kind in (_TRUE, _FALSE):
             return
         if kind == _BYTE:
@@ -260,7 +257,7 @@ class _Header:
         elif kind in (_LIST, _SET):
             byte = self._byte()
             for _ in range(byte >> 4 if byte >> 4 < _COUNT_FOLLOWS else self._varint()):
-                self._skip(1) if byte & 0x0F in (_TRUE, _FALSE) else self._pass_over(byte & 0x0F)
+                self._skip(1) if byte & 0x0F in (_TRUE, _FALSE) else self._skip_field(byte & 0x0F)
         elif kind == _STRUCT:
             self._struct()
         else:

@@ -13,14 +13,14 @@ from winnow.files import storage
 
 CODEC = "zstd"
 ROW_GROUP_BYTES = 32 << 20
-"""Arrow bytes buffered before a row group is written: what one open writer holds in memory."""
+"""Arrow bytes buffered before a row group is written: the memory that one open writer holds."""
 
 
 class RollingParquetWriter:
-    """Writes rows of ``schema`` into files of at most about ``file_bytes``.
+    """Writes rows of ``schema`` into files of about ``file_bytes`` or less.
 
-    ``name(n)`` gives the URI of the n-th file (from 0); ``parquet`` is for PyArrow's writer. Nothing is renamed. Use as
-    a context manager: leaving it by an exception closes the open file and leaves it behind, unreferenced.
+    ``name(n)`` gives the URI of the n-th file (from 0); ``parquet`` is passed to PyArrow's writer. Nothing is renamed.
+    Use as a context manager: on an exception the open file is closed and left behind, unreferenced.
     """
 
     def __init__(self, schema: pa.Schema, *, file_bytes: int, name: Callable[[int], str], **parquet: Any) -> None:
@@ -54,19 +54,19 @@ class RollingParquetWriter:
 
     @property
     def held_bytes(self) -> int:
-        """Arrow bytes of the rows that are held back for the next row group."""
+        """Arrow bytes of the rows buffered for the next row group."""
         return self._buffered_bytes
 
     def flush(self) -> None:
-        """Write what is held back as a row group."""
+        """Write the buffered rows as a row group."""
         self._flush()
         if self._stream is not None and self._stream.tell() >= self._file_bytes:
             self._close()
 
     def abandon(self) -> list[str]:
-        """Stop in the middle: close the open file. The URIs of everything written, for the caller to remove."""
+        """Close the open file early and return the URIs of everything written, for the caller to remove."""
         if self._writer is not None:
-            with contextlib.suppress(Exception):  # why the caller gives up is what matters
+            with contextlib.suppress(Exception):  # the caller is already failing for another reason
                 self._writer.close()
                 self._stream.close()
             self._writer, self._stream = None, None
@@ -105,4 +105,4 @@ class RollingParquetWriter:
         self._closed(self._written[-1], size_bytes)
 
     def _closed(self, uri: str, size_bytes: int) -> None:
-        """A file is complete; for those who derive from this."""
+        """Handle a complete file; subclasses override this."""

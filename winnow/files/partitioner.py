@@ -1,7 +1,7 @@
 """Kafka's default partitioner: murmur2 of a record's key, for one key and for whole columns.
 
-The keys are ordered by length, longest first, so the keys that still have a word at some position are always the first
-ones: one pass over the words mixes all keys at once, whatever their lengths.
+A column's keys are sorted by length, longest first, so the keys that have a word at some position are always the first
+ones: one pass over the words mixes all keys at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit murmur2 hash of ``data`` with Kafka's seed, as a signed number: -2^31 to 2^31 - 1."""
+    """Return the 32-bit murmur2 hash of ``data`` with Kafka's seed, as a signed number: -2^31 to 2^31 - 1."""
     mixed = _SEED ^ len(data)
     whole = len(data) - len(data) % 4
     for start in range(0, whole, 4):
@@ -43,9 +43,9 @@ def murmur2(data: bytes) -> int:
 
 
 def choose_partition(key: bytes, partitions: int) -> int:
-    """The partition, 0 to ``partitions`` - 1, to which a Java producer sends ``key``. ``partitions`` is at least 1.
+    """Return the partition, from 0, to which a Java producer sends ``key``. ``partitions`` is at least 1.
 
-    The sign bit is masked off as Kafka does (``toPositive``), which is not the absolute value. An empty key is a key.
+    The sign bit is masked off as in Kafka's ``toPositive``, which is not the absolute value. An empty key is a key.
     """
     return (murmur2(key) & _POSITIVE) % partitions
 
@@ -59,13 +59,13 @@ _POSITIVE_WORD = np.uint32(0x7FFFFFFF)
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 
 _MINIMUM_KEYS_FOR_COLUMN_PASS = 16
-"""Below so many keys a pass over columns costs more than hashing each key by itself."""
+"""With fewer keys, a pass over columns costs more than hashing each key by itself."""
 
 Words = npt.NDArray[np.uint32]
 
 
 def assign_partitions(keys: Any, named: Any, partitions: int) -> Any:
-    """``named`` (int32) with every null that stands beside a key replaced by the partition Kafka's producer would take.
+    """Return ``named`` (int32) with nulls beside a key replaced by the partition that Kafka's producer would choose.
 
     ``keys`` is a binary array. Records with neither key nor partition stay null. ``partitions`` is at least 1.
     """
@@ -82,12 +82,12 @@ def assign_partitions(keys: Any, named: Any, partitions: int) -> Any:
 
 
 def choose_partitions(keys: Any, partitions: int) -> npt.NDArray[np.int32]:
-    """The partition, from 0, that Kafka's producer takes for every key of a binary array without nulls."""
+    """Return Kafka's partition, from 0, of every key of a binary array without nulls."""
     return ((hash_keys_murmur2(keys) & _POSITIVE_WORD) % np.uint32(partitions)).astype(np.int32)
 
 
 def hash_keys_murmur2(keys: Any) -> Words:
-    """The murmur2 hash of every key of a binary array without nulls, as unsigned 32-bit numbers."""
+    """Return the murmur2 hash of every key of a binary array without nulls, as unsigned 32-bit numbers."""
     starts, lengths, data = _locate_words(keys)
     order = np.argsort(-lengths, kind="stable")
     few = int(np.count_nonzero(lengths // 4 > _count_common_words(lengths)))
@@ -100,10 +100,10 @@ def hash_keys_murmur2(keys: Any) -> Words:
 
 
 def _locate_words(keys: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Words]:
-    """Start and length of every key, and the little-endian word at every byte of the data."""
+    """Return start and length of every key, and the little-endian word at every byte of the data."""
     ends = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     starts, size = ends[:-1] - ends[0], int(ends[-1] - ends[0])
-    # Three spare bytes behind the data, so that the tail of the last key can be read as a word.
+    # Three spare bytes after the data, so that the tail of the last key can be read as a word.
     data = np.zeros(size + 4, np.uint8)
     if size:
         data[:size] = np.frombuffer(keys.buffers()[2], np.uint8)[ends[0] : ends[-1]]
@@ -112,7 +112,7 @@ def _locate_words(keys: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int6
 
 
 def _count_common_words(lengths: npt.NDArray[np.int64]) -> int:
-    """How many words all but a few keys have at most: the passes over columns that are worth their while."""
+    """Return the number of words up to which enough keys are left to make a pass over columns worth it."""
     if len(lengths) <= _MINIMUM_KEYS_FOR_COLUMN_PASS:
         return -1
     return (
@@ -126,10 +126,10 @@ def _count_common_words(lengths: npt.NDArray[np.int64]) -> int:
 
 
 def _mix_hashes(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], data: Words) -> Words:
-    """The hashes of keys in order of falling length."""
+    """Return the hashes of keys sorted by descending length."""
     hashes: Words = _SEED_WORD ^ lengths.astype(np.uint32)
     words = lengths // 4
-    # How many keys have a word at each position; ascending search needs rising numbers.
+    # The number of keys that have a word at each position; searchsorted needs ascending numbers.
     having = len(words) - np.searchsorted(words[::-1], np.arange(1, (words[0] if len(words) else 0) + 1), side="left")
     for position, count in enumerate(having.tolist()):
         word = data[starts[:count] + 4 * position] * _MULTIPLIER_WORD

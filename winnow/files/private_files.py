@@ -1,9 +1,9 @@
 """Private files and temporary folders that only their owner can read.
 
-No umask changes that. Such a folder (spill, a spool, a file with secrets) goes when its user is done; what a killed
-process left goes when the next one begins. Whether a folder's user lives is asked of the kernel and of nobody else: it
-holds a lock (``flock``) on the file beside the folder, and a lock ends with the process that holds it. A process id, a
-host name or a clock would prove nothing.
+The umask does not matter. Such a folder (for spill, a spool, a file with secrets) is removed when its user is done;
+what a killed process left is removed when the next one begins. A folder is in use while a lock (``flock``) on the file
+beside it is held, and the kernel drops a lock with the process that holds it. A process id, a host name or a clock
+would prove nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from winnow.errors import ConfigurationError, ServiceError
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 SPARK_LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"
-"""Spark tells its Python workers here which folders it works in, and removes them when the application ends."""
+"""The variable in which Spark gives its Python workers their local folders, which it removes at the end."""
 
 _LOCK: Final = ".lock"
 _LOCAL_FILE_SYSTEMS: Final = frozenset(
@@ -38,15 +38,16 @@ _MAXIMUM_CREATE_TRIES: Final = 5
 
 @contextmanager
 def make_private_folder(place: str | Path | None) -> Iterator[Path]:
-    """A new private folder below ``place``, which is removed at the end of the block; abandoned ones go first.
+    """Provide a new private folder below ``place``, removed at the end of the block; removes abandoned ones first.
 
     Args:
-        place: a local folder, which need not exist; None: the first of Spark's local folders, else the system's
-            temporary folder.
+              place: a local folder, which need not exist; None: the first of Spark's local folders, else the system's
+              temporary
+                      folder.
 
     Raises:
         ServiceError: it cannot be made (no space, no right to write); the message names the place.
-        ConfigurationError: what is there belongs to another user.
+        ConfigurationError: the folder there belongs to another user.
     """
     with translate_disk_errors(place := str(place or find_default_place())):
         root = _open_root(Path(place))
@@ -56,21 +57,21 @@ def make_private_folder(place: str | Path | None) -> Iterator[Path]:
     try:
         yield path
     finally:
-        # A child that was forked meanwhile leaves the block, too, and must not take what its parent uses.
+        # A child forked meanwhile also leaves the block, and must not remove its parent's folder.
         if os.getpid() == owner:
             _remove(path, _locate_lock(path))
         os.close(lock)
 
 
 def find_default_place() -> str:
-    """Where there is no setting: Spark's first local folder, else the system's temporary folder."""
+    """Return Spark's first local folder, else the system's temporary folder."""
     return os.environ.get(SPARK_LOCAL_DIRS, "").split(",")[0] or tempfile.gettempdir()
 
 
 def remove_abandoned(place: str | Path) -> int:
-    """Remove the private folders below ``place`` whose users were killed; gives how many.
+    """Remove the private folders below ``place`` whose users were killed; return how many.
 
-    Does nothing where there are none, or where this process may not.
+    Does nothing where there are none, or where this process has no right to.
     """
     try:
         root = Path(place) / _name()
@@ -80,28 +81,28 @@ def remove_abandoned(place: str | Path) -> int:
 
 
 def write_file(path: Path, text: str) -> Path:
-    """Make the file ``path``, which its owner alone can read."""
+    """Create the file ``path`` with ``text``, readable only by its owner."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        os.fchmod(handle, FILE_MODE)  # a umask may have taken rights of the owner away
+        os.fchmod(handle, FILE_MODE)  # the umask may have removed rights of the owner
         stream.write(text)
     return path
 
 
 def create_private(path: Path) -> None:
-    """Make ``path`` an empty file that its owner alone can read; one that is there is left as it is.
+    """Create ``path`` as an empty file that only its owner can read; an existing file stays as it is.
 
-    Without opening it: to close a database's file would drop the locks that this process holds on it.
+    The file is not opened: closing a database's file would drop the locks that this process holds on it.
     """
     with contextlib.suppress(FileExistsError):
         os.mknod(path, stat.S_IFREG | FILE_MODE)
-        path.chmod(FILE_MODE)  # a umask may have taken rights of the owner away
+        path.chmod(FILE_MODE)  # the umask may have removed rights of the owner
 
 
 def restrict_database_access(database: Path) -> None:
-    """Take everybody else's rights to a database's file, and to those that SQLite keeps beside it.
+    """Remove other users' rights to a database file and to those that SQLite keeps beside it.
 
-    What belongs to another user, or cannot be changed, is left as it is.
+    Files of another user, and files that cannot be changed, stay as they are.
     """
     for suffix in ("", "-wal", "-shm", "-journal"):
         path = database.with_name(f"{database.name}{suffix}")
@@ -113,7 +114,7 @@ def restrict_database_access(database: Path) -> None:
 
 @contextmanager
 def translate_disk_errors(place: str | Path, setting: str = "WINNOW_ENGINE__SPILL_FOLDER") -> Iterator[None]:
-    """Give what the disk below ``place``, which ``setting`` decides, answers the words to act on.
+    """Turn errors of the disk below ``place`` into a message that names ``setting``, which decides the place.
 
     Raises:
         ServiceError: the disk is full, or ``place`` cannot be written to; other errors are let through.
@@ -147,13 +148,13 @@ def _is_ours(root: Path) -> bool:
 
 
 def _open_root(place: Path) -> Path:
-    """The folder below ``place`` in which this user's private folders lie."""
+    """Return this user's folder below ``place``, which holds the private folders; create it if missing."""
     root = place / _name()
     place.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         root.mkdir(FOLDER_MODE)
     if not _is_ours(root):
-        # In a folder that everybody may write to, anybody may have made it, to read what is kept there.
+        # In a world-writable folder anybody may have created it, to read what is kept there.
         raise ConfigurationError(
             f"{root} is not a folder of this user, so nothing private is kept there and nothing was begun. Remove it, "
             "or let WINNOW_ENGINE__SPILL_FOLDER name another folder."
@@ -163,7 +164,7 @@ def _open_root(place: Path) -> Path:
 
 
 def _claim_folder(root: Path) -> tuple[int, Path]:
-    """A new folder below ``root`` and the lock that says it is in use."""
+    """Create a folder below ``root`` and return it with the lock that marks it as in use."""
     for _ in range(_MAXIMUM_CREATE_TRIES):
         path = root / f"{_read_boot_id()}-{uuid.uuid4().hex[:16]}"
         lock = os.open(_locate_lock(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
@@ -200,7 +201,7 @@ def _remove_abandoned(root: Path) -> int:
 
 
 def _remove(path: Path, lock_path: Path) -> None:
-    # The lock last: a folder without one would belong to nobody.
+    # The lock last: a folder without a lock file would never be removed.
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         with contextlib.suppress(OSError):
@@ -220,7 +221,7 @@ def _try_lock(lock: int) -> bool:
 
 
 def _is_same_file(lock: int, path: Path) -> bool:
-    """Whether ``path`` names the file that ``lock`` has open."""
+    """Check whether ``path`` names the file that ``lock`` has open."""
     try:
         return os.path.samestat(os.fstat(lock), path.stat())
     except FileNotFoundError:
@@ -228,10 +229,10 @@ def _is_same_file(lock: int, path: Path) -> bool:
 
 
 def _is_lock_reliable(path: Path) -> bool:
-    """Whether a lock that can be had proves that nobody uses ``path``.
+    """Check whether getting a folder's lock proves that nobody uses it.
 
-    Every user of a local file system asks the same kernel. A shared one may keep each machine's locks to itself, so
-    there only folders are looked at that were made under this kernel since it started.
+    On a local file system all users ask the same kernel. A shared one may keep locks per machine, so there only folders
+    made under this kernel since its start count.
     """
     boot = _read_boot_id()
     return _find_file_system(path.parent) in _LOCAL_FILE_SYSTEMS or (bool(boot) and path.name.startswith(f"{boot}-"))
@@ -239,7 +240,7 @@ def _is_lock_reliable(path: Path) -> bool:
 
 @cache
 def _read_boot_id() -> str:
-    """What tells this run of this kernel from every other; empty where nothing does."""
+    """Return the id of this boot of the kernel; empty where it is unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:16]
     except OSError:
@@ -248,7 +249,7 @@ def _read_boot_id() -> str:
 
 @cache
 def _find_file_system(path: Path) -> str:
-    """The kind of file system that ``path`` lies on; empty where that is not known."""
+    """Return the type of the file system of ``path``; empty where it is unknown."""
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
 """Keeps PyArrow from importing pandas in Winnow's own processes.
 
-At its first conversion PyArrow imports pandas, only to be able to tell a frame from other arguments: a quarter of a
-second and 60 MB of every command and task. Nothing of Winnow hands PyArrow a frame.
+At its first conversion PyArrow imports pandas, only to recognize data frames: 0.25 s and 60 MB of every command and
+task. Winnow never gives PyArrow a data frame.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ _PANDAS = "pandas"
 
 
 class _PandasBlocker:
-    """A finder that answers for pandas that it is not there."""
+    """An import finder that reports pandas as missing."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None for every other module: ask the next finder."""
+        """Raise for pandas; return None for other modules: the next finder decides."""
         if name == _PANDAS:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return None
 
 
 def keep_pandas_out_of_pyarrow() -> None:
-    """Have PyArrow ask for pandas now and be told that it is not there; it never asks again in this process.
+    """Make PyArrow look for pandas now and not find it; it never looks again in this process.
 
-    ``to_pandas`` still imports it. What PyArrow does not know any more are pandas' missing values (``pd.NA``) on their
-    way from a frame into Arrow, so this is for commands and tasks, never for a library. Does nothing where pandas is
-    loaded already.
+    ``to_pandas`` still imports it. PyArrow then does not recognize pandas' missing values (``pd.NA``) on their way from
+    a frame into Arrow, so this is for commands and tasks, not for a library. Does nothing if pandas is already loaded.
     """
     if _PANDAS in sys.modules:
         return
@@ -44,10 +43,10 @@ def keep_pandas_out_of_pyarrow() -> None:
 
 @contextmanager
 def block_pandas_import() -> Iterator[None]:
-    """Whoever asks for pandas within the block is told that it is not there, unless it is loaded already."""
-    refusal = _PandasBlocker()
-    sys.meta_path.insert(0, refusal)
+    """Make pandas appear missing to imports within the block, unless it is already loaded."""
+    blocker = _PandasBlocker()
+    sys.meta_path.insert(0, blocker)
     try:
         yield
     finally:
-        sys.meta_path.remove(refusal)
+        sys.meta_path.remove(blocker)

@@ -1,7 +1,7 @@
 """Writes files of quarantined records, and names their folders.
 
-An ingest call writes below a folder of its own, a compaction below plan id and attempt. The records count when the
-quarantine's table names the file and the log's state names their ingest id.
+An ingest call writes into its own folder, a compaction below plan id and attempt. The records count once the quarantine
+table names the file and the log's state names their ingest id.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 INGEST_FOLDER_PREFIX = "ingest-"
-"""How the folder of an ingest call begins, in the log and in the quarantine; its id follows."""
+"""Prefix of the folder of an ingest call, in the log and in the quarantine; its id follows."""
 
 
 def locate_ingest_folder(location: str, ingest_id: str) -> str:
-    """The folder, below the ``location`` of a log or a quarantine, of the files that one ingest call wrote."""
+    """Return the folder of the files of one ingest call, below the ``location`` of a log or a quarantine."""
     return storage.join(location, "data", f"{INGEST_FOLDER_PREFIX}{ingest_id}")
 
 
 def make_keyless_move_id(plan_id: str, attempt: str) -> str:
-    """The ingest id of the keyless records that one attempt at a plan moved."""
+    """Return the ingest id of the keyless records that one attempt at a plan moved."""
     return f"{plan_id}-{attempt}"
 
 
 def locate_keyless_move_folder(location: str, plan_id: str) -> str:
-    """The folder, below the quarantine's ``location``, of the files that attempts at a plan wrote."""
+    """Return the folder of the files that attempts at a plan wrote, below the quarantine's ``location``."""
     return storage.join(location, "data", plan_id)
 
 
 def locate_keyless_move_file(location: str, plan_id: str, attempt: str, partition: int, number: int) -> str:
-    """The URI of the ``number``-th file with keyless records of ``partition`` that one attempt writes."""
+    """Return the URI of the ``number``-th file with keyless records of ``partition`` that one attempt writes."""
     return storage.join(locate_keyless_move_folder(location, plan_id), attempt, f"{partition:05d}-{number:05d}.parquet")
 
 
 def may_contain_ingest(path: str, location: str, ingest_ids: Collection[str]) -> bool:
-    """Whether the file at ``path`` may hold records of one of ``ingest_ids``, by the folder it lies in.
+    """Check by its folder whether the file at ``path`` may hold records of one of ``ingest_ids``.
 
-    Files from before there was a folder for each may hold records of any.
+    Files from before each call had its own folder may hold records of any.
     """
     root = storage.join(location, "data") + "/"
     folder, _, name = path.removeprefix(root).partition("/")
@@ -66,13 +66,13 @@ def may_contain_ingest(path: str, location: str, ingest_ids: Collection[str]) ->
     if folder.startswith(INGEST_FOLDER_PREFIX):
         return folder.removeprefix(INGEST_FOLDER_PREFIX) in ingest_ids
     attempt = name.partition("/")[0]
-    # Formerly the folder's name was that of the attempt and went on with application and task.
+    # Formerly the folder was named after the attempt, followed by application and task.
     cuts = [len(attempt), *(at for at, letter in enumerate(attempt) if letter == "-")]
     return any(make_keyless_move_id(folder, attempt[:cut]) in ingest_ids for cut in cuts)
 
 
 class QuarantineWriter(RollingParquetWriter):
-    """Writes rows of :data:`QUARANTINE_SCHEMA` into files of at most about ``file_bytes``."""
+    """Writes rows of :data:`QUARANTINE_SCHEMA` into files of about ``file_bytes`` or less."""
 
     def __init__(self, *, file_bytes: int, name: Callable[[int], str]) -> None:
         super().__init__(
@@ -84,6 +84,6 @@ class QuarantineWriter(RollingParquetWriter):
         )
 
     def finish(self) -> tuple[str, ...]:
-        """Close the open file; the URIs of all files (none when there were no rows)."""
+        """Close the open file and return the URIs of all files (none without rows)."""
         self._end()
         return tuple(self._written)

@@ -17,7 +17,7 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class FileFigures:
-    """What one file turned out to hold, counted batch by batch."""
+    """The figures of one file, counted batch by batch."""
 
     records: int = 0
     first_offset: int | None = None
@@ -32,7 +32,7 @@ class FileFigures:
     order_violations: int = 0
 
     def add(self, batch: pa.RecordBatch, partition: int) -> Offsets:
-        """Take in one batch; its offsets.
+        """Count one batch and return its offsets.
 
         Raises:
             BadInputError: a record without offset.
@@ -60,7 +60,7 @@ class FileFigures:
         return offsets
 
     def agrees_with(self, segment: Segment) -> bool:
-        """Whether the manifest's figures of the file are these."""
+        """Check whether the manifest entry has these figures."""
         return (
             self.records == segment.records
             and self.lowest_offset == segment.first_offset
@@ -73,7 +73,7 @@ class FileFigures:
 
 
 def read_offsets(batch: pa.RecordBatch) -> Offsets:
-    """The offsets of a batch.
+    """Return the offsets of a batch.
 
     Raises:
         BadInputError: a record without offset.

@@ -51,9 +51,9 @@ ARROW_SCHEMA = pa.schema(
 
 
 class SegmentWriter(RollingParquetWriter):
-    """Writes the records of one topic partition, in offset order, into files of at most about ``segment_bytes``.
+    """Writes the records of one partition, in offset order, into files of about ``segment_bytes`` or less.
 
-    What an exception leaves behind is for the sweep.
+    Files left behind by an exception are deleted by the sweep.
     """
 
     def __init__(self, *, partition: int, segment_bytes: int, name: Callable[[int], str]) -> None:
@@ -80,7 +80,7 @@ class SegmentWriter(RollingParquetWriter):
         self._max_ms: int | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add records; ``batch`` has the columns of :data:`ARROW_SCHEMA` and offsets above all written before."""
+        """Add records with the columns of :data:`ARROW_SCHEMA` and offsets above all written before."""
         if batch.num_rows == 0:
             return
         offsets = batch.column("offset").to_numpy(zero_copy_only=True)
@@ -117,13 +117,13 @@ class SegmentWriter(RollingParquetWriter):
         self._reset()
 
     def finish(self) -> tuple[Segment, ...]:
-        """Close the open file; the segments written, in offset order (none when nothing was written)."""
+        """Close the open file and return the segments in offset order (none when nothing was written)."""
         self._end()
         return tuple(self._finished)
 
 
 def cast_to_segment_schema(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with exactly the types and field ids of :data:`ARROW_SCHEMA`; its columns must be in that order."""
+    """Cast ``batch``, whose columns are in order, to exactly the types and field ids of :data:`ARROW_SCHEMA`."""
     columns = [
         column if column.type.equals(field.type) else column.cast(field.type)
         for column, field in zip(batch.columns, ARROW_SCHEMA, strict=True)

@@ -3,8 +3,8 @@
 A path is a URI (``file:///…``, ``s3://bucket/key``) or a plain local path. Credentials come from the environment or
 the instance role, never from a path, a plan or an argument (:mod:`winnow.files.object_store`).
 
-What an object store answers instead of its data is a ServiceError that names the place; a missing file is a
-FileNotFoundError there as on a disk, and what a disk answers stays the operating system's error.
+An object store's error becomes a ServiceError that names the place. A missing file is a FileNotFoundError there as on a
+disk; other disk errors stay the operating system's.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class FileEntry:
 
 
 def is_local(uri: str) -> bool:
-    """Whether ``uri`` names a file of this machine."""
+    """Check whether ``uri`` is a local file."""
     return urlparse(uri).scheme in ("", "file")
 
 
 def is_utf8(path: str) -> bool:
-    """Whether ``path`` can be written as UTF-8: names of files may hold any bytes, which Python keeps as surrogates."""
+    """Check whether ``path`` is valid UTF-8: Python keeps other bytes of file names as surrogates."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -48,18 +48,18 @@ def is_utf8(path: str) -> bool:
 
 
 def format_path(path: str) -> str:
-    """``path`` fit to be shown: bytes that are not UTF-8 as escapes."""
+    """Return ``path`` for display: bytes that are not UTF-8 as escapes."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def parse_local_path(uri: str) -> Path:
-    """The local path behind a ``file://`` URI or a plain path."""
+    """Return the local path behind a ``file://`` URI or a plain path."""
     parsed = urlparse(uri)
     return Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(uri)
 
 
 def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of ``uri`` and the path within it.
+    """Return the file system of ``uri`` and the path within it.
 
     Raises:
         UsageError: the path is not UTF-8.
@@ -85,10 +85,10 @@ def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
 
 @contextmanager
 def translate_store_errors(uri: str) -> Iterator[None]:
-    """Give what the object store of ``uri`` answered the words to act on.
+    """Turn errors of the object store of ``uri`` into a message that says what to check.
 
     Raises:
-        ServiceError: it is away, refuses, or has no such bucket; other errors are let through.
+        ServiceError: it is unreachable, refuses, or has no such bucket; other errors pass through.
     """
     try:
         yield
@@ -103,7 +103,7 @@ def translate_store_errors(uri: str) -> Iterator[None]:
 
 
 def is_bucket_missing(uri: str) -> bool:
-    """Whether the bucket of ``uri`` is not there; False for local files, whose folders are made when needed.
+    """Check whether the bucket of ``uri`` is missing; False for local files, whose folders are created when needed.
 
     Raises:
         ServiceError: the object store does not answer.
@@ -116,12 +116,12 @@ def is_bucket_missing(uri: str) -> bool:
 
 
 def join(uri: str, *parts: str) -> str:
-    """``uri`` with ``parts`` below it, one slash between each."""
+    """Return ``uri`` with ``parts`` below it, one slash between each."""
     return "/".join([uri.rstrip("/"), *(part.strip("/") for part in parts)])
 
 
 def read_bytes(uri: str) -> bytes:
-    """The whole content of a small file.
+    """Return the whole content of a small file.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -134,8 +134,8 @@ def read_bytes(uri: str) -> bytes:
 def write_bytes(uri: str, data: bytes) -> None:
     """Write a small file so that a reader sees all of it or nothing.
 
-    Object stores show an object only when it is complete, and keep it from then on; on a local disk a temporary sibling
-    is synced and renamed, and the folder is synced (:mod:`winnow.files.disk_sync`).
+    Object stores show only complete, durable objects; on a local disk a temporary sibling is synced and renamed, and
+    the folder is synced (:mod:`winnow.files.disk_sync`).
     """
     if is_local(uri):
         path = parse_local_path(uri)
@@ -154,9 +154,9 @@ def write_bytes(uri: str, data: bytes) -> None:
 
 
 def sync(uris: Iterable[str]) -> None:
-    """Bring files that were written to disk, before anything names them: as :func:`winnow.files.disk_sync.sync_files`.
+    """Sync written files to disk before anything names them (:func:`winnow.files.disk_sync.sync_files`).
 
-    Call it once for many files. Objects of a store are passed over: they are durable once they are complete.
+    Call it once for many files. Objects of a store are skipped: they are durable once complete.
 
     Raises:
         OSError: the disk did not take one of them.
@@ -165,12 +165,12 @@ def sync(uris: Iterable[str]) -> None:
 
 
 def exists(uri: str) -> bool:
-    """Whether ``uri`` is a file."""
+    """Check whether ``uri`` is a file."""
     return read_size_bytes(uri) is not None
 
 
 def read_size_bytes(uri: str) -> int | None:
-    """Size of the file, None when it is not there."""
+    """Return the size of the file, None when it is missing."""
     filesystem, path = open_filesystem(uri)
     with translate_store_errors(uri):
         info = filesystem.get_file_info(path)
@@ -178,7 +178,7 @@ def read_size_bytes(uri: str) -> int | None:
 
 
 def delete(uri: str) -> None:
-    """Remove a file; a missing one is fine."""
+    """Delete a file if it exists."""
     filesystem, path = open_filesystem(uri)
     with translate_store_errors(uri):
         try:
@@ -191,7 +191,7 @@ def delete(uri: str) -> None:
 
 
 def list_files(uri: str) -> list[FileEntry]:
-    """Every file below the folder ``uri``, sorted; empty when the folder is not there."""
+    """List all files below the folder ``uri``, sorted; empty when the folder is missing."""
     filesystem, path = open_filesystem(uri)
     prefix = uri.rstrip("/")
     with translate_store_errors(uri):

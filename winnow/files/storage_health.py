@@ -17,12 +17,12 @@ from winnow.errors import ServiceError
 from winnow.files import object_store, storage
 
 PREFIX = "winnow-doctor-"
-"""How the files are called that are written and removed again."""
+"""Prefix of the names of probe files."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """``ahead_ms``: how far the store's clock is ahead of this machine's; None: it gives no times."""
+    """The result of a probe. ``ahead_ms``: the store's clock minus this machine's; None: it gives no times."""
 
     ahead_ms: int | None
     free_bytes: int | None
@@ -54,7 +54,7 @@ def probe_folder(uri: str, now_ms: Clock) -> ProbeResult:
 
 
 def make_file_name() -> str:
-    """A file name that nothing else has, and that says who wrote it."""
+    """Return a unique file name that says who wrote it."""
     return f"{PREFIX}{uuid.uuid4().hex}"
 
 
@@ -73,23 +73,23 @@ def _read_modified_ms(uri: str) -> int | None:
 
 
 def measure_free_bytes(uri: str) -> int | None:
-    """Free space on the disk of a local folder, or of the nearest folder above that is there; None elsewhere."""
+    """Return the free bytes of a local folder's disk, or of its nearest existing parent's; None for object stores."""
     if not storage.is_local(uri):
         return None
     return shutil.disk_usage(find_nearest_folder(storage.parse_local_path(uri))).free
 
 
 def find_nearest_folder(path: Path) -> Path:
-    """``path``, or the first folder above it that is there."""
+    """Return ``path``, or its nearest parent that is a folder."""
     return next(each for each in (path, *path.absolute().parents) if each.is_dir())
 
 
 DISK_FULL: Final = "there is no space left on the disk"
 
 MINIMUM_FREE_BYTES: Final = 64 << 20
-"""Maximum free space of a folder that is named where a disk is full."""
+"""A folder with less free space is named in the message about a full disk."""
 
-_WORDS: Final = {
+_TEXT_OF_ERRNO: Final = {
     errno.ENOSPC: DISK_FULL,
     errno.EDQUOT: DISK_FULL,
     errno.EFBIG: "a file would become larger than this user may make",
@@ -102,61 +102,63 @@ _WORDS: Final = {
     errno.ENOMEM: "there was not enough memory",
 }
 
-_TEXTS: Final = {
+_FAULT_OF_TEXT: Final = {
     "No space left on device": DISK_FULL,
     "Disk quota exceeded": DISK_FULL,
-    "Read-only file system": _WORDS[errno.EROFS],
-    "Permission denied": _WORDS[errno.EACCES],
-    "File too large": _WORDS[errno.EFBIG],
-    "Input/output error": _WORDS[errno.EIO],
-    "Too many open files": _WORDS[errno.EMFILE],
+    "Read-only file system": _TEXT_OF_ERRNO[errno.EROFS],
+    "Permission denied": _TEXT_OF_ERRNO[errno.EACCES],
+    "File too large": _TEXT_OF_ERRNO[errno.EFBIG],
+    "Input/output error": _TEXT_OF_ERRNO[errno.EIO],
+    "Too many open files": _TEXT_OF_ERRNO[errno.EMFILE],
 }
-"""How libraries quote the operating system where they drop its number."""
+"""Texts in which libraries quote the operating system without its error number."""
 
-_MEMORY: Final = {"MemoryError", "OutOfMemoryException", "ArrowMemoryError", "OutOfMemoryError"}
+_MEMORY_ERRORS: Final = {"MemoryError", "OutOfMemoryException", "ArrowMemoryError", "OutOfMemoryError"}
 
-_NO_MEMORY: Final = "there was not enough memory (raise engine.memory_bytes, or lower engine.tasks)"
+_OUT_OF_MEMORY: Final = "there was not enough memory (raise engine.memory_bytes, or lower engine.tasks)"
 
-_NOT_OF_READING: Final = frozenset({DISK_FULL, _WORDS[errno.EFBIG], _WORDS[errno.EROFS], _NO_MEMORY})
+_UNRELATED_TO_READING: Final = frozenset(
+    {DISK_FULL, _TEXT_OF_ERRNO[errno.EFBIG], _TEXT_OF_ERRNO[errno.EROFS], _OUT_OF_MEMORY}
+)
 
 
-def is_unrelated_to_reading(said: str) -> bool:
-    """Whether ``said``, of :func:`words`, cannot come of a file that was read: no file is to be suspected."""
-    return said in _NOT_OF_READING
+def is_unrelated_to_reading(fault: str) -> bool:
+    """Check whether ``fault``, of :func:`describe_machine_fault`, cannot be caused by the file that was read."""
+    return fault in _UNRELATED_TO_READING
 
 
 def describe_machine_fault(problem: BaseException) -> str | None:
-    """What ``problem``, or what led to it, says of the machine, as half a sentence; None: nothing."""
+    """Describe the fault of the machine behind ``problem`` or its causes as half a sentence; None if it has none."""
     for each in _list_causes(problem):
-        if type(each).__name__ in _MEMORY:
-            return _NO_MEMORY
+        if type(each).__name__ in _MEMORY_ERRORS:
+            return _OUT_OF_MEMORY
         if isinstance(each, OSError):
-            if each.errno in _WORDS:
-                return _WORDS[each.errno]
+            if each.errno in _TEXT_OF_ERRNO:
+                return _TEXT_OF_ERRNO[each.errno]
             if object_store.is_store_error(each) or isinstance(each, ConnectionError | TimeoutError):
                 return f"a service did not answer ({type(each).__name__})"
         if isinstance(each, OSError) or type(each).__module__.partition(".")[0] in {"duckdb", "_duckdb", "pyarrow"}:
-            found = next((said for text, said in _TEXTS.items() if text in str(each)), None)
+            found = next((fault for text, fault in _FAULT_OF_TEXT.items() if text in str(each)), None)
             if found is not None:
                 return found
     return None
 
 
 def make_service_error(problem: BaseException, places: Sequence[str] = ()) -> ServiceError | None:
-    """``problem`` as the error to report if the machine is to blame; ``places``: local folders that may be full."""
-    said = describe_machine_fault(problem)
-    if said is None:
+    """Make the error if the machine is to blame for ``problem``; ``places``: local folders that may be full."""
+    fault = describe_machine_fault(problem)
+    if fault is None:
         return None
     name = next(
         (str(each.filename) for each in _list_causes(problem) if isinstance(each, OSError) and each.filename), None
     )
     where = [f"at {name}"] if name is not None else []
-    if said == DISK_FULL:
+    if fault == DISK_FULL:
         where += [f"{place} has {free >> 20:,} MiB free" for place, free in _describe_low_space(places)]
     place = f": {', '.join(where)}" if where else ""
     return ServiceError(
-        f"{said[:1].upper()}{said[1:]}{place}. What was published stays, and what was not is settled by the next run. "
-        "Mend that (winnow doctor looks at every folder), then run it again."
+        f"{fault[:1].upper()}{fault[1:]}{place}. What was published stays, and what was not is settled by the next "
+        "run. Mend that (winnow doctor looks at every folder), then run it again."
     )
 
 

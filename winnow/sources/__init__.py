@@ -1,1 +1,1 @@
-"""Where records come from: files of JSON lines and Parquet, read in bounded batches of one schema."""
+"""Input files of records, JSON lines and Parquet, read in bounded batches of one schema."""

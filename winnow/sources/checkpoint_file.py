@@ -1,10 +1,10 @@
 """Kafka's ``cleaner-offset-checkpoint`` file, version 0 (``CheckpointFile`` and ``OffsetCheckpointFile``).
 
 UTF-8 text: the version, the number of entries, then a line per topic partition with topic, partition and first dirty
-offset, separated by white space. An empty file holds no entries. A broker writes one into each log directory.
+offset, separated by white space. An empty file has no entries. A broker writes one into each log directory.
 
 Stricter than Kafka in three points, because a checkpoint that is too high hides records from the cleaner: a file that
-ends after its version, a negative number, and a topic partition that is named twice are refused.
+ends after its version, a negative number, and a topic partition named twice are errors.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class CheckpointEntry:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose it is."""
+        """The topic partition of the entry."""
         return TopicPartition(self.topic, self.partition)
 
 
 def read_checkpoint_file(uri: str) -> list[CheckpointEntry]:
-    """The entries of the file at ``uri`` (a path or an object store's URI), in its order.
+    """Return the entries of the file at ``uri`` (a path or an object store's URI), in its order.
 
     Raises:
         BadInputError: there is no such file, or it is not a checkpoint file of version 0; the line is named.
@@ -54,7 +54,7 @@ def read_checkpoint_file(uri: str) -> list[CheckpointEntry]:
 
 
 def parse_checkpoints(data: bytes, name: str) -> list[CheckpointEntry]:
-    """The entries in ``data``; ``name`` stands for it in errors. What a line says is never quoted.
+    """Return the entries in ``data``; ``name`` names it in errors, which never quote a line.
 
     Raises:
         BadInputError: see :func:`read_checkpoint_file`.
@@ -122,6 +122,6 @@ def _make_refusal(name: str, line: int, wrong: str) -> BadInputError:
 
 
 def write_checkpoint_file(uri: str, entries: Iterable[CheckpointEntry]) -> None:
-    """Write ``entries``, sorted, as Kafka does: complete or not at all, over what was there."""
+    """Write ``entries``, sorted, as Kafka does: atomically, replacing an existing file."""
     lines = [f"{entry.topic} {entry.partition} {entry.offset}" for entry in sorted(entries)]
     storage.write_bytes(uri, "".join(f"{line}\n" for line in (str(VERSION), str(len(lines)), *lines)).encode())

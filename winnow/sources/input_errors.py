@@ -1,4 +1,4 @@
-"""Builds the errors for refused input: file, line or row, partition, offset; never user bytes."""
+"""Errors for rejected input: they name file, line or row, partition and offset, and show no user bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING_INGESTED = "Nothing of this call landed."
 
 @dataclass(frozen=True, slots=True)
 class RecordFault:
-    """What is wrong with one record and what to do. ``partition`` and ``offset`` are None where not known."""
+    """What is wrong with one record and what to do. ``partition`` and ``offset`` are None if unknown."""
 
     wrong: str
     advice: str
@@ -24,7 +24,7 @@ class RecordFault:
 
 
 def refuse_record(path: str, unit: str, number: int, fault: RecordFault) -> BadInputError:
-    """The refusal of record ``number`` (from 1) of ``path``; ``unit`` is ``line`` or ``row``."""
+    """Make the error about record ``number`` (from 1) of ``path``; ``unit`` is ``line`` or ``row``."""
     known = []
     if fault.partition is not None:
         known.append(f"partition {fault.partition}")
@@ -35,12 +35,12 @@ def refuse_record(path: str, unit: str, number: int, fault: RecordFault) -> BadI
 
 
 def refuse_file(path: str, wrong: str, advice: str) -> BadInputError:
-    """The refusal of ``path`` as a whole."""
+    """Make the error about ``path`` as a whole."""
     return BadInputError(f"{path}: {wrong}; {advice}. {NOTHING_INGESTED}")
 
 
 def refuse_undecodable(path: str) -> None:
-    """Refuse a path that Arrow cannot open.
+    """Raise for a path that Arrow cannot open.
 
     Raises:
         BadInputError: it is not UTF-8.
@@ -50,7 +50,7 @@ def refuse_undecodable(path: str) -> None:
 
 
 def make_read_error(path: str, wrong: str, advice: str) -> WinnowError:
-    """What a failed read of ``path`` means: bad input, or an object store that does not answer any more."""
+    """Make the error for a failed read of ``path``: bad input, or an object store that no longer answers."""
     if not storage.is_local(path):
         try:
             storage.read_size_bytes(path)
@@ -61,10 +61,10 @@ def make_read_error(path: str, wrong: str, advice: str) -> WinnowError:
 
 @contextmanager
 def open_to_read(path: str) -> Iterator[Any]:
-    """``path`` open for random reads.
+    """Open ``path`` for random reads.
 
     Raises:
-        BadInputError: it is not there or may not be read.
+        BadInputError: the file is missing or cannot be read.
         ServiceError: its object store cannot be reached.
     """
     refuse_undecodable(path)

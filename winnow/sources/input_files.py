@@ -1,4 +1,4 @@
-"""Finds the input files that a user names, and reads one whatever its format."""
+"""Finds the input files that a user names, and reads them by format."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ KNOWN = JSON_LINES + PARQUET
 
 
 def expand_paths(paths: Sequence[str]) -> list[str]:
-    """The files behind ``paths``, in the order given.
+    """Return the files of ``paths``, in the order given.
 
-    A folder stands for the files directly in it whose name ends in :data:`KNOWN`, sorted by name; hidden ones and those
-    that begin with ``_`` (as Spark's ``_SUCCESS``) are left out. Paths may be URIs.
+    A folder stands for the files directly in it whose name ends in :data:`KNOWN`, sorted by name, without hidden ones
+    and those that begin with ``_`` (such as Spark's ``_SUCCESS``). Paths may be URIs.
 
     Raises:
-        BadInputError: a path is not there, a folder holds no such file, or a file's name ends otherwise.
+        BadInputError: a path is missing, a folder has no such file, or a file's name ends otherwise.
         ServiceError: an object store cannot be reached.
     """
     return [file for path in paths for file in _expand_path(path)]
 
 
 def check_suffix(path: str) -> None:
-    """Refuse a file whose name does not say what it holds.
+    """Raise for a file whose name does not show its format.
 
     Raises:
         BadInputError: the name ends in none of :data:`KNOWN`.
     """
     if not path.endswith(KNOWN):
-        raise refuse_file(path, "the name does not say what the file holds", f"it must end in {_filter_known()}")
+        raise refuse_file(path, "the name does not say what the file holds", f"it must end in {_format_known()}")
 
 
 def _expand_path(path: str) -> list[str]:
@@ -78,14 +78,14 @@ def _list_folder(path: str, filesystem: fs.FileSystem, name: str) -> list[str]:
     if not found:
         raise refuse_file(
             path,
-            f"the folder holds no file that ends in {_filter_known()}",
+            f"the folder holds no file that ends in {_format_known()}",
             "folders below it are not looked into; name them",
         )
-    # A URI is unquoted when it is opened, a plain path is not.
+    # A URI is unquoted when it is opened; a plain path is not.
     return [storage.join(path, quote(file) if "://" in path else file) for file in found]
 
 
-def _filter_known() -> str:
+def _format_known() -> str:
     return ", ".join(KNOWN[:-1]) + f" or {KNOWN[-1]}"
 
 
@@ -97,22 +97,21 @@ def read_file(
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     records_of: TopicFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ``path`` in file order, as batches of :data:`winnow.sources.record_batch.RECORD_SCHEMA`.
+    """Read ``path`` lazily in file order, as batches of :data:`winnow.sources.record_batch.RECORD_SCHEMA`.
 
-    Lazy: a batch is read when it is asked for. The format follows from the name. A record that names no partition gets
-    the one Kafka's default partitioner gives its key.
+    The name decides the format. A record without a partition gets that of Kafka's default partitioner for its key.
 
     Args:
         path: a local path or a URI.
-        topic: which topic the records are for.
-        partitions: how many the topic has, at least 1.
-        batch_bytes: bound of one batch, from 1; a larger record is a batch by itself. At most 1 GiB is used.
-        records_of: which records are taken by the topic that they name; None: a record that names another topic than
-            ``topic`` is refused.
+        topic: the topic that the records are for.
+        partitions: the number of its partitions, at least 1.
+        batch_bytes: maximum size of a batch, from 1, capped at 1 GiB; a larger record is a batch by itself.
+        records_of: selects records by the topic that they name; None: a record that names another topic than ``topic``
+            is an error.
 
     Raises:
         OtherTopicError: a record names another topic, and no source topic was chosen.
-        BadInputError: a record or the file is not as documented, with line or row, partition and offset.
+        BadInputError: a record or the file is not as documented; names line or row, partition and offset.
         ServiceError: an object store cannot be reached.
     """
     check_suffix(path)

@@ -1,8 +1,8 @@
 """Reads JSON lines, plain or gzipped, one record per line, into checked batches.
 
-msgspec refuses wrong types, unknown fields and invalid base64. Two things it lets pass are found by the batch: a field
-name that comes twice, by counting quotation marks, and base64 with bits left over, by its last characters. Whatever is
-found, :mod:`winnow.sources.line_faults` then names the first line and what is wrong with it.
+msgspec rejects wrong types, unknown fields and invalid base64. Two faults that it accepts are found per batch: a
+repeated field name, by counting quotation marks, and base64 with leftover bits, by its last characters. Then
+:mod:`winnow.sources.line_faults` finds the first faulty line and its fault.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BLOCK_BYTES = 1 << 20
 MINIMUM_BLOCK_BYTES = 1 << 16
 
 MAXIMUM_LINE_BYTES = 1 << 30
-"""No broker takes a record near this; without an end a file without line breaks would be read into memory whole."""
+"""No broker takes a record near this; without a maximum a file without line breaks would be read into memory whole."""
 
 _CUT_OFF = "the gzip data is damaged or cut off"
 
@@ -56,7 +56,7 @@ class LineGroup:
 
 
 def read_line_groups(path: str, batch_bytes: int) -> Iterator[LineGroup]:
-    """The lines of ``path`` in groups of at most ``batch_bytes`` (as Arrow holds them) and :data:`MAX_BATCH_ROWS`.
+    """Yield the lines of ``path`` in groups of at most ``batch_bytes`` as Arrow and :data:`MAXIMUM_BATCH_ROWS`.
 
     Raises:
         BadInputError: the file cannot be read, its compression is damaged, or a line is longer than 1 GiB.
@@ -83,7 +83,7 @@ def read_line_groups(path: str, batch_bytes: int) -> Iterator[LineGroup]:
 
 
 def _read_blocks(path: str, block_bytes: int) -> Iterator[list[bytes]]:
-    """Whole lines, as many as the file gives at a time."""
+    """Yield the complete lines of each block of the file."""
     begun: list[bytes] = []
     begun_bytes = 0
     for data in _read_pieces(path, block_bytes):
@@ -104,7 +104,7 @@ def _read_pieces(path: str, block_bytes: int) -> Iterator[bytes]:
         source: Any = stream
         if path.endswith(".gz"):
             if stream.size() == 0:
-                # Python reads this as no data; it is the commonest trace of an upload that failed.
+                # Python reads this as no data; it is the most common trace of a failed upload.
                 raise refuse_file(path, _CUT_OFF, _COPY_AGAIN)
             source = gzip.GzipFile(fileobj=stream)
         while data := _read_bytes(path, source, block_bytes):
@@ -143,7 +143,7 @@ class _Header(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Line(Struct, forbid_unknown_fields=True, gc=False):
-    """A record as documented. Whether an optional field was there at all is needed to count quotation marks."""
+    """A record as documented. UNSET marks fields that were left out, which matters for counting quotation marks."""
 
     key: bytes | None
     value: bytes | None
@@ -163,7 +163,7 @@ _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 def read_json_lines(
     path: str, *, records_of: TopicFilter, partitions: int, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ``path`` in batches; blank lines are passed over but counted.
+    """Yield the records of ``path`` in batches; blank lines are skipped but counted.
 
     Raises:
         BadInputError: a line is not a record as documented or of another topic, or the file cannot be read to its end.
@@ -183,27 +183,27 @@ class _Reader:
         self._partitions = partitions
 
     def batch(self, group: LineGroup) -> pa.RecordBatch:
-        """The records of ``group`` that are taken; raises for the first line that is not one."""
+        """Return the selected records of ``group``; raise for the first invalid line."""
         try:
             records = [_decode(line) for line in group.lines]
             rows = np.arange(group.first, group.first + len(records))
         except _UNDECODABLE:
-            records, rows = self._one_by_one(group)
+            records, rows = self._decode_one_by_one(group)
         columns = _Columns(records)
         if _is_suspicious(group.lines, columns.quotes):
             self._refuse_first(group)
         taken = self._records_of.select_lines(columns.topics, self._path, rows, columns.coordinates)
         found = {"row": pa.array(rows, pa.int64()), **columns.by_name()}
         if taken is not None:
-            # Before anything is asked of a partition: another topic may have more of them.
+            # Before partitions are checked: another topic may have more of them.
             mask = pa.array(taken)
             found = {name: column.filter(mask) for name, column in found.items()}
         if _is_partition_out_of_range(found["partition"], self._partitions):
             self._refuse_first(group)
         return make_batch(found, self._partitions)
 
-    def _one_by_one(self, group: LineGroup) -> tuple[list[_Line], Integers]:
-        """The way through a group with blank lines in it, or a line that is no record."""
+    def _decode_one_by_one(self, group: LineGroup) -> tuple[list[_Line], Integers]:
+        """Decode a group line by line: it has blank or invalid lines."""
         records: list[_Line] = []
         rows: list[int] = []
         for number, line in enumerate(group.lines, group.first):
@@ -228,7 +228,7 @@ def _is_blank(line: bytes) -> bool:
 
 
 class _Columns:
-    """Records as Arrow columns. ``quotes``: how many quotation marks the records take when no name comes twice."""
+    """Records as Arrow columns. ``quotes``: the number of quotation marks in the records if no name is repeated."""
 
     def __init__(self, records: list[_Line]) -> None:
         self._names = 2 * len(records)
@@ -249,7 +249,7 @@ class _Columns:
         self.quotes = 2 * (self._names + strings + 4 * len(headers) - values.null_count)
 
     def by_name(self) -> dict[str, Any]:
-        """The columns under their names in the arriving schema."""
+        """Return the columns under their names in the arriving schema."""
         return {
             "partition": self.partition,
             "offset": self.offset,
@@ -261,27 +261,27 @@ class _Columns:
         }
 
     def _given(self, values: list[Any]) -> list[Any]:
-        """``values`` with None for what was left out; the others had their name written."""
+        """Return ``values`` with None for fields left out, and count the names of the others."""
         absent = values.count(UNSET)
         self._names += len(values) - absent
         return [None if value is UNSET else value for value in values] if absent else values
 
     def coordinates(self, at: int) -> tuple[int | None, int | None]:
-        """Partition and offset of the record at place ``at``, None where it names none."""
+        """Return partition and offset of the record at index ``at``, None where it names none."""
         return self.partition[at].as_py(), self.offset[at].as_py()
 
 
 def _is_partition_out_of_range(partition: Any, partitions: int) -> bool:
-    """Whether a partition is named that the topic does not have."""
+    """Check whether a record names a partition that the topic does not have."""
     named = partition.drop_null().to_numpy()
     return bool(len(named)) and int(named.max()) >= partitions
 
 
 def _is_suspicious(lines: list[bytes], quotes: int) -> bool:
-    """Whether a field name may come twice or base64 may have bits left over; never no when it is so."""
+    """Check whether a field name may be repeated or base64 may have leftover bits; no false negatives."""
     text = b"\n".join(lines)
     if b"\\" in text:
-        # What is escaped is no quotation mark of the form, but may be one of base64's characters (Gson writes \u003d).
+        # An escaped quotation mark is content; an escaped base64 character counts as itself (Gson writes \u003d).
         text = _ESCAPE.sub(lambda found: _ESCAPED.get(found.group().lower(), b""), text)
     data = np.frombuffer(text, np.uint8)
     quoted = data == _QUOTE
@@ -294,7 +294,7 @@ def _is_suspicious(lines: list[bytes], quotes: int) -> bool:
 
 
 def _decode_six_bits() -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The six bits each base64 character stands for; all ones for what is none."""
+    """Return the six bits of each base64 character; all ones for other characters."""
     table = np.full(256, 0xFF, np.uint8)
     table[list(_BASE64)] = range(64)
     return table

@@ -1,4 +1,4 @@
-"""Describes what is wrong with one JSON line; slow, used only after the fast reader failed."""
+"""Describes the fault of one JSON line; slow, used only after the fast reader failed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Problem = tuple[str, str]
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that remembers the first name that came twice."""
+    """A JSON object that remembers the first repeated name."""
 
     repeated: str | None = None
 
@@ -32,9 +32,9 @@ class _Object(dict[str, Any]):
 
 
 def find_fault(line: bytes, records_of: TopicFilter, partitions: int) -> RecordFault | None:
-    """The first thing that is wrong with ``line``; None when nothing is. Which topic it names is not looked at here.
+    """Return the first fault of ``line``, None if it has none; a record of another topic is no fault here.
 
-    ``partitions``: how many the topic has that ``records_of`` is for; a record of another one may name a higher one.
+    ``partitions``: those of the topic of ``records_of``; a record of another topic may name a higher one.
     """
     record = _parse(line)
     if isinstance(record, RecordFault):
@@ -77,7 +77,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _integer(digits: str) -> int:
-    """Python refuses to read numbers of thousands of digits; any this long is out of every range."""
+    """Parse an integer, cut to 40 digits: Python rejects thousands of digits, and any so long is out of range."""
     return int(digits[:_DIGITS])
 
 
@@ -167,12 +167,12 @@ def _is_text(value: object) -> bool:
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
-        # Half of a surrogate pair, which no UTF-8 can hold.
+        # Half of a surrogate pair, which UTF-8 cannot represent.
         return False
 
 
 def _is_bytes(value: object) -> bool:
-    """Null, or base64 in the one form an encoder writes: bits left over at the end are zero."""
+    """Check whether ``value`` is null or base64 as an encoder writes it, with zero bits left over at the end."""
     if value is None:
         return True
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
 """Reads Parquet files with the columns of Spark's Kafka source in bounded batches.
 
-Byte columns are read as dictionaries where the file has them so. A few kilobytes of dictionary can stand for gigabytes
-of records; read this way they are spelt out slice by slice only.
+Byte columns are read as dictionaries where the file has them so: a few kilobytes of dictionary can stand for gigabytes
+of records, and are expanded slice by slice only.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from winnow.sources.topic_filter import TopicFilter
 
 BUFFER_BYTES = 1 << 20
 PLAIN_ROWS = 1024
-"""Rows read at a time where dictionaries must be spelt out at once."""
+"""Rows read at a time where dictionaries must be expanded at once."""
 
 
 def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The records of ``path`` in batches; columns that are not Kafka's are passed over.
+    """Yield the records of ``path`` in batches; columns that are not Kafka's are ignored.
 
-    A corrupted file is noticed by its structure and, where the writer left them, by the checksums of its pages.
+    Corruption is detected by the file's structure and, if the writer stored them, by its page checksums.
 
     Raises:
         BadInputError: a record is not as documented or of another topic, a column is missing or of another type, or
@@ -46,11 +46,11 @@ def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_b
             if not batch.num_rows:
                 continue
             names = batch.column("topic") if "topic" in batch.schema.names else None
-            taken = records_of.select_rows(names, path, first, partial(_read_coordinates, batch))
+            selected = records_of.select_rows(names, path, first, partial(_read_coordinates, batch))
             rows: Integers = np.arange(first, first + batch.num_rows)
             first += batch.num_rows
-            if taken is not None:
-                batch, sizes, rows = batch.filter(pa.array(taken)), sizes[taken], rows[taken]  # noqa: PLW2901
+            if selected is not None:
+                batch, sizes, rows = batch.filter(pa.array(selected)), sizes[selected], rows[selected]  # noqa: PLW2901
             done = 0
             try:
                 for part in _slice_batch(batch, np.cumsum(sizes), batch_bytes):
@@ -62,13 +62,13 @@ def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_b
 
 
 def _read_coordinates(batch: pa.RecordBatch, at: int) -> tuple[int | None, int | None]:
-    """Partition and offset that the record at place ``at`` names, None where it names none."""
+    """Return partition and offset of the record at index ``at``, None where it names none."""
     named = [batch.column(name)[at].as_py() if name in batch.schema.names else None for name in ("partition", "offset")]
     return named[0], named[1]
 
 
 def list_extra_columns(path: str) -> list[str]:
-    """The columns of ``path`` that no record takes anything from, in the order of the file.
+    """Return the columns of ``path`` that records do not use, in the order of the file.
 
     Raises:
         BadInputError: this is not Parquet.
@@ -85,30 +85,29 @@ def _open(stream: Any, read_dictionary: list[str] | None = None) -> pq.ParquetFi
         pre_buffer=False,
         buffer_size=BUFFER_BYTES,
         page_checksum_verification=True,
-        # Nanoseconds, the default, silently wrap beyond the year 2262; a part of a microsecond is cut off instead.
+        # Nanoseconds, the default, silently wrap beyond the year 2262; fractions of a microsecond are cut off instead.
         coerce_int96_timestamp_unit="us",
     )
 
 
 @contextmanager
 def _translate_read_errors(path: str) -> Iterator[None]:
-    """Whatever the Parquet library raises inside means that the file is damaged, but for a lack of memory."""
+    """Turn every error of the Parquet library but a lack of memory into one about a damaged file."""
     try:
         yield
     except MemoryError:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError):
-        # Names that are not UTF-8 and columns that the footer's parts disagree about come as Python's own errors.
+        # Names that are not UTF-8, and contradictions within the footer, raise Python's own errors.
         raise make_read_error(
             path, "this is not Parquet, or its footer or a page is damaged", "copy the file from its source again"
         ) from None
 
 
 class _File:
-    """One file, open twice: with its byte columns as dictionaries, and as they are.
+    """One file, opened twice: with its byte columns as dictionaries, and as they are.
 
-    What a column chunk says of itself is not asked for: PyArrow ends the whole process where a damaged footer
-    contradicts itself there.
+    Metadata of column chunks is not read: PyArrow ends the whole process if a damaged footer contradicts itself there.
     """
 
     def __init__(self, path: str, stream: Any) -> None:
@@ -124,7 +123,7 @@ class _File:
             self._groups = self._plain.metadata.num_row_groups
 
     def batches(self, batch_bytes: int) -> Iterator[tuple[pa.RecordBatch, Integers]]:
-        """The file's own columns, each batch with the bytes that each of its records takes when spelt out."""
+        """Yield the file's own columns in batches, each with the expanded size in bytes of every record."""
         # One row group at a time: nested dictionaries cannot be read across two.
         for number in range(self._groups):
             with _translate_read_errors(self._path):
@@ -138,7 +137,7 @@ class _File:
                 yield batch, sizes
                 missing -= batch.num_rows
             with _translate_read_errors(self._path):
-                # A column chunk that ends too early is not noticed by Arrow.
+                # Arrow does not notice a column chunk that ends too early.
                 if missing:
                     raise pa.ArrowInvalid("fewer records than the footer says")
 
@@ -149,7 +148,7 @@ class _File:
                 yield batch
                 done += batch.num_rows
             return
-        # Pages in a delta encoding cannot be read as dictionaries. What is damaged shows itself here as well.
+        # Pages in a delta encoding cannot be read as dictionaries. Damaged ones fail here too.
         plain = self._plain.iter_batches(min(rows, PLAIN_ROWS), row_groups=[number], columns=list(COLUMNS))
         while True:
             with _translate_read_errors(self._path):
@@ -167,7 +166,7 @@ def _is_byte_column(leaf: str) -> bool:
 
 
 def _slice_batch(batch: pa.RecordBatch, ends: Integers, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """``batch`` cut where its records, spelt out, would exceed the bound; a larger record is alone."""
+    """Yield ``batch`` in slices whose expanded records stay below the maximum; a larger record is alone."""
     start, before = 0, 0
     while start < batch.num_rows:
         if int(ends[start]) - before > MAXIMUM_BATCH_BYTES:
@@ -179,9 +178,9 @@ def _slice_batch(batch: pa.RecordBatch, ends: Integers, batch_bytes: int) -> Ite
 
 
 def _measure_rows(batch: pa.RecordBatch) -> Integers:
-    """What each record takes in a batch of the arriving schema."""
+    """Return the size in bytes of each record in a batch of the record schema."""
     if "topic" in batch.schema.names:
-        _measure_values(batch.column("topic"))  # takes no room there, but may point outside its dictionary
+        _measure_values(batch.column("topic"))  # takes no space there, but may point outside its dictionary
     sizes = np.full(batch.num_rows, ROW_BYTES, np.int64)
     for name in ("key", "value"):
         sizes += _measure_values(batch.column(name))
@@ -196,13 +195,13 @@ def _measure_rows(batch: pa.RecordBatch) -> Integers:
 
 
 def _measure_values(column: Any) -> Integers:
-    """Bytes per value of a byte or string column, 0 for null."""
+    """Return the bytes per value of a byte or string column, 0 for null."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     if pa.types.is_dictionary(column.type):
         lengths = np.append(_measure_values(column.dictionary), 0)
         places = column.indices.drop_null().to_numpy()
-        # A damaged page may point outside its dictionary, which Arrow does not look at before it follows.
+        # A damaged page may point outside its dictionary, and Arrow does not check before it reads there.
         if len(places) and not 0 <= places.min() <= places.max() < len(column.dictionary):
             raise pa.ArrowInvalid("a place outside the dictionary")
         return np.asarray(lengths[pc.fill_null(column.indices, len(column.dictionary)).to_numpy()], np.int64)

@@ -41,7 +41,7 @@ _TYPE_CHARACTERS = 120
 
 
 def check_schema(schema: pa.Schema) -> tuple[str, str] | None:
-    """What is wrong with the columns of a file and what to do; None when nothing is."""
+    """Return the fault of a file's columns and what to do about it; None if there is none."""
     for name in COLUMNS:
         count = len(schema.get_all_field_indices(name))
         if count > 1:
@@ -98,7 +98,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class RowFaultError(Exception):
-    """Something is wrong with the record at ``index`` (from 0) of a slice."""
+    """The record at ``index`` (from 0) of a slice is invalid."""
 
     def __init__(self, index: int, fault: RecordFault) -> None:
         super().__init__(index, fault)
@@ -107,14 +107,14 @@ class RowFaultError(Exception):
 
 
 class _Faults:
-    """The earliest thing found wrong in a slice."""
+    """The earliest fault found in a slice."""
 
     def __init__(self) -> None:
         self.index: int | None = None
         self.wrong = ("", "")
 
     def note(self, bad: Mask, wrong: str, advice: str) -> None:
-        """``bad`` marks the records that are wrong in this way."""
+        """Record a fault of the records marked in ``bad``."""
         if bad.any():
             index = int(np.argmax(bad))
             if self.index is None or index < self.index:
@@ -122,7 +122,7 @@ class _Faults:
 
 
 def convert_to_record_schema(batch: pa.RecordBatch, *, rows: Integers, topic: str, partitions: int) -> pa.RecordBatch:
-    """``batch``, of checked types, as the arriving schema; its records are ``rows`` of the file.
+    """Convert ``batch``, of checked types, to the record schema; ``rows`` are its row numbers in the file.
 
     Raises:
         RowFaultError: the earliest record that is not as documented.
@@ -154,7 +154,7 @@ def convert_to_record_schema(batch: pa.RecordBatch, *, rows: Integers, topic: st
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Any:
-    """The column, or nulls where the file has none."""
+    """Return the column, or nulls where the file has none."""
     return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
 
 
@@ -163,21 +163,21 @@ def _list_valid(column: Any) -> Mask:
 
 
 def _decode_dictionary(column: Any, kind: Any) -> Any:
-    """``column`` without dictionary and as ``kind``; strings become their UTF-8 bytes."""
+    """Return ``column`` as ``kind`` without dictionary; strings become their UTF-8 bytes."""
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column if column.type.equals(kind) else column.cast(kind, safe=False)
 
 
 def _integers(batch: pa.RecordBatch, name: str, bounds: tuple[int, int], faults: _Faults, advice: str) -> Any:
-    """The column as int64; what is out of ``bounds`` is noted and becomes null."""
+    """Return the column as int64; values outside ``bounds`` are recorded as faults and become null."""
     column = _column(batch, name)
     if types.is_null(column.type):
         return column.cast(pa.int64())
     low, high = bounds
     values, valid = _numbers(column), _list_valid(column)
     if types.is_uint64(column.type):
-        # As signed numbers those from 2^63 on are negative; no column has them in its bounds.
+        # As signed numbers those from 2^63 on are negative; all bounds are below.
         above = valid & (values < 0)
         below = np.zeros_like(above)
     else:
@@ -189,13 +189,13 @@ def _integers(batch: pa.RecordBatch, name: str, bounds: tuple[int, int], faults:
 
 
 def _numbers(column: Any) -> npt.NDArray[np.int64]:
-    """An integer or timestamp column as signed numbers, 0 for null."""
+    """Return an integer or timestamp column as signed numbers, 0 for null."""
     plain = column.cast(pa.int64(), safe=False)
     return np.asarray(plain.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _timestamps(batch: pa.RecordBatch, faults: _Faults) -> Any:
-    """The timestamps in milliseconds; a naive one is taken as UTC, -1 is Kafka's word for none."""
+    """Return the timestamps in milliseconds; naive ones are UTC, and Kafka's -1 becomes null."""
     column = _column(batch, "timestamp")
     bounds = (NO_TIMESTAMP_MS, MAXIMUM_TIMESTAMP_MS)
     if types.is_timestamp(column.type):
@@ -210,7 +210,7 @@ def _timestamps(batch: pa.RecordBatch, faults: _Faults) -> Any:
             )
             values = whole
         elif per_second < _MS_PER_SECOND:
-            # Clipped before it is multiplied, so that it stays out of bounds instead of wrapping into them.
+            # Clipped before the multiplication, so that it stays out of bounds instead of wrapping into them.
             values = np.clip(values, -_BEYOND_S, _BEYOND_S) * _MS_PER_SECOND
         column = pa.array(values, pa.int64(), mask=~valid)
     advice = f"write milliseconds since the epoch up to {MAXIMUM_TIMESTAMP_MS}, or null or -1 for none"
@@ -237,7 +237,7 @@ def _headers(batch: pa.RecordBatch, faults: _Faults) -> Any:
     garbled = _find_invalid_utf8(keys)
     _note_header_owners(faults, count, owners[garbled], "a header's key is not valid UTF-8", "write it as UTF-8")
     if garbled.any():
-        # Nothing will be made of it: the fault is raised first.
+        # The keys are not used: the fault is raised first.
         keys = pa.nulls(len(keys), pa.string())
     return make_headers(counts, keys, values)
 

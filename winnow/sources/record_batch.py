@@ -1,7 +1,7 @@
 """The schema of incoming record batches, and the bounds of their fields.
 
-A batch holds at most :data:`MAX_BATCH_ROWS` records and the bytes asked for, so memory stays bounded and the 32-bit
-offsets of plain binary columns cannot overflow. A record larger than that is a batch by itself.
+A batch has at most :data:`MAXIMUM_BATCH_ROWS` records and the requested bytes, so memory stays bounded and the 32-bit
+offsets of plain binary columns cannot overflow. A larger record is a batch by itself.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ TIMESTAMP_TYPES = (-1, 1)
 MAXIMUM_BATCH_ROWS = 1 << 16
 DEFAULT_BATCH_BYTES = 16 << 20
 MAXIMUM_BATCH_BYTES = 1 << 30
-"""Above this the 32-bit offsets of a binary column would come into reach. No broker takes a record near it."""
+"""Above this the 32-bit offsets of a binary column could overflow. No broker takes a record near it."""
 ROW_BYTES = 48
-"""Arrow's bytes for a record beside its key, value and headers: fixed columns, offsets, validity."""
+"""Arrow's bytes for a record without its key, value and headers: fixed columns, offsets, validity."""
 HEADER_BYTES = 10
-"""Arrow's bytes for a header beside its key and value."""
+"""Arrow's bytes for a header without its key and value."""
 
 Integers = npt.NDArray[np.int64]
 
 
 def make_headers(counts: Integers, keys: Any, values: Any) -> Any:
-    """The ``headers`` column: ``counts`` headers per record, -1 for null, out of the flat ``keys`` and ``values``."""
+    """Build the ``headers`` column: ``counts`` headers per record, -1 for null, from flat ``keys`` and ``values``."""
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(np.maximum(counts, 0), out=offsets[1:])
     flat = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
@@ -63,9 +63,9 @@ def make_headers(counts: Integers, keys: Any, values: Any) -> Any:
 
 
 def make_batch(columns: Mapping[str, Any], partitions: int) -> pa.RecordBatch:
-    """A batch of :data:`ARRIVING` out of checked columns by name; a record that names no partition gets its key's.
+    """Build a batch of :data:`RECORD_SCHEMA` from checked columns; a record without a partition gets its key's.
 
-    ``partitions``: how many the topic has, at least 1.
+    ``partitions``: the topic's number of partitions, at least 1.
     """
     partition = assign_partitions(columns["key"], columns["partition"], partitions)
     complete = {**columns, "partition": partition}

@@ -1,9 +1,8 @@
-"""Computes the digests that identify a file's records per partition, whatever its format.
+"""Computes the digests that identify a file's records per partition, independent of its format.
 
-Several streams per partition are hashed side by side, each in record order: the numbers of every record with the
-lengths of its bytes, the bytes of all keys, those of all values, and the same for headers. Records that are cut up
-elsewhere make the same streams, so it changes nothing; lengths and counts make the whole decodable, so different
-records never do.
+Several streams per partition are hashed in parallel, each in record order: the numbers of every record with the lengths
+of its bytes, the bytes of all keys, those of all values, and the same for headers. Batch boundaries do not change the
+streams; lengths and counts make them decodable, so different records never give the same.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 _SLICE = b"winnow slice 1\n"
 _FILE = b"winnow file 1\n"
 _NULL = -1
-"""Stands for null among numbers and lengths, which are all from 0 on."""
+"""Stands for null among numbers and lengths, which are 0 or more."""
 _RECORD = np.dtype([(name, "<i8") for name in ("offset", "timestamp", "kind", "key", "value", "headers")])
 _HEADER = np.dtype([(name, "<i8") for name in ("key", "value")])
 _STREAMS = ("records", "keys", "values", "headers", "header keys", "header values")
@@ -29,16 +28,16 @@ Lengths = npt.NDArray[np.int64]
 
 
 class SliceDigests:
-    """Running SHA-256 digests over batches of :data:`winnow.sources.record_batch.RECORD_SCHEMA`, per topic partition.
+    """Running SHA-256 digests over batches of :data:`winnow.sources.record_batch.RECORD_SCHEMA`, per partition.
 
-    Row numbers do not count, and neither does how records of different partitions lie between one another.
+    Row numbers do not count, nor does the order of records of different partitions.
     """
 
     def __init__(self) -> None:
         self._slices: dict[int | None, _Slice] = {}
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Take in the next records of the file."""
+        """Add the next records of the file."""
         if not batch.num_rows:
             return
         partitions = _integers(batch.column("partition"))
@@ -52,11 +51,11 @@ class SliceDigests:
             self._slices.setdefault(None if number == _NULL else number, _Slice()).update(streams, start, end)
 
     def digests(self) -> dict[int | None, str]:
-        """SHA-256 (hex) of every partition's records so far; None: keyless records that name no partition."""
+        """Return the SHA-256 (hex) of every partition's records so far; None: keyless records without a partition."""
         return {partition: mine.digest().hex() for partition, mine in self._sorted()}
 
     def file_digest(self) -> str:
-        """SHA-256 (hex) over all partitions: equal exactly when every partition's records are."""
+        """Return the SHA-256 (hex) over all partitions: equal exactly if every partition's records are."""
         whole = hashlib.sha256(_FILE)
         for partition, mine in self._sorted():
             number = _NULL if partition is None else partition
@@ -68,7 +67,7 @@ class SliceDigests:
 
 
 class _Slice:
-    """The running hashes of one topic partition."""
+    """The running hashes of one partition."""
 
     __slots__ = ("_hashes", "records")
 
@@ -90,7 +89,7 @@ class _Slice:
 
 
 class _ByteStreams:
-    """A batch as bytes to be hashed, and where in them each record begins."""
+    """A batch as byte streams, with the position of each record in them."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         numbers = np.empty(batch.num_rows, _RECORD)
@@ -116,7 +115,7 @@ class _ByteStreams:
         ]
 
     def between(self, start: int, end: int) -> list[memoryview]:
-        """The bytes of the records from ``start`` to before ``end``, per stream."""
+        """Return the bytes of the records from ``start`` to before ``end``, per stream."""
         return [data[at[start] : at[end]] for data, at in zip(self._data, self._starts, strict=True)]
 
 
@@ -125,7 +124,7 @@ def _integers(column: Any) -> Lengths:
 
 
 def _starts(lengths: Lengths) -> Lengths:
-    """Where each begins, and at last where all end; null takes no room."""
+    """Return the start of each value, and the end of the last; null has length 0."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(lengths, 0))))
 
 
@@ -134,10 +133,10 @@ def _read_buffer(numbers: npt.NDArray[np.void]) -> memoryview:
 
 
 def _bytes(column: Any) -> tuple[Lengths, memoryview]:
-    """The length of every value, with null told from empty, and all values one after another."""
+    """Return the length of every value (-1 for null) and all values concatenated."""
     lengths = _integers(pc.binary_length(column))
     if column.null_count:
-        # The place of a null may hold bytes that are nobody's.
+        # A null may have leftover bytes in the buffer.
         column = column.drop_null()
     if not len(column):
         return lengths, memoryview(b"")

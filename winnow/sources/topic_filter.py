@@ -1,8 +1,8 @@
 """Filters the records of an input by the topic that each record names.
 
-Offsets of different topics have nothing to do with one another: records of two topics in one log would supersede each
-other, and the log would look well. So a record that names another topic is refused, unless the caller says which topic
-of the input to take; then records of all others are left out and counted.
+Offsets of different topics are unrelated: records of two topics in one log would supersede each other unnoticed. So a
+record that names another topic is an error, unless the caller says which topic of the input to take; then records of
+all others are skipped and counted.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from winnow.sources.input_errors import NOTHING_INGESTED, RecordFault, refuse_re
 from winnow.sources.record_batch import Integers
 
 MAXIMUM_NAMES = 10
-"""Topics that a message names; more are counted together."""
+"""Maximum topics that a message names; the others are counted together."""
 INVALID_NAME = "an invalid topic name"
-"""Stands for what is no topic name: such a field may hold anything, so it is never shown."""
+"""Shown instead of an invalid topic name: such a field may hold anything."""
 _OTHERS = "other topics"
 
 Mask = npt.NDArray[np.bool_]
 Coordinates = Callable[[int], tuple[int | None, int | None]]
-"""Partition and offset, None where not known, of the record at a place of a batch."""
+"""Returns partition and offset of the record at an index of a batch, None if unknown."""
 
 
 class OtherTopicError(BadInputError):
-    """A record names another topic than the one that is ingested into, and no source topic was chosen.
+    """A record names another topic than the target, and no source topic was chosen.
 
-    ``path``: its file. ``found``: what it says, fit to be shown. ``sentence``: what was found, without advice.
+    ``path``: its file. ``found``: the name, safe to show. ``sentence``: what was found, without advice.
     """
 
     def __init__(self, message: str, path: str, found: str, sentence: str) -> None:
@@ -49,11 +49,11 @@ class OtherTopicError(BadInputError):
 
 
 class TopicFilter:
-    """Decides record by record which belong to ``topic``, for one pass over an input.
+    """Selects the records that belong to ``topic``, for one pass over an input.
 
-    Without ``source_topic`` every record does, and one that names another topic is refused. With it, records that name
-    that topic do; those that name another one are left out and counted; one that names none is refused, since nobody
-    can say whose it is.
+    Without ``source_topic`` all do, and one that names another topic is an error. With it, records that name that topic
+    do; those that name another one are skipped and counted; one that names none is an error, since its topic is
+    unknown.
     """
 
     def __init__(self, topic: str, source_topic: str | None = None) -> None:
@@ -64,20 +64,20 @@ class TopicFilter:
 
     @property
     def records_left_out(self) -> int:
-        """Records of other topics that were left out so far."""
+        """Number of skipped records of other topics."""
         return self._left_out.total()
 
     @property
     def left_out(self) -> Mapping[str, int]:
-        """Records left out per topic, the most frequent first; of at most :data:`MAX_NAMES` names and the rest."""
+        """Skipped records per topic, the most frequent first; at most :data:`MAXIMUM_NAMES` names and the rest."""
         return dict(self._left_out.most_common())
 
     def takes(self, name: object) -> bool:
-        """Whether a record that names ``name`` (None: no topic) is taken."""
+        """Check whether a record that names ``name`` (None: no topic) is selected."""
         return name == self.wanted or (name is None and self.source_topic is None)
 
     def select_lines(self, names: Sequence[str | None], path: str, lines: Integers, where: Coordinates) -> Mask | None:
-        """Which of the records that name ``names`` are taken; None: all of them.
+        """Return which of the records that name ``names`` are selected; None: all of them.
 
         Args:
             names: the topic that each record names, None where it names none.
@@ -104,10 +104,10 @@ class TopicFilter:
         return np.fromiter((name == self.wanted for name in names), np.bool_, len(names))
 
     def select_rows(self, column: Any, path: str, first: int, where: Coordinates) -> Mask | None:
-        """As :meth:`select_lines`, of an Arrow column of names (None: the file has none), from row ``first`` on.
+        """Do the same as :meth:`select_lines` for an Arrow column of names (None: missing), from row ``first`` on.
 
         Raises:
-            OtherTopicError, BadInputError: as there.
+                OtherTopicError, BadInputError: as there.
         """
         if column is None or pa.types.is_null(column.type):
             if self.source_topic is not None:
@@ -155,13 +155,13 @@ class TopicFilter:
 
 
 def format_topic_name(name: str | bytes | None) -> str:
-    """``name`` where it can be the name of a topic, else :data:`INVALID_NAME`."""
+    """Return ``name`` where it can be the name of a topic, else :data:`INVALID_NAME`."""
     text = name.decode(errors="replace") if isinstance(name, bytes) else name or ""
     return text if is_topic_name(text) else INVALID_NAME
 
 
 def _convert_to_bytes(names: Any) -> Any:
-    """A column of names as bytes: what is not UTF-8 is no topic name, and no error either."""
+    """Return a column of names as bytes: a name that is not UTF-8 is an invalid name, not an error."""
     kind = names.type
     if pa.types.is_string(kind):
         return names.cast(pa.binary())
@@ -171,7 +171,7 @@ def _convert_to_bytes(names: Any) -> Any:
 
 
 def _count_names(column: Any) -> Counter[str]:
-    """How often each name is there; names that cannot be a topic's together."""
+    """Count each name; invalid names are counted together."""
     found: Counter[str] = Counter()
     if pa.types.is_dictionary(column.type):
         names = _convert_to_bytes(column.dictionary)

@@ -1,6 +1,6 @@
 """Finds the topics in a refused input, so that the error can name them.
 
-Looks at the topics alone, and at a bounded part of the input: what it says is for people and decides nothing.
+Reads only the topics, and only a bounded part of the input: the result is shown to people and decides nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from winnow.sources.topic_filter import MAXIMUM_NAMES, format_topic_name
 
 MAXIMUM_FILES = 1_000
 MAXIMUM_LINES = 1_000_000
-"""Of all JSON lines files together."""
+"""Over all JSON lines files."""
 MAXIMUM_LINES_PER_FILE = 100_000
 MAXIMUM_ROWS = 20_000_000
-"""Of all Parquet files together; of those the column with the topics alone is read."""
+"""Over all Parquet files, of which only the column with the topics is read."""
 MAXIMUM_FILES_NAMED = 3
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1 << 14
@@ -39,19 +39,19 @@ _decode = msgspec.json.Decoder(_NamedTopic).decode
 
 @dataclass(slots=True)
 class TopicSurvey:
-    """What was found: files per topic name, fit to be shown. ``is_complete``: all of the input was looked at."""
+    """Files per topic name, safe to show. ``is_complete``: the whole input was read."""
 
     files: dict[str, list[str]] = field(default_factory=dict)
     is_complete: bool = True
 
     def note(self, name: str, path: str) -> None:
-        """A record of ``path`` names ``name``."""
+        """Add ``path`` to the files that name ``name``."""
         known = self.files.setdefault(name, [])
         if path not in known[-1:]:
             known.append(path)
 
     def describe(self) -> str:
-        """The topics and files as part of a sentence; of many some, and how many more there are."""
+        """Return the topics and files as part of a sentence; of many only some, and the number of the others."""
         named = list(self.files.items())[:MAXIMUM_NAMES]
         text = ", ".join(f"{name} ({_format_list(paths)})" for name, paths in named)
         more = len(self.files) - len(named)
@@ -60,20 +60,20 @@ class TopicSurvey:
 
 
 def survey_topics(paths: Sequence[str], first: str, found: str) -> TopicSurvey:
-    """Looks through ``paths`` for the topics that their records name.
+    """Read the topics that the records of ``paths`` name.
 
     Args:
         paths: the files of the call.
-        first: the file in which another topic was found; it is looked at before the others.
-        found: the name that was found there, fit to be shown.
+        first: the file in which another topic was found; it is read first.
+        found: the name found there, safe to show.
     """
     survey = TopicSurvey()
     survey.note(found, first)
-    lines_left, rows_left = MAXIMUM_LINES, MAXIMUM_ROWS
+    remaining_lines, remaining_rows = MAXIMUM_LINES, MAXIMUM_ROWS
     ordered = [first, *(path for path in dict.fromkeys(paths) if path != first)]
     for path in ordered[:MAXIMUM_FILES]:
         is_parquet = path.endswith(PARQUET)
-        limit = rows_left if is_parquet else min(lines_left, MAXIMUM_LINES_PER_FILE)
+        limit = remaining_rows if is_parquet else min(remaining_lines, MAXIMUM_LINES_PER_FILE)
         seen = 0
         try:
             for names in _read_names_in_parquet(path) if is_parquet else _read_names_in_lines(path):
@@ -84,12 +84,12 @@ def survey_topics(paths: Sequence[str], first: str, found: str) -> TopicSurvey:
                     survey.is_complete = False
                     break
         except (WinnowError, pa.ArrowException, OSError, ValueError, LookupError):
-            # What is wrong with this file is said when it is ingested; the survey is about the others.
+            # Faults of this file are reported when it is ingested.
             survey.is_complete = False
         if is_parquet:
-            rows_left -= seen
+            remaining_rows -= seen
         else:
-            lines_left -= seen
+            remaining_lines -= seen
     survey.is_complete &= len(ordered) <= MAXIMUM_FILES
     return survey
 

@@ -341,7 +341,7 @@ def open_scrub(
 
 
 def _read_segment(segment: Segment, passed: Callable[[int], None]) -> None:
-    for _ in read_segment(segment, buffer_bytes=SCRUB_BUFFER_BYTES, passed=passed):
+    for _ in read_segment(segment, buffer_bytes=SCRUB_BUFFER_BYTES, on_progress=passed):
         continue
 
 

@@ -59,7 +59,7 @@ def read_batches(
 def _read_segment(log: TopicLog, segment: Segment, start: int, most: int) -> Iterator[pa.RecordBatch]:
     """The segment's records; that it is damaged is said, that it was swept meanwhile stays a FileNotFoundError."""
     try:
-        yield from read_segment(segment, start, most=most)
+        yield from read_segment(segment, start, limit=most)
     except FileNotFoundError as problem:
         if segment in log.segments(log.head()).get(segment.partition, ()):
             raise _build_damaged_error(log.topic, segment, "is missing") from problem
