@@ -27,7 +27,7 @@ Exceptions are made from plain strings, so they survive pickling across process 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 
@@ -125,3 +125,9 @@ def find_worst_exit_code(codes: Iterable[int]) -> int:
     """The exit code of several: 1 before all, else the highest; 0 when there are none."""
     listed = list(codes)
     return WinnowError.exit_code if WinnowError.exit_code in listed else max(listed, default=0)
+
+
+def join_first(parts: Sequence[str], maximum: int, separator: str = "; ", *, last: str = "; and ") -> str:
+    """Joins the first ``maximum`` parts of a message and says how many more there are."""
+    more = f"{last}{len(parts) - maximum:,} more" if len(parts) > maximum else ""
+    return separator.join(parts[:maximum]) + more

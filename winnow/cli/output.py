@@ -12,6 +12,7 @@ from typing import IO
 import typer
 
 from winnow.clock import format_ms
+from winnow.errors import join_first
 
 _printed_messages: set[str] = set()
 
@@ -65,9 +66,7 @@ def format_count(number: int, noun: str) -> str:
 
 def format_names(items: Iterable[str], most: int = 5) -> str:
     """The first few of ``items``, and how many more there are."""
-    listed = list(items)
-    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    return join_first(list(items), most, ", ", last=" and ")
 
 
 class _MessageHandler(logging.Handler):

@@ -15,7 +15,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from winnow.engine.events import PartitionFailure, PlanFailure
-from winnow.errors import BadInputError, DamagedSegmentError, ServiceError, WinnowError, find_worst_exit_code
+from winnow.errors import (
+    BadInputError,
+    DamagedSegmentError,
+    ServiceError,
+    WinnowError,
+    find_worst_exit_code,
+    join_first,
+)
 from winnow.files import storage, storage_health
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.model import PartitionPlan, Segment
@@ -151,7 +158,6 @@ def find_plan_failure(topic: str, results: Iterable[Mapping[str, Any]], expected
     )
     if not failed and len(results) == expected:
         return None
-    named = "; ".join(f"{topic}-{each.partition}: {each.error}" for each in failed[:MAXIMUM_SHOWN_FAILURES])
-    more = f"; and {len(failed) - MAXIMUM_SHOWN_FAILURES} more" if len(failed) > MAXIMUM_SHOWN_FAILURES else ""
+    named = join_first([f"{topic}-{each.partition}: {each.error}" for each in failed], MAXIMUM_SHOWN_FAILURES)
     code = find_worst_exit_code([each.exit_code for each in failed]) if failed else WinnowError.exit_code
-    return PlanFailure(f"{named}{more}" or "a task returned no result", code, failed)
+    return PlanFailure(named or "a task returned no result", code, failed)

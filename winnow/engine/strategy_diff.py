@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 from winnow import documents
 from winnow.engine.survivors import count_per_segment
 from winnow.engine.task_resources import TaskBudget, Throttle
-from winnow.engine.winners import build_greatest_offset_sql, build_offset_condition
+from winnow.engine.winners import (
+    build_greatest_offset_sql,
+    build_offset_condition,
+    build_version_counts_sql,
+    build_version_value_sql,
+)
 from winnow.errors import WinnowError
 from winnow.files import duckdb_connection, storage
-from winnow.files.duckdb_connection import quote_file_list, quote_literal
+from winnow.files.duckdb_connection import quote_file_list
 from winnow.files.page_checksums import check_local_pages
 from winnow.model import OffsetRange, PartitionPlan, Reason, Segment, Strategy
 
@@ -180,8 +185,6 @@ def build_equivalent_plan(partition: DiffPartition) -> PartitionPlan:
     )
 
 
-VERSION_BYTES = 8
-
 READ_COLUMNS = ("offset", "timestamp", "key", "headers")
 """What is read of every segment; ``value`` beside it, only to find tombstones, where a segment has some."""
 
@@ -230,28 +233,14 @@ def compare_partition(request: DiffRequest, partition: DiffPartition, *, budget:
     )
 
 
-def decode_header_version(value: bytes | None) -> int | None:
-    """The version in a header's last value: 8 bytes, big-endian, signed; None for anything else (KIP-280)."""
-    if value is None or len(value) != VERSION_BYTES:
-        return None
-    return int.from_bytes(value, "big", signed=True)
-
-
-def build_header_values_sql(header: str) -> str:
-    """SQL: the values of all occurrences of ``header`` in the column ``headers``, in order; NULL without headers."""
-    return f"list_filter(headers, lambda h: h.key = {quote_literal(header)})"
-
-
 def _create_chosen_table(connection: duckdb.DuckDBPyConnection, request: DiffRequest, partition: DiffPartition) -> None:
     """Table ``chosen``: for each key both winners, its records, and of those the ones without a version."""
     present = build_greatest_offset_sql(request.present.strategy, request.present.header)
     other = build_greatest_offset_sql(request.other.strategy, request.other.header)
     missing, malformed = "0", "0"
     if request.header is not None:
-        values = f"coalesce({build_header_values_sql(request.header)}, [])"
-        wrong_size = f"octet_length({values}[-1].value) IS DISTINCT FROM {VERSION_BYTES}"
-        missing = f"count(*) FILTER (len({values}) = 0)"
-        malformed = f"count(*) FILTER (len({values}) > 0 AND {wrong_size})"
+        present_headers, readable_versions = build_version_counts_sql(request.header)
+        missing, malformed = f"count(*) - {present_headers}", f"{present_headers} - {readable_versions}"
     connection.execute(
         f"""
         CREATE TEMP TABLE chosen AS SELECT present_offset, other_offset, records, missing, malformed FROM (
@@ -339,16 +328,16 @@ def find_coordinates(
     holding = [s for s in segments if any(s.first_offset <= offset <= s.last_offset for offset in offsets)]
     if not holding:
         return {}
-    value = f"{build_header_values_sql(header)}[-1].value" if header is not None else "NULL"
+    version = build_version_value_sql(header) if header is not None else "NULL"
     wanted = ", ".join(str(offset) for offset in sorted(offsets))
     rows = connection.execute(
         f"""
-        SELECT "offset", epoch_ms("timestamp"), {value}, key IS NOT NULL AND value IS NULL
+        SELECT "offset", epoch_ms("timestamp"), {version}, key IS NOT NULL AND value IS NULL
         FROM read_parquet({quote_file_list(segment.path for segment in holding)}) WHERE "offset" IN ({wanted})
         """
     ).fetchall()
     return {
-        offset: RecordCoordinates(offset, timestamp_ms, decode_header_version(version), tombstone)
+        offset: RecordCoordinates(offset, timestamp_ms, version, tombstone)
         for offset, timestamp_ms, version, tombstone in rows
     }
 

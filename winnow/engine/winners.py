@@ -178,7 +178,7 @@ def _pick_through_key_table(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, greatest: str, version: str | None
 ) -> WinnerCounts:
     """Fill the table ``survivors("offset")`` through a table of all keys, and count."""
-    present, whole = ("count(*)", "count(*)") if version is None else _build_version_counts_sql(version)
+    present, whole = ("count(*)", "count(*)") if version is None else build_version_counts_sql(version)
     _create_winners_table(
         connection,
         # Keyless records are a group of their own, without a winner.
@@ -259,7 +259,7 @@ KEY_TABLE_PARTS = (1, 4, 16, 64)
 """DuckDB spills a table of all keys, but below some memory for its number of keys it gives up: fewer keys at a time."""
 
 
-def _build_version_counts_sql(header: str) -> tuple[str, str]:
+def build_version_counts_sql(header: str) -> tuple[str, str]:
     """SQL aggregates: the records that have the version header, and those that have a version in it."""
     return f"count({build_version_header_sql(header)})", f"count({build_version_value_sql(header)})"
 
@@ -267,7 +267,7 @@ def _build_version_counts_sql(header: str) -> tuple[str, str]:
 def _count_versions(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, header: str
 ) -> tuple[int, int]:
-    present, whole = _build_version_counts_sql(header)
+    present, whole = build_version_counts_sql(header)
     query = f"SELECT {present}, {whole} FROM {_build_file_list(plan.segments)} WHERE {readable} AND key IS NOT NULL"
     found, good = _fetch_row(connection, query)
     return found, good

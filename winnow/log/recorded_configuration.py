@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from winnow.config.topic import is_topic_key
-from winnow.errors import ForeignConfigurationError
+from winnow.errors import ForeignConfigurationError, join_first
 
 PARTITIONS_PROPERTY = "winnow.partitions"
 INITIAL_PROPERTY = "winnow.initial-configuration"
@@ -75,10 +75,9 @@ def list_differences(
 
 def describe_differences(topic: str, found: tuple[ConfigurationDifference, ...], metadata_location: str) -> str:
     """A sentence that names the keys, and one with the command that accepts them."""
-    told = "; ".join(map(str, found[:MAXIMUM_KEYS_NAMED]))
-    more = f"; and {len(found) - MAXIMUM_KEYS_NAMED} more" if len(found) > MAXIMUM_KEYS_NAMED else ""
+    told = join_first([str(each) for each in found], MAXIMUM_KEYS_NAMED)
     return (
-        f"The configuration of topic {topic} is not the one that Winnow committed: {told}{more}. Another tool changed "
+        f"The configuration of topic {topic} is not the one that Winnow committed: {told}. Another tool changed "
         f"the table's properties, the table was rolled back past a change, or {metadata_location} is damaged. Nothing "
         "was changed, and until it is settled Winnow leaves the topic alone. To accept it as it is: winnow topics "
         f"alter {topic} --accept-config (with --config KEY=VALUE or --delete-config KEY for what should be otherwise)."

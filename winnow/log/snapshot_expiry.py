@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from winnow.errors import CommitConflictError
@@ -109,19 +108,9 @@ def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
 
 
 def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
-    """Expire snapshots by id; those that are gone already are passed over. Begun again on conflict."""
-    for attempt in range(MAXIMUM_COMMIT_TRIES):
-        table = log.head().table
-        there = [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id in snapshot_ids]
-        if not there:
-            return
-        try:
-            with translate_catalog_errors(f"Snapshots of topic {log.topic} were not expired"):
-                table.maintenance.expire_snapshots().by_ids(there).commit()
-            return
-        except (CommitFailedException, ValueError):
-            wait_before_retry(attempt)  # ValueError: another sweep has expired one of them meanwhile
-    raise log.conflict()
+    """Expires snapshots of the log by id; skips those that are gone already, and tries again on conflict."""
+    if not _expire(lambda: log.head().table, snapshot_ids, f"topic {log.topic}"):
+        raise log.conflict()
 
 
 def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
@@ -161,28 +150,34 @@ def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int
 
 
 def expire_quarantine(quarantine: Quarantine, snapshot_ids: Collection[int]) -> None:
-    """Expire snapshots by id; those that are gone already are passed over. Begun again on conflict.
+    """Expires snapshots of the quarantine by id; skips those that are gone already, and tries again on conflict.
 
     Raises:
         CommitConflictError: other commits came first too often; the snapshots stay.
         ServiceError: the catalog cannot be reached.
     """
+    if not _expire(quarantine.table, snapshot_ids, f"the quarantine of topic {quarantine.topic}"):
+        raise CommitConflictError(
+            f"Other commits to the quarantine of topic {quarantine.topic} came first {MAXIMUM_COMMIT_TRIES} times; its "
+            "old snapshots stay. Run the sweep again."
+        )
+
+
+def _expire(load: Callable[[], Table | None], snapshot_ids: Collection[int], where: str) -> bool:
+    """Expires those of ``snapshot_ids`` that the table still has. False: other commits came first too often."""
     for attempt in range(MAXIMUM_COMMIT_TRIES):
-        table = quarantine.table()
-        there = [] if table is None else [s.snapshot_id for s in table.metadata.snapshots]
-        going = [each for each in there if each in snapshot_ids]
+        table = load()
+        there = [] if table is None else table.metadata.snapshots
+        going = [s.snapshot_id for s in there if s.snapshot_id in snapshot_ids]
         if table is None or not going:
-            return
+            return True
         try:
-            with translate_catalog_errors(f"Snapshots of the quarantine of topic {quarantine.topic} were not expired"):
+            with translate_catalog_errors(f"Snapshots of {where} were not expired"):
                 table.maintenance.expire_snapshots().by_ids(going).commit()
-            return
+            return True
         except (CommitFailedException, ValueError):
             wait_before_retry(attempt)  # ValueError: another sweep has expired one of them meanwhile
-    raise CommitConflictError(
-        f"Other commits to the quarantine of topic {quarantine.topic} came first {MAXIMUM_COMMIT_TRIES} times; its old "
-        "snapshots stay. Run the sweep again."
-    )
+    return False
 
 
 def list_quarantine_metadata_files(quarantine: Quarantine) -> set[str]:

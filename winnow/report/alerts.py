@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from winnow.clock import format_ms
+from winnow.errors import join_first
 from winnow.model import TopicPartition
 from winnow.results import OpenAlert
 
@@ -116,8 +117,7 @@ class Situation:
         """What happened, of ``findings`` (None: of all)."""
         chosen = self.findings if findings is None else findings
         told = [f"{_format_name(self.topic, each.partition)}: {_cut_text(each.what)}" for each in chosen if each.what]
-        more = f"; and {len(told) - MAXIMUM_SHOWN:,} more" if len(told) > MAXIMUM_SHOWN else ""
-        return f"{': '.join([self.summary, *filter(None, ['; '.join(told[:MAXIMUM_SHOWN])])])}{more}."
+        return f"{': '.join([self.summary, *filter(None, [join_first(told, MAXIMUM_SHOWN)])])}."
 
     @property
     def sentences(self) -> str:
@@ -217,12 +217,8 @@ def format_partitions(topic: str, partitions: Sequence[int] | None) -> str:
     """Topic partitions as Kafka names them, the first few; the topic alone where it is meant as a whole."""
     if not partitions:
         return topic
-    more = (
-        f" and {len(partitions) - MAXIMUM_NAMED_PARTITIONS:,} more"
-        if len(partitions) > MAXIMUM_NAMED_PARTITIONS
-        else ""
-    )
-    return ", ".join(_format_name(topic, number) for number in partitions[:MAXIMUM_NAMED_PARTITIONS]) + more
+    named = [_format_name(topic, number) for number in partitions]
+    return join_first(named, MAXIMUM_NAMED_PARTITIONS, ", ", last=" and ")
 
 
 def format_duration(ms: int) -> str:

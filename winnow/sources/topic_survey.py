@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from winnow.errors import WinnowError
+from winnow.errors import WinnowError, join_first
 from winnow.sources.input_errors import open_to_read
 from winnow.sources.input_files import PARQUET
 from winnow.sources.jsonl import read_line_groups
@@ -52,10 +52,8 @@ class TopicSurvey:
 
     def describe(self) -> str:
         """Return the topics and files as part of a sentence; of many only some, and the number of the others."""
-        named = list(self.files.items())[:MAXIMUM_NAMES]
-        text = ", ".join(f"{name} ({_format_list(paths)})" for name, paths in named)
-        more = len(self.files) - len(named)
-        text += f" and {more} more" if more else ""
+        named = [f"{name} ({_format_list(paths)})" for name, paths in self.files.items()]
+        text = join_first(named, MAXIMUM_NAMES, ", ", last=" and ")
         return text + ("" if self.is_complete else "; not all of the input was looked at")
 
 

@@ -140,7 +140,7 @@ class Runs(StorePart):
         }
         again = update(tables.RunTable).where(
             tables.RunTable.plan_id == plan_id,
-            tables.RunTable.status.not_in([RunState.PUBLISHED.value, *(state.value for state in _UNSETTLED)]),
+            tables.RunTable.status.not_in(_values(state for state in RunState if state.may_be_published)),
         )
         with self._database.writing() as session:
             if not bulk_statements.insert_missing(session, tables.RunTable, [row]):

@@ -18,7 +18,7 @@ from functools import partial
 
 from winnow.clock import format_ms
 from winnow.engine.task_resources import Throttle
-from winnow.errors import DamagedSegmentError, UsageError, WinnowError
+from winnow.errors import DamagedSegmentError, UsageError, WinnowError, join_first
 from winnow.files import storage
 from winnow.files.checked_reading import SCRUB_BUFFER_BYTES, check_quarantine_file, read_segment
 from winnow.log import reference_chains
@@ -382,9 +382,8 @@ def _build_partition_key(partition: int | None) -> int:
 
 def _build_finding(partition: int | None, findings: Collection[FileCheck]) -> Finding:
     of = sorted((check for check in findings if check.partition == partition), key=operator.attrgetter("path"))
-    told = "; ".join(f"{check.path} {check.text}" for check in of[:MAXIMUM_NAMED_FILES])
-    more = f"; and {len(of) - MAXIMUM_NAMED_FILES:,} more" if len(of) > MAXIMUM_NAMED_FILES else ""
-    return Finding(partition, min(check.since_ms or check.checked_at_ms for check in of), f"{told}{more}")
+    told = join_first([f"{check.path} {check.text}" for check in of], MAXIMUM_NAMED_FILES)
+    return Finding(partition, min(check.since_ms or check.checked_at_ms for check in of), told)
 
 
 def _format_message(report: ScrubReport) -> str:

@@ -17,6 +17,7 @@ from winnow.errors import (
     UsageError,
     ValidationFailedError,
     WinnowError,
+    join_first,
 )
 from winnow.model import PartitionState, TopicState, Uncleanable
 from winnow.pipeline.compaction.state_change import change_states
@@ -189,8 +190,7 @@ def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:
 
 def _format_failures(topic: str, failures: Sequence[PartitionFailure]) -> str:
     parts = [f"{topic}-{each.partition}: {each.error}" for each in failures]
-    more = f"; and {len(parts) - MAXIMUM_SHOWN_FAILURES} more" if len(parts) > MAXIMUM_SHOWN_FAILURES else ""
-    return "; ".join(parts[:MAXIMUM_SHOWN_FAILURES]) + more
+    return join_first(parts, MAXIMUM_SHOWN_FAILURES)
 
 
 def _capitalize(text: str) -> str:

@@ -7,7 +7,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from winnow import documents
-from winnow.errors import CommitConflictError, PlanVoidError, ValidationBrokenError, ValidationFailedError, WinnowError
+from winnow.errors import (
+    CommitConflictError,
+    PlanVoidError,
+    ValidationBrokenError,
+    ValidationFailedError,
+    WinnowError,
+    join_first,
+)
 from winnow.model import Plan, Severity, Uncleanable
 from winnow.pipeline.compaction.facts import FactRecomputer, StagedAttempt
 from winnow.pipeline.compaction.plan_limits import PlanExcess, build_limits, find_excesses
@@ -200,8 +207,7 @@ def describe_failures(failures: tuple[Failure, ...], topic: str) -> str:
         for f in failures
         if f.severity is Severity.FAIL
     ]
-    more = f" and {len(parts) - MAXIMUM_SHOWN_FAILURES} more" if len(parts) > MAXIMUM_SHOWN_FAILURES else ""
-    return "; ".join(parts[:MAXIMUM_SHOWN_FAILURES]) + more
+    return join_first(parts, MAXIMUM_SHOWN_FAILURES, last=" and ")
 
 
 def _build_validation_error(
@@ -248,9 +254,8 @@ def build_verdict_alert(
             for failure in verdict.failures
             if failure.severity is Severity.FAIL and failure.partition in {number, None}
         ]
-        more = f" and {len(told) - MAXIMUM_SHOWN_FAILURES} more" if len(told) > MAXIMUM_SHOWN_FAILURES else ""
         since_ms = marks[number].since_ms if number in marks else at_ms
-        findings.append(Finding(number, since_ms, f"{'; '.join(told[:MAXIMUM_SHOWN_FAILURES])}{more}"))
+        findings.append(Finding(number, since_ms, join_first(told, MAXIMUM_SHOWN_FAILURES, last=" and ")))
     return alert_templates.make_validation_failed(
         topic,
         verdict.plan_id,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from winnow.clock import format_ms
+from winnow.errors import join_first
 from winnow.pipeline.explain.removals import Absence, AbsenceVerdict, IngestedAnswer, RemovalRun
 
 
@@ -316,8 +317,7 @@ def _format_run(run: RemovalRun) -> str:
 
 
 def _format_runs(runs: tuple[RemovalRun, ...]) -> str:
-    named = "; ".join(_format_run(run) for run in runs[:MAXIMUM_SHOWN_RUNS])
-    return named + (f"; and {len(runs) - MAXIMUM_SHOWN_RUNS:,} more" if len(runs) > MAXIMUM_SHOWN_RUNS else "")
+    return join_first([_format_run(run) for run in runs], MAXIMUM_SHOWN_RUNS)
 
 
 def _format_other_count(number: int) -> str:
