@@ -26,7 +26,10 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin import sweep as sweeping
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.store import RunState, Store
+from winnow.store import RunState
+from winnow.store.projection import Projection
+from winnow.store.retired_files import RetiredFiles
+from winnow.store.runs import Runs, Verdicts
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _left = ["kill"]
@@ -34,7 +37,7 @@ _left = ["kill"]
 
 
 def kill_process() -> None:
-    """End this process at once, or stop it. What it has written stays; a power cut is another thing (power.py)."""
+    """End this process at once, or stop it. What it has written stays; a power cut is another thing (power_cut.py)."""
     if _left:
         os.kill(os.getpid(), SIGNALS[_left.pop()])
 
@@ -65,7 +68,7 @@ def kill_after(owner: Any, name: str, when: Callable[..., bool] = lambda *_, **_
 
 
 def is_state_change(state: RunState) -> Callable[..., bool]:
-    """Whether a call of ``Store.set_run_state`` is about ``state``."""
+    """Whether a call of ``Runs.set_state`` is about ``state``."""
     return lambda _store, _plan, to, *_, **__: to is state
 
 
@@ -85,22 +88,22 @@ def sweep(world: World) -> None:
 MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "ingest before its commit": (lambda: kill_before(Transaction, "commit_transaction"), ingest),
     "ingest after its commit": (lambda: kill_after(Transaction, "commit_transaction"), ingest),
-    "compact before its files": (lambda: kill_before(Store, "begin_attempt"), compact),
+    "compact before its files": (lambda: kill_before(Runs, "begin_attempt"), compact),
     "compact before its manifest": (lambda: kill_before(staging, "write_manifest"), compact),
     "between compact and validate": (
-        lambda: kill_after(Store, "set_run_state", is_state_change(RunState.STAGED)),
+        lambda: kill_after(Runs, "set_state", is_state_change(RunState.STAGED)),
         compact,
     ),
-    "validate after its verdict": (lambda: kill_after(Store, "record_verdict"), compact),
+    "validate after its verdict": (lambda: kill_after(Verdicts, "record"), compact),
     "publish before the commit": (lambda: kill_before(Transaction, "commit_transaction"), compact),
     "publish after the commit": (lambda: kill_after(Transaction, "commit_transaction"), compact),
-    "publish before the checkpoint": (lambda: kill_before(Store, "record_publication"), compact),
-    "publish within the checkpoint": (lambda: kill_after(Store, "record_publication"), compact),
-    "sweep before expiry": (lambda: kill_before(sweeping, "expire"), sweep),
-    "sweep after expiry": (lambda: kill_after(sweeping, "expire"), sweep),
-    "sweep amid deletion": (lambda: kill_before(Store, "mark_deleted"), sweep),
+    "publish before the checkpoint": (lambda: kill_before(Projection, "record_publication"), compact),
+    "publish within the checkpoint": (lambda: kill_after(Projection, "record_publication"), compact),
+    "sweep before expiry": (lambda: kill_before(sweeping, "expire_snapshots"), sweep),
+    "sweep after expiry": (lambda: kill_after(sweeping, "expire_snapshots"), sweep),
+    "sweep amid deletion": (lambda: kill_before(RetiredFiles, "mark_deleted"), sweep),
     "sweep before forgetting": (lambda: kill_before(TopicLog, "commit"), sweep),
-    "sweep before listing": (lambda: kill_before(leftovers, "attempt_files"), sweep),
+    "sweep before listing": (lambda: kill_before(leftovers, "list_attempt_files"), sweep),
     "sweep before condemning": (lambda: kill_before(TopicLog, "commit"), sweep),
     "sweep before deletion": (lambda: kill_before(storage, "delete"), sweep),
     "publish after adopting keyless records": (lambda: kill_after(Quarantine, "adopt"), compact),
