@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from typing import Any
 
 from winnow.model import OffsetRange, Reason, Segment, Severity, Status
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFacts:
-    """What the rewrite counted for one topic partition over [log start, next first dirty offset).
+class RunFigures:
+    """What a run counted for one topic partition over [log start, next first dirty offset).
+
+    The manifest, the receipt, the store, the metrics and the page have every figure that is defined here. A new figure
+    goes to the end, with the default that older documents are read with.
 
     ``records_in = records_kept + records_superseded + tombstones_expired + records_keyless``.
-    ``winners_fingerprint`` is order-independent over (key, offset) of all survivors; ``content_fingerprint`` over every
-    field of the records that were rewritten.
 
     Under strategy header: ``headers_missing`` keyed records without the header, ``headers_malformed`` with a value that
     is no 8-byte long; both count as missing (KIP-280), and the first ``malformed_offsets`` say where to look.
     ``keys_elsewhere``: after partitions were added, keys that Kafka's default partitioner would put elsewhere now.
-    ``extended``: offset ranges with the tombstones below the plan's ``covered_end`` that superseded a record, in order.
     """
 
     records_in: int
@@ -28,12 +31,42 @@ class PartitionFacts:
     records_keyless: int
     bytes_in: int
     bytes_out: int
+    headers_missing: int = field(default=0, kw_only=True)
+    headers_malformed: int = field(default=0, kw_only=True)
+    malformed_offsets: tuple[int, ...] = field(default=(), kw_only=True)
+    keys_elsewhere: int = field(default=0, kw_only=True)
+
+
+NO_FIGURES = RunFigures(0, 0, 0, 0, 0, 0, 0)
+"""Nothing was counted."""
+
+
+def extract_figures(source: RunFigures) -> dict[str, Any]:
+    """The figures of ``source`` by name, as arguments of another type that has them."""
+    return {each.name: getattr(source, each.name) for each in fields(RunFigures)}
+
+
+def sum_figures(found: Iterable[RunFigures]) -> RunFigures:
+    """The figures of several partitions, or of several shares of one: sums of numbers, sorted lists of offsets."""
+    listed = list(found)
+    totals: dict[str, Any] = {}
+    for each in fields(RunFigures):
+        values = [getattr(source, each.name) for source in listed]
+        totals[each.name] = tuple(sorted(chain.from_iterable(values))) if each.default == () else sum(values)
+    return RunFigures(**totals)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts(RunFigures):
+    """The figures of one rewritten partition, and what proves them.
+
+    ``winners_fingerprint`` is order-independent over (key, offset) of all survivors; ``content_fingerprint`` over every
+    field of the records that were rewritten.
+    ``extended``: offset ranges with the tombstones below the plan's ``covered_end`` that superseded a record, in order.
+    """
+
     winners_fingerprint: str
     content_fingerprint: str
-    headers_missing: int = 0
-    headers_malformed: int = 0
-    malformed_offsets: tuple[int, ...] = ()
-    keys_elsewhere: int = 0
     extended: tuple[OffsetRange, ...] = ()
 
 
@@ -112,28 +145,17 @@ class Verdict:
         return tuple(sorted(found))
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReceipt:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReceipt(RunFigures):
     """What a published plan did to one topic partition (interface: ``compact --json``)."""
 
     partition: int
     first_dirty_offset: int
     next_first_dirty_offset: int
-    records_in: int
-    records_kept: int
-    records_superseded: int
-    tombstones_expired: int
-    records_keyless: int
     records_retired: int
-    bytes_in: int
-    bytes_out: int
     log_start_offset: int | None = None
     bytes_retired: int = 0
     reason: Reason | None = None
-    headers_missing: int = 0
-    headers_malformed: int = 0
-    malformed_offsets: tuple[int, ...] = ()
-    keys_elsewhere: int = 0
     expected_records_kept: int | None = None
     expected_bytes_out: int | None = None
     seconds: float = 0.0

@@ -311,4 +311,4 @@ def test_a_sample_tells_a_log_of_unique_keys_from_one_of_many_versions(
         counts = winners.pick_winners(connection, cleaned, Strategy.OFFSET)
         assert tables.find_offset_table(connection) == (tables.REMOVED_TABLE if removes else tables.SURVIVORS_TABLE)
         connection.close()
-    assert counts.records_kept == keys
+    assert counts.figures.records_kept == keys

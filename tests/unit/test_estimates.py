@@ -47,7 +47,19 @@ def run(
     expired: int = 0,
     retired: int = 0,
 ) -> Receipt:
-    part = PartitionReceipt(partition, first_dirty, first_dirty + 1, records, kept, 0, expired, 0, retired, 1, 1)
+    part = PartitionReceipt(
+        partition=partition,
+        first_dirty_offset=first_dirty,
+        next_first_dirty_offset=first_dirty + 1,
+        records_in=records,
+        records_kept=kept,
+        records_superseded=0,
+        tombstones_expired=expired,
+        records_keyless=0,
+        records_retired=retired,
+        bytes_in=1,
+        bytes_out=1,
+    )
     return Receipt("t", f"p{number}", Status.PUBLISHED, number, (part,), "", 0, number)
 
 

@@ -69,7 +69,23 @@ def test_pace_is_bytes_read_per_second_of_task_time_over_all_runs() -> None:
     """Parts without a time, and runs that published nothing, tell none."""
 
     def run(status: Status, *parts: tuple[int, float]) -> Receipt:
-        made = tuple(PartitionReceipt(0, 0, 0, 0, 0, 0, 0, 0, 0, b, 0, seconds=s) for b, s in parts)
+        made = tuple(
+            PartitionReceipt(
+                partition=0,
+                first_dirty_offset=0,
+                next_first_dirty_offset=0,
+                records_in=0,
+                records_kept=0,
+                records_superseded=0,
+                tombstones_expired=0,
+                records_keyless=0,
+                records_retired=0,
+                bytes_in=b,
+                bytes_out=0,
+                seconds=s,
+            )
+            for b, s in parts
+        )
         return Receipt("t", "p", status, 1, made, "", 0, 0)
 
     timed = run(Status.PUBLISHED, (1000, 1.0), (2000, 5.0), (777, 0.0))

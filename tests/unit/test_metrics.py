@@ -19,7 +19,7 @@ from winnow.report.metrics import (
     sum_measurements,
 )
 from winnow.report.receipts import compare_with_plan, format_receipt
-from winnow.results import PartitionReceipt, Receipt
+from winnow.results import PartitionReceipt, Receipt, RunFigures
 
 AS_OF_MS = 4_000_000_000_000
 
@@ -30,7 +30,23 @@ def assessment(partition: int, reason: Reason = Reason.DIRTY_RATIO, **more: Any)
 
 
 def part(number: int = 0, **more: Any) -> PartitionReceipt:
-    return replace(PartitionReceipt(number, 0, 100, 100, 40, 60, 0, 0, 0, 1000, 400, seconds=2.0), **more)
+    return replace(
+        PartitionReceipt(
+            partition=number,
+            first_dirty_offset=0,
+            next_first_dirty_offset=100,
+            records_in=100,
+            records_kept=40,
+            records_superseded=60,
+            tombstones_expired=0,
+            records_keyless=0,
+            records_retired=0,
+            bytes_in=1000,
+            bytes_out=400,
+            seconds=2.0,
+        ),
+        **more,
+    )
 
 
 def receipt(*parts: PartitionReceipt, at_ms: int = 1, **more: Any) -> Receipt:
@@ -202,10 +218,12 @@ def test_runs_are_counted_by_how_they_stand_and_swept_bytes_are_told() -> None:
 
 def test_total_adds_up_before_it_divides() -> None:
     """10 of 1,000 and 990 of 1,000 bytes, not the mean of two percentages; the worst delay, the nearest deadline."""
-    one = Measurement("a", max_delay_ms=5_000, next_deadline_ms=7, since_last_run_ms=9, runs=1, bytes_in=1000,
-                      bytes_out=10, seconds=1.0, longest_seconds=1.0, max_dirty_ratio=0.2)  # fmt: skip
-    two = Measurement("b", max_delay_ms=1_000, next_deadline_ms=3, since_last_run_ms=2, runs=1, bytes_in=3000,
-                      bytes_out=990, seconds=3.0, longest_seconds=2.0, max_dirty_ratio=0.4)  # fmt: skip
+    one = Measurement("a", max_delay_ms=5_000, next_deadline_ms=7, since_last_run_ms=9, runs=1,
+                      figures=RunFigures(2, 2, 0, 0, 0, 1000, 10),
+                      seconds=1.0, longest_seconds=1.0, max_dirty_ratio=0.2)  # fmt: skip
+    two = Measurement("b", max_delay_ms=1_000, next_deadline_ms=3, since_last_run_ms=2, runs=1,
+                      figures=RunFigures(2, 2, 0, 0, 0, 3000, 990),
+                      seconds=3.0, longest_seconds=2.0, max_dirty_ratio=0.4)  # fmt: skip
     told = list_metric_values(sum_measurements([one, two, Measurement("c")]))
     assert told["cleaner-recopy-percent"] == 25.0
     assert told["cleaner-io"] == 1250
@@ -215,7 +233,8 @@ def test_total_adds_up_before_it_divides() -> None:
 
 def test_total_of_one_topic_is_that_topic() -> None:
     """Every field of a measurement takes part in the total."""
-    full = Measurement("a", *range(1, len(Measurement.__dataclass_fields__)))
+    figures = RunFigures(1, 2, 3, 4, 5, 6, 7, headers_missing=8, headers_malformed=9, keys_elsewhere=10)
+    full = replace(Measurement("a", *range(1, len(Measurement.__dataclass_fields__))), figures=figures)
     assert replace(sum_measurements([full]), topic="a") == full
 
 

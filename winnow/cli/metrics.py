@@ -105,7 +105,7 @@ def _row(m: Measurement) -> list[str]:
         f"{m.uncleanable:,}",
         f"{m.paused:,}",
         f"{100 * m.max_dirty_ratio:.0f} %",
-        f"{100 * m.bytes_out / max(m.bytes_in, 1):.0f} %" if m.runs else "",
+        f"{100 * m.figures.bytes_out / max(m.figures.bytes_in, 1):.0f} %" if m.runs else "",
         format_bytes(m.retired_bytes),
     ]
 

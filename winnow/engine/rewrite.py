@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +33,7 @@ from winnow.files.quarantine_files import (
 )
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
 from winnow.model import PartitionPlan, Plan, Segment
-from winnow.results import PartitionFacts, Rewrite, StagedPartition
+from winnow.results import PartitionFacts, Rewrite, StagedPartition, extract_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,6 @@ class PartitionWinners:
 
     counts: WinnerCounts
     keyless_files: tuple[str, ...] = ()
-    keys_elsewhere: int = 0
     seconds: float = 0.0
 
 
@@ -233,14 +232,14 @@ def find_partition_winners(
     throttle.take(partition.size_bytes)
     counts = pick_winners(connection, partition, plan.strategy, plan.strategy_header, share=share)
     keyless_files: tuple[str, ...] = ()
-    if counts.records_keyless:
+    if counts.figures.records_keyless:
         throttle.take(sum(segment.size_bytes for segment in partition.segments if segment.keyless))
         keyless_files = copy_keyless_records(connection, plan, partition, attempt, folder, written=throttle.take)
-    elsewhere = 0
     if plan.partition_count is not None:
         throttle.take(partition.size_bytes)
         elsewhere = count_misplaced_keys(connection, partition, plan.partition_count, share)
-    return PartitionWinners(counts, keyless_files, elsewhere, time.monotonic() - started)
+        counts = replace(counts, figures=replace(counts.figures, keys_elsewhere=elsewhere))
+    return PartitionWinners(counts, keyless_files, time.monotonic() - started)
 
 
 def merge_winners(found: Sequence[PartitionWinners]) -> PartitionWinners:
@@ -248,7 +247,6 @@ def merge_winners(found: Sequence[PartitionWinners]) -> PartitionWinners:
     return PartitionWinners(
         merge_counts([each.counts for each in found]),
         tuple(path for each in found for path in each.keyless_files),
-        sum(each.keys_elsewhere for each in found),
         sum(each.seconds for each in found),
     )
 
@@ -291,20 +289,11 @@ def build_staged_partition(
     rewrites = tuple(each.rewrite for each in copied)
     rewritten = {path for rewrite in rewrites for path in rewrite.inputs}
     kept_bytes = sum(s.size_bytes for s in partition.segments if s.path not in rewritten)
+    bytes_out = kept_bytes + sum(s.size_bytes for rewrite in rewrites for s in rewrite.outputs)
     facts = PartitionFacts(
-        records_in=counts.records_in,
-        records_kept=counts.records_kept,
-        records_superseded=counts.records_in - counts.records_keyless - counts.distinct_keys,
-        tombstones_expired=counts.tombstones_expired,
-        records_keyless=counts.records_keyless,
-        bytes_in=partition.size_bytes,
-        bytes_out=kept_bytes + sum(s.size_bytes for rewrite in rewrites for s in rewrite.outputs),
+        **extract_figures(replace(counts.figures, bytes_in=partition.size_bytes, bytes_out=bytes_out)),
         winners_fingerprint=counts.winners_fingerprint,
         content_fingerprint=combine_fingerprints([each.content_fingerprint for each in copied]),
-        headers_missing=counts.headers_missing,
-        headers_malformed=counts.headers_malformed,
-        malformed_offsets=counts.malformed_offsets,
-        keys_elsewhere=winners.keys_elsewhere,
         extended=counts.extended,
     )
     return StagedPartition(

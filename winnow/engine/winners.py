@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from winnow.engine import contested_keys
@@ -19,6 +19,7 @@ from winnow.files import duckdb_connection
 from winnow.files.duckdb_connection import quote_file_list, quote_literal
 from winnow.files.fingerprint import EMPTY_FINGERPRINT, WINNERS_HASH, combine_fingerprints, make_fingerprint_sql
 from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
+from winnow.results import NO_FIGURES, RunFigures, sum_figures
 
 if TYPE_CHECKING:
     import duckdb
@@ -73,25 +74,14 @@ def build_version_value_sql(header: str) -> str:
 class WinnerCounts:
     """What the winners' scan counted over the planned segments, and the survivors of each in the plan's order.
 
-    ``headers_missing``, ``headers_malformed`` and ``malformed_offsets`` (the lowest :data:`MALFORMED_SHOWN`) are of
-    keyed records under strategy header, as in :class:`winnow.results.PartitionFacts`; ``extended`` as there.
+    Its figures of bytes are 0: nothing is copied yet. Of ``malformed_offsets`` it names the lowest
+    :data:`MAXIMUM_MALFORMED_OFFSETS`; ``extended`` is as in :class:`winnow.results.PartitionFacts`.
     """
 
-    records_in: int
-    records_keyless: int
-    distinct_keys: int
-    tombstones_expired: int
+    figures: RunFigures
     survivors: tuple[int, ...]
     winners_fingerprint: str
-    headers_missing: int = 0
-    headers_malformed: int = 0
-    malformed_offsets: tuple[int, ...] = ()
     extended: tuple[OffsetRange, ...] = ()
-
-    @property
-    def records_kept(self) -> int:
-        """Records that survive."""
-        return self.distinct_keys - self.tombstones_expired
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +94,11 @@ class KeyShare:
 
 def merge_counts(counts: Sequence[WinnerCounts]) -> WinnerCounts:
     """What was counted in all shares of a partition's keys, as of one."""
+    figures = sum_figures(each.figures for each in counts)
     return WinnerCounts(
-        records_in=sum(each.records_in for each in counts),
-        records_keyless=sum(each.records_keyless for each in counts),
-        distinct_keys=sum(each.distinct_keys for each in counts),
-        tombstones_expired=sum(each.tombstones_expired for each in counts),
+        figures=replace(figures, malformed_offsets=figures.malformed_offsets[:MAXIMUM_MALFORMED_OFFSETS]),
         survivors=tuple(sum(of_segment) for of_segment in zip(*(each.survivors for each in counts), strict=True)),
         winners_fingerprint=combine_fingerprints(each.winners_fingerprint for each in counts),
-        headers_missing=sum(each.headers_missing for each in counts),
-        headers_malformed=sum(each.headers_malformed for each in counts),
-        malformed_offsets=tuple(sorted(offset for each in counts for offset in each.malformed_offsets))[
-            :MAXIMUM_MALFORMED_OFFSETS
-        ],
         extended=join_nearest_ranges(found for each in counts for found in each.extended),
     )
 
@@ -144,7 +127,7 @@ def pick_winners(
     readable = f'"offset" >= {plan.log_start_offset}{build_share_condition(share)}'
     if not plan.segments:
         connection.execute('CREATE TEMP TABLE survivors ("offset" BIGINT)')
-        return WinnerCounts(0, 0, 0, 0, (), EMPTY_FINGERPRINT)
+        return WinnerCounts(NO_FIGURES, (), EMPTY_FINGERPRINT)
     _create_expired_table(connection, plan.segments, plan.expired, readable)
     if not contested_keys.is_applicable(connection, plan):
         return _pick_through_key_table(connection, plan, readable, greatest, version)
@@ -161,15 +144,20 @@ def pick_winners(
         (keyed, keyed) if version is None else _count_versions(connection, plan, readable, version)
     )
     return WinnerCounts(
-        records_in=found.records,
-        records_keyless=found.keyless,
-        distinct_keys=keyed - found.losers,
-        tombstones_expired=found.tombstones_expired,
+        figures=RunFigures(
+            records_in=found.records,
+            records_kept=keyed - found.losers - found.tombstones_expired,
+            records_superseded=found.losers,
+            tombstones_expired=found.tombstones_expired,
+            records_keyless=found.keyless,
+            bytes_in=0,
+            bytes_out=0,
+            headers_missing=keyed - with_header,
+            headers_malformed=with_header - with_version,
+            malformed_offsets=_find_malformed_offsets(connection, plan, readable, version, with_header - with_version),
+        ),
         survivors=found.survivors,
         winners_fingerprint=found.fingerprint,
-        headers_missing=keyed - with_header,
-        headers_malformed=with_header - with_version,
-        malformed_offsets=_find_malformed_offsets(connection, plan, readable, version, with_header - with_version),
         extended=found.extended,
     )
 
@@ -221,16 +209,22 @@ def _pick_through_key_table(
         connection, f"SELECT count(*), {make_fingerprint_sql('fingerprint')} FROM survivors"
     )
     assert row is not None
+    kept = int(row[0])
     return WinnerCounts(
-        records_in=keyed + keyless,
-        records_keyless=keyless,
-        distinct_keys=distinct_keys,
-        tombstones_expired=distinct_keys - int(row[0]),
+        figures=RunFigures(
+            records_in=keyed + keyless,
+            records_kept=kept,
+            records_superseded=keyed - distinct_keys,
+            tombstones_expired=distinct_keys - kept,
+            records_keyless=keyless,
+            bytes_in=0,
+            bytes_out=0,
+            headers_missing=keyed - with_header,
+            headers_malformed=with_header - with_version,
+            malformed_offsets=_find_malformed_offsets(connection, plan, readable, version, with_header - with_version),
+        ),
         survivors=count_per_segment(connection, "survivors", plan.segments),
         winners_fingerprint=str(row[1]),
-        headers_missing=keyed - with_header,
-        headers_malformed=with_header - with_version,
-        malformed_offsets=_find_malformed_offsets(connection, plan, readable, version, with_header - with_version),
         extended=extended,
     )
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Protocol, Self
 
 from winnow import documents
@@ -96,33 +96,18 @@ PER_MILLION = 1_000_000
 SHARE_FROM_RECORDS = 1_000
 """Below this many records the share that compaction removed says nothing, and is given as 0."""
 
-COMPARED_COLUMNS = (
-    "records_in",
-    "records_kept",
-    "records_keyless",
-    "bytes_in",
-    "bytes_out",
-    "winners_fingerprint",
-    "content_fingerprint",
-    "headers_missing",
-    "headers_malformed",
-)
+_REWRITE_COLUMNS = frozenset(each.name for each in fields(PartitionFacts))
+
+COMPARED_COLUMNS = tuple(each.name for each in fields(IndependentFacts) if each.name in _REWRITE_COLUMNS)
 """Figures of both computations: ``rewrite_<name>`` and ``recomputed_<name>``."""
 
-FINDING_COLUMNS = (
-    "wrong_extensions",
-    "keyless_kept",
-    "keyless_not_aside",
-    "duplicate_keys",
-    "stale_winners",
-    "offset_order_violations",
-    "offsets_not_in_input",
-    "touched_above_end",
-    "wrong_partition",
-    "unreadable_files",
-    "mismatched_files",
-    "unreadable_inputs",
-    "unplanned_inputs",
+_INTERMEDIATE_COLUMNS = frozenset({"keys_in", "keys_kept", "most_tombstones_expired"})
+"""Figures of the recomputation that other columns are computed from."""
+
+FINDING_COLUMNS = tuple(
+    each.name
+    for each in fields(IndependentFacts)
+    if each.name not in _REWRITE_COLUMNS and each.name not in _INTERMEDIATE_COLUMNS
 )
 """Columns taken from the recomputation as they are, zero in a sound result."""
 

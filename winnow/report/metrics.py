@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
+from typing import Any
 
 from winnow.model import Assessment, Reason, Status, TopicState
-from winnow.results import Receipt
+from winnow.results import NO_FIGURES, Receipt, RunFigures, sum_figures
 
 Value = float | int | None
 """None: nothing is known, or there is nothing to measure; the metric is left out."""
@@ -30,9 +31,10 @@ class Measurement:
     """What the metrics of one topic, or of several, are made of. ``topic`` None: all that were measured.
 
     ``max_delay_ms``: the most that a partition is over its deadline. ``max_dirty_ratio``: 0 to 1, before any threshold.
-    ``next_deadline_ms``: from the as-of to the earliest deadline; negative when it has passed. ``seconds``: engine time
-    of the last run, summed over its partitions; ``longest_seconds``: of the slowest of them. ``runs_*``: runs by the
-    state they are in now. ``topics_*``: topics by their state in one word; for one topic, one of them is 1.
+    ``next_deadline_ms``: from the as-of to the earliest deadline; negative when it has passed. ``figures``: those of
+    the last run, summed over its partitions. ``seconds``: its engine time, summed likewise; ``longest_seconds``: of its
+    slowest partition. ``runs_*``: runs by the state they are in now. ``topics_*``: topics by their state in one word;
+    for one topic, one of them is 1.
     """
 
     topic: str | None
@@ -47,13 +49,9 @@ class Measurement:
     retired_bytes: int = 0
     runs: int = 0
     forced: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
+    figures: RunFigures = NO_FIGURES
     seconds: float = 0.0
     longest_seconds: float = 0.0
-    keyless: int = 0
-    headers_missing: int = 0
-    headers_malformed: int = 0
     partitions: int = 0
     due: int = 0
     swept_bytes: int = 0
@@ -97,6 +95,8 @@ def compute_measurement(
     compacted = assessments if compacts else ()
     considered = [a for a in compacted if a.reason not in _NOT_CONSIDERED and a.partition not in marked]
     deadlines = [a.deadline_ms for a in compacted if a.deadline_ms is not None]
+    counted: dict[str, Any] = {f"runs_{word}": runs_by_state.get(word, 0) for word in RUN_STATES}
+    counted[f"topics_{_find_state(state, assessments, compacted)}"] = 1
     measured = Measurement(
         topic=state.topic,
         max_delay_ms=max((a.max_compaction_delay_ms for a in compacted), default=0),
@@ -111,8 +111,7 @@ def compute_measurement(
         partitions=len(state.partitions),
         due=sum(a.eligible for a in assessments),
         swept_bytes=swept_bytes,
-        **{f"runs_{word}": runs_by_state.get(word, 0) for word in RUN_STATES},
-        **{f"topics_{_find_state(state, assessments, compacted)}": 1},
+        **counted,
     )
     last = _find_last_compaction(receipts)
     return measured if last is None else _add_run(measured, last)
@@ -145,13 +144,9 @@ def _add_run(measured: Measurement, last: Receipt) -> Measurement:
         measured,
         runs=1,
         forced=sum(part.reason is Reason.MAX_COMPACTION_LAG for part in parts),
-        bytes_in=sum(part.bytes_in for part in parts),
-        bytes_out=sum(part.bytes_out for part in parts),
+        figures=sum_figures(parts),
         seconds=math.fsum(part.seconds for part in parts),
         longest_seconds=max(part.seconds for part in parts),
-        keyless=sum(part.records_keyless for part in parts),
-        headers_missing=sum(part.headers_missing for part in parts),
-        headers_malformed=sum(part.headers_malformed for part in parts),
     )
 
 
@@ -166,6 +161,7 @@ def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
         next_deadline_ms=min(deadlines, default=None),
         # Kafka: the last selection by any thread.
         since_last_run_ms=min(runs, default=None),
+        figures=sum_figures(m.figures for m in measured),
         seconds=math.fsum(m.seconds for m in measured),
         longest_seconds=max((m.longest_seconds for m in measured), default=0.0),
         **{name: sum(getattr(m, name) for m in measured) for name in _SUMMED},
@@ -173,7 +169,8 @@ def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
 
 
 _NOT_SUMMED = {
-    "topic", "max_delay_ms", "max_dirty_ratio", "next_deadline_ms", "since_last_run_ms", "seconds", "longest_seconds",
+    "topic", "max_delay_ms", "max_dirty_ratio", "next_deadline_ms", "since_last_run_ms", "figures", "seconds",
+    "longest_seconds",
 }  # fmt: skip
 _SUMMED = tuple(each.name for each in fields(Measurement) if each.name not in _NOT_SUMMED)
 
@@ -218,7 +215,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "cleaner-recopy-percent",
         "Bytes after the last run per bytes before it; low is effective",
-        _read_last_run(lambda m: 100 * m.bytes_out / max(m.bytes_in, 1)),
+        _read_last_run(lambda m: 100 * m.figures.bytes_out / max(m.figures.bytes_in, 1)),
     ),
     Metric(
         "max-clean-time-secs",
@@ -228,7 +225,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "cleaner-io",
         "Bytes that the last run read and left, per second of engine time",
-        lambda m: (m.bytes_in + m.bytes_out) / m.seconds if m.seconds else None,
+        lambda m: (m.figures.bytes_in + m.figures.bytes_out) / m.seconds if m.seconds else None,
     ),
     Metric(
         "time-since-last-run-ms",
@@ -248,7 +245,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "no-key-compacted-topic-records",
         "Records without a key that the last run moved to the quarantine (Kafka: NoKeyCompactedTopicRecords)",
-        _read_last_run(lambda m: m.keyless),
+        _read_last_run(lambda m: m.figures.records_keyless),
     ),
     Metric(
         "overdue-partitions-count",
@@ -273,12 +270,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "header-missing-records",
         "Records of the last run without the version header of strategy header (KIP-280)",
-        _read_last_run(lambda m: m.headers_missing),
+        _read_last_run(lambda m: m.figures.headers_missing),
     ),
     Metric(
         "header-malformed-records",
         "Records of the last run whose version header is no 8-byte long (KIP-280)",
-        _read_last_run(lambda m: m.headers_malformed),
+        _read_last_run(lambda m: m.figures.headers_malformed),
     ),
     Metric("partitions-count", "Partitions", lambda m: m.partitions),
     Metric("due-partitions-count", "Partitions that the next run would compact", lambda m: m.due),

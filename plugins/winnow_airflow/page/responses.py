@@ -219,7 +219,11 @@ class ReceiptPartition(Document):
     """What a run did to one partition. ``balanced``: in = kept + superseded + expired + keyless.
 
     ``expected_*`` None: the plan knew nothing. ``seconds`` None: the receipt was written before it was measured.
+    Figures that have no field here follow by name (:class:`winnow.results.RunFigures`): ``headers_missing`` for one.
     """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, int]
 
     partition: int
     reason: str | None
@@ -238,9 +242,6 @@ class ReceiptPartition(Document):
     expected_records_kept: int | None
     expected_bytes_out: int | None
     seconds: float | None
-    headers_missing: int
-    headers_malformed: int
-    keys_elsewhere: int
 
 
 class FailureRow(Document):

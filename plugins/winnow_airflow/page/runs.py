@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
-from winnow.results import PartitionReceipt, Receipt, Verdict
+from winnow.results import PartitionReceipt, Receipt, Verdict, extract_figures
 from winnow.store import RunState
 from winnow.store.overview_history import AIRFLOW
 from winnow.store.values import Listed, RunView, Window
@@ -120,43 +120,27 @@ def _parse_dag_run(holder: str | None) -> DagRun | None:
 
 
 def _sum_receipt(parts: Sequence[PartitionReceipt]) -> Totals:
-    return Totals(
-        records_in=sum(part.records_in for part in parts),
-        records_kept=sum(part.records_kept for part in parts),
-        records_superseded=sum(part.records_superseded for part in parts),
-        tombstones_expired=sum(part.tombstones_expired for part in parts),
-        records_keyless=sum(part.records_keyless for part in parts),
-        records_retired=sum(part.records_retired for part in parts),
-        bytes_in=sum(part.bytes_in for part in parts),
-        bytes_out=sum(part.bytes_out for part in parts),
-        bytes_retired=sum(part.bytes_retired for part in parts),
-        seconds=round(math.fsum(part.seconds for part in parts), 3),
-    )
+    counted: dict[str, Any] = {
+        name: sum(getattr(part, name) for part in parts) for name in Totals.model_fields if name != "seconds"
+    }
+    return Totals(**counted, seconds=round(math.fsum(part.seconds for part in parts), 3))
 
 
 def _build_receipt_partition(part: PartitionReceipt) -> ReceiptPartition:
     accounted = part.records_kept + part.records_superseded + part.tombstones_expired + part.records_keyless
+    figures: dict[str, Any] = {k: value for k, value in extract_figures(part).items() if isinstance(value, int)}
     return ReceiptPartition(
+        **figures,
         partition=part.partition,
         reason=None if part.reason is None else part.reason.value,
         first_dirty_offset=str(part.first_dirty_offset),
         next_first_dirty_offset=str(part.next_first_dirty_offset),
-        records_in=part.records_in,
-        records_kept=part.records_kept,
-        records_superseded=part.records_superseded,
-        tombstones_expired=part.tombstones_expired,
-        records_keyless=part.records_keyless,
         records_retired=part.records_retired,
         balanced=part.records_in == accounted,
-        bytes_in=part.bytes_in,
-        bytes_out=part.bytes_out,
         bytes_retired=part.bytes_retired,
         expected_records_kept=part.expected_records_kept,
         expected_bytes_out=part.expected_bytes_out,
         seconds=part.seconds or None,
-        headers_missing=part.headers_missing,
-        headers_malformed=part.headers_malformed,
-        keys_elsewhere=part.keys_elsewhere,
     )
 
 

@@ -26,7 +26,7 @@ from winnow.report import alert_templates
 from winnow.report.alerts import PUBLISHED_AGAIN, AlertKind
 from winnow.report.events import log_event
 from winnow.report.receipts import describe_simulation
-from winnow.results import PartitionReceipt, Receipt, StagedPartition, StagingManifest
+from winnow.results import PartitionReceipt, Receipt, StagedPartition, StagingManifest, extract_figures
 from winnow.store import Run, RunState
 
 
@@ -313,26 +313,15 @@ def build_change(
 
 
 def _build_partition_receipt(partition: PartitionPlan, staged: StagedPartition) -> PartitionReceipt:
-    facts = staged.facts
     return PartitionReceipt(
+        **extract_figures(staged.facts),
         partition=partition.partition,
         first_dirty_offset=partition.first_dirty_offset,
         next_first_dirty_offset=partition.next_first_dirty_offset,
-        records_in=facts.records_in,
-        records_kept=facts.records_kept,
-        records_superseded=facts.records_superseded,
-        tombstones_expired=facts.tombstones_expired,
-        records_keyless=facts.records_keyless,
         records_retired=sum(segment.records for segment in partition.retired),
-        bytes_in=facts.bytes_in,
-        bytes_out=facts.bytes_out,
         log_start_offset=partition.log_start_offset,
         bytes_retired=sum(segment.size_bytes for segment in partition.retired),
         reason=partition.reason,
-        headers_missing=facts.headers_missing,
-        headers_malformed=facts.headers_malformed,
-        malformed_offsets=facts.malformed_offsets,
-        keys_elsewhere=facts.keys_elsewhere,
         expected_records_kept=partition.expected_records_kept,
         expected_bytes_out=partition.expected_bytes_out,
         seconds=staged.seconds,
