@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="partitions from this size on may be cut",
     )
     options = parser.parse_args(arguments)
-    spark_program.prepare_imports()
+    spark_program.prefer_installed_pyspark()
     from winnow.engine.spark import run_plans
     from winnow.engine.task_resources import TaskBudget
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.plans,
             attempt=options.attempt,
             budget=TaskBudget(options.memory, options.threads, options.spill, options.bytes_per_second),
-            most_tasks=options.tasks,
+            maximum_tasks=options.tasks,
             giant_bytes=options.giant_bytes,
         )
     )

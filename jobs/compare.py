@@ -17,13 +17,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = spark_program.build_parser(__doc__)
     parser.add_argument("request", metavar="REQUEST_URI", help="the comparison to carry out")
     options = parser.parse_args(arguments)
-    spark_program.prepare_imports()
+    spark_program.prefer_installed_pyspark()
     from winnow.engine.strategy_diff_spark import run_comparison
     from winnow.engine.task_resources import TaskBudget
 
     budget = TaskBudget(options.memory, options.threads, options.spill, options.bytes_per_second)
     return spark_program.run_and_report(
-        lambda: [run_comparison(options.request, budget=budget, most_tasks=options.tasks)]
+        lambda: [run_comparison(options.request, budget=budget, maximum_tasks=options.tasks)]
     )
 
 

@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--attempt", required=True, help="name of the attempt")
     options = parser.parse_args(arguments)
-    spark_program.prepare_imports()
+    spark_program.prefer_installed_pyspark()
     from winnow.engine.facts import recompute_facts
     from winnow.engine.task_resources import TaskBudget
     from winnow.quality.fact_table import compute_figures, pair_partitions
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
             budget=TaskBudget(options.memory, options.threads, options.spill),
             pairs=pair_partitions,
             recompute=compute_figures,
-            most_tasks=options.tasks,
+            maximum_tasks=options.tasks,
         )
     )
 

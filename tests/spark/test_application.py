@@ -13,7 +13,7 @@ from winnow.embedded.java import find_java, make_spark_environment
 PROGRAM = """
 import json, sys
 from winnow.engine import spark_program
-spark_program.prepare_imports()
+spark_program.prefer_installed_pyspark()
 from winnow.engine.spark_application import open_spark_context
 
 def look(_):

@@ -82,7 +82,7 @@ class Tasks:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(splitting, "MINIMUM_PART_BYTES", part_bytes)
             return run_in_rounds(
-                build_units(URI, plan), self, cores=cores, budget=budget, most_tasks=None, giant_bytes=giant_bytes,
+                build_units(URI, plan), self, cores=cores, budget=budget, maximum_tasks=None, giant_bytes=giant_bytes,
                 done=lambda _, result: self.told.append(result),
             )  # fmt: skip
 

@@ -193,7 +193,7 @@ def test_contested_keys_are_found_in_as_many_passes_as_memory_asks_for(tmp_path:
     (partition,) = planned(str(tmp_path), records, {4, 8}).partitions
     connection = duckdb_connection.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
     found = contested_keys.find_contested_keys(
-        connection, partition.segments, '"offset" >= 0', hashes_at_once=hashes_at_once, most=100
+        connection, partition.segments, '"offset" >= 0', hashes_at_once=hashes_at_once, maximum_contested=100
     )
     hashes = connection.execute("SELECT hash(x::BLOB) FROM (VALUES ('a'), ('b'), ('f')) AS t(x)").fetchall()
     connection.close()
@@ -274,7 +274,7 @@ def test_segments_without_a_contested_key_are_not_read_again(tmp_path: Path) -> 
     (partition,) = planned(str(tmp_path), records, {10, 40, 95}).partitions
     connection = duckdb_connection.connect(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path / "spill"))
     found = contested_keys.find_contested_keys(
-        connection, partition.segments, '"offset" >= 0', hashes_at_once=99, most=100
+        connection, partition.segments, '"offset" >= 0', hashes_at_once=99, maximum_contested=100
     )
     connection.close()
     assert found is not None

@@ -25,11 +25,11 @@ from tests.unit.staging_builder import (
 )
 from winnow.errors import ServiceError
 from winnow.files import duckdb_connection
-from winnow.files.fingerprint import WINNERS_FINGERPRINT
+from winnow.files.fingerprint import WINNERS_FINGERPRINT, combine_fingerprints
 from winnow.model import OffsetRange, Record, Severity, Strategy
 from winnow.quality.fact_table import compute_fact_table, make_fact_row
 from winnow.quality.key_census import EXACT, HASHED, CensusResult, KeyCensus
-from winnow.quality.recomputation import combine_fingerprints, recompute_facts
+from winnow.quality.recomputation import recompute_facts
 from winnow.results import Rewrite
 
 # GX imports deprecated modules of the standard library.
@@ -521,6 +521,4 @@ def test_fingerprints_of_parts_combine_into_that_of_the_whole(scene: Scene) -> N
 
     records = scene.new_records[0]
     parts = [fingerprint(part, WINNERS_FINGERPRINT) for part in (records[:2], records[2:], [])]
-    assert combine_fingerprints(combine_fingerprints(parts[0], parts[1]), parts[2]) == fingerprint(
-        records, WINNERS_FINGERPRINT
-    )
+    assert combine_fingerprints(parts) == fingerprint(records, WINNERS_FINGERPRINT)

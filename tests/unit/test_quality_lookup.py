@@ -63,7 +63,7 @@ def test_the_quick_census_gives_what_grouping_gives_or_nothing(
     quick = FastKeyCensus(100)
     quick.add_survivors(*looked_up(survivors, by_version), by_reference=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast_key_census, "_REDUCED_FROM", 2)
+        patch.setattr(fast_key_census, "_MINIMUM_RECORDS_TO_REDUCE", 2)
         for cut in (inputs[:3], inputs[3:]):
             quick.add_inputs(
                 *looked_up(cut, by_version), np.array([row[1] in tombstones for row in cut], dtype=np.bool_)

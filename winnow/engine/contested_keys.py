@@ -1,9 +1,9 @@
 """Finds the keys with more than one record, and picks winners among those alone.
 
-Equal keys have equal hashes. So a record whose key's hash occurs once in the partition is the only one of its key: it
-wins, whatever the strategy, and nothing is assumed of a clean section. The hashes are sorted, 8 bytes a record, a
-range of them at a time where memory asks for it. What remains is contested and is compared by its exact bytes; a
-collision of two keys puts both there and does no harm.
+Equal keys have equal hashes. So a record whose key hash occurs once in the partition is the only one of its key and
+wins under every strategy; nothing is assumed about a clean section. The hashes are sorted (8 bytes per record), one
+range of them at a time if memory requires it. The others are contested and are compared by the key bytes; a hash
+collision makes both keys contested and does no harm.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ KeyHashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class ContestedKeys:
-    """``hashes``: of keys that more than one record may have, each once. ``segments``: those that hold such records.
+    """``hashes``: distinct hashes of keys that several records may have. ``segments``: those that hold such records.
 
-    ``records`` and ``keyless`` count what was scanned in each planned segment, keyless records among both;
+    ``records`` and ``keyless`` count the scanned records of each planned segment, keyless ones included in both;
     ``fingerprint`` is over (key, offset) of all keyed records.
     """
 
@@ -54,12 +54,12 @@ def find_contested_keys(
     readable: str,
     *,
     hashes_at_once: int,
-    most: int,
+    maximum_contested: int,
 ) -> ContestedKeys | None:
-    """Sort the hashes of the keys of all records for which the SQL condition ``readable`` holds.
+    """Sort the key hashes of all records that meet the SQL condition ``readable``.
 
-    At most about ``hashes_at_once`` are held at a time. None: more than ``most`` are contested, so comparing all keys
-    costs less.
+    Holds about ``hashes_at_once`` or fewer at a time. None: more than ``maximum_contested`` are contested, so comparing
+    all keys costs less.
     """
     expected = sum(segment.records for segment in segments)
     passes = max(1, -(-expected // hashes_at_once))
@@ -79,7 +79,7 @@ def find_contested_keys(
                 sorted_hashes.add(hashes if passes == 1 else hashes[hashes % np.uint64(passes) == number])
             sorted_hashes.end_run()
         repeated = sorted_hashes.repeated()
-        if len(repeated) + sum(map(len, found)) > most:
+        if len(repeated) + sum(map(len, found)) > maximum_contested:
             return None
         held |= sorted_hashes.find_runs_with(repeated)
         found.append(repeated)
@@ -95,7 +95,7 @@ def find_contested_keys(
 def _scan_key_hashes(
     connection: duckdb.DuckDBPyConnection, segment: Segment, columns: str, readable: str
 ) -> Iterator[tuple[KeyHashes, KeyHashes, int]]:
-    """Hashes and fingerprints of keyed records, and how many keyless ones there are beside them, batch by batch."""
+    """Yield hashes and fingerprints of keyed records, and the number of keyless ones, batch by batch."""
     relation = connection.sql(f"SELECT {columns} FROM read_parquet({quote_file_list([segment.path])}) WHERE {readable}")
     for batch in relation.to_arrow_reader(SCAN_BATCH_ROWS):
         hashes = batch.column(0).to_numpy(zero_copy_only=True)
@@ -108,7 +108,7 @@ def _scan_key_hashes(
 
 
 class _SortedRuns:
-    """Hashes in one array, in runs that are sorted each."""
+    """Hashes in one array, as sorted runs."""
 
     def __init__(self, expected: int) -> None:
         self._hashes: KeyHashes = np.empty(expected, np.uint64)
@@ -116,7 +116,7 @@ class _SortedRuns:
         self._ends = [0]
 
     def add(self, hashes: KeyHashes) -> None:
-        """Add to the run that is open."""
+        """Add to the open run."""
         end = self._filled + len(hashes)
         if end > len(self._hashes):
             self._hashes = np.concatenate([self._hashes[: self._filled], np.empty(end - self._filled, np.uint64)])
@@ -124,7 +124,7 @@ class _SortedRuns:
         self._filled = end
 
     def end_run(self) -> None:
-        """Close the open run."""
+        """Sort and close the open run."""
         self._hashes[self._ends[-1] : self._filled].sort()
         self._ends.append(self._filled)
 
@@ -132,14 +132,14 @@ class _SortedRuns:
         return [self._hashes[start:end] for start, end in zip(self._ends, self._ends[1:], strict=False)]
 
     def repeated(self) -> KeyHashes:
-        """The hashes that occur more than once, each once, in rising order."""
+        """Return the hashes that occur more than once, without duplicates, in ascending order."""
         runs = self._runs()
         found: list[KeyHashes] = [np.empty(0, np.uint64)]
         slices = max(1, self._filled // _MAXIMUM_MERGED_HASHES)
         edges = [np.uint64((number << 64) // slices) for number in range(1, slices)]
         cuts = [[0, *np.searchsorted(run, np.array(edges, np.uint64)).tolist(), len(run)] for run in runs]
         for number in range(slices):
-            # The runs are sorted already, which a stable sort makes use of.
+            # The runs are sorted, which a stable sort exploits.
             merged = np.concatenate([run[cut[number] : cut[number + 1]] for run, cut in zip(runs, cuts, strict=True)])
             merged.sort(kind="stable")
             twice = merged[1:][merged[1:] == merged[:-1]]
@@ -147,7 +147,7 @@ class _SortedRuns:
         return np.concatenate(found)
 
     def find_runs_with(self, hashes: KeyHashes) -> set[int]:
-        """The numbers of the runs with one of ``hashes``."""
+        """Return the numbers of the runs that have one of ``hashes``."""
         return {number for number, run in enumerate(self._runs()) if _has_common_hash(run, hashes)}
 
 
@@ -161,7 +161,7 @@ def _has_common_hash(run: KeyHashes, hashes: KeyHashes) -> bool:
 def create_hash_table(
     connection: duckdb.DuckDBPyConnection, name: str, hashes: Iterable[np.uint64] | KeyHashes
 ) -> None:
-    """Make the temporary table ``name(hash)``."""
+    """Create the temporary table ``name(hash)``."""
     connection.register(f"{name}_given", pa.table({"hash": np.asarray(hashes, np.uint64)}))
     try:
         connection.execute(f"CREATE TEMP TABLE {name} AS SELECT hash FROM {name}_given")
@@ -170,26 +170,26 @@ def create_hash_table(
 
 
 MINIMUM_RECORDS = 1 << 20
-"""Below it a table of all keys is small and comparing them costs next to nothing."""
+"""With fewer records a table of all keys is small and comparing them is cheap."""
 
 MAXIMUM_CONTESTED_SHARE = 0.25
-"""Of more contested keys, as a share of all records, a table of all keys costs less."""
+"""If more of all records are contested, a table of all keys costs less."""
 
 SAMPLED_SHARE = 0.03
 
 MAXIMUM_SAMPLED_SEGMENTS = 4
 
 MAXIMUM_PASSES = 16
-"""So often the keys may be read where their hashes do not fit; beyond that DuckDB's own spilling is used."""
+"""Maximum number of times the keys are read where their hashes do not fit; beyond it DuckDB spills."""
 
 SAMPLE_BATCH_ROWS = 131_072
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalCounts:
-    """What goes, as counts; ``survivors`` of each planned segment, ``fingerprint`` over (key, offset) of those.
+    """Counts of removed records; ``survivors`` of each planned segment, ``fingerprint`` over their (key, offset).
 
-    ``extended`` as in :class:`winnow.results.PartitionFacts`.
+    ``extended``: as in :class:`winnow.results.PartitionFacts`.
     """
 
     records: int
@@ -202,7 +202,7 @@ class RemovalCounts:
 
 
 def is_applicable(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan) -> bool:
-    """Whether few keys are likely to be contested. Says the same of the same files, for every share of their keys."""
+    """Check whether few keys are likely to be contested. The result is the same for every share of the keys."""
     total = sum(segment.records for segment in plan.segments)
     if total < MINIMUM_RECORDS:
         return False
@@ -214,7 +214,7 @@ def is_applicable(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan) ->
         return True
     _, times = np.unique(hashes, return_counts=True)
     repeated = int(times[times > 1].sum()) / len(hashes)
-    # A record with one other of its key meets that one in a sample as often as the sample is a share of the whole.
+    # Of two records with one key, a sample holds the second as often as the sample's share of all records.
     return repeated <= MAXIMUM_CONTESTED_SHARE * len(hashes) / total
 
 
@@ -244,11 +244,11 @@ def create_removed_table(
     greatest: str,
     ordering: tuple[str, ...],
 ) -> RemovalCounts | None:
-    """Make the table ``removed("offset")``: losers, expired tombstones that won, keyless records.
+    """Create the table ``removed("offset")``: losers, winning tombstones that expired, keyless records.
 
-    ``readable`` is the SQL condition for the records that count, ``greatest`` the aggregate that gives the winner's
-    offset of a key from its records' ``ordering`` columns; the table ``expired("offset", fingerprint)`` must be there.
-    None, and no table: it does not suit after all.
+    ``readable`` is the SQL condition for records that count, ``greatest`` the aggregate that gives a key's winning
+    offset from its records' ``ordering`` columns; the table ``expired("offset", fingerprint)`` must exist. Returns
+    None, and creates no table, if too many keys are contested after all.
     """
     total = sum(segment.records for segment in plan.segments)
     with _compute_maximum_hashes(connection, total) as hashes_at_once:
@@ -259,7 +259,7 @@ def create_removed_table(
             plan.segments,
             readable,
             hashes_at_once=hashes_at_once,
-            most=int(total * MAXIMUM_CONTESTED_SHARE),
+            maximum_contested=int(total * MAXIMUM_CONTESTED_SHARE),
         )
     if contested is None:
         return None
@@ -304,7 +304,7 @@ def _create_removed_from_contested(
     *,
     covered_end: int,
 ) -> None:
-    """Table ``removed``, and with a ``covered_end`` the table that :func:`keep_extended` asks for."""
+    """Create ``removed``, and with a ``covered_end`` the table that :func:`retain_extended_tombstones` needs."""
     if covered_end:
         connection.execute(f'CREATE TEMP TABLE {SUPERSEDING_TABLE} ("offset" BIGINT)')
     if not segments:
@@ -347,11 +347,11 @@ def _build_file_list(segments: list[Segment] | tuple[Segment, ...]) -> str:
 
 @contextmanager
 def _compute_maximum_hashes(connection: duckdb.DuckDBPyConnection, total: int) -> Iterator[int]:
-    """How many hashes may be held at a time; DuckDB leaves them their room meanwhile."""
+    """Provide the number of hashes to hold at a time; meanwhile DuckDB's memory limit is lowered by their size."""
     limit = duckdb_connection.read_memory_limit_bytes(connection)
     at_once = max(1, limit // 2 // 8)
-    taken = min(total, at_once) * 8
-    connection.execute(f"SET memory_limit = '{max(limit - taken, limit // 2)}B'")
+    reserved = min(total, at_once) * 8
+    connection.execute(f"SET memory_limit = '{max(limit - reserved, limit // 2)}B'")
     try:
         yield at_once
     finally:
@@ -359,7 +359,7 @@ def _compute_maximum_hashes(connection: duckdb.DuckDBPyConnection, total: int) -
 
 
 def create_removed_from_survivors(connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str) -> None:
-    """Make ``removed`` of ``survivors``: what :func:`suits` has said holds for all shares of a partition's keys."""
+    """Create ``removed`` from ``survivors``: all shares of a partition's keys use the same table."""
     connection.execute(
         f"""
         CREATE TEMP TABLE {REMOVED_TABLE} AS SELECT "offset" FROM read_parquet({_build_file_list(plan.segments)}) AS log

@@ -1,7 +1,7 @@
 """The process that PySpark forks Python workers from, with the imports of every task done once.
 
-PySpark starts it (``spark.python.daemon.module``) where everything runs on one machine; it is ``pyspark.daemon`` and
-nothing else. What is imported here is imported once, and shared by the workers.
+PySpark starts it (``spark.python.daemon.module``) where everything runs on one machine. It is ``pyspark.daemon`` with
+imports done once, in memory that the workers share.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from winnow.engine.spark_program import prefer_installed_pyspark
 
 
 def main() -> None:
-    """Import, then fork a worker whenever Spark asks for one, until Spark closes standard input."""
+    """Import, then fork a worker for each request of Spark, until Spark closes standard input."""
     # Imports make many objects and no garbage.
     gc.disable()
     prefer_installed_pyspark()
     from pyspark.daemon import manager
 
-    # What cannot be imported here cannot be in the task, which then says so.
+    # A task whose imports fail reports that itself.
     with suppress(ImportError):
         import winnow.engine.spark  # noqa: F401
         from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
 
         keep_pandas_out_of_pyarrow()
-    # What is here already is never garbage: no worker has to look through it, and so copy its pages.
+    # These objects are never garbage: workers need not scan them, which would copy their memory pages.
     gc.freeze()
     gc.enable()
     manager()  # type: ignore[no-untyped-call]

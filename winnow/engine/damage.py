@@ -1,7 +1,7 @@
 """Explains why a unit of work failed: a damaged segment, a service that does not answer, or a defect.
 
-An engine's exception seldom says whether it choked on what it read or on what it wrote, and it may quote data. So its
-words are not believed: the planned segments are looked at again, by other code, and what is wrong with one is said.
+An engine's exception seldom says whether reading or writing failed, and it may quote data. So its text is not used:
+the planned segments are checked again by other code, and the fault found there is reported.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _RESOURCE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptEx
 
 
 class CopyCountError(WinnowError):
-    """Not as many records were copied as survive: a segment that is not in order, or a fault of the engine's own."""
+    """The number of copied records differs from the survivors: a disordered segment, or a defect of the engine."""
 
 
 def explain_failure(problem: Exception, topic: str, partition: PartitionPlan) -> WinnowError:
-    """``problem`` as the error to report for one partition: what it means, without a byte of user data.
+    """Return the error to report for a partition that failed with ``problem``, without user bytes.
 
     Returns:
-        DamagedSegmentError (exit 4) naming the segment that is missing, cannot be read or is out of order;
-        ServiceError (exit 6) when disk or memory do not suffice or the object store does not answer; a Winnow error as
-        it is; else a plain WinnowError (exit 1) that names the kind of the exception.
+        DamagedSegmentError (exit 4) naming the segment that is missing, unreadable or out of order; ServiceError (exit
+        6) if disk or memory are exhausted or the object store does not answer; a Winnow error as it is; else a plain
+        WinnowError (exit 1) that names the kind of the exception.
     """
     if isinstance(problem, WinnowError) and not isinstance(problem, BadInputError | CopyCountError):
         return problem
@@ -54,9 +54,9 @@ def explain_failure(problem: Exception, topic: str, partition: PartitionPlan) ->
     if not isinstance(problem, _RESOURCE_ERRORS):
         try:
             found = _find_damage(partition)
-        except ServiceError as away:
-            return away
-        except Exception:  # the second look is no reason to lose what the first one met
+        except ServiceError as unreachable:
+            return unreachable
+        except Exception:  # a failing check must not hide the first error
             found = None
         if found is not None:
             segment, wrong = found
@@ -73,15 +73,15 @@ def explain_failure(problem: Exception, topic: str, partition: PartitionPlan) ->
 
 
 def _find_damage(partition: PartitionPlan) -> tuple[Segment, str] | None:
-    """The first planned segment that is not what it was when it was written, and what is wrong with it.
+    """Return the first planned segment that differs from what was written, and its fault.
 
     Raises:
         ServiceError: the object store does not answer.
     """
-    for look in (_check_size, _check_content):  # sizes cost a request each, contents a whole read
+    for check in (_check_size, _check_content):  # sizes cost a request each, contents a whole read
         for segment in partition.segments:
             try:
-                wrong = look(segment)
+                wrong = check(segment)
             except FileNotFoundError:
                 wrong = "is missing"
             except OSError as problem:
@@ -114,7 +114,7 @@ def _check_content(segment: Segment) -> str | None:
                     return "holds offsets that do not rise"
                 above = offsets[-1].as_py()
     except pa.ArrowMemoryError:
-        raise  # nothing is known of the segment
+        raise  # says nothing about the segment
     except pa.ArrowException:
         return "cannot be decoded"
     if above > segment.last_offset:
@@ -123,7 +123,7 @@ def _check_content(segment: Segment) -> str | None:
 
 
 def _describe_read_error(segment: Segment, problem: OSError) -> str:
-    """What an ``OSError`` means: Arrow reports a damaged page as one, too, and a store that does not answer."""
+    """Describe an ``OSError``, which Arrow raises for damaged pages too, and for a store that does not answer."""
     if storage.is_local(segment.path):
         return "cannot be read"
     try:
@@ -139,17 +139,17 @@ def _describe_read_error(segment: Segment, problem: OSError) -> str:
 
 
 MAXIMUM_SHOWN_FAILURES = 3
-"""Failed partitions that an error names."""
+"""Maximum failed partitions that an error names."""
 
 
 def build_failed_result(problem: Exception, topic: str, partition: PartitionPlan) -> dict[str, Any]:
-    """What a task gives back of a partition it could not do: ``error`` without its full stop, and ``exit_code``."""
+    """Build a task's result for a failed partition: ``error`` without its full stop, and ``exit_code``."""
     found = explain_failure(problem, topic, partition)
     return {"error": str(found).rstrip("."), "exit_code": found.exit_code}
 
 
 def find_plan_failure(topic: str, results: Iterable[Mapping[str, Any]], expected: int) -> PlanFailure | None:
-    """Why ``results`` do not amount to ``expected`` partitions that went well; None when they do."""
+    """Return why ``results`` are not ``expected`` successful partitions; None if they are."""
     results = sorted(results, key=lambda result: int(result["partition"]))
     failed = tuple(
         PartitionFailure(result["partition"], result["error"], int(result["exit_code"]))

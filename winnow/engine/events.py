@@ -1,7 +1,4 @@
-"""The JSON events that Spark jobs print for the process that started them.
-
-Needs nothing of Spark, so that the one who listens does not load it.
-"""
+"""The JSON events that Spark jobs print for the process that started them. Imports nothing of Spark."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from typing import Any, TextIO
 from winnow.clock import format_ms
 
 PROGRESS_PREFIX = "WINNOW "
-"""A line of the job's standard output that begins so holds one JSON event."""
+"""Prefix of the lines of the job's standard output that hold a JSON event."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailure:
-    """Why one topic partition of a plan was not carried out. ``error`` holds no user bytes."""
+    """Why one partition of a plan failed. ``error`` holds no user bytes."""
 
     partition: int
     error: str
@@ -28,7 +25,7 @@ class PartitionFailure:
 
 @dataclass(frozen=True, slots=True)
 class PlanFailure:
-    """Why a plan was left without a staging manifest. ``partitions``: those that failed, none when nobody knows."""
+    """Why a plan has no staging manifest. ``partitions``: those that failed, empty if unknown."""
 
     error: str
     exit_code: int
@@ -37,9 +34,9 @@ class PlanFailure:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """What became of one plan of the batch: a staging manifest, or the failure that left it without one.
+    """The outcome of one plan of the batch: a staging manifest, or the failure.
 
-    ``sha256``: of the document's bytes, where whoever reads it must not take another one.
+    ``sha256``: of the document's bytes, where its reader must detect another document.
     """
 
     topic: str
@@ -50,27 +47,27 @@ class PlanOutcome:
 
     @property
     def exit_code(self) -> int:
-        """0 when there is a staging manifest."""
+        """Exit code of the outcome, 0 with a staging manifest."""
         return self.failure.exit_code if self.failure is not None else 0
 
 
 def emit_event(event: dict[str, Any], stream: TextIO | None = None) -> None:
-    """Print one event for whoever started the job."""
+    """Print one event for the process that started the job."""
     stream = stream or sys.stdout
     stream.write(f"{PROGRESS_PREFIX}{json.dumps(event, sort_keys=True)}\n")
     stream.flush()
 
 
 def log_event(event: dict[str, Any], now_ms: int, stream: TextIO | None = None) -> None:
-    """Write one event to the log of this process, standard error: one line, one JSON object, with its time."""
+    """Write one event to this process's log (standard error): one line with a JSON object and its time."""
     stream = stream or sys.stderr
-    # In one piece: tasks of one machine may share the stream.
+    # In one write: tasks of one machine may share the stream.
     stream.write(f"{json.dumps({'timestamp': format_ms(now_ms), **event})}\n")
     stream.flush()
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
-    """The event in a line of the job's output; None for anything else."""
+    """Return the event in a line of the job's output; None for other lines."""
     if not line.startswith(PROGRESS_PREFIX):
         return None
     try:
@@ -81,7 +78,7 @@ def parse_event(line: str) -> dict[str, Any] | None:
 
 
 def emit_outcomes(outcomes: Sequence[PlanOutcome], stream: TextIO | None = None) -> None:
-    """Print a ``plan`` event for each outcome, those that failed last: a log that is cut short still says why."""
+    """Print a ``plan`` event for each outcome, failed ones last: a truncated log still shows why."""
     for outcome in sorted(outcomes, key=lambda each: each.failure is not None):
         failure = outcome.failure
         emit_event(
@@ -100,7 +97,7 @@ def emit_outcomes(outcomes: Sequence[PlanOutcome], stream: TextIO | None = None)
 
 
 def parse_failure(event: dict[str, Any]) -> PlanFailure | None:
-    """The failure that a ``plan`` or ``failed`` event tells of; None for any other event."""
+    """Return the failure in a ``plan`` or ``failed`` event; None for other events."""
     if event["event"] not in {"plan", "failed"} or not event.get("error"):
         return None
     partitions = tuple(

@@ -1,6 +1,6 @@
 """Recomputes the facts of staged output in one Spark application, and writes them beside the manifest.
 
-What recomputes is given by the job's program: this package knows how to spread work, and must not know how it is
+The job's program passes the function that recomputes: this package distributes work and must not know how it is
 checked.
 """
 
@@ -23,14 +23,14 @@ from winnow.model import PartitionPlan, Plan
 from winnow.results import StagedPartition, StagingManifest
 
 PairPartitions = Callable[[Plan, StagingManifest], Sequence[tuple[PartitionPlan, StagedPartition]]]
-"""What to recompute of an attempt: a plan and a result for each partition."""
+"""Returns a plan and a staged result for each partition of an attempt."""
 RecomputeFacts = Callable[[Plan, PartitionPlan, StagedPartition, str, TaskBudget], FactValues]
-"""The facts of one partition of the named attempt. Runs in a task, so it must be a function of a module."""
+"""Returns the facts of one partition of an attempt. Runs in a task, so it must be a module-level function."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactsUnit(WorkUnit):
-    """One topic partition and what was staged of it."""
+    """One partition with its staged result."""
 
     staged: StagedPartition | None = None
 
@@ -42,13 +42,13 @@ def recompute_facts(
     budget: TaskBudget,
     pairs: PairPartitions,
     recompute: RecomputeFacts,
-    most_tasks: int | None = None,
+    maximum_tasks: int | None = None,
     app_name: str = "winnow facts",
 ) -> list[PlanOutcome]:
     """Recompute what ``attempt`` staged of each plan, and write the facts beside its staging manifest.
 
-    Arguments, budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run_plans`). What became
-    of it is told as of the plan; its document is the facts'.
+    Arguments, budget and ``maximum_tasks`` are those of :func:`winnow.engine.spark.run_plans`. Outcomes are per plan;
+    their document is that of the facts.
     """
     plans, refused = staging.read_usable_plans(arguments)
     plan_uris = list(plans)
@@ -65,8 +65,8 @@ def recompute_facts(
     ]
     with open_spark_context(app_name) as context:
         emit_event({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
-        tasks, share = plan_tasks(units, context.defaultParallelism, budget, most_tasks)
-        results = run_tasks(context, tasks, lambda task, tell: _run_task(task, attempt, share, recompute, tell))
+        tasks, share = plan_tasks(units, context.defaultParallelism, budget, maximum_tasks)
+        results = run_tasks(context, tasks, lambda task, report: _run_task(task, attempt, share, recompute, report))
     by_plan: dict[str, list[dict[str, Any]]] = {uri: [] for uri in plan_uris}
     for result in results:
         by_plan[result["plan"]].append(result)
@@ -78,7 +78,7 @@ def recompute_facts(
 
 
 def build_units(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, StagedPartition]]) -> list[FactsUnit]:
-    """The units of work of one attempt."""
+    """Build the units of work of one attempt."""
     return [
         FactsUnit(
             uri,
@@ -93,20 +93,24 @@ def build_units(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, Stage
 
 
 def _run_task(
-    tasks: Iterable[Sequence[WorkUnit]], attempt: str, budget: TaskBudget, recompute: RecomputeFacts, tell: ReportEvent
+    tasks: Iterable[Sequence[WorkUnit]],
+    attempt: str,
+    budget: TaskBudget,
+    recompute: RecomputeFacts,
+    report: ReportEvent,
 ) -> Iterator[dict[str, Any]]:
-    """Inside a Spark task: one partition after another; one that fails is reported, not raised."""
+    """Recompute partitions one after another inside a Spark task; a failing one is reported, not raised."""
     for task in tasks:
         for unit in task:
             assert isinstance(unit, FactsUnit)
             result = recompute_unit(unit, attempt, budget, recompute)
             event: dict[str, Any] = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
-            tell(event | ({"error": result["error"]} if "error" in result else {}))
+            report(event | ({"error": result["error"]} if "error" in result else {}))
             yield result
 
 
 def recompute_unit(unit: FactsUnit, attempt: str, budget: TaskBudget, recompute: RecomputeFacts) -> dict[str, Any]:
-    """Recompute one unit: its figures, or the error that it ended with; never raises."""
+    """Recompute one unit and return its figures or its error; never raises."""
     result: dict[str, Any] = {"plan": unit.plan_uri, "partition": unit.partition}
     assert unit.plan is not None
     assert unit.staged is not None
@@ -121,7 +125,7 @@ def recompute_unit(unit: FactsUnit, attempt: str, budget: TaskBudget, recompute:
 def write_plan_facts(
     uri: str, plan: Plan, manifest: StagingManifest | None, results: Sequence[dict[str, Any]], expected: int
 ) -> PlanOutcome:
-    """Write the facts of a plan's attempt when all its ``expected`` units succeeded."""
+    """Write the facts of a plan's attempt if all its ``expected`` units succeeded."""
     if manifest is None:
         failure = PlanFailure("the attempt left no staging manifest", WinnowError.exit_code)
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)

@@ -1,7 +1,7 @@
-"""Which neighbouring segments are rewritten together, and the offset ranges in which a group is read.
+"""Decides which neighbouring segments are rewritten together, and in which offset ranges a group is read.
 
-Of a stretch the offsets that are named are held, and DuckDB gathers up to 2,048 records behind a join, however large
-they are: a stretch of large records is a few row groups.
+The offsets that a range joins with are held in memory, and DuckDB gathers up to 2,048 records behind a join, whatever
+their size: a range of large records is a few row groups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import duckdb
 
 SMALL_SEGMENT_DIVISOR = 8
-"""A segment that loses nothing joins a merge only below segment.bytes / SMALL_SHARE."""
+"""A segment that loses no records joins a merge only below segment.bytes / SMALL_SEGMENT_DIVISOR."""
 
 MINIMUM_MERGE_GAIN = 2
 """The merged result must be at least this many times its largest input."""
@@ -28,7 +28,7 @@ MINIMUM_MERGE_GAIN = 2
 
 @dataclass(frozen=True, slots=True)
 class SegmentSurvivors:
-    """A planned segment and how many of its records survive."""
+    """A planned segment and the number of its surviving records."""
 
     segment: Segment
     records: int
@@ -40,12 +40,12 @@ class SegmentSurvivors:
 
     @property
     def size_bytes(self) -> int:
-        """Estimated bytes of what survives, by the share of records."""
+        """Estimated bytes of the survivors, by their share of the records."""
         return self.segment.size_bytes * self.records // max(1, self.segment.records)
 
 
 def group_segments(segments: Sequence[SegmentSurvivors], segment_bytes: int) -> list[tuple[SegmentSurvivors, ...]]:
-    """The groups of neighbouring segments to rewrite, in offset order; segments in no group are kept by reference."""
+    """Group neighbouring segments to rewrite, in offset order; segments in no group are kept by reference."""
     found: list[tuple[SegmentSurvivors, ...]] = []
     run: list[SegmentSurvivors] = []
     for item in segments:
@@ -62,22 +62,22 @@ def group_segments(segments: Sequence[SegmentSurvivors], segment_bytes: int) -> 
 
 
 def _split_run(run: Sequence[SegmentSurvivors]) -> list[tuple[SegmentSurvivors, ...]]:
-    """A run of candidates as one group when merging it is worth it, else only the stretches that lose something."""
+    """Return a run of candidates as one group if merging is worth it, else only its parts that lose records."""
     if not any(member.loses_records for member in run):
-        return []  # merging alone never rewrites anything
+        return []  # merging alone is no reason to rewrite
     if all(member.loses_records for member in run) or _is_worth_merging(run):
         return [tuple(run)]
-    stretches: list[tuple[SegmentSurvivors, ...]] = []
+    groups: list[tuple[SegmentSurvivors, ...]] = []
     current: list[SegmentSurvivors] = []
     for member in run:
         if member.loses_records:
             current.append(member)
         elif current:
-            stretches.append(tuple(current))
+            groups.append(tuple(current))
             current = []
     if current:
-        stretches.append(tuple(current))
-    return stretches
+        groups.append(tuple(current))
+    return groups
 
 
 def _is_worth_merging(run: Sequence[SegmentSurvivors]) -> bool:
@@ -85,15 +85,15 @@ def _is_worth_merging(run: Sequence[SegmentSurvivors]) -> bool:
 
 
 MINIMUM_LARGE_RECORD_BYTES = 4 << 10
-"""Of records that take so many bytes in a file, 2,048 are more than should be held."""
+"""With records of this size in the file, 2,048 are too many to hold."""
 
 MAXIMUM_RANGE_BYTES = 64 << 20
-"""Decoded bytes in a stretch of large records, or of one row group where that has more."""
+"""Maximum decoded bytes in a range of large records; one row group may have more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """The records of some neighbouring files from first to last offset, both included."""
+    """The records of neighbouring files from first to last offset, both included."""
 
     uris: tuple[str, ...]
     first_offset: int
@@ -103,36 +103,36 @@ class ReadRange:
 def split_into_read_ranges(
     connection: duckdb.DuckDBPyConnection, members: Sequence[SegmentSurvivors], start_offset: int
 ) -> Iterator[ReadRange]:
-    """``members`` from ``start_offset`` on, in offset order. Together they hold every offset exactly once.
+    """Split ``members`` from ``start_offset`` on into ranges in offset order, which hold every offset exactly once.
 
-    A segment of which more is named than may be held at once, or with large records, is cut between its row groups, by
+    A segment with more join offsets than may be held at once, or with large records, is cut between its row groups, by
     their statistics.
     """
     at_once = compute_maximum_join_rows(connection)
-    named_survive = find_offset_table(connection) == SURVIVORS_TABLE
+    lists_survivors = find_offset_table(connection) == SURVIVORS_TABLE
     uris: list[str] = []
     first, last, held = 0, -1, 0
     for member in members:
         segment = member.segment
-        named = member.records if named_survive else segment.records - member.records
+        listed = member.records if lists_survivors else segment.records - member.records
         large = segment.size_bytes > MINIMUM_LARGE_RECORD_BYTES * segment.records
-        if uris and (large or held + named > at_once):
+        if uris and (large or held + listed > at_once):
             yield ReadRange(tuple(uris), first, last)
             uris, held = [], 0
         begins = max(start_offset, segment.first_offset)
-        if large or named > at_once:
+        if large or listed > at_once:
             for low, high in _split_file(segment.path, begins, segment.last_offset, at_once, large):
                 yield ReadRange((segment.path,), low, high)
             continue
         first = first if uris else begins
         uris.append(segment.path)
-        last, held = segment.last_offset, held + named
+        last, held = segment.last_offset, held + listed
     if uris:
         yield ReadRange(tuple(uris), first, last)
 
 
 def _split_file(uri: str, first_offset: int, last_offset: int, at_once: int, large: bool) -> Iterator[tuple[int, int]]:
-    """The offsets from first to last in ranges of whole row groups: of about ``at_once`` records at most."""
+    """Yield ranges (first, last offset) of whole row groups with about ``at_once`` records or fewer."""
     filesystem, path = storage.open_filesystem(uri)
     with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
         metadata = pq.ParquetFile(stream, pre_buffer=False).metadata

@@ -1,7 +1,7 @@
 """Compacts one topic partition: picks winners and copies the surviving records into new segments.
 
-Runs inside a Spark task (or in process, in tests): the task opens and writes the data files itself, so no record passes
-through the JVM. Order and offsets are untouched; segments that lose nothing are kept by reference.
+Runs inside a Spark task (or in process, in tests): the task itself reads and writes the data files, so no record passes
+through the JVM. Order and offsets do not change; segments that lose no records are kept by reference.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def copy_keyless_records(
     attempt: str,
     folder: str,
     *,
-    written: Callable[[int], None] = lambda _: None,
+    on_write: Callable[[int], None] = lambda _: None,
 ) -> tuple[str, ...]:
-    """Copy the readable keyless records of the planned segments; the URIs of the files, none when there were none.
+    """Copy the readable keyless records of the planned segments; return the URIs of the files, if any.
 
-    The rows bear the attempt, which the staging manifest names; the files rest in ``folder``, since a retried task of
-    the same attempt writes its own. Only segments whose manifest entry counts keyless records are read. ``written`` is
-    told the bytes of each batch.
+    The rows carry the attempt, which the staging manifest names; the files are in ``folder``, since a retried task of
+    the same attempt writes its own. Only segments with keyless records in their manifest entry are read. ``on_write``
+    gets the bytes of each batch.
 
     Raises:
-        WinnowError: there are keyless records and the plan names no place for them.
+        WinnowError: there are keyless records and the plan names no quarantine.
     """
     holding = [segment for segment in partition.segments if segment.keyless]
     if not holding:
@@ -88,7 +88,7 @@ def copy_keyless_records(
     with QuarantineWriter(file_bytes=plan.segment_bytes, name=name) as writer:
         for batch in relation.to_arrow_reader(KEYLESS_BATCH_ROWS):
             rows = _build_quarantine_rows(batch, make_keyless_move_id(plan.plan_id, attempt))
-            written(rows.nbytes)
+            on_write(rows.nbytes)
             writer.write(rows)
         return writer.finish()
 
@@ -110,9 +110,10 @@ KEY_BATCH_ROWS = 65_536
 def count_misplaced_keys(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, partitions: int, share: KeyShare | None = None
 ) -> int:
-    """How many surviving keys of ``share`` Kafka's default partitioner would put elsewhere among ``partitions``.
+    """Count the surviving keys of ``share`` that Kafka's default partitioner would put in another partition.
 
-    Reads key and offset of all segments once more. Says nothing of producers with a partitioner of their own.
+    ``partitions``: the topic's number of partitions. Reads key and offset of all segments once more. For producers with
+    their own partitioner the count means nothing.
     """
     if not plan.segments:
         return 0
@@ -129,18 +130,18 @@ def count_misplaced_keys(
 MAXIMUM_BATCH_ROWS = 16_384
 
 MAXIMUM_BATCH_BYTES = 4 << 20
-"""Bytes in the file of the records that pass at a time; decoded they are a few times as many."""
+"""Maximum bytes in the file of the records in a batch; decoded they take a few times as many."""
 
 ENGINE_NAME = "duckdb"
 
 MAXIMUM_OVERHEAD_BYTES = 320 << 20
-"""What a task's process holds at most beside its memory limit: interpreter, libraries, the row groups being read and
-written. Measured up to 254 MiB: 24 million records of 12 million keys, limits of 64 and 256 MiB, without Spark."""
+"""Maximum memory of a task's process beyond its limit: interpreter, libraries, row groups being read and written.
+Measured up to 254 MiB: 24 million records of 12 million keys, limits of 64 and 256 MiB, without Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionWinners:
-    """What was found out about a partition, or about a share of its keys, before anything is copied."""
+    """Findings about a partition, or a share of its keys, before anything is copied."""
 
     counts: WinnerCounts
     keyless_files: tuple[str, ...] = ()
@@ -149,7 +150,7 @@ class PartitionWinners:
 
 @dataclass(frozen=True, slots=True)
 class SegmentGroup:
-    """Neighbouring segments that are rewritten together; the ``number``-th group of its partition, from 0."""
+    """Neighbouring segments rewritten together; the ``number``-th group of its partition, from 0."""
 
     number: int
     members: tuple[SegmentSurvivors, ...]
@@ -166,13 +167,13 @@ class SegmentGroup:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its segments."""
+        """Total bytes of its segments."""
         return sum(member.segment.size_bytes for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedGroup:
-    """One group, rewritten. ``content_fingerprint`` is over the records that were copied."""
+    """A rewritten group. ``content_fingerprint`` is over the copied records."""
 
     rewrite: Rewrite
     content_fingerprint: str
@@ -191,13 +192,13 @@ def compact_partition(
 ) -> StagedPartition:
     """Compact one partition of ``plan`` into new files below ``<data>/<plan id>/<folder>/``.
 
-    ``folder`` is ``attempt`` when left out; tasks that may meet in one attempt have a folder each. Keyless records go
-    into files of the quarantine. A partition without segments (retention only) has zero facts.
-    Nothing is visible to a reader: the files are listed in the staging manifest, which is written last. Running it
-    twice under two attempts writes two sets of files, of which one is used.
+    ``folder`` defaults to ``attempt``; tasks that may run at once in one attempt have a folder each. Keyless records go
+    into quarantine files. A partition without segments (retention only) has zero facts. Readers see nothing: the files
+    are listed in the staging manifest, which is written last. Two runs under two attempts write two sets of files, one
+    of which is used.
 
-    ``throttle`` waits wherever bytes are read or written; one with the budget's rate when left out. ``connections``:
-    those of the task; a DuckDB of its own when left out.
+    ``throttle`` waits whenever bytes are read or written; default: one with the budget's rate. ``connections``: those
+    of the task; default: a new DuckDB.
     """
     started = time.monotonic()
     folder = folder or attempt
@@ -224,9 +225,9 @@ def find_partition_winners(
     throttle: Throttle,
     share: KeyShare | None = None,
 ) -> PartitionWinners:
-    """Fill the table ``survivors`` of ``connection``, put keyless records aside, count the keys that sit elsewhere.
+    """Fill the table ``survivors`` of ``connection``, copy keyless records to quarantine, count misplaced keys.
 
-    ``share``: of the keys of one share alone; the keyless records belong to share 0.
+    ``share``: only for the keys of one share; the keyless records belong to share 0.
     """
     started = time.monotonic()
     throttle.take(partition.size_bytes)
@@ -234,16 +235,16 @@ def find_partition_winners(
     keyless_files: tuple[str, ...] = ()
     if counts.figures.records_keyless:
         throttle.take(sum(segment.size_bytes for segment in partition.segments if segment.keyless))
-        keyless_files = copy_keyless_records(connection, plan, partition, attempt, folder, written=throttle.take)
+        keyless_files = copy_keyless_records(connection, plan, partition, attempt, folder, on_write=throttle.take)
     if plan.partition_count is not None:
         throttle.take(partition.size_bytes)
-        elsewhere = count_misplaced_keys(connection, partition, plan.partition_count, share)
-        counts = replace(counts, figures=replace(counts.figures, keys_elsewhere=elsewhere))
+        misplaced = count_misplaced_keys(connection, partition, plan.partition_count, share)
+        counts = replace(counts, figures=replace(counts.figures, keys_elsewhere=misplaced))
     return PartitionWinners(counts, keyless_files, time.monotonic() - started)
 
 
 def merge_winners(found: Sequence[PartitionWinners]) -> PartitionWinners:
-    """What was found in all shares of a partition's keys, as of one."""
+    """Merge the findings about all shares of a partition's keys."""
     return PartitionWinners(
         merge_counts([each.counts for each in found]),
         tuple(path for each in found for path in each.keyless_files),
@@ -252,7 +253,7 @@ def merge_winners(found: Sequence[PartitionWinners]) -> PartitionWinners:
 
 
 def build_segment_groups(partition: PartitionPlan, counts: WinnerCounts, segment_bytes: int) -> list[SegmentGroup]:
-    """The groups of segments to rewrite, in offset order; segments in none are kept by reference."""
+    """Return the groups of segments to rewrite, in offset order; segments in none are kept by reference."""
     surviving = [
         SegmentSurvivors(segment, records)
         for segment, records in zip(partition.segments, counts.survivors, strict=True)
@@ -269,9 +270,9 @@ def copy_group(
     folder: str,
     throttle: Throttle,
 ) -> CopiedGroup:
-    """Copy what survives of a group into new segments below ``<data>/<plan id>/<folder>/``.
+    """Copy the survivors of a group into new segments below ``<data>/<plan id>/<folder>/``.
 
-    The table ``survivors`` of ``connection`` must hold at least the survivors within the group's offsets.
+    The table ``survivors`` of ``connection`` must have at least the survivors within the group's offsets.
     """
     started = time.monotonic()
     inputs = tuple(member.segment.path for member in group.members)
@@ -284,7 +285,7 @@ def copy_group(
 def build_staged_partition(
     partition: PartitionPlan, winners: PartitionWinners, copied: Sequence[CopiedGroup], *, seconds: float
 ) -> StagedPartition:
-    """The facts of a partition put together; ``copied`` in the order of its groups, ``seconds`` all that it took."""
+    """Build the facts of a partition; ``copied`` in group order, ``seconds`` the total time."""
     counts = winners.counts
     rewrites = tuple(each.rewrite for each in copied)
     rewritten = {path for rewrite in rewrites for path in rewrite.inputs}
@@ -318,7 +319,7 @@ def _copy_survivors(
     columns = ", ".join(f'"{name}"' for name in ARROW_SCHEMA.names)
     read = [member for member in group.members if member.records]
     # The files must stream past the survivors in offset order: with one thread the probe side keeps its order, so the
-    # optimizer may not swap the sides of the join, and the join may not spill. The writer refuses another order.
+    # optimizer must not swap the sides of the join, and the join must not spill. The writer rejects another order.
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     connection.execute("SET threads = 1")
 
@@ -337,13 +338,13 @@ def _copy_survivors(
     meter = ThrottleMeter(throttle, read_bytes + write_bytes, sum(member.records for member in read))
     with SegmentWriter(partition=partition.partition, segment_bytes=plan.segment_bytes, name=name) as writer:
         checked: set[str] = set()
-        for stretch in split_into_read_ranges(connection, read, partition.log_start_offset):
-            for uri in stretch.uris:
-                # On an object store pages are checked as they pass (winnow.files.checked_filesystem).
+        for offsets in split_into_read_ranges(connection, read, partition.log_start_offset):
+            for uri in offsets.uris:
+                # On an object store pages are checked while they are read (winnow.files.checked_filesystem).
                 if uri not in checked and storage.is_local(uri):
                     check_pages(uri, throttle.take)
                     checked.add(uri)
-            survivors = build_survivors_sql(connection, stretch.uris, stretch.first_offset, stretch.last_offset)
+            survivors = build_survivors_sql(connection, offsets.uris, offsets.first_offset, offsets.last_offset)
             relation = connection.sql(f"SELECT {columns}, {CONTENT_HASH} AS fingerprint {survivors}")
             for batch in relation.to_arrow_reader(_compute_batch_rows(read)):
                 copied += batch.num_rows
@@ -362,6 +363,6 @@ def _copy_survivors(
 
 
 def _compute_batch_rows(members: Sequence[SegmentSurvivors]) -> int:
-    """How many records pass at a time: fewer when they are large, so that a batch is a few MiB."""
+    """Return the records per batch: fewer if they are large, so that a batch is a few MiB."""
     largest_bytes = max(member.segment.size_bytes // max(1, member.segment.records) for member in members)
     return max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // max(1, largest_bytes)))

@@ -28,17 +28,16 @@ def run_plans(
     *,
     attempt: str,
     budget: TaskBudget,
-    most_tasks: int | None = None,
+    maximum_tasks: int | None = None,
     giant_bytes: int = DEFAULT_GIANT_BYTES,
     app_name: str = "winnow compact",
 ) -> list[PlanOutcome]:
     """Carry out plans in one Spark application and write a staging manifest for each that succeeded.
 
-    ``arguments`` name the plans, with their digests where known (:func:`winnow.engine.staging.format_plan_argument`).
-    A plan that fails, or is not the one that was made, leaves the others alone. The budget is per task, its rate
-    excepted: that is the application's.
-    ``most_tasks``: so many run at once at most; None: as many as there are cores. ``giant_bytes``: a topic partition
-    from that size on is cut over several tasks where cores would be idle otherwise.
+    ``arguments`` name the plans, with their digests where known (:func:`winnow.engine.staging.format_plan_argument`). A
+    plan that fails, or was changed, does not affect the others. The budget is per task, except its rate, which is the
+    application's. ``maximum_tasks``: tasks at a time; None: one per core. ``giant_bytes``: partitions from this size on
+    are split over several tasks where cores would be idle otherwise.
     """
     plans, refused = staging.read_usable_plans(arguments)
     with open_spark_context(app_name) as context:
@@ -49,7 +48,7 @@ def run_plans(
             _build_task_runner(context, attempt),
             cores=context.defaultParallelism,
             budget=budget,
-            most_tasks=most_tasks,
+            maximum_tasks=maximum_tasks,
             giant_bytes=giant_bytes,
             done=lambda unit, result: emit_event(_build_progress_event(unit, attempt, result)),
         )
@@ -63,14 +62,14 @@ def run_plans(
 
 
 def build_units(uri: str, plan: Plan) -> list[WorkUnit]:
-    """The units of work of one plan: its partitions."""
+    """Build the units of work of one plan: its partitions."""
     return [
         WorkUnit(
             uri,
             plan.topic,
             partition.partition,
             partition.size_bytes,
-            # Not by reference: a task that read its whole plan would read what all its siblings need, too.
+            # Not the whole plan: a task would read what all others need, too.
             replace(plan, partitions=(partition,)),
         )
         for partition in plan.partitions
@@ -78,31 +77,31 @@ def build_units(uri: str, plan: Plan) -> list[WorkUnit]:
 
 
 def _build_task_runner(context: SparkContext, attempt: str) -> RunTasks:
-    # A driver that is started again under the same attempt numbers its tasks from 0 again.
+    # A driver restarted under the same attempt numbers its tasks from 0 again.
     base = f"{attempt}/{context.applicationId}"
     return lambda tasks, share: run_tasks(
-        context, tasks, lambda task, tell: _run_task(task, attempt, share, tell, base=base)
+        context, tasks, lambda task, report: _run_task(task, attempt, share, report, base=base)
     )
 
 
 def _run_task(
-    tasks: Iterable[list[WorkUnit]], attempt: str, budget: TaskBudget, tell: ReportEvent, *, base: str = ""
+    tasks: Iterable[list[WorkUnit]], attempt: str, budget: TaskBudget, report: ReportEvent, *, base: str = ""
 ) -> Iterator[Result]:
-    """Inside a Spark task: carry out its units one after another; a unit that fails is reported, not raised.
+    """Carry out units one after another inside a Spark task; a failing unit is reported, not raised.
 
-    ``base``: the folder of this application below that of the plan; the attempt's when left out.
+    ``base``: the application's folder below that of the plan; default: the attempt's.
     """
     context = TaskContext.get()
-    # A retried or speculative task writes beside the first one, never over it.
+    # A retried or speculative task writes to another folder than the first one.
     folder = f"{base or attempt}/t{context.taskAttemptId() if context is not None else 0}"
     with ConnectionPool(budget) as connections:
         for task in tasks:
-            results = [_run_unit_with_events(unit, attempt, budget, folder, connections, tell) for unit in task]
+            results = [_run_unit_with_events(unit, attempt, budget, folder, connections, report) for unit in task]
             yield from _sync_results(task, results)
 
 
 def _sync_results(units: Sequence[WorkUnit], results: Sequence[Result]) -> Sequence[Result]:
-    """The results of a task once the files that they name are on disk; none counts where one of them is not."""
+    """Return the results of a task once their files are synced; if one is not, every result becomes an error."""
     try:
         storage.sync(path for result in results for path in _list_written_files(result))
     except OSError as problem:
@@ -114,7 +113,7 @@ def _sync_results(units: Sequence[WorkUnit], results: Sequence[Result]) -> Seque
 
 
 def _list_written_files(result: Result) -> Iterator[str]:
-    """The files that one unit wrote and that a commit may name: segments, and keyless records for the quarantine."""
+    """Yield the files of one unit that a commit may name: segments, and keyless records for the quarantine."""
     rewrites: tuple[Rewrite, ...] = ()
     if "staged" in result:
         rewrites = result["staged"].rewrites
@@ -127,9 +126,9 @@ def _list_written_files(result: Result) -> Iterator[str]:
 
 
 def _run_unit_with_events(
-    unit: WorkUnit, attempt: str, budget: TaskBudget, folder: str, connections: ConnectionPool, tell: ReportEvent
+    unit: WorkUnit, attempt: str, budget: TaskBudget, folder: str, connections: ConnectionPool, report: ReportEvent
 ) -> Result:
-    """Carry out one unit and tell of it: in an executor's own log, which then names what was at work when it died."""
+    """Carry out one unit and log it in the executor's own log, which shows the units in progress at a crash."""
     what = "partition" if unit.range is None else "range"
     begun = _build_event_key(unit, attempt) | ({} if unit.range is None else {"range": unit.range})
     log_event({"event": f"{what}_started", **begun}, read_wall_clock_ms())
@@ -138,7 +137,7 @@ def _run_unit_with_events(
         ended = begun | ({"error": result["error"]} if "error" in result else {})
     else:
         ended = _build_progress_event(unit, attempt, result)
-        tell(ended)
+        report(ended)
     log_event({**ended, "event": f"{what}_{'failed' if 'error' in result else 'done'}"}, read_wall_clock_ms())
     return result
 
@@ -146,9 +145,9 @@ def _run_unit_with_events(
 def run_unit(
     unit: WorkUnit, attempt: str, budget: TaskBudget, *, folder: str, connections: ConnectionPool | None = None
 ) -> Result:
-    """Carry out one unit into ``folder``: what it made, or the error that it ended with; never raises.
+    """Carry out one unit into ``folder`` and return its output or its error; never raises.
 
-    ``connections``: those of the task, which many units share.
+    ``connections``: those of the task, shared by many units.
     """
     if connections is None:
         with ConnectionPool(budget) as its_own:
@@ -195,7 +194,7 @@ def _build_progress_event(unit: WorkUnit, attempt: str, result: Result) -> dict[
 
 
 def write_plan_manifest(uri: str, plan: Plan, attempt: str, results: list[Result]) -> PlanOutcome:
-    """Write the staging manifest of a plan when all its units succeeded."""
+    """Write the staging manifest of a plan if all its units succeeded."""
     failure = find_plan_failure(plan.topic, results, len(plan.partitions))
     if failure is not None:
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 EVENT_POLL_SECONDS = 0.5
 
 ReportEvent = Callable[[dict[str, Any]], None]
-"""Takes a small progress event inside a task."""
+"""Reports a small progress event from inside a task."""
 
 Work = TypeVar("Work")
 
 
 class _EventAccumulatorParam(AccumulatorParam[list[dict[str, Any]]]):
-    """Small progress events on their way from tasks to the driver, as each task ends."""
+    """Carries small progress events from tasks to the driver, as each task ends."""
 
     def zero(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return []
@@ -44,9 +44,9 @@ def run_tasks(
     tasks: Sequence[Work],
     run: Callable[[Iterable[Work], ReportEvent], Iterator[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """Give each of ``tasks`` to a Spark task of its own, in this order; the results of ``run``, which must be small.
+    """Run each of ``tasks`` in its own Spark task, in this order; return the results of ``run``, which must be small.
 
-    What ``run`` tells is printed as an event of the application (:func:`winnow.engine.events.emit_event`).
+    Events that ``run`` reports are printed as the application's (:func:`winnow.engine.events.emit_event`).
     """
     if not tasks:
         return []
@@ -78,17 +78,17 @@ DAEMON_MODULE = "winnow.engine.daemon"
 
 @contextmanager
 def open_spark_context(name: str) -> Iterator[SparkContext]:
-    """A Spark context that ends with the block.
+    """Provide a Spark context for the block.
 
     Raises:
-        ConfigurationError: see :func:`check_versions`.
+        ConfigurationError: see :func:`check_spark_versions`.
     """
-    # PySpark's first call into its JVM imports its own test tools, and they pandas, to know whether there is NumPy.
+    # PySpark's first call into its JVM imports its test tools, and they import pandas, to check for NumPy.
     with block_pandas_import():
-        SparkContext._ensure_initialized()  # what spark-submit was told is known to the JVM alone
+        SparkContext._ensure_initialized()  # the options of spark-submit are known to the JVM alone
         conf = SparkConf().setAppName(name)
         if is_local(conf.get("spark.master", "") or ""):
-            # On a cluster the executors' Python may get Winnow with the task, when the daemon runs already.
+            # On a cluster the executors' Python may get Winnow with the task, after the daemon has started.
             conf.setIfMissing("spark.python.daemon.module", DAEMON_MODULE)
         context = SparkContext.getOrCreate(conf)
     try:
@@ -100,7 +100,7 @@ def open_spark_context(name: str) -> Iterator[SparkContext]:
 
 
 def check_spark_versions(context: SparkContext) -> None:
-    """Refuse a PySpark and a JVM of different versions.
+    """Raise if PySpark and its JVM have different versions.
 
     Raises:
         ConfigurationError: with both versions.
@@ -113,9 +113,9 @@ def check_spark_versions(context: SparkContext) -> None:
 
 
 def _stop_spark(context: SparkContext) -> None:
-    """Stop Spark, but do not wait for the server of accumulators, which looks up once a second and does no work now."""
+    """Stop Spark without waiting for the server of accumulators, which polls once a second and is idle now."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
-        vars(context)["_accumulatorServer"] = None  # PySpark passes over what is not there
+        vars(context)["_accumulatorServer"] = None  # PySpark then skips it
         threading.Thread(target=server.shutdown, daemon=True).start()
     context.stop()

@@ -1,4 +1,4 @@
-"""Checks what Spark's tasks have where they run: Python version, libraries, access to the lake."""
+"""Checks the environment of Spark's tasks: Python version, libraries, access to the lake."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MAXIMUM_TASKS = 8
 
 
 def diagnose_spark_tasks(uris: Sequence[str]) -> dict[str, Any]:
-    """Start a Spark application whose tasks look around; ``uris`` are folders that they try to look into.
+    """Run a Spark application whose tasks check their environment and the access to the folders ``uris``.
 
-    Gives ``spark`` (its version), ``tasks``, ``pythons``, ``missing`` (modules) and ``unreachable`` (of ``uris``).
+    Returns ``spark`` (its version), ``tasks``, ``pythons``, ``missing`` (modules) and ``unreachable`` (of ``uris``).
     """
     with open_spark_context("winnow doctor") as context:
         context.setLogLevel("ERROR")
@@ -51,6 +51,6 @@ def _is_installed(module: str) -> bool:
 def _is_reachable(uri: str) -> bool:
     try:
         storage.exists(storage.join(uri, "winnow-doctor"))
-    except Exception:  # whatever it is, the driver's machine has the words for it
+    except Exception:  # the driver's machine reports the reason
         return False
     return True

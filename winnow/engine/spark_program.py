@@ -1,7 +1,7 @@
 """What programs started by spark-submit share: the path to PySpark, arguments and exit code.
 
-spark-submit puts ``python/lib/pyspark.zip`` first on the path of the driver and of the workers. Python compiles what it
-imports from a zip anew in every process, which is half a second before anything else happens.
+spark-submit puts ``python/lib/pyspark.zip`` first on the path of driver and workers. Python compiles imports from a zip
+anew in every process, which takes half a second at every start.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _VERSION_FILE = "pyspark/version.py"
 
 
 def prefer_installed_pyspark() -> None:
-    """Take Spark's zips off this process's path where a PySpark of the very same version is installed beside them.
+    """Remove Spark's zips from this process's path if the same version of PySpark is installed beside them.
 
-    Does nothing when PySpark is imported already.
+    Call it before PySpark is imported; it does nothing afterwards.
     """
     if "pyspark" in sys.modules:
         return
@@ -44,7 +44,7 @@ def _read_zipped_version(zips: Sequence[str]) -> bytes | None:
 
 
 def _read_installed_version(folders: Sequence[str]) -> bytes | None:
-    """The version file of the PySpark that would be imported from ``folders``."""
+    """Return the version file of the PySpark that would be imported from ``folders``."""
     for folder in folders:
         if (Path(folder) / "pyspark").is_dir():
             with suppress(OSError):
@@ -57,26 +57,24 @@ def _has_py4j(folders: Sequence[str]) -> bool:
     return any((Path(folder) / "py4j").is_dir() for folder in folders)
 
 
-def prepare_imports() -> None:
-    """To be called before anything imports PySpark."""
-    prefer_installed_pyspark()
-
-
 def build_parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser that knows what every program is told: what its tasks may use."""
+    """Return a parser with the arguments that every program has: what its tasks may use."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--memory", type=int, default=1 << 30, metavar="BYTES", help="cap of one task's engine")
+    made.add_argument("--memory", type=int, default=1 << 30, metavar="BYTES", help="memory limit of one task's engine")
     made.add_argument("--threads", type=int, default=1, help="threads of one task's engine")
-    made.add_argument("--spill", metavar="FOLDER", help="where the engine spills; else in Spark's local folders")
-    made.add_argument("--tasks", type=int, metavar="N", help="at most so many partitions at once; else all cores")
+    made.add_argument("--spill", metavar="FOLDER", help="folder for spilling; default: Spark's local folders")
+    made.add_argument("--tasks", type=int, metavar="N", help="maximum tasks at a time; default: one per core")
     made.add_argument(
-        "--bytes-per-second", type=float, metavar="RATE", help="what all tasks read and write together; else no limit"
+        "--bytes-per-second",
+        type=float,
+        metavar="RATE",
+        help="maximum bytes per second that all tasks read and write together; default: no limit",
     )
     return made
 
 
 def run_and_report(run: Callable[[], Sequence[PlanOutcome]]) -> int:
-    """Run, report each plan; the worst exit code of its plans is the program's."""
+    """Run, report each plan, and return the worst exit code of the plans."""
     try:
         outcomes = run()
     except WinnowError as problem:

@@ -1,8 +1,8 @@
-"""Splits work over Spark tasks: small partitions share a task, large ones are cut by key and by offset.
+"""Splits work over Spark tasks: small partitions share a task, large ones are split by key and by offset.
 
-A partition is one task's work until that leaves cores idle. One that is cut has its winners picked by several tasks,
-each for a share of the keys, and its groups of segments copied by several, each from a stretch of the offsets. Every
-task of the first kind decodes all keys, so a share costs more than its part: cutting pays for giants alone.
+A partition is one task's work unless that leaves cores idle. The winners of a split partition are picked by several
+tasks, each for a share of the keys, and its groups of segments are copied by several, each for a range of offsets.
+Every share decodes all keys, so a share costs more than its fraction of the work: splitting pays only for giants.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from winnow.engine.task_resources import TaskBudget
 
 MAXIMUM_TASKS_PER_CORE = 4
-"""Enough tasks that a slow one does not leave cores idle, few enough that their start is not felt."""
+"""Enough tasks that a slow one does not leave cores idle, few enough that starting them costs little."""
 
 UNIT_OVERHEAD_BYTES = 4 << 20
-"""What a unit costs besides its records, as bytes that are read: statements, files, a new segment or two."""
+"""Cost of a unit besides its records, as bytes read: statements, files, a new segment or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """One topic partition of one plan, or a range of one.
+    """One partition of one plan, or a part of one.
 
-    ``plan`` is the plan with this partition alone: what a task needs, no more.
+    ``plan`` is the plan with this partition alone.
     """
 
     plan_uri: str
@@ -58,18 +58,18 @@ class WorkUnit:
 
     @property
     def range(self) -> str | None:
-        """What of its partition it is about, in a log's words; None: all of it."""
+        """The part of the partition, as text for logs; None: all of it."""
         return None
 
 
-def pack_units(units: Sequence[WorkUnit], cores: int, most: int | None = None) -> list[list[WorkUnit]]:
-    """Units into tasks: one each while they are few, else the fullest first into the emptiest of cores x 4 tasks.
+def pack_units(units: Sequence[WorkUnit], cores: int, maximum_tasks: int | None = None) -> list[list[WorkUnit]]:
+    """Pack units into tasks: one each while they are few, else the largest first into the emptiest of cores x 4 tasks.
 
-    Tasks come in the order in which Spark starts them: the largest first. ``most``: no more tasks than that, so no more
-    units at once, whatever the number of cores is now or becomes.
+    Tasks come in the order in which Spark starts them: the largest first. ``maximum_tasks`` also limits the units at a
+    time, even if the number of cores grows.
     """
     ordered = sorted(units, key=lambda unit: -unit.size_bytes)
-    count = min(len(ordered), max(1, cores) * MAXIMUM_TASKS_PER_CORE if most is None else most)
+    count = min(len(ordered), max(1, cores) * MAXIMUM_TASKS_PER_CORE if maximum_tasks is None else maximum_tasks)
     heap = [(0, number) for number in range(count)]
     packed: list[list[WorkUnit]] = [[] for _ in range(count)]
     for unit in ordered:
@@ -80,46 +80,46 @@ def pack_units(units: Sequence[WorkUnit], cores: int, most: int | None = None) -
 
 
 def estimate_unit_bytes(unit: WorkUnit) -> int:
-    """How long ``unit`` takes, as bytes that are read."""
+    """Estimate the cost of ``unit``, as bytes read."""
     return UNIT_OVERHEAD_BYTES + unit.size_bytes
 
 
 def plan_tasks(
-    units: Sequence[WorkUnit], cores: int, budget: TaskBudget, most_tasks: int | None
+    units: Sequence[WorkUnit], cores: int, budget: TaskBudget, maximum_tasks: int | None
 ) -> tuple[list[list[WorkUnit]], TaskBudget]:
-    """Units into tasks, and what each task may use: the application's rate is divided, all else is per task."""
+    """Return units per task and each task's budget: the application's rate is divided, the rest is per task."""
     rate = budget.bytes_per_second
-    tasks = pack_units(units, cores, most_tasks if rate is None else min(cores, most_tasks or cores))
+    tasks = pack_units(units, cores, maximum_tasks if rate is None else min(cores, maximum_tasks or cores))
     if rate is None or not tasks:
         return tasks, budget
-    # An equal share each, and no more tasks than cores: they cannot exceed the rate, however many run at a time.
+    # Equal shares, and no more tasks than cores: together they cannot exceed the rate.
     return tasks, replace(budget, bytes_per_second=rate / len(tasks))
 
 
 DEFAULT_GIANT_BYTES = 512 << 20
-"""Below it, starting further tasks and decoding keys again costs more than idle cores do."""
+"""Below it, starting more tasks and decoding keys again costs more than idle cores."""
 
 MAXIMUM_KEY_SHARES = 16
-"""More shares of a partition's keys save no time: each decodes all of them, and that outweighs the rest by then."""
+"""More shares of a partition's keys save no time: each decodes all of them, which then costs most of it."""
 
 MAXIMUM_IMBALANCE = 1.6
-"""How many times a core's fair share the fullest core may have before partitions are cut: cut, they take about 1.5."""
+"""Maximum load of the fullest core, in fair shares, before partitions are split; then it is about 1.5."""
 
 MAXIMUM_PARTS_PER_CORE = 2
-"""So many parts a core are copied of a partition that is cut, or fewer: a slow one leaves no core idle for long."""
+"""Maximum parts per core of a split partition: enough that a slow one leaves no core idle for long."""
 
 MINIMUM_PART_BYTES = 4 << 20
-"""What is estimated to survive of a part, at least: no log falls to pieces because many cores cleaned it."""
+"""Minimum estimated survivors of a part in bytes: many cores must not cut a log into small files."""
 
 COPY_COST_FACTOR = 5
-"""How many times as long as passing a byte over it takes to copy one that survives."""
+"""Cost of copying a surviving byte, in bytes read."""
 
 
 def count_key_shares(sizes_bytes: Sequence[int], cores: int, giant_bytes: int) -> list[int]:
-    """Into how many shares the keys of each partition are cut, given the sizes of all; 1: it stays whole.
+    """Return the number of shares for the keys of each partition, given all sizes; 1: it stays whole.
 
-    The largest are cut when the fullest of ``cores`` would otherwise have :data:`TOLERATED` times its fair share: those
-    above a fair share, else those above half of one, and so on; never one below ``giant_bytes``.
+    The largest are split if the fullest of ``cores`` would otherwise have :data:`MAXIMUM_IMBALANCE` times its fair
+    share: those above a fair share, else those above half of one, and so on; never one below ``giant_bytes``.
     """
     whole = [1] * len(sizes_bytes)
     if cores == 1 or max(sizes_bytes, default=0) < giant_bytes:
@@ -145,7 +145,7 @@ def _count_shares(work: int, fair: float, cores: int) -> int:
 
 
 def _compute_fullest_load(work: Sequence[int], cut: Sequence[int], cores: int) -> float:
-    """The load of the fullest core, when the largest pieces go first to the emptiest."""
+    """Return the load of the fullest core if the largest pieces go first to the emptiest."""
     pieces = [each / number for each, number in zip(work, cut, strict=True) for _ in range(number)]
     loads = [0.0] * cores
     for piece in sorted(pieces, reverse=True):
@@ -154,17 +154,17 @@ def _compute_fullest_load(work: Sequence[int], cut: Sequence[int], cores: int) -
 
 
 def split_groups(groups: Sequence[SegmentGroup], cores: int) -> list[SegmentGroup]:
-    """``groups`` of one partition, large ones cut between their segments, in offset order.
+    """Split large ``groups`` of one partition between their segments, in offset order.
 
-    Parts of a group keep its number. Each is about as much work as the others, at most :data:`PARTS_PER_CORE` for each
-    of ``cores`` and one more for each group, and is estimated to leave :data:`PART_BYTES` or more, or is a whole group.
+    Parts of a group keep its number. They are about equal work, at most :data:`MAXIMUM_PARTS_PER_CORE` per core and one
+    more per group, and leave an estimated :data:`MINIMUM_PART_BYTES` or more, or are a whole group.
     """
     work = sum(map(estimate_copy_bytes, groups)) / (cores * MAXIMUM_PARTS_PER_CORE)
     return [part for group in groups for part in _split_group(group, work)]
 
 
 def estimate_copy_bytes(group: SegmentGroup) -> int:
-    """How long copying ``group`` takes, as bytes that are read; a segment of which nothing survives is not read."""
+    """Estimate the cost of copying ``group``, as bytes read; segments without survivors are not read."""
     return sum(_estimate_member_bytes(member) for member in group.members)
 
 
@@ -173,41 +173,45 @@ def _estimate_member_bytes(member: SegmentSurvivors) -> int:
 
 
 def _split_group(group: SegmentGroup, part_work: float) -> Iterator[SegmentGroup]:
-    """Cut where a part has become large enough, unless what is left would be too small for one of its own."""
+    """Cut where a part is large enough, unless the rest would be too small for a part."""
     start = work = kept_bytes = 0
-    left_bytes = sum(member.size_bytes for member in group.members)
+    remaining_bytes = sum(member.size_bytes for member in group.members)
     for number, member in enumerate(group.members, 1):
         work += _estimate_member_bytes(member)
         kept_bytes += member.size_bytes
-        if work >= part_work and kept_bytes >= MINIMUM_PART_BYTES and left_bytes - kept_bytes >= MINIMUM_PART_BYTES:
+        if (
+            work >= part_work
+            and kept_bytes >= MINIMUM_PART_BYTES
+            and remaining_bytes - kept_bytes >= MINIMUM_PART_BYTES
+        ):
             yield replace(group, members=group.members[start:number])
-            left_bytes -= kept_bytes
+            remaining_bytes -= kept_bytes
             start, work, kept_bytes = number, 0, 0
     yield replace(group, members=group.members[start:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareUnit(WorkUnit):
-    """Picking the winners of one share of a partition's keys."""
+    """Picks the winners of one share of a partition's keys."""
 
     share: KeyShare
 
     @property
     def range(self) -> str:
-        """Which keys."""
+        """The keys, as text for logs."""
         return f"keys {self.share.number + 1} of {self.share.of}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartUnit(WorkUnit):
-    """Copying one group of a partition's segments, or a part of one; ``survivors``: the files of all shares."""
+    """Copies one group of a partition's segments, or a part of one; ``survivors``: the files of all shares."""
 
     part: SegmentGroup
     survivors: tuple[str, ...]
 
     @property
     def range(self) -> str:
-        """Which offsets."""
+        """The offsets, as text for logs."""
         return f"offsets {self.part.first_offset} to {self.part.last_offset}"
 
 
@@ -221,7 +225,7 @@ class ShareWinners:
 
 
 def build_share_units(unit: WorkUnit, shares: int) -> list[ShareUnit]:
-    """The first tasks of a partition that is cut: one for each of ``shares`` shares of its keys."""
+    """Build the first tasks of a split partition: one for each of ``shares`` shares of its keys."""
     size_bytes = unit.size_bytes // shares
     return [
         ShareUnit(
@@ -234,7 +238,7 @@ def build_share_units(unit: WorkUnit, shares: int) -> list[ShareUnit]:
 def find_share_winners(
     unit: ShareUnit, attempt: str, budget: TaskBudget, connections: ConnectionPool, *, folder: str
 ) -> ShareWinners:
-    """Pick the winners of one share and leave their offsets in a file below ``folder``."""
+    """Pick the winners of one share and write their offsets to a file below ``folder``."""
     plan, partition = _get_plan_and_partition(unit)
     name = f"{partition.partition:05d}-survivors-{unit.share.number:03d}-of-{unit.share.of:03d}.parquet"
     uri = storage.join(plan.data_location, plan.plan_id, folder, name)
@@ -248,9 +252,9 @@ def find_share_winners(
 
 
 def build_part_units(unit: WorkUnit, found: Sequence[ShareWinners], cores: int) -> list[PartUnit]:
-    """The second tasks of a partition that is cut: each copies what survives of a stretch of its offsets.
+    """Build the second tasks of a split partition: each copies the survivors of a range of its offsets.
 
-    A task's plan holds the segments that it reads, no others.
+    A task's plan has only the segments that it reads.
     """
     plan, partition = _get_plan_and_partition(unit)
     survivors = tuple(each.survivors for each in found)
@@ -270,11 +274,11 @@ def build_part_units(unit: WorkUnit, found: Sequence[ShareWinners], cores: int) 
 
 
 def copy_part(unit: PartUnit, budget: TaskBudget, connections: ConnectionPool, *, folder: str) -> CopiedGroup:
-    """Copy what survives of one group, or of a part of it, into new segments below ``folder``.
+    """Copy the survivors of one group, or of a part of it, into new segments below ``folder``.
 
     Raises:
-        MiscountError: not as many records were copied as the shares of the keys counted: a segment is not in order,
-            or a scratch file is not whole.
+        CopyCountError: the number of copied records differs from the shares' count: a segment is disordered, or a file
+            with survivors is incomplete.
     """
     plan, partition = _get_plan_and_partition(unit)
     part = unit.part
@@ -286,9 +290,9 @@ def copy_part(unit: PartUnit, budget: TaskBudget, connections: ConnectionPool, *
 def combine_partition(
     unit: WorkUnit, found: Sequence[ShareWinners], copied: Iterable[tuple[SegmentGroup, CopiedGroup]]
 ) -> StagedPartition:
-    """What all shares and parts of a partition amount to; ``seconds`` is the work of all its tasks.
+    """Combine all shares and parts of a partition; ``seconds`` is the total work of its tasks.
 
-    The same as of a partition in one piece, but that a large group may have more and smaller new segments.
+    The result is that of an unsplit partition, except that a large group may have more and smaller new segments.
     """
     _, partition = _get_plan_and_partition(unit)
     winners = _merge_share_winners(found)
@@ -302,9 +306,9 @@ def combine_partition(
 
 
 def remove_survivor_files(found: Iterable[ShareWinners]) -> None:
-    """Remove the files with survivors; one that cannot be removed now is left to the sweep."""
+    """Remove the files with survivors; the sweep removes those that cannot be removed now."""
     for each in found:
-        with contextlib.suppress(Exception):  # the partition is compacted, whatever becomes of its scratch
+        with contextlib.suppress(Exception):  # the partition is compacted; scratch files do not matter
             storage.delete(each.survivors)
 
 
@@ -313,7 +317,7 @@ def _merge_share_winners(found: Sequence[ShareWinners]) -> PartitionWinners:
 
 
 def _merge_parts(copied: Sequence[CopiedGroup]) -> CopiedGroup:
-    """The parts of one group as the group."""
+    """Merge the parts of one group."""
     return CopiedGroup(
         Rewrite(
             tuple(path for each in copied for path in each.rewrite.inputs),

@@ -26,21 +26,21 @@ Result = TypeVar("Result")
 
 
 def build_plan_uri(staging: str, topic: str, plan_id: str) -> str:
-    """Where a plan rests."""
+    """Return the URI of a plan."""
     return storage.join(staging, "plans", topic, plan_id, "plan.json")
 
 
 def build_manifest_uri(plan_document_uri: str, attempt: str) -> str:
-    """Where the staging manifest of one attempt rests: beside its plan."""
+    """Return the URI of an attempt's staging manifest, beside its plan."""
     return storage.join(plan_document_uri.rsplit("/", 1)[0], attempt, "manifest.json")
 
 
 def write_plan(staging: str, plan: Plan, *, known_sha256: str | None = None) -> tuple[str, str]:
-    """Write ``plan``; its URI and the sha256 of the bytes that rest there.
+    """Write ``plan``; return its URI and the sha256 of the bytes there.
 
-    A document that rests there already is kept only where its digest is ``known_sha256``, the one that the run's row
-    has; whatever else is there is replaced. The same plan may be written with another log end offset or other
-    estimates, so a job that was given the first digest must still find the first bytes.
+    An existing document is kept only if its digest is ``known_sha256``, that of the run's row; any other is replaced.
+    The same plan may be written again with another log end offset or other estimates, so a job that was given the first
+    digest must still find the first bytes.
     """
     uri = build_plan_uri(staging, plan.topic, plan.plan_id)
     data = documents.dump_json(plan)
@@ -61,38 +61,37 @@ def _read_present_sha256(uri: str) -> str | None:
 
 
 def format_plan_argument(uri: str, sha256: str | None) -> str:
-    """How a plan is named in a job's arguments: its URI, and the sha256 of its bytes where that is known."""
+    """Format a plan's argument for a job: its URI, and the sha256 of its bytes if known."""
     return uri if sha256 is None else f"{uri}{_DIGEST_MARK}{sha256}"
 
 
 def parse_plan_argument(argument: str) -> tuple[str, str | None]:
-    """URI and sha256 of a document named in a job's arguments; None: no digest was given."""
+    """Return URI and sha256 of a document named in a job's arguments; None: no digest was given."""
     uri, mark, sha256 = argument.rpartition(_DIGEST_MARK)
     return (uri, sha256) if mark else (argument, None)
 
 
 def parse_plan_uri(uri: str) -> tuple[str, str]:
-    """Topic and plan id of the plan that should rest at ``uri``, from the URI alone."""
+    """Return topic and plan id of the plan at ``uri``, from the URI alone."""
     *_, topic, plan_id, _ = ["", "", *uri.split("/")]
     return topic, plan_id
 
 
 def read_plan(uri: str, sha256: str | None = None) -> Plan:
-    """The plan at ``uri``, if it is the one that was made.
+    """Read the plan at ``uri`` and check that it is the one that was written.
 
-    ``sha256``: the digest that its bytes must have; None where that was not noted. Its id must be that of its content
-    either way.
+    ``sha256``: the expected digest of its bytes, None if unknown. The plan's id must match its content in any case.
 
     Raises:
-        PlanVoidError: the document is another one than was made, or was changed.
-        WinnowError: there is none, or it is damaged.
+        PlanVoidError: the document was replaced or changed.
+        WinnowError: it is missing or damaged.
         FormatVersionError: a newer Winnow wrote it.
     """
     return read_plan_and_digest(uri, sha256)[0]
 
 
 def read_plan_and_digest(uri: str, sha256: str | None = None) -> tuple[Plan, str]:
-    """The plan at ``uri`` and the sha256 of its bytes.
+    """Read the plan at ``uri``; return it and the sha256 of its bytes.
 
     Raises:
         PlanVoidError, WinnowError, FormatVersionError: as :func:`read_plan`.
@@ -120,9 +119,9 @@ def _build_changed_plan_error(uri: str, how: str) -> PlanVoidError:
 
 
 def read_plans(arguments: Sequence[str]) -> dict[str, Plan | WinnowError]:
-    """The plans that a job's ``arguments`` name, by URI, or why one cannot be used: that leaves the others alone.
+    """Read the plans that a job's ``arguments`` name, by URI; a plan that cannot be used becomes its error.
 
-    Many are read at a time: an object store takes its time over each, and a batch may have thousands.
+    Many are read at a time: an object store takes time for each, and a batch may have thousands.
 
     Raises:
         ServiceError: the object store cannot be reached.
@@ -133,7 +132,7 @@ def read_plans(arguments: Sequence[str]) -> dict[str, Plan | WinnowError]:
 
 
 def read_usable_plans(arguments: Sequence[str]) -> tuple[dict[str, Plan], list[PlanOutcome]]:
-    """:func:`read_plans`, apart: the plans by URI, and what became of those that cannot be used.
+    """Run :func:`read_plans`; return usable plans by URI, and the outcomes of the others.
 
     Raises:
         ServiceError: the object store cannot be reached.
@@ -157,13 +156,13 @@ def _read_plan_or_error(uri: str, sha256: str | None) -> Plan | WinnowError:
 
 
 def run_concurrently(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """``work`` on each of ``items``, documents of the staging area, several at a time; the results in their order."""
+    """Run ``work`` on each of ``items``, documents of the staging area, several at a time; return results in order."""
     with ThreadPoolExecutor(MAXIMUM_CONCURRENT_DOCUMENTS) as pool:
         return list(pool.map(work, items))
 
 
 def delete_plan(uri: str) -> None:
-    """Delete the plan at ``uri`` and what attempts at it left beside it."""
+    """Delete the plan at ``uri`` and what its attempts left beside it."""
     folder = uri.rsplit("/", 1)[0]
     for entry in storage.list_files(folder):
         storage.delete(entry.uri)
@@ -171,14 +170,14 @@ def delete_plan(uri: str) -> None:
 
 
 def write_manifest(plan_document_uri: str, manifest: StagingManifest) -> str:
-    """Write the staging manifest of an attempt. Returns its URI."""
+    """Write the staging manifest of an attempt; return its URI."""
     uri = build_manifest_uri(plan_document_uri, manifest.attempt)
     storage.write_bytes(uri, documents.dump_json(manifest))
     return uri
 
 
 def read_manifest(plan_document_uri: str, attempt: str) -> StagingManifest | None:
-    """The staging manifest of ``attempt``, None when that attempt did not get so far."""
+    """Read the staging manifest of ``attempt``, None if that attempt did not get so far."""
     uri = build_manifest_uri(plan_document_uri, attempt)
     try:
         return documents.load_json(StagingManifest, storage.read_bytes(uri))
@@ -193,7 +192,7 @@ FactValues = dict[str, int | str]
 class FactsDocument:
     """The independent facts of one attempt, by partition. ``manifest_digest``: of the staging manifest they are about.
 
-    An attempt whose manifest was written again has other files, and these facts say nothing of them.
+    If an attempt's manifest was written again, it has other files and these facts do not apply.
     """
 
     plan_id: str
@@ -205,14 +204,14 @@ class FactsDocument:
 
 
 def build_facts_uri(plan_document_uri: str, attempt: str) -> str:
-    """Where the facts of an attempt rest: beside its staging manifest."""
+    """Return the URI of an attempt's facts, beside its staging manifest."""
     return storage.join(build_manifest_uri(plan_document_uri, attempt).rsplit("/", 1)[0], "facts.json")
 
 
 def write_facts(
     plan_document_uri: str, manifest: StagingManifest, partitions: dict[int, FactValues]
 ) -> tuple[str, str]:
-    """Write the facts of the attempt that left ``manifest``; their URI and the sha256 of the document's bytes."""
+    """Write the facts of the attempt of ``manifest``; return their URI and the sha256 of the document."""
     uri = build_facts_uri(plan_document_uri, manifest.attempt)
     facts = FactsDocument(
         manifest.plan_id,
@@ -227,9 +226,9 @@ def write_facts(
 
 
 def read_facts(plan_document_uri: str, manifest: StagingManifest, sha256: str) -> dict[int, FactValues] | None:
-    """The facts of the attempt that left ``manifest``, by partition; None where there are none of exactly that one.
+    """Read the facts of the attempt of ``manifest``, by partition; None if there are none of exactly that one.
 
-    ``sha256``: of the document, as the application told that wrote it. Anybody may have written another one since.
+    ``sha256``: of the document, as reported by the application that wrote it: another may have been written since.
 
     Raises:
         FormatVersionError: a newer Winnow wrote them.

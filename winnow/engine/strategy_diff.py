@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordOrder:
-    """A total order over the records of a key (KIP-280). ``header`` names the version's header, None elsewhere."""
+    """A total order over the records of a key (KIP-280). ``header`` is the version's header, for that strategy only."""
 
     strategy: Strategy
     header: str | None = None
 
     @property
     def words(self) -> str:
-        """The order for people."""
+        """The order as text for people."""
         return {
             Strategy.OFFSET: "highest offset",
             Strategy.TIMESTAMP: "highest timestamp, then highest offset",
@@ -45,10 +45,10 @@ class RecordOrder:
 
 @dataclass(frozen=True, slots=True)
 class DiffPartition:
-    """What is compared of one partition: the records in [``start_offset``, ``end_offset``) of ``segments``.
+    """The compared records of one partition: those in [``start_offset``, ``end_offset``) of ``segments``.
 
-    ``expired_present`` and ``expired_other``: where tombstones that won could go under either order. Those below
-    ``covered_end_present`` or ``covered_end_other`` stay if they superseded a record.
+    ``expired_present`` and ``expired_other``: ranges whose winning tombstones may be removed under each order. Those
+    below ``covered_end_present`` or ``covered_end_other`` stay if they superseded a record.
     """
 
     partition: int
@@ -62,13 +62,13 @@ class DiffPartition:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the segments."""
+        """Total bytes of the segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class DiffRequest:
-    """One comparison of one topic. ``sample``: at most so many differing keys are told with coordinates."""
+    """One comparison of one topic. ``sample``: maximum differing keys that are reported with coordinates."""
 
     comparison_id: str
     topic: str
@@ -81,9 +81,9 @@ class DiffRequest:
 
     @property
     def header(self) -> str | None:
-        """The header whose anomalies are counted and whose versions are told: the other order's before the present's.
+        """The header whose anomalies are counted and whose versions are reported; None if neither order uses one.
 
-        None when neither looks at one.
+        The other order's header comes before the present one's.
         """
         return self.other.header or self.present.header
 
@@ -108,9 +108,9 @@ class DifferingWinners:
 
 @dataclass(frozen=True, slots=True)
 class DiffSide:
-    """What one order would leave: records, expired tombstones among its winners, bytes by each segment's share.
+    """The result of one order: records, expired tombstones among its winners, bytes by each segment's share.
 
-    ``differing_tombstones``: of the winners that differ from the other side's, those that are tombstones.
+    ``differing_tombstones``: the tombstones among the winners that differ from the other side's.
     """
 
     records_kept: int
@@ -121,7 +121,7 @@ class DiffSide:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDiff:
-    """What was counted for one partition. ``sample``: the differing keys whose present winner comes first."""
+    """Counts of one partition. ``sample``: the differing keys with the lowest present winners."""
 
     partition: int
     records: int
@@ -148,20 +148,20 @@ class DiffResult:
 
 
 def build_request_uri(staging: str, topic: str, comparison_id: str) -> str:
-    """Where the request of a comparison rests."""
+    """Return the URI of a comparison's request."""
     return storage.join(staging, "compare", topic, f"{comparison_id}.json")
 
 
 def build_result_uri(request_document_uri: str) -> str:
-    """Where the result rests: beside its request."""
+    """Return the URI of the result, beside its request."""
     return f"{request_document_uri.removesuffix('.json')}.result.json"
 
 
 def read_request(uri: str) -> DiffRequest:
-    """The request at ``uri``.
+    """Read the request at ``uri``.
 
     Raises:
-        WinnowError: there is none, or it is damaged.
+        WinnowError: it is missing or damaged.
         FormatVersionError: a newer Winnow wrote it.
     """
     try:
@@ -171,7 +171,7 @@ def read_request(uri: str) -> DiffRequest:
 
 
 def build_equivalent_plan(partition: DiffPartition) -> PartitionPlan:
-    """What a compaction of the same records would be planned as."""
+    """Return the plan of a compaction of the same records."""
     return PartitionPlan(
         partition=partition.partition,
         reason=Reason.DIRTY_RATIO,
@@ -186,11 +186,11 @@ def build_equivalent_plan(partition: DiffPartition) -> PartitionPlan:
 
 
 READ_COLUMNS = ("offset", "timestamp", "key", "headers")
-"""What is read of every segment; ``value`` beside it, only to find tombstones, where a segment has some."""
+"""Columns read of every segment; ``value`` also, only to find tombstones, where a segment has some."""
 
 
 def compare_partition(request: DiffRequest, partition: DiffPartition, *, budget: TaskBudget) -> PartitionDiff:
-    """Choose twice over one partition and count where the choices differ. Reads only.
+    """Pick winners by both orders over one partition and count where they differ. Only reads.
 
     Raises:
         UsageError: an order by header without the header's name.
@@ -203,7 +203,7 @@ def compare_partition(request: DiffRequest, partition: DiffPartition, *, budget:
         spill_folder=budget.spill_folder,
         uris=[segment.path for segment in partition.segments],
     ) as connection:
-        # As a compaction counts its winners' scan: whole segments, once.
+        # As in a compaction, the scan for winners counts whole segments once.
         Throttle(budget.bytes_per_second).take(partition.size_bytes)
         check_local_pages([segment.path for segment in partition.segments], READ_COLUMNS)
         _create_chosen_table(connection, request, partition)
@@ -234,7 +234,7 @@ def compare_partition(request: DiffRequest, partition: DiffPartition, *, budget:
 
 
 def _create_chosen_table(connection: duckdb.DuckDBPyConnection, request: DiffRequest, partition: DiffPartition) -> None:
-    """Table ``chosen``: for each key both winners, its records, and of those the ones without a version."""
+    """Create the table ``chosen``: for each key both winners, its records, and those without a version."""
     present = build_greatest_offset_sql(request.present.strategy, request.present.header)
     other = build_greatest_offset_sql(request.other.strategy, request.other.header)
     missing, malformed = "0", "0"
@@ -254,7 +254,7 @@ def _create_chosen_table(connection: duckdb.DuckDBPyConnection, request: DiffReq
 
 def _build_readable_condition(partition: DiffPartition, segments: Sequence[Segment]) -> str:
     files = quote_file_list(segment.path for segment in segments)
-    # Records below the log start cannot be read any more: they neither win nor count.
+    # Records below the log start are unreadable: they neither win nor count.
     return f'read_parquet({files}) WHERE "offset" >= {partition.start_offset} AND "offset" < {partition.end_offset}'
 
 
@@ -265,7 +265,7 @@ _TOTALS_SQL = """
 
 
 def _create_tombstones_table(connection: duckdb.DuckDBPyConnection, partition: DiffPartition) -> None:
-    """Table ``tombstones("offset")``. ``value`` is read in segments that hold null values only."""
+    """Create the table ``tombstones("offset")``. ``value`` is read only in segments with null values."""
     holding = [segment for segment in partition.segments if segment.tombstones]
     connection.execute('CREATE TEMP TABLE tombstones ("offset" BIGINT)')
     if holding:
@@ -318,13 +318,13 @@ def _sample_differing_keys(
     found = find_coordinates(
         connection, partition.segments, {offset for pair in pairs for offset in pair}, request.header
     )
-    return tuple(DifferingWinners(found[mine], found[theirs]) for mine, theirs in pairs)
+    return tuple(DifferingWinners(found[present], found[other]) for present, other in pairs)
 
 
 def find_coordinates(
     connection: duckdb.DuckDBPyConnection, segments: Iterable[Segment], offsets: set[int], header: str | None
 ) -> Mapping[int, RecordCoordinates]:
-    """The coordinates of a few records by offset; those that are not there are left out."""
+    """Return the coordinates of a few records by offset; missing ones are left out."""
     holding = [s for s in segments if any(s.first_offset <= offset <= s.last_offset for offset in offsets)]
     if not holding:
         return {}

@@ -29,50 +29,50 @@ from winnow.files import storage
 
 
 def run_comparison(
-    request_uri: str, *, budget: TaskBudget, most_tasks: int | None = None, app_name: str = "winnow compare"
+    request_uri: str, *, budget: TaskBudget, maximum_tasks: int | None = None, app_name: str = "winnow compare"
 ) -> PlanOutcome:
     """Carry out a comparison and write its result beside the request, nothing else.
 
-    Budget and ``most_tasks`` are those of a compaction (:func:`winnow.engine.spark.run_plans`).
-    What became of it is told as of a plan: its id is the comparison's, its document the result.
+    Budget and ``maximum_tasks`` are those of :func:`winnow.engine.spark.run_plans`. The outcome is that of a plan, with
+    the comparison's id and the result as document.
     """
     request = read_request(request_uri)
     with open_spark_context(app_name) as context:
         total_bytes = sum(partition.size_bytes for partition in request.partitions)
         emit_event({"event": "started", "partitions": len(request.partitions), "bytes": total_bytes})
-        results = _compare_partitions(context, request, budget, most_tasks)
+        results = _compare_partitions(context, request, budget, maximum_tasks)
     failure = find_plan_failure(request.topic, results, len(request.partitions))
     if failure is not None:
         return PlanOutcome(request.topic, request.comparison_id, None, failure)
     found = [documents.load_json(PartitionDiff, json.dumps(result["shadow"]).encode()) for result in results]
-    found.sort(key=lambda shadow: shadow.partition)
+    found.sort(key=lambda diff: diff.partition)
     document = DiffResult(request.comparison_id, request.topic, tuple(found))
     storage.write_bytes(build_result_uri(request_uri), documents.dump_json(document))
     return PlanOutcome(request.topic, request.comparison_id, build_result_uri(request_uri))
 
 
 def _compare_partitions(
-    context: SparkContext, request: DiffRequest, budget: TaskBudget, most_tasks: int | None
+    context: SparkContext, request: DiffRequest, budget: TaskBudget, maximum_tasks: int | None
 ) -> list[dict[str, Any]]:
     by_number = {partition.partition: partition for partition in request.partitions}
     units = [WorkUnit("", request.topic, partition.partition, partition.size_bytes) for partition in request.partitions]
-    packed, share = plan_tasks(units, context.defaultParallelism, budget, most_tasks)
+    packed, share = plan_tasks(units, context.defaultParallelism, budget, maximum_tasks)
     tasks = [[by_number[unit.partition] for unit in task] for task in packed]
     common = replace(request, partitions=())  # a task gets its own partitions, not those of its siblings
-    return run_tasks(context, tasks, lambda task, tell: _run_task(task, common, share, tell))
+    return run_tasks(context, tasks, lambda task, report: _run_task(task, common, share, report))
 
 
 def _run_task(
     tasks: Iterable[Sequence[DiffPartition]],
     request: DiffRequest,
     budget: TaskBudget,
-    tell: ReportEvent,
+    report: ReportEvent,
 ) -> Iterator[dict[str, Any]]:
-    """Inside a Spark task: one partition after another; one that fails is reported, not raised."""
+    """Compare partitions one after another inside a Spark task; a failing one is reported, not raised."""
     for task in tasks:
         for partition in task:
             result = _run_partition(request, partition, budget)
-            tell(_build_progress_event(request, partition, result))
+            report(_build_progress_event(request, partition, result))
             yield result
 
 
@@ -80,7 +80,7 @@ def _run_partition(request: DiffRequest, partition: DiffPartition, budget: TaskB
     result: dict[str, Any] = {"partition": partition.partition}
     try:
         result["shadow"] = documents.convert_to_json_types(compare_partition(request, partition, budget=budget))
-    except Exception as problem:  # one partition's failure must not hide what the others say
+    except Exception as problem:  # one partition's failure must not hide the others' results
         result |= build_failed_result(problem, request.topic, build_equivalent_plan(partition))
     return result
 
@@ -89,10 +89,10 @@ def _build_progress_event(request: DiffRequest, partition: DiffPartition, result
     event: dict[str, Any] = {"event": "partition", "topic": request.topic, "partition": partition.partition}
     if "shadow" not in result:
         return event | {"error": result["error"]}
-    shadow = result["shadow"]
+    diff = result["shadow"]
     return event | {
-        "records": shadow["records"],
-        "keys_differing": shadow["keys_differing"],
-        "bytes_in": shadow["bytes_read"],
-        "seconds": round(shadow["seconds"], 3),
+        "records": diff["records"],
+        "keys_differing": diff["keys_differing"],
+        "bytes_in": diff["bytes_read"],
+        "seconds": round(diff["seconds"], 3),
     }

@@ -1,7 +1,7 @@
 """The surviving or removed offsets of a partition as a DuckDB table, and as files between tasks.
 
-The table is ``survivors("offset")``, or, where few records go, ``removed("offset")`` with all others: exactly one of
-the two is there. Either way it may be larger than memory; DuckDB spills it.
+The table is ``survivors("offset")`` or, where few records are removed, ``removed("offset")`` with all others: exactly
+one of the two exists. It may be larger than memory; DuckDB spills it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _SCHEMA = pa.schema([pa.field("offset", pa.int64(), nullable=False)])
 
 
 def find_offset_table(connection: duckdb.DuckDBPyConnection) -> str:
-    """Which of the two tables ``connection`` has: :data:`SURVIVORS` or :data:`REMOVED`.
+    """Return which of the two tables ``connection`` has: :data:`SURVIVORS_TABLE` or :data:`REMOVED_TABLE`.
 
     Raises:
-        WinnowError: not exactly one of them.
+        WinnowError: there is not exactly one of them.
     """
     found = connection.execute(
         f"SELECT table_name FROM duckdb_tables() WHERE temporary AND table_name IN ('{SURVIVORS_TABLE}', "
@@ -52,7 +52,7 @@ def find_offset_table(connection: duckdb.DuckDBPyConnection) -> str:
 def build_survivors_sql(
     connection: duckdb.DuckDBPyConnection, uris: Sequence[str], first_offset: int, last_offset: int
 ) -> str:
-    """SQL, from FROM on: the records of files ``log`` within the offsets, both included, that survive."""
+    """Build SQL, from FROM on, for the surviving records of files ``log`` within the offsets, both included."""
     table = find_offset_table(connection)
     within = f"BETWEEN {first_offset} AND {last_offset}"
     join = "SEMI" if table == SURVIVORS_TABLE else "ANTI"
@@ -65,7 +65,7 @@ def build_survivors_sql(
 def count_per_segment(
     connection: duckdb.DuckDBPyConnection, table: str, segments: Sequence[Segment]
 ) -> tuple[int, ...]:
-    """How many offsets of ``table("offset")`` lie in each of ``segments``."""
+    """Count the offsets of ``table("offset")`` in each of ``segments``."""
     if not segments:
         return ()
     # Segments are disjoint and in offset order, so the last one that begins at or below an offset holds it.
@@ -78,7 +78,7 @@ def count_per_segment(
 
 
 def write_survivors(connection: duckdb.DuckDBPyConnection, uri: str) -> None:
-    """Write the table of ``connection`` to one Parquet file at ``uri``, its offsets in rising order."""
+    """Write the table of ``connection`` to one Parquet file at ``uri``, with ascending offsets."""
     table = find_offset_table(connection)
     schema = _SCHEMA.with_metadata({_TABLE_METADATA_KEY: table.encode()})
     offsets = connection.sql(f'SELECT "offset" FROM {table} ORDER BY "offset"')
@@ -98,15 +98,15 @@ def write_survivors(connection: duckdb.DuckDBPyConnection, uri: str) -> None:
 def load_survivors(
     connection: duckdb.DuckDBPyConnection, uris: Sequence[str], *, first_offset: int, last_offset: int
 ) -> None:
-    """Make the table anew from the files of all shares of a partition's keys, as far as both offsets, included, reach.
+    """Create the table from the files of all shares of a partition's keys, for the offsets between both, included.
 
     Raises:
-        WinnowError: the shares do not say it in the same form.
+        WinnowError: the shares do not have the same kind of table.
     """
-    forms = {_read_table_name(uri) for uri in uris}
-    if len(forms) != 1:
+    tables = {_read_table_name(uri) for uri in uris}
+    if len(tables) != 1:
         raise WinnowError("The shares of a partition's keys name survivors in different forms. Nothing was written.")
-    (table,) = forms
+    (table,) = tables
     for each in (SURVIVORS_TABLE, REMOVED_TABLE):
         connection.execute(f"DROP TABLE IF EXISTS {each}")
     connection.execute(
@@ -125,7 +125,7 @@ def _read_table_name(uri: str) -> str:
 
 
 def compute_maximum_join_rows(connection: duckdb.DuckDBPyConnection) -> int:
-    """How many offsets a join may hold and stay in memory beside all else: one that spills loses the records' order."""
+    """Return the number of offsets that a join can hold in memory: one that spills loses the records' order."""
     return max(1 << 16, min(1 << 20, duckdb_connection.read_memory_limit_bytes(connection) // 256))
 
 
@@ -139,11 +139,11 @@ Offsets = npt.NDArray[np.int64]
 def retain_extended_tombstones(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str
 ) -> tuple[OffsetRange, ...]:
-    """Take the tombstones that superseded a record out of the table ``expired``; the ranges that hold them.
+    """Remove tombstones that superseded a record from the table ``expired``; return ranges that hold them.
 
-    The table ``superseding("offset")`` must hold the winners below the plan's ``covered_end`` that superseded a record,
-    and is dropped; ``readable`` is the SQL condition for the records that count. Values are read only in segments with
-    null values and such winners.
+    The table ``superseding("offset")`` must have the winners below the plan's ``covered_end`` that superseded a record,
+    and is dropped; ``readable`` is the SQL condition for records that count. Values are read only in segments with null
+    values and such winners.
     """
     counted = count_per_segment(connection, SUPERSEDING_TABLE, plan.segments)
     holding = [s for s, winners in zip(plan.segments, counted, strict=True) if winners and s.tombstones]
@@ -166,8 +166,10 @@ def retain_extended_tombstones(
     return found
 
 
-def join_nearest_ranges(ranges: Iterable[OffsetRange], most: int = MAXIMUM_EXTENDED_RANGES) -> tuple[OffsetRange, ...]:
-    """At most ``most`` ranges that hold all of ``ranges``, in order; neighbours with the smallest gaps are joined."""
+def join_nearest_ranges(
+    ranges: Iterable[OffsetRange], maximum_ranges: int = MAXIMUM_EXTENDED_RANGES
+) -> tuple[OffsetRange, ...]:
+    """Join the nearest of ``ranges`` until at most ``maximum_ranges`` are left; return them in order."""
     joined: list[OffsetRange] = []
     for each in sorted(ranges, key=lambda each: each.start):
         if joined and each.start <= joined[-1].end:
@@ -175,7 +177,7 @@ def join_nearest_ranges(ranges: Iterable[OffsetRange], most: int = MAXIMUM_EXTEN
         else:
             joined.append(each)
     gaps = sorted(((after.start - before.end, at) for at, (before, after) in enumerate(pairwise(joined))), reverse=True)
-    cuts = sorted(at for _, at in gaps[: most - 1])
+    cuts = sorted(at for _, at in gaps[: maximum_ranges - 1])
     first = 0
     found = []
     for cut in [*cuts, len(joined) - 1] if joined else []:
@@ -185,7 +187,7 @@ def join_nearest_ranges(ranges: Iterable[OffsetRange], most: int = MAXIMUM_EXTEN
 
 
 def _build_ranges(offsets: Offsets) -> list[OffsetRange]:
-    """``offsets``, in rising order, as ranges, cut at the largest gaps only."""
+    """Convert ascending ``offsets`` to ranges, cut at the largest gaps only."""
     gaps = np.diff(offsets)
     cuts = np.flatnonzero(gaps > 1)
     if len(cuts) >= MAXIMUM_EXTENDED_RANGES:

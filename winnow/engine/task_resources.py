@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 MAXIMUM_BURST_SECONDS = 1.0
-"""Rate left over while a task computes is kept for so long, then lost, so that no pause is followed by a long burst."""
+"""Maximum unused rate that a computing task saves up: no long burst follows a pause."""
 
 
 class Throttle:
-    """A token bucket. Whenever :meth:`take` returns, no more was taken since the start than the rate allows.
+    """A token bucket: after each :meth:`take` no more was taken since the start than the rate allows.
 
     Args:
         bytes_per_second: the rate, above 0; None: no limit.
-        now: seconds on a clock that never goes back.
+        now: a monotonic clock in seconds.
         sleep: waits a number of seconds.
     """
 
@@ -41,10 +41,10 @@ class Throttle:
         self._paid_until = now()
 
     def take(self, size_bytes: float) -> None:
-        """Wait until ``size_bytes`` more have been earned."""
+        """Wait until ``size_bytes`` more are allowed."""
         if self._bytes_per_second is None:
             return
-        # The earliest moment at which everything taken so far has been earned.
+        # The earliest time at which everything taken so far is allowed.
         earned_at = max(self._paid_until, self._now() - MAXIMUM_BURST_SECONDS) + size_bytes / self._bytes_per_second
         self._paid_until = earned_at
         wait_seconds = earned_at - self._now()
@@ -53,7 +53,7 @@ class Throttle:
 
 
 class ThrottleMeter:
-    """Takes a known number of bytes little by little, as the records that they hold pass by."""
+    """Takes a known number of bytes little by little, in proportion to the records read."""
 
     def __init__(self, throttle: Throttle, size_bytes: int, records: int) -> None:
         self._throttle = throttle
@@ -62,19 +62,19 @@ class ThrottleMeter:
         self._passed = 0
 
     def passed(self, records: int) -> None:
-        """``records`` more have passed; all together not more than were announced."""
+        """Take the bytes of ``records`` more records; in total not more than were announced."""
         self._passed += records
         self._throttle.take(self._size_bytes * records / self._records)
 
     def finish(self, size_bytes: int) -> None:
-        """It was ``size_bytes`` in the end: take what has not been taken yet. What was too much is not given back."""
+        """Take the rest of the actual ``size_bytes``. Bytes taken in excess are not given back."""
         taken = self._size_bytes * self._passed / self._records if self._records else 0.0
         self._throttle.take(max(0.0, size_bytes - taken))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskBudget:
-    """What one task may use. ``bytes_per_second``: reads and writes together; None: no limit.
+    """The resources that one task may use. ``bytes_per_second``: reads and writes together; None: no limit.
 
     ``spill_folder``: None: Spark's local folders, or the system's temporary folder.
     """
@@ -86,11 +86,11 @@ class TaskBudget:
 
 
 MAXIMUM_SHARED_CONNECTION_BYTES = 64 << 20
-"""Units of more bytes have a DuckDB of their own: its start is not felt there, and what they spilled goes with it."""
+"""Larger units get their own DuckDB: its start hardly counts there, and what they spilled is removed with it."""
 
 
 class ConnectionPool:
-    """Gives a connection to each unit of a task. Use as a context manager, in one thread; units follow one another."""
+    """Gives a connection to each unit of a task. Use as a context manager, in one thread; units run in sequence."""
 
     def __init__(self, budget: TaskBudget) -> None:
         self._budget = budget
@@ -106,15 +106,15 @@ class ConnectionPool:
 
     @contextmanager
     def open(self, segments: Sequence[Segment]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection without tables and with the task's settings, to work on ``segments``; closed afterwards.
+        """Provide a connection without tables and with the task's settings for ``segments``; closed afterwards.
 
-        A unit that fails leaves nothing to the next: that one begins with a new DuckDB.
+        A unit that fails leaves nothing to the next one, which gets a new DuckDB.
         """
         if sum(segment.size_bytes for segment in segments) > MAXIMUM_SHARED_CONNECTION_BYTES:
             with open_connection(self._budget, segments) as connection:
                 yield connection
             return
-        # Which object stores it reaches is settled when a DuckDB is started.
+        # Object stores are registered when a DuckDB is started.
         stores = {urlparse(segment.path).scheme for segment in segments if not storage.is_local(segment.path)}
         if not stores <= self._stores:
             self._stop()
@@ -123,7 +123,7 @@ class ConnectionPool:
             self._stores = stores
         connection = self._shared.cursor()
         try:
-            # Settings belong to all connections of a DuckDB, temporary tables to each.
+            # Settings are shared by all connections of a DuckDB; temporary tables are not.
             connection.execute(f"SET threads = {self._budget.threads}")
             connection.execute("RESET disabled_optimizers")
             yield connection
@@ -141,7 +141,7 @@ class ConnectionPool:
 def open_connection(
     budget: TaskBudget, segments: Sequence[Segment]
 ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    """A connection to a DuckDB of its own, to work on ``segments``; closed afterwards."""
+    """Provide a connection to a new DuckDB for ``segments``; closed afterwards."""
     return duckdb_connection.open_connection(
         memory_limit_bytes=budget.memory_limit_bytes,
         threads=budget.threads,

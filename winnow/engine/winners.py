@@ -35,11 +35,11 @@ ORDERING_COLUMNS: dict[Strategy, tuple[str, ...]] = {
     Strategy.TIMESTAMP: ('"timestamp"',),
     Strategy.HEADER: ("headers",),
 }
-"""What :func:`greatest_offset` reads beside key and offset."""
+"""Columns that :func:`build_greatest_offset_sql` reads beside key and offset."""
 
 
 def build_greatest_offset_sql(strategy: Strategy, header: str | None) -> str:
-    """The SQL aggregate that gives, per key, the offset of the greatest record in the total order of ``strategy``.
+    """Build the SQL aggregate for the offset of a key's greatest record in the total order of ``strategy``.
 
     offset: (offset). timestamp: (timestamp or -1, offset). header: (present, value, offset). The last two are packed
     into one 128-bit number, the version above the 63 bits of the offset, which compares as fast as a plain maximum.
@@ -59,22 +59,22 @@ def build_greatest_offset_sql(strategy: Strategy, header: str | None) -> str:
 
 
 def build_version_header_sql(header: str) -> str:
-    """The last occurrence of the header, a struct; NULL when there is none."""
+    """Build SQL for the last occurrence of the header, a struct; NULL without one."""
     return f"list_filter(headers, lambda h: h.key = {quote_literal(header)})[-1]"
 
 
 def build_version_value_sql(header: str) -> str:
-    """The version: exactly 8 bytes, big-endian and signed; NULL for anything else."""
+    """Build SQL for the version: exactly 8 bytes, big-endian and signed; NULL for anything else."""
     value = f"{build_version_header_sql(header)}.value"
-    # Of 64 bits in big-endian order DuckDB makes the signed number that they are.
+    # DuckDB converts 64 bits in big-endian order to a signed number.
     return f"CASE WHEN octet_length({value}) = {_LONG_BYTES} THEN {value}::BIT::BIGINT::HUGEINT END"
 
 
 @dataclass(frozen=True, slots=True)
 class WinnerCounts:
-    """What the winners' scan counted over the planned segments, and the survivors of each in the plan's order.
+    """Counts of the winners' scan over the planned segments, and the survivors of each in the plan's order.
 
-    Its figures of bytes are 0: nothing is copied yet. Of ``malformed_offsets`` it names the lowest
+    Byte figures are 0: nothing is copied yet. ``malformed_offsets`` has the lowest
     :data:`MAXIMUM_MALFORMED_OFFSETS`; ``extended`` is as in :class:`winnow.results.PartitionFacts`.
     """
 
@@ -93,7 +93,7 @@ class KeyShare:
 
 
 def merge_counts(counts: Sequence[WinnerCounts]) -> WinnerCounts:
-    """What was counted in all shares of a partition's keys, as of one."""
+    """Merge the counts of all shares of a partition's keys."""
     figures = sum_figures(each.figures for each in counts)
     return WinnerCounts(
         figures=replace(figures, malformed_offsets=figures.malformed_offsets[:MAXIMUM_MALFORMED_OFFSETS]),
@@ -111,19 +111,19 @@ def pick_winners(
     *,
     share: KeyShare | None = None,
 ) -> WinnerCounts:
-    """Fill the table of :mod:`winnow.engine.survivors` and count. ``share``: as if no other records were there.
+    """Fill the table of :mod:`winnow.engine.survivors` and count. ``share``: ignore all other records.
 
     Every planned segment is scanned, clean and cleanable alike, so exactly one record per key survives: the greatest in
     the total order of ``strategy`` over tail and head (KIP-280). Only key and ordering columns are read; ``value`` is
-    read just to find tombstones, in segments that hold some in an expired range, or that hold some and a winner below
-    the plan's ``covered_end`` that superseded a record.
+    read only to find tombstones, in segments that have some in an expired range, or some and a winner below the plan's
+    ``covered_end`` that superseded a record.
 
     Raises:
         UsageError: strategy header without the header's name.
     """
     version = header if strategy is Strategy.HEADER else None
     greatest = build_greatest_offset_sql(strategy, header)
-    # Records below the log start cannot be read any more: they neither win nor count.
+    # Records below the log start are unreadable: they neither win nor count.
     readable = f'"offset" >= {plan.log_start_offset}{build_share_condition(share)}'
     if not plan.segments:
         connection.execute('CREATE TEMP TABLE survivors ("offset" BIGINT)')
@@ -169,7 +169,7 @@ def _pick_through_key_table(
     present, whole = ("count(*)", "count(*)") if version is None else build_version_counts_sql(version)
     _create_winners_table(
         connection,
-        # Keyless records are a group of their own, without a winner.
+        # Keyless records are their own group, without a winner.
         lambda part: (
             f"""
         SELECT CASE WHEN key IS NOT NULL THEN "offset" END AS "offset", {WINNERS_HASH} AS fingerprint,
@@ -196,7 +196,7 @@ def _pick_through_key_table(
             f'WHERE records > 1 AND "offset" < {plan.covered_end}'
         )
         extended = retain_extended_tombstones(connection, plan, readable)
-    # In order where there are so many that copying takes them bit by bit.
+    # Sorted where copying reads them range by range.
     ordered = 'ORDER BY "offset"' if distinct_keys > compute_maximum_join_rows(connection) else ""
     connection.execute(
         f"""
@@ -230,7 +230,7 @@ def _pick_through_key_table(
 
 
 def _create_winners_table(connection: duckdb.DuckDBPyConnection, select: Callable[[str], str]) -> None:
-    """Make the table ``winners`` of what ``select`` gives, in as many parts of the keys as memory asks for."""
+    """Create the table ``winners`` from ``select``, in as many parts of the keys as memory requires."""
     import duckdb
 
     for parts in KEY_TABLE_PARTS:
@@ -250,7 +250,7 @@ def _build_part_condition(number: int, parts: int) -> str:
 
 
 KEY_TABLE_PARTS = (1, 4, 16, 64)
-"""DuckDB spills a table of all keys, but below some memory for its number of keys it gives up: fewer keys at a time."""
+"""Numbers of parts to try. DuckDB spills a table of all keys, but fails if memory is too small for their number."""
 
 
 def build_version_counts_sql(header: str) -> tuple[str, str]:
@@ -268,10 +268,10 @@ def _count_versions(
 
 
 def build_share_condition(share: KeyShare | None) -> str:
-    """The SQL condition, after others, that a record is of ``share``."""
+    """Build the SQL condition, after others, that a record belongs to ``share``."""
     if share is None or share.of == 1:
         return ""
-    # Hashed twice: with plain remainders the keys of one share would crowd into a part of DuckDB's own hash table.
+    # Hashed twice: with plain remainders a share's keys would crowd into one part of DuckDB's own hash table.
     keys = f"key IS NOT NULL AND hash(hash(key)) % {share.of} = {share.number}"
     return f" AND ({keys})" if share.number else f" AND (key IS NULL OR ({keys}))"
 
@@ -279,9 +279,9 @@ def build_share_condition(share: KeyShare | None) -> str:
 def _find_malformed_offsets(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, header: str | None, count: int
 ) -> tuple[int, ...]:
-    """The lowest offsets with a malformed version header, at most :data:`MALFORMED_SHOWN`.
+    """Return the lowest offsets with a malformed version header, at most :data:`MAXIMUM_MALFORMED_OFFSETS`.
 
-    A scan of its own, which ends with the segment that holds the last of them; where nothing is wrong there is none.
+    A separate scan, only where there are some, which ends with the segment that has the last of them.
     """
     found: list[int] = []
     for segment in plan.segments if header is not None and count else ():
@@ -301,13 +301,13 @@ def _find_malformed_offsets(
 
 
 MAXIMUM_MALFORMED_OFFSETS = 20
-"""How many offsets of malformed version headers are named."""
+"""Maximum offsets of malformed version headers that are named."""
 
 
 def _create_expired_table(
     connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment], expired: Sequence[OffsetRange], readable: str
 ) -> None:
-    """Table ``expired("offset", fingerprint)``: the tombstones whose delete horizon has passed, winners or not."""
+    """Create ``expired("offset", fingerprint)``: the tombstones past their delete horizon, winners or not."""
     connection.execute('CREATE TEMP TABLE expired ("offset" BIGINT, fingerprint UBIGINT)')
     holding = [
         segment
@@ -325,7 +325,7 @@ def _create_expired_table(
 
 
 def build_offset_condition(ranges: Iterable[OffsetRange]) -> str:
-    """The SQL condition that an offset lies in one of ``ranges``."""
+    """Build the SQL condition that an offset is in one of ``ranges``."""
     return " OR ".join(f'("offset" >= {r.start} AND "offset" < {r.end})' for r in ranges) or "false"
 
 

@@ -1,6 +1,6 @@
 """Recomputes the facts of staged files independently, and validates them with Great Expectations.
 
-Importing this package is cheap. Importing GX costs 3 to 8 s: :func:`warm_up` starts it while something else works.
+Importing this package is cheap. Importing GX takes 3 to 8 s: :func:`start_import` does it in the background.
 
 - :mod:`winnow.quality.fact_table`: the independent recomputation, and the fact table of both computations.
 - :mod:`winnow.quality.validation`: the structural suite over the fact table, as a verdict.
@@ -16,15 +16,15 @@ __all__ = ["start_import", "wait_until_ready"]
 
 
 def start_import() -> None:
-    """Import GX in a background thread. Returns at once; whoever needs GX first waits for the rest of the import.
+    """Import GX in a background thread and return at once; the first use waits for the rest of the import.
 
-    Repeating it is free. An import that fails is not reported here: it fails again, loudly, where GX is used.
+    Repeating it costs nothing. A failing import is not reported here: it fails again where GX is used.
     """
     threading.Thread(target=_import_quietly, name="winnow-quality-warm-up", daemon=True).start()
 
 
 def wait_until_ready() -> None:
-    """Wait until GX is imported, importing it if nobody has begun.
+    """Wait until GX is imported; start the import if nothing has.
 
     Raises:
         ImportError: it cannot be imported.

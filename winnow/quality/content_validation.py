@@ -1,10 +1,10 @@
 """Validates rewritten records with a topic's own suite.
 
 New files are read in bounded chunks and every chunk is judged by itself, with results that hold no values; an
-expectation holds when it holds on every chunk. Suites must therefore be row-wise: checked when they are loaded.
-GX's Spark engine would cost several jobs a check for the same answer.
+expectation holds if it holds on every chunk. Suites must therefore be row-wise, which is checked when they are loaded.
+GX's Spark engine would need several jobs per check for the same answer.
 
-The columns a suite may name: ``partition``, ``offset``, ``timestamp``, ``timestampType``; ``key`` and ``value`` as
+The columns that a suite may name: ``partition``, ``offset``, ``timestamp``, ``timestampType``; ``key`` and ``value`` as
 text (None when null or not UTF-8); ``key_is_utf8`` and ``value_is_utf8`` (true for null); ``value_is_null``;
 ``key_bytes`` and ``value_bytes`` (length, None when null); ``header_names`` (joined by commas, None without headers).
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 MAXIMUM_CHUNK_ROWS = 250_000
-"""Most records judged at once; fewer where records are large (:data:`winnow.quality.reading.BATCH_BYTES`)."""
+"""Maximum records per chunk; fewer where records are large (:data:`winnow.quality.reading.BATCH_BYTES`)."""
 COLUMNS = (
     "partition",
     "offset",
@@ -50,7 +50,7 @@ COLUMNS = (
 
 
 def load_content_suite(name: str, extra_folder: Path | None = None) -> Suite:
-    """A suite that can be judged chunk by chunk. Imports GX.
+    """Load a suite that can be judged chunk by chunk. Imports GX.
 
     Raises:
         ConfigurationError: no such suite, not valid, or not row-wise.
@@ -70,13 +70,13 @@ def validate_content(
     extra_folder: Path | None,
     chunk_rows: int = MAXIMUM_CHUNK_ROWS,
 ) -> list[Failure]:
-    """Judge the new records of every staged partition: one failure for each expectation and partition that fails.
+    """Judge the new records of every staged partition; return one failure per failing expectation and partition.
 
-    A check that raised instead of judging gives one failure alone, of no partition, whose expectation ends in
+    A check that raised instead of judging gives a single failure without partition, whose expectation ends in
     :data:`winnow.quality.suites.RAISED`: then nothing is known about the data.
 
-    A new file that cannot be read is left to the structural suite, which fails on it. Records of segments kept by
-    reference were judged when they were written, and are not read.
+    An unreadable new file is left to the structural suite, which fails on it. Records of segments kept by reference
+    were judged when they were written, and are not read.
 
     Raises:
         ConfigurationError: the suite is unknown, not valid, or not row-wise.
@@ -84,19 +84,19 @@ def validate_content(
     """
     suite = load_content_suite(suite_name, extra_folder)
     with GX_LOCK:
-        chunk_judge = _ChunkValidator(suite)
+        validator = _ChunkValidator(suite)
         try:
-            return [f for staged in manifest.partitions for f in _validate_partition(chunk_judge, staged, chunk_rows)]
-        except _CheckFailedToRunError as raised_one:
-            return [raised_one.failure]
+            return [f for staged in manifest.partitions for f in _validate_partition(validator, staged, chunk_rows)]
+        except _CheckFailedToRunError as problem:
+            return [problem.failure]
 
 
-def _validate_partition(chunk_judge: _ChunkValidator, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
+def _validate_partition(validator: _ChunkValidator, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
     chunks = 0
     failed: Counter[str] = Counter()
     for batch in _read_new_records(staged, chunk_rows):
         chunks += 1
-        failed.update(chunk_judge.failing(make_record_frame(batch), staged.partition))
+        failed.update(validator.failing(make_record_frame(batch), staged.partition))
     return [
         Failure(
             staged.partition,
@@ -104,7 +104,7 @@ def _validate_partition(chunk_judge: _ChunkValidator, staged: StagedPartition, c
             expectation.severity,
             f"{expectation.sentence} Not so in {failed[expectation.id]} of {chunks} chunk(s) of new records.",
         )
-        for expectation in chunk_judge.suite.expectations
+        for expectation in validator.suite.expectations
         if failed[expectation.id]
     ]
 
@@ -119,7 +119,7 @@ def _read_new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.R
 
 
 class _CheckFailedToRunError(ValidationBrokenError):
-    """Ends the judging of a topic; never leaves this module."""
+    """A check raised instead of judging; never leaves this module."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -127,7 +127,7 @@ class _CheckFailedToRunError(ValidationBrokenError):
 
 
 class _ChunkValidator:
-    """The suite, bound to whatever frame comes next."""
+    """The suite, ready to judge one frame after another."""
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
@@ -137,7 +137,7 @@ class _ChunkValidator:
         self._batch_definition = asset.add_batch_definition_whole_dataframe("chunk")
 
     def failing(self, frame: pd.DataFrame, partition: int) -> list[str]:
-        """Ids of the expectations that do not hold on ``frame``."""
+        """Return the ids of the expectations that do not hold on ``frame``."""
         batch = self._batch_definition.get_batch(batch_parameters={"dataframe": frame})
         outcome = batch.validate(self._gx_suite, result_format="BOOLEAN_ONLY")
         found = index_results_by_id(outcome.results)
@@ -158,7 +158,7 @@ class _ChunkValidator:
 
 
 def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
-    """Records as a frame with the columns of :data:`COLUMNS`."""
+    """Return the records as a frame with the columns of :data:`COLUMNS`."""
     key, key_is_utf8 = _text(batch.column("key"))
     value, value_is_utf8 = _text(batch.column("value"))
     columns: dict[str, Any] = {
@@ -179,7 +179,7 @@ def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
 
 
 def _text(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The column as text, null where it is not UTF-8, and whether it is."""
+    """Return the column as text, null where it is not UTF-8, and which values are UTF-8 or null."""
     try:
         return column.cast(pa.string()), pa.array([True] * len(column), pa.bool_())
     except pa.ArrowInvalid:

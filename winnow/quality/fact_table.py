@@ -1,6 +1,6 @@
-"""Makes the fact table: one row per partition, both computations side by side; also as Spark tasks.
+"""Builds the fact table: one row per partition with the figures of both computations; also as Spark tasks.
 
-Rows hold figures and fingerprints only, never a key, a value or a header.
+Rows hold figures and fingerprints only, no key, value or header.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ Figures = dict[str, int | str]
 
 
 class TaskBudget(Protocol):
-    """What one task may use."""
+    """The resources that one task may use."""
 
     @property
     def memory_limit_bytes(self) -> int:
-        """Memory, in bytes, before it spills."""
+        """Memory in bytes before the task spills."""
 
     @property
     def threads(self) -> int:
-        """Threads."""
+        """Number of threads."""
 
     @property
     def spill_folder(self) -> str | None:
-        """Where it spills; None: Spark's local folders, or the system's temporary folder."""
+        """Folder for spilling; None: Spark's local folders, or the system's temporary folder."""
 
 
 def compute_figures(
     plan: Plan, partition: PartitionPlan, staged: StagedPartition, attempt: str, budget: TaskBudget
 ) -> Figures:
-    """:func:`winnow.quality.recomputation.recompute_facts`, as plain figures.
+    """Run :func:`winnow.quality.recomputation.recompute_facts` and return plain figures.
 
     Raises:
         ServiceError, ValidationBrokenError: as there.
@@ -63,10 +63,10 @@ def compute_figures(
 
 
 def parse_figures(figures: Figures) -> IndependentFacts:
-    """The facts behind ``figures``.
+    """Parse the facts from ``figures``.
 
     Raises:
-        ValidationBrokenError: some are missing or are no figures; another Winnow computed them.
+        ValidationBrokenError: some are missing or no figures: another version of Winnow computed them.
     """
     try:
         return documents.load_json(IndependentFacts, documents.dump_json(figures))
@@ -94,7 +94,7 @@ FactRow = dict[str, int | str]
 PER_MILLION = 1_000_000
 
 SHARE_FROM_RECORDS = 1_000
-"""Below this many records the share that compaction removed says nothing, and is given as 0."""
+"""Below this many records the share that compaction removed is given as 0."""
 
 _REWRITE_COLUMNS = frozenset(each.name for each in fields(PartitionFacts))
 
@@ -109,17 +109,16 @@ FINDING_COLUMNS = tuple(
     for each in fields(IndependentFacts)
     if each.name not in _REWRITE_COLUMNS and each.name not in _INTERMEDIATE_COLUMNS
 )
-"""Columns taken from the recomputation as they are, zero in a sound result."""
+"""Columns taken unchanged from the recomputation; zero in a sound result."""
 
 
 def make_fact_row(
     plan: Plan, partition: PartitionPlan, staged: StagedPartition, independent: IndependentFacts
 ) -> FactRow:
-    """One row of the fact table.
+    """Build one row of the fact table.
 
-    ``unaccounted_records``: records in that are neither kept (by recount) nor reported as superseded, expired or
-    keyless.
-    ``lost_keys``: keys without a survivor beyond those whose winner was an expired tombstone.
+    ``unaccounted_records``: input records that are neither kept (by recount) nor reported as superseded, expired or
+    keyless. ``lost_keys``: keys without a survivor beyond those whose winner was an expired tombstone.
     """
     rewrite = staged.facts
     row: FactRow = {"partition": partition.partition}
@@ -144,10 +143,10 @@ def make_fact_row(
 
 
 class FactWorkers:
-    """Threads that recompute partitions side by side, each with a DuckDB and a memory limit of its own.
+    """Threads that recompute partitions in parallel, each with its own DuckDB connection and memory limit.
 
-    Threads, not processes: Arrow, DuckDB and NumPy let go of the interpreter while they read, hash and look up, and a
-    process would import them again. Use as a context manager; leaving it drops what has not begun.
+    Arrow, DuckDB and NumPy release the interpreter's lock while they read, hash and look up, and processes would import
+    them again. Use as a context manager; leaving it cancels what has not begun.
     """
 
     def __init__(self, workers: int, *, memory_limit_bytes: int, threads: int, spill_folder: str | None) -> None:
@@ -167,7 +166,7 @@ class FactWorkers:
         self._connections.close()
 
     def begin(self, plan: Plan, manifest: StagingManifest) -> dict[int, Future[IndependentFacts]]:
-        """Begin with every partition that was planned or staged, the largest first; their facts by partition."""
+        """Start recomputing all planned or staged partitions, the largest first; return their facts by partition."""
         pairs = {pair[0].partition: pair for pair in pair_partitions(plan, manifest)}
         largest_first = sorted(pairs, key=lambda number: (-pairs[number][0].size_bytes, number))
         return {
@@ -197,7 +196,7 @@ class FactWorkers:
 
 
 def pair_partitions(plan: Plan, manifest: StagingManifest) -> list[tuple[PartitionPlan, StagedPartition]]:
-    """What was planned and what was staged of every partition that is in either, in partition order."""
+    """Return the planned and the staged side of every partition that is in either, in partition order."""
     planned = {partition.partition: partition for partition in plan.partitions}
     staged = {partition.partition: partition for partition in manifest.partitions}
     return [
@@ -207,7 +206,7 @@ def pair_partitions(plan: Plan, manifest: StagingManifest) -> list[tuple[Partiti
 
 
 def estimate_bytes_to_read(plan: Plan, manifest: StagingManifest) -> int:
-    """At most so many bytes does the recomputation read: the planned segments and the new files."""
+    """Return the maximum bytes that the recomputation reads: the planned segments and the new files."""
     return sum(partition.size_bytes for partition in plan.partitions) + sum(
         segment.size_bytes
         for staged in manifest.partitions
@@ -217,7 +216,7 @@ def estimate_bytes_to_read(plan: Plan, manifest: StagingManifest) -> int:
 
 
 def make_fact_rows(plan: Plan, manifest: StagingManifest, independent: Mapping[int, IndependentFacts]) -> list[FactRow]:
-    """The fact table of one attempt, from facts that were recomputed already, in partition order."""
+    """Build the fact table of one attempt from recomputed facts, in partition order."""
     times_staged = Counter(partition.partition for partition in manifest.partitions)
     return [
         make_fact_row(plan, partition, staged, independent[partition.partition])
@@ -235,13 +234,13 @@ def compute_fact_table(
     spill_folder: str | None,
     workers: int = 1,
 ) -> list[FactRow]:
-    """The fact table of one attempt: a row for every partition that was planned or staged, in partition order.
+    """Build the fact table of one attempt: a row per planned or staged partition, in partition order.
 
     ``workers`` partitions are recomputed at a time, each within the memory limit and with ``threads`` threads.
 
     Raises:
         ServiceError: the object store cannot be reached.
-        ValidationBrokenError: the recomputation itself failed.
+        ValidationBrokenError: the recomputation failed.
     """
     with FactWorkers(
         workers, memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder
@@ -269,5 +268,5 @@ def _make_empty_plan(number: int) -> PartitionPlan:
 
 
 def _make_empty_staged(number: int) -> StagedPartition:
-    nothing = PartitionFacts(0, 0, 0, 0, 0, 0, 0, "0:0:0", "0:0:0")
-    return StagedPartition(partition=number, facts=nothing, rewrites=())
+    facts = PartitionFacts(0, 0, 0, 0, 0, 0, 0, "0:0:0", "0:0:0")
+    return StagedPartition(partition=number, facts=facts, rewrites=())

@@ -1,8 +1,8 @@
 """Checks survivors in memory, without grouping; anything suspicious goes to the full key census.
 
-It proves that nothing is wrong, or it says that it cannot: then :class:`winnow.quality.key_census.KeyCensus` counts, by
-the bytes of the keys. The rewrite groups all records by key; here only survivors are held, 64-bit hashes of their keys
-and their places, and no record of the inputs is compared with another.
+It proves that nothing is wrong or says that it cannot; then :class:`winnow.quality.key_census.KeyCensus` counts by the
+bytes of the keys. The rewrite groups all records by key; here only the survivors' key hashes (64 bits) and orders are
+held, and input records are not compared with each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Hashes = npt.NDArray[np.uint64]
 
 KEY_HASH = "hash(key)"
-"""Tells keys apart but for collisions: whoever finds something by it looks again at the key bytes."""
+"""Identifies keys except for collisions: anything found by it is checked again by the key bytes."""
 
 _LOW = np.uint64(0xFFFFFFFF)
 
@@ -30,7 +30,7 @@ _HALF = np.uint64(32)
 
 
 def hash_records(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch, *expressions: str) -> list[Hashes]:
-    """One array a hash expression, in the order of the records; ``batch`` has the columns that they name."""
+    """Return one array per hash expression, in record order; ``batch`` has the columns that they name."""
     if batch.num_rows == 0:
         return [np.empty(0, dtype=np.uint64) for _ in expressions]
     columns = ", ".join(f"{expression} AS h{number}" for number, expression in enumerate(expressions))
@@ -43,7 +43,7 @@ def hash_records(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch, *
 
 
 class HashFingerprint:
-    """The running ``count:sum:xor`` of :mod:`winnow.files.fingerprint`; batches may be cut anywhere."""
+    """The running ``count:sum:xor`` of :mod:`winnow.files.fingerprint`, independent of batch boundaries."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -51,9 +51,9 @@ class HashFingerprint:
         self._xor = np.uint64(0)
 
     def add(self, hashes: Hashes) -> None:
-        """Take in the hashes of further records, fewer than 2**32."""
+        """Add the hashes of more records, fewer than 2**32."""
         self._count += len(hashes)
-        # The halves of 2**32 numbers cannot overflow 64 bits.
+        # Sums of 2**32 halves cannot overflow 64 bits.
         self._total += (int((hashes >> _HALF).sum()) << 32) + int((hashes & _LOW).sum())
         self._xor ^= np.bitwise_xor.reduce(hashes)
 
@@ -71,7 +71,7 @@ _NO_RECORD = np.int32(-1)
 
 
 class KeyTable:
-    """Records numbered from 0, by the hashes of their keys. At most :data:`MOST_RECORDS`."""
+    """Finds records, numbered from 0, by the hashes of their keys. At most :data:`MAXIMUM_RECORDS`."""
 
     def __init__(self, hashes: Hashes) -> None:
         self._hashes = hashes
@@ -89,11 +89,11 @@ class KeyTable:
         self.has_duplicates = bool(holds_the_same.any() or (self._rest_hashes[1:] == self._rest_hashes[:-1]).any())
 
     def find(self, hashes: Hashes) -> Numbers:
-        """The number of the record with each hash, -1 where there is none; any of them where there are several."""
+        """Return the number of a record with each hash, -1 where there is none."""
         if len(self._hashes) == 0:
             return np.full(len(hashes), _NO_RECORD, dtype=np.int32)
         found: Numbers = self._slots[self._slot(hashes)]
-        # An empty slot says -1 and so the last record, whose hash differs: it would have filled that slot.
+        # -1, an empty slot, indexes the last record, whose hash differs: it would have filled that slot.
         others = np.flatnonzero(self._hashes[found] != hashes)
         if len(self._rest) == 0:
             found[others] = _NO_RECORD
@@ -109,10 +109,10 @@ class KeyTable:
 
 
 SURVIVOR_BYTES = 128
-"""What one survivor takes, at most: hash, place, slots, and what building the table needs for a moment."""
+"""Maximum memory of one survivor: hash, order, slots, and what building the table needs for a moment."""
 
-_REDUCED_FROM = 1 << 20
-"""So many records without a survivor are held before all but the greatest of each key are let go."""
+_MINIMUM_RECORDS_TO_REDUCE = 1 << 20
+"""Records without a survivor that are held before they are reduced to the greatest of each key."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -121,7 +121,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RecordOrder:
-    """Where records stand in the total order: present, version, offset. No versions: the offset alone decides."""
+    """Positions of records in the total order: present, version, offset. Without versions the offset alone decides."""
 
     offsets: Longs
     versions: Longs | None = None
@@ -129,7 +129,7 @@ class RecordOrder:
 
     @classmethod
     def of(cls, ranked: pa.RecordBatch) -> RecordOrder:
-        """The places of a batch of :meth:`winnow.quality.versions.Ordering.ranked`."""
+        """Return the positions of a batch of :meth:`winnow.quality.versions.Ordering.ranked`."""
         offsets = ranked.column("offset").to_numpy(zero_copy_only=False)
         if "version" not in ranked.schema.names:
             return cls(offsets)
@@ -137,13 +137,13 @@ class RecordOrder:
         return cls(offsets, version, present)
 
     def at(self, places: npt.NDArray[np.integer] | Mask) -> RecordOrder:
-        """Those of the records at ``places``."""
+        """Return the positions of the records at ``places``."""
         if self.versions is None or self.present is None:
             return RecordOrder(self.offsets[places])
         return RecordOrder(self.offsets[places], self.versions[places], self.present[places])
 
     def above(self, others: RecordOrder) -> Mask:
-        """Which of them stand above their counterpart among ``others``."""
+        """Return which of them are above their counterpart in ``others``."""
         later: Mask = self.offsets > others.offsets
         if self.versions is None or self.present is None or others.versions is None or others.present is None:
             return later
@@ -152,14 +152,14 @@ class RecordOrder:
         return above
 
     def rising(self, hashes: Hashes) -> npt.NDArray[np.intp]:
-        """The order in which ``hashes``, and of one hash its records, rise."""
+        """Return the indices that sort by ``hashes``, then by position."""
         if self.versions is None or self.present is None:
             return np.lexsort((self.offsets, hashes))
         return np.lexsort((self.offsets, self.versions, self.present, hashes))
 
     @classmethod
     def together(cls, parts: list[RecordOrder]) -> RecordOrder:
-        """All of ``parts``, in order."""
+        """Concatenate ``parts``."""
         if not parts:
             return cls(np.empty(0, dtype=np.int64))
         offsets = np.concatenate([part.offsets for part in parts])
@@ -169,29 +169,29 @@ class RecordOrder:
 
 
 class FastKeyCensus:
-    """Survivors first (:meth:`add_survivors`), then the inputs that were rewritten (:meth:`meet`), then :meth:`result`.
+    """Counts keys: first :meth:`add_survivors`, then :meth:`add_inputs` with the rewritten inputs, then :meth:`result`.
 
-    All records given are keyed and inside the compacted range. ``most_survivors``: how many fit into memory.
-    ``superseding_stay``: a tombstone that superseded a record may not go.
+    All records are keyed and inside the compacted range. ``maximum_survivors``: the number that fits into memory.
+    ``superseding_stay``: a tombstone that superseded a record must not be removed.
     """
 
-    def __init__(self, most_survivors: int, *, superseding_stay: bool = False) -> None:
-        self._most = min(most_survivors, MAXIMUM_RECORDS)
+    def __init__(self, maximum_survivors: int, *, superseding_stay: bool = False) -> None:
+        self._maximum_survivors = min(maximum_survivors, MAXIMUM_RECORDS)
         self._hashes: list[Hashes] = []
         self._parts: list[RecordOrder] = []
         self._new: list[Mask] = []
         self._survivors = 0
         self._table: KeyTable | None = None
         self._places = RecordOrder.together([])
-        self._met: Mask = np.empty(0, dtype=np.bool_)
+        self._matched: Mask = np.empty(0, dtype=np.bool_)
         self._superseding: Mask = np.empty(0, dtype=np.bool_)
         self._gone = _RemovedKeys(alone=superseding_stay)
         self._found_nothing = True
 
     def add_survivors(self, hashes: Hashes, places: RecordOrder, *, by_reference: bool) -> None:
-        """Take in records that stay in the log: rewritten ones, or those of segments kept by reference."""
+        """Add records that stay in the log: rewritten ones, or those of segments kept by reference."""
         self._survivors += len(hashes)
-        if self._survivors > self._most:
+        if self._survivors > self._maximum_survivors:
             self._give_up()
         if self._found_nothing:
             self._hashes.append(hashes)
@@ -199,7 +199,7 @@ class FastKeyCensus:
             self._new.append(np.full(len(hashes), not by_reference))
 
     def add_inputs(self, hashes: Hashes, places: RecordOrder, may_go: Mask) -> None:
-        """Take in records of the inputs that were rewritten; ``may_go``: which are tombstones of an expired range."""
+        """Add records of rewritten inputs; ``may_go`` marks tombstones of an expired range."""
         table = self._sealed()
         if table is None:
             return
@@ -209,27 +209,27 @@ class FastKeyCensus:
             self._gone.add(hashes[~known], places.at(~known), may_go[~known])
             numbers, places = numbers[known], places.at(known)
         theirs = self._places.at(numbers)
-        if self._gone.keys > self._most or places.above(theirs).any():
+        if self._gone.keys > self._maximum_survivors or places.above(theirs).any():
             self._give_up()
             return
         themselves = places.offsets == theirs.offsets
-        self._met[numbers[themselves]] = True
+        self._matched[numbers[themselves]] = True
         self._superseding[numbers[~themselves]] = True
 
     def superseding(self, start: int, end: int) -> Longs:
-        """The offsets in [``start``, ``end``) of survivors whose key had other records, too; once all were met."""
+        """Return the offsets in [``start``, ``end``) of survivors whose key had other records, after all inputs."""
         offsets = self._places.offsets[self._superseding]
         return offsets[(offsets >= start) & (offsets < end)]
 
     @property
     def has_matched_every_new_record(self) -> bool:
-        """Whether each rewritten survivor was among the inputs, by its offset and its key."""
-        return self._sealed() is not None and bool(self._met.all())
+        """Whether each rewritten survivor was among the inputs, by offset and key."""
+        return self._sealed() is not None and bool(self._matched.all())
 
     def result(self, keys_gone: int) -> CensusResult | None:
-        """The census, if ``keys_gone`` keys without a survivor are all that there is to say; None: count exactly.
+        """Return the census if the only finding is ``keys_gone`` keys without a survivor; None: count exactly.
 
-        Each of them must have ended with a tombstone of an expired range.
+        Each of these keys must have ended with a tombstone of an expired range.
         """
         if not self.has_matched_every_new_record or self._gone.counts() != (keys_gone, keys_gone):
             return None
@@ -240,7 +240,7 @@ class FastKeyCensus:
         if self._table is None and self._found_nothing:
             hashes = np.concatenate([np.empty(0, dtype=np.uint64), *self._hashes])
             self._places = RecordOrder.together(self._parts)
-            self._met = ~np.concatenate([np.empty(0, dtype=np.bool_), *self._new])
+            self._matched = ~np.concatenate([np.empty(0, dtype=np.bool_), *self._new])
             self._superseding = np.zeros(len(hashes), dtype=np.bool_)
             self._hashes, self._parts, self._new = [], [], []
             self._table = KeyTable(hashes)
@@ -252,15 +252,15 @@ class FastKeyCensus:
         self._found_nothing = False
         self._hashes, self._parts, self._new = [], [], []
         self._table, self._places = None, RecordOrder.together([])
-        self._met = self._superseding = np.empty(0, dtype=np.bool_)
+        self._matched = self._superseding = np.empty(0, dtype=np.bool_)
         self._gone = _RemovedKeys(alone=False)
 
 
 class _RemovedKeys:
-    """Records of keys without a survivor: of each key at least the greatest.
+    """Records of keys without a survivor, at least the greatest of each key.
 
-    ``keys``: how many keys there were when it was last looked. At most twice as many records are held, or a million.
-    ``alone``: a record may go only if its key had no other.
+    ``keys``: number of keys at the last reduction. At most twice as many records are held, or a million.
+    ``alone``: a record may be removed only if its key had no other.
     """
 
     def __init__(self, *, alone: bool) -> None:
@@ -272,16 +272,16 @@ class _RemovedKeys:
         self.keys = 0
 
     def add(self, hashes: Hashes, places: RecordOrder, may_go: Mask) -> None:
-        """Take in more."""
+        """Add records."""
         self._hashes.append(hashes)
         self._places.append(places)
         self._may_go.append(may_go)
         self._held += len(hashes)
-        if self._held > max(_REDUCED_FROM, 2 * self.keys):
+        if self._held > max(_MINIMUM_RECORDS_TO_REDUCE, 2 * self.keys):
             self._reduce()
 
     def counts(self) -> tuple[int, int]:
-        """How many keys there are, and of how many the greatest record may go."""
+        """Return the number of keys, and of those whose greatest record may be removed."""
         if not self._hashes:
             return 0, 0
         self._reduce()
@@ -291,12 +291,12 @@ class _RemovedKeys:
         hashes, places = np.concatenate(self._hashes), RecordOrder.together(self._places)
         order = places.rising(hashes)
         sorted_hashes = hashes[order]
-        # The last of its key is the greatest.
+        # The last record of a key is its greatest.
         ends = np.append(sorted_hashes[1:] != sorted_hashes[:-1], True)[: len(order)]
         last = order[ends]
         may_go = np.concatenate(self._may_go)[last]
         if self._alone:
-            # What is let go here was not alone, and no record that comes later makes it so again.
+            # A key that had several records here is not alone, whatever follows.
             may_go &= np.append(True, ends[:-1])[: len(order)][ends]
         self._may_go = [may_go]
         self._hashes, self._places = [hashes[last]], [places.at(last)]

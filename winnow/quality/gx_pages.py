@@ -1,7 +1,7 @@
-"""Data Docs pages: one per verdict with all suites, and the site's index. Loaded by GX.
+"""Data Docs pages, one per verdict with all its suites, and the site's index. Loaded by GX.
 
-GX renders one suite a page. The result behind a page holds the results of every suite of the verdict, each with the
-name of its suite in its ``meta``; here they are parted again, and each suite gets GX's own overview and sections.
+GX renders one suite per page. The result behind a page holds the results of every suite of the verdict, each with its
+suite's name in ``meta``; here they are split again, and each suite gets GX's own overview and sections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 
 
 class SiteIndexBuilder(DefaultSiteIndexBuilder):
-    """Lists every page with a result, the newest first."""
+    """Lists all pages that have a result, the newest first."""
 
     def _add_validations_to_index_links(
         self,
@@ -59,16 +59,16 @@ class SiteIndexBuilder(DefaultSiteIndexBuilder):
 
 
 MAXIMUM_PLACES = 20
-"""Partitions a page names beside one failed expectation of a content suite."""
+"""Maximum partitions that a page names beside a failed expectation of a content suite."""
 
 _NO_EXCEPTION = {"raised_exception": False, "exception_traceback": None, "exception_message": None}
 
 
 class VerdictPageRenderer(ValidationResultsPageRenderer):
-    """Renders one page per verdict: an overview of all suites, then every suite by itself, the failing first."""
+    """Renders one page per verdict: an overview of all suites, then each suite, the failing ones first."""
 
     def render(self, validation_results: ExpectationSuiteValidationResult, suite_parameters: Any = None) -> Any:
-        """The page's content; a verdict of one suite looks as GX makes it."""
+        """Return the page's content; that of a single suite is GX's own."""
         page = super().render(validation_results, suite_parameters)
         by_suite = _split_by_result(validation_results)
         if len(by_suite) <= 1:
@@ -94,7 +94,7 @@ class VerdictPageRenderer(ValidationResultsPageRenderer):
 def add_suite_failures(
     result: ExpectationSuiteValidationResult, findings: SuiteFindings
 ) -> ExpectationSuiteValidationResult:
-    """``result`` and what another suite found, as one result. Holds figures and reviewed sentences, no user bytes."""
+    """Merge what another suite found into ``result``: figures and reviewed sentences, no user bytes."""
     further = [
         _make_result(findings, expectation.id, implementation.configuration)
         for expectation, implementation in zip(
@@ -108,17 +108,17 @@ def add_suite_failures(
 def _make_result(findings: SuiteFindings, expectation_id: str, configuration: Any) -> ExpectationValidationResult:
     sentence = findings.suite.find(expectation_id).sentence
     failures = [each for each in findings.failures if each.expectation.partition(":")[0] == expectation_id]
-    told = [
+    details = [
         f"{'' if each.partition is None else f'partition {each.partition}: '}"
         f"{each.detail.removeprefix(sentence).strip()}"
         for each in failures[:MAXIMUM_PLACES]
     ]
     if len(failures) > MAXIMUM_PLACES:
-        told.append(f"and {len(failures) - MAXIMUM_PLACES} more")
+        details.append(f"and {len(failures) - MAXIMUM_PLACES} more")
     return ExpectationValidationResult(
         success=not failures,
         expectation_config=configuration,
-        result={"observed_value": " ".join(told)} if told else {},
+        result={"observed_value": " ".join(details)} if details else {},
         exception_info=dict(_NO_EXCEPTION),
     )
 
@@ -152,7 +152,7 @@ def _make_expectation_result(
 
 
 def _count_voiding_failures(result: ExpectationSuiteValidationResult) -> int:
-    """How many failed expectations void the plan; the others are warnings."""
+    """Count the failed expectations that void the plan; the others are warnings."""
     failed = [each.expectation_config for each in result.results if not each.success]
     return sum(config is None or config.severity == "critical" for config in failed)
 

@@ -1,4 +1,4 @@
-"""Imports and configures Great Expectations; locks its Data Docs site and removes old pages."""
+"""Imports and configures Great Expectations, locks its Data Docs site and removes old pages."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
 
 GX_LOCK = threading.RLock()
-"""GX keeps its current context in a module global, so one thread at a time may hold one."""
+"""GX keeps its current context in a module global, so only one thread at a time may use it."""
 
 SITE = "quality"
 
 
 def import_great_expectations() -> ModuleType:
-    """The GX package, imported on first use (3 to 8 s) with its telemetry off and its loggers at WARNING."""
+    """Import GX at first use (3 to 8 s), with its telemetry off and its loggers at WARNING, and return it."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     import great_expectations as gx
@@ -33,9 +33,9 @@ def import_great_expectations() -> ModuleType:
 
 
 def make_ephemeral_context(site_folder: Path | None = None) -> EphemeralDataContext:
-    """A context that rests nowhere, or whose results and Data Docs rest below ``site_folder``.
+    """Return a context in memory, or one whose results and Data Docs are below ``site_folder``.
 
-    Results are stored beside the pages because the index is built from them: a page without its result is removed.
+    Results are stored beside the pages because the index is built from them: a page without a result is removed.
     """
     gx = import_great_expectations()
     from great_expectations.data_context.types.base import (
@@ -60,11 +60,11 @@ def make_ephemeral_context(site_folder: Path | None = None) -> EphemeralDataCont
 
 
 def make_site_config(site_folder: Path) -> dict[str, Any]:
-    """What GX's site builder is made of: pages of validations, and an index of them."""
+    """Return the configuration of GX's site builder: pages of validations, and an index of them."""
     return {
         "show_how_to_buttons": False,
         "store_backend": _make_file_store_config(locate_pages_folder(site_folder)),
-        # By default a topic with "profiling" in its name would be shown as something else than a validation.
+        # By default a topic with "profiling" in its name would not be shown as a validation.
         "site_section_builders": {
             "profiling": "None",
             "validations": {
@@ -77,12 +77,12 @@ def make_site_config(site_folder: Path) -> dict[str, Any]:
 
 
 def locate_results_folder(site_folder: Path) -> Path:
-    """Where the results of a site rest, as JSON."""
+    """Return the folder of a site's results (JSON)."""
     return site_folder / "results"
 
 
 def locate_pages_folder(site_folder: Path) -> Path:
-    """Where the pages of a site rest."""
+    """Return the folder of a site's pages."""
     return site_folder / "site"
 
 
@@ -91,15 +91,15 @@ def _make_file_store_config(folder: Path) -> dict[str, Any]:
 
 
 def index_results_by_id(results: Iterable[Any]) -> dict[str, Any]:
-    """GX's results by the ids of the reviewed suite, which travel in the expectations' ``meta``."""
+    """Index GX's results by the ids of the reviewed suite, which are in the expectations' ``meta``."""
     return {result.expectation_config.meta["expectation"]: result for result in results}
 
 
 def find_raised_exception(exception_info: dict[str, Any]) -> str | None:
-    """The kind of exception behind a result, None when the check judged.
+    """Return the kind of exception behind a result; None if the check judged.
 
-    GX does not raise when a check breaks: it reports a failure with this beside it, either flat or one entry a metric.
-    Only the kind is told: a message may quote the value it stumbled on.
+    GX does not raise when a check breaks: it reports a failure with this information, either flat or one entry per
+    metric. Only the kind is returned: a message may quote a value.
     """
     entries = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
     for entry in entries:
@@ -116,7 +116,7 @@ DEFAULT_KEPT_VALIDATIONS = 200
 
 @contextmanager
 def lock_site(folder: Path) -> Iterator[None]:
-    """Hold the site below ``folder`` against other processes of this machine: GX rewrites its index in place.
+    """Lock the site below ``folder`` against other processes of this machine: GX rewrites its index in place.
 
     Raises:
         OSError: the folder cannot be made or written.
@@ -128,9 +128,9 @@ def lock_site(folder: Path) -> Iterator[None]:
 
 
 def keep_newest(folder: Path, keep: int) -> int:
-    """Remove all but the ``keep`` newest validations of the site, by run time. Returns how many went.
+    """Remove all but the ``keep`` newest validations of the site, by run time; return how many were removed.
 
-    Results go before pages: the next build drops what has no result from the index. Call it while :func:`exclusive`.
+    Results go before pages: the next build drops entries without a result. Call it inside :func:`lock_site`.
     """
     found = sorted(_list_runs(locate_results_folder(folder)), key=lambda run: (run.name, str(run)))
     gone = found[: max(0, len(found) - keep)]
@@ -140,9 +140,9 @@ def keep_newest(folder: Path, keep: int) -> int:
 
 
 def remove_pages(folder: Path, urls: Collection[str]) -> int:
-    """Remove the validations whose pages are at ``urls``. Returns how many went. Call it while :func:`exclusive`.
+    """Remove the validations whose pages are at ``urls``; return how many. Call it inside :func:`lock_site`.
 
-    URLs of pages that are elsewhere, or gone already, are passed over.
+    URLs of pages of other sites, or already removed ones, are skipped.
     """
     gone = 0
     for url in urls:
@@ -166,7 +166,7 @@ def _remove(folder: Path, result: Path) -> None:
 
 
 def _list_runs(results: Path) -> list[Path]:
-    """Folders of single validations: ``<suite>/<run name>/<run time>``."""
+    """List the folders of single validations: ``<suite>/<run name>/<run time>``."""
     return [path for path in results.glob("*/*/*") if path.is_dir()]
 
 

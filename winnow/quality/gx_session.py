@@ -1,7 +1,7 @@
 """Great Expectations contexts, one per suite and process, used for every topic.
 
-A run costs what it checks: GX is asked for the short result first, and for the long one (figures of every partition
-that fails) only when something is wrong. Pages are built one by one; the index, which names all of them, when asked.
+GX is first asked for the short result, and for the long one (figures of every failing partition) only if something is
+wrong. Pages are built one by one; the index, which names all of them, on request.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class GxSession:
     def run(
         self, rows: Sequence[Mapping[str, int | str]], run_name: str, checked_at_ms: int
     ) -> ExpectationSuiteValidationResult:
-        """Judge ``rows``; the result, which rests below the site under ``run_name`` and the time."""
+        """Judge ``rows`` and return the result, which is stored in the site under ``run_name`` and the time."""
         from great_expectations.core.run_identifier import RunIdentifier
 
         frame = make_fact_frame(rows)
         run_id = RunIdentifier(run_name=run_name, run_time=datetime.fromtimestamp(checked_at_ms / 1000, tz=UTC))
         result = self._run(frame, run_id, _SHORT)
-        # A check that raised is no success either.
+        # A check that raised is not a success either.
         return result if result.success else self._run(frame, run_id, _LONG)
 
     def _run(
@@ -64,12 +64,12 @@ class GxSession:
         return self._definition.run(batch_parameters={"dataframe": frame}, run_id=run_id, result_format=result_format)
 
     def write_page(self, result: ExpectationSuiteValidationResult, findings: SuiteFindings | None = None) -> str | None:
-        """Build the page of one result; its URL, None when GX could not render it (and has logged why).
+        """Build the page of one result; return its URL, None if GX could not render it (and has logged why).
 
-        ``findings``: of another suite that belongs to the same verdict; they stand on the same page.
+        ``findings``: of another suite with the same verdict, shown on the same page.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the page cannot be written.
         """
         from great_expectations.data_context.types.resource_identifiers import (
             ExpectationSuiteIdentifier,
@@ -84,10 +84,10 @@ class GxSession:
         if findings is not None:
             from winnow.quality.gx_pages import add_suite_failures
 
-            # The index and later builds of the site go by what is stored.
+            # The index and later builds of the site read the stored result.
             self._context.validation_results_store.set(identifier, add_suite_failures(result, findings))
         builder = self._site_builder()
-        # Some 4 MB that GX would copy with every page.
+        # About 4 MB that GX would copy with every page.
         copied = self._folder / f".static-{import_great_expectations().__version__}"
         if not copied.is_file():
             builder.target_store.copy_static_assets()
@@ -97,10 +97,10 @@ class GxSession:
         return url
 
     def write_index(self) -> None:
-        """Build the index of the site from the results that rest below it.
+        """Build the index of the site from its stored results.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the index cannot be written.
         """
         self._site_builder().site_index_builder.build()
 
@@ -120,7 +120,7 @@ class GxSession:
 
 
 def get_session(suite: Suite, site: Path | None) -> GxSession:
-    """The session of this process for ``suite`` and ``site``; one without a site is not kept, nor are its results."""
+    """Return this process's session for ``suite`` and ``site``; without a site neither session nor results are kept."""
     if site is None:
         return GxSession(suite, None)
     held = _sessions.get((suite.name, site))
@@ -130,7 +130,7 @@ def get_session(suite: Suite, site: Path | None) -> GxSession:
 
 
 def make_fact_frame(rows: Sequence[Mapping[str, int | str]]) -> pd.DataFrame:
-    """The fact table as a frame whose integers are exact: int64, or Python's own beyond it; never floats."""
+    """Return the fact table as a frame with exact integers: int64, or Python's own beyond it; never floats."""
     import pandas as pd
 
     columns: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Counts keys among survivors and inputs, and checks the tombstones whose life was extended.
 
-Keys are first told apart by a 64-bit hash, which is small and can only err by calling two keys one. Any finding is
-counted again with the exact key bytes before it is believed, so a collision can neither hide a fault nor invent one.
+Keys are first identified by a 64-bit hash, whose only error is to take two keys for one. Any finding is counted again
+by the key bytes before it is believed, so a collision can neither hide nor invent a fault.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 COLUMNS = ("key", "offset", "value")
 
 Superseding = Callable[[int, int], Offsets]
-"""Of two offsets: the survivors from the first up to the second (exclusive) whose key had other records, too."""
+"""Returns, for two offsets, the survivors from the first to before the second whose key had other records."""
 
 
 def count_wrong_extensions(
     segments: Iterable[Segment],
-    said: Sequence[OffsetRange],
+    reported: Sequence[OffsetRange],
     covered_end: int,
     superseding: Superseding,
     batches: Callable[[Segment], Iterator[pa.RecordBatch]],
 ) -> int:
-    """Tombstones that are not in the ranges that were ``said``, and ends of these ranges that are no such tombstone.
+    """Count extended tombstones outside the ``reported`` ranges, and range ends that are no such tombstone.
 
-    Between its ends a range may hold other tombstones. ``segments``: what is in the log after the run; ``batches``
-    reads the :data:`COLUMNS` of one. At most one segment's survivors are held at a time.
+    Between its ends a range may hold other tombstones. ``segments``: the log after the run; ``batches`` reads the
+    :data:`COLUMNS` of one. At most one segment's survivors are held at a time.
     """
     missing = 0
-    ends = np.array(sorted({offset for each in said for offset in (each.start, each.end - 1)}), np.int64)
+    ends = np.array(sorted({offset for each in reported for offset in (each.start, each.end - 1)}), np.int64)
     found = np.zeros(len(ends), np.bool_)
     for segment in segments if covered_end else ():
         if not segment.tombstones or segment.first_offset >= covered_end:
@@ -52,7 +52,7 @@ def count_wrong_extensions(
         for batch in batches(segment):
             tombstones = batch.column("value").is_null().to_numpy(zero_copy_only=False)
             extended = np.intersect1d(read_offsets(batch)[tombstones], winners)
-            missing += int((~_is_inside(extended, said)).sum())
+            missing += int((~_is_inside(extended, reported)).sum())
             found |= np.isin(ends, extended)
     return missing + int((~found).sum())
 
@@ -77,12 +77,12 @@ _VERSION = [pa.field("present", pa.bool_()), pa.field("version", pa.int64())]
 
 @dataclass(frozen=True, slots=True)
 class CensusResult:
-    """Keys of one topic partition inside the compacted range. Records without key are left out.
+    """Keys of one partition inside the compacted range. Records without key are left out.
 
     ``duplicate_keys``: surviving records beyond the first of their key. ``stale_winners``: survivors whose key has a
     greater record among the inputs: at a higher offset or, where versions decide, of a higher version.
-    ``keys_expired``: keys without a survivor whose greatest record is a tombstone that may go. ``wrong_extensions``: as
-    :func:`winnow.quality.key_census.count_wrong_extensions` counts them.
+    ``keys_expired``: keys without a survivor whose greatest record is a removable tombstone. ``wrong_extensions``: the
+    count of :func:`count_wrong_extensions`.
     """
 
     keys_in: int
@@ -93,19 +93,19 @@ class CensusResult:
     wrong_extensions: int = 0
 
     def is_clean(self, keys_gone: int) -> bool:
-        """Whether nothing was found, when ``keys_gone`` keys ended with an expired tombstone and have no survivor."""
+        """Check whether the only finding is ``keys_gone`` keys that ended with an expired tombstone."""
         gone = self.keys_in - self.keys_kept
         wrong = self.duplicate_keys + self.stale_winners + self.wrong_extensions
         return wrong == 0 and gone == self.keys_expired == keys_gone
 
 
 class KeyCensus:
-    """Survivors first (:meth:`add_survivors`), then the inputs that were rewritten (:meth:`count`).
+    """Counts keys by grouping: first :meth:`add_survivors`, then :meth:`count` with the rewritten inputs.
 
-    ``identity`` is :data:`HASHED` or :data:`EXACT`. Batches have the columns ``key`` and ``offset``; ``by_version``:
-    ``present`` and ``version``, too, which decide before the offset. ``expiring``: those of the inputs have ``may_go``,
-    too, which says of a record whether it is a tombstone of an expired range; without it none is. ``superseding_stay``:
-    one that superseded a record may not go. Use as a context manager: leaving it drops its tables.
+    ``identity`` is :data:`HASHED` or :data:`EXACT`. Batches have the columns ``key`` and ``offset``; with
+    ``by_version`` also ``present`` and ``version``, which decide before the offset. With ``expiring`` those of the
+    inputs have ``may_go``, which marks tombstones of an expired range; ``superseding_stay``: one that superseded a
+    record must not be removed. Use as a context manager: leaving it drops its tables.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class KeyCensus:
             self._connection.execute(f"DROP TABLE IF EXISTS {table}")
 
     def add_survivors(self, batch: pa.RecordBatch, *, by_reference: bool) -> None:
-        """Take in records that stay in the log: rewritten ones, or those of segments kept by reference."""
+        """Add records that stay in the log: rewritten ones, or those of segments kept by reference."""
         self._connection.register("feed", batch.select(self._schema.names))
         try:
             self._connection.execute(f"INSERT INTO survivors {self._chosen}, {by_reference} {self._from_feed}")
@@ -150,7 +150,7 @@ class KeyCensus:
             self._connection.unregister("feed")
 
     def count(self, rewritten: Iterable[pa.RecordBatch]) -> CensusResult:
-        """The census, given the records of the inputs that were rewritten."""
+        """Return the census, given the records of the rewritten inputs."""
         schema, tombstone, whether = self._schema, "false", "false"
         if self._expiring:
             schema, tombstone, whether = schema.append(_IS_EXPIRABLE), "may_go", "arg_max(may_go, place)"
@@ -177,7 +177,7 @@ class KeyCensus:
         return CensusResult(keys_in, keys_kept, records - keys_kept, stale, expired)
 
     def superseding(self, start: int, end: int) -> npt.NDArray[np.int64]:
-        """After :meth:`count`: the offsets in [``start``, ``end``) of survivors whose key had other records, too."""
+        """Return the offsets in [``start``, ``end``) of survivors whose key had other records; after :meth:`count`."""
         found = self._connection.execute(
             f"SELECT {self._offset} AS found FROM survivors JOIN greatest USING (identity) "
             f"WHERE records > 1 AND {self._offset} >= {start} AND {self._offset} < {end}"
@@ -192,11 +192,11 @@ class KeyCensus:
 def _run_over_batches(
     connection: duckdb.DuckDBPyConnection, schema: pa.Schema, batches: Iterable[pa.RecordBatch], statement: str
 ) -> None:
-    """Run ``statement`` over the view ``feed`` of ``batches``; an exception of the stream is raised as it was."""
+    """Run ``statement`` over the view ``feed`` of ``batches``; an exception of the stream is raised unchanged."""
     problems: list[Exception] = []
 
     def guarded() -> Iterator[pa.RecordBatch]:
-        # Through DuckDB an exception would arrive as text of another type.
+        # DuckDB would turn it into text of another exception type.
         try:
             yield from batches
         except Exception as problem:

@@ -1,6 +1,6 @@
-"""Reads segments and staged files in bounded batches with page checksums verified.
+"""Reads segments and staged files in bounded batches, with page checksums verified.
 
-The rewrite reads with DuckDB; this is deliberately other code.
+Deliberately independent of the rewrite, which reads with DuckDB.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from winnow.model import Segment
 BATCH_ROWS = 131_072
 
 BATCH_BYTES = 32 << 20
-"""Target of decoded bytes in one batch, by the row group's average record."""
+"""Target of decoded bytes per batch, by the row group's average record."""
 
 _PROBE_BYTES = 8 << 20
 
@@ -33,10 +33,10 @@ def read_batches(
     threads: int = 1,
     schema: pa.Schema = ARROW_SCHEMA,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a segment (or a file of another ``schema``) in file order; ``columns`` None reads all.
+    """Yield the records of a segment (or a file of another ``schema``) in file order; ``columns`` None reads all.
 
     Raises:
-        BadInputError: the file is missing, truncated, damaged, or has other columns than it should.
+        BadInputError: the file is missing, truncated or damaged, or lacks columns.
         ServiceError: the object store cannot be reached.
     """
     wanted = list(schema.names if columns is None else columns)
@@ -55,17 +55,17 @@ def read_batches(
     except pa.ArrowException as problem:
         raise BadInputError("The segment file cannot be decoded.") from problem
     except OSError as problem:
-        # Arrow reports damaged pages as OSError too: only reading the plain bytes tells a bad file from a bad store.
+        # Arrow reports damaged pages as OSError too: reading the plain bytes tells a bad file from a bad store.
         check_readable(uri)
         raise BadInputError("The segment file cannot be decoded.") from problem
 
 
 def check_readable(uri: str) -> None:
-    """Read every byte of ``uri`` and forget it.
+    """Read every byte of ``uri`` and discard it.
 
     Raises:
         BadInputError: the file is missing.
-        ServiceError: the bytes cannot be had.
+        ServiceError: the bytes cannot be read.
     """
     try:
         filesystem, path = storage.open_filesystem(uri)
@@ -79,7 +79,7 @@ def check_readable(uri: str) -> None:
 
 
 def read_size_bytes(uri: str) -> int | None:
-    """Size of the file, None when it is not there.
+    """Return the size of the file, None when it is missing.
 
     Raises:
         ServiceError: the object store cannot be reached.
@@ -91,7 +91,7 @@ def read_size_bytes(uri: str) -> int | None:
 
 
 def make_unreachable_error(uri: str, problem: OSError) -> ServiceError:
-    """What to raise when the store of ``uri`` does not answer."""
+    """Make the error for an object store that does not answer."""
     return ServiceError(
         f"The object store does not give {uri} ({problem}). Nothing was judged or published. "
         "Check its endpoint and credentials, then validate again."
@@ -115,7 +115,7 @@ def _compute_batch_rows(metadata: pq.FileMetaData, max_rows: int) -> int:
 
 @dataclass(slots=True)
 class StagedFigures:
-    """What the staged files of one topic partition turned out to be."""
+    """Figures of the staged files of one partition."""
 
     unreadable_files: int = 0
     mismatched_files: int = 0
@@ -123,10 +123,10 @@ class StagedFigures:
     order_violations: int = 0
     bytes_read: int = 0
     spans: list[tuple[int, int]] = field(default_factory=list)
-    """Lowest and highest offset of each file that held a record."""
+    """Lowest and highest offset of each file that has records."""
 
     def add(self, other: StagedFigures) -> None:
-        """Take in the figures of further files."""
+        """Add the figures of more files."""
         self.unreadable_files += other.unreadable_files
         self.mismatched_files += other.mismatched_files
         self.wrong_partition += other.wrong_partition
@@ -144,7 +144,7 @@ def read_staged_files(
 ) -> StagedFigures:
     """Read every staged file to its end, calling ``each`` with every batch.
 
-    A file that is missing, damaged or unlike its manifest entry is counted, not raised.
+    A file that is missing, damaged or different from its manifest entry is counted; nothing is raised.
 
     Raises:
         ServiceError: the object store cannot be reached.

@@ -1,11 +1,11 @@
 """Recomputes the facts of one staged partition with code independent of the engine.
 
-It differs from the rewrite in method, so that one mistake cannot hide in both. The rewrite reads with DuckDB, groups
-all records by key in SQL, and counts as it goes. Here Arrow reads, page checksums verified: the new files in full, and
-the key and ordering columns of segments kept by reference and of the inputs. Survivors go into a table of hashes, every
-input record is looked up there (:mod:`winnow.quality.fast_key_census`), and versions are taken apart by NumPy
-(:mod:`winnow.quality.versions`). DuckDB hashes single batches; it groups only where something was found, to count it by
-the bytes of the keys, or where the survivors do not fit into memory.
+It differs from the rewrite in method, so that no single mistake can hide in both. The rewrite reads with DuckDB, groups
+all records by key in SQL, and counts on the way. Here Arrow reads with page checksums verified: the new files in full,
+and the key and ordering columns of the inputs and of segments kept by reference. Survivors go into a hash table, every
+input record is looked up there (:mod:`winnow.quality.fast_key_census`), and NumPy extracts versions
+(:mod:`winnow.quality.versions`). DuckDB hashes single batches; it groups only to count a finding by the bytes of the
+keys, or where the survivors do not fit into memory.
 
 Memory is bounded: batches of a few MiB, one input segment's offsets, and survivors within the limit or in tables that
 spill.
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndependentFacts:
-    """What the recomputation found for one topic partition over [log start, next first dirty offset).
+    """The recomputed facts of one partition over [log start, next first dirty offset).
 
     Fingerprints are as in :class:`winnow.results.PartitionFacts`. ``most_tombstones_expired`` counts the keys that have
-    no record left and ended with a tombstone of an expired range, 0 where the rewrite says that none expired.
-    ``headers_missing`` and ``headers_malformed`` are 0 but under strategy header. All from ``wrong_extensions`` on is
-    zero in a sound result.
+    no record left and ended with a tombstone of an expired range; 0 if the rewrite reports no expired ones.
+    ``headers_missing`` and ``headers_malformed`` are 0 except under strategy header. All figures from
+    ``wrong_extensions`` on are 0 in a sound result.
     """
 
     records_in: int
@@ -102,13 +102,13 @@ def recompute_facts(
     threads: int,
     spill_folder: str | None,
 ) -> IndependentFacts:
-    """Recompute the facts of what ``attempt`` staged, from the files. Reads only; running it again gives the same.
+    """Recompute the facts of what ``attempt`` staged, from the files. Only reads, and is repeatable.
 
     A file that is missing, truncated or damaged is a fact, not an exception.
 
     Raises:
         ServiceError: the object store cannot be reached.
-        ValidationBrokenError: the recomputation itself failed (out of memory and of spill space).
+        ValidationBrokenError: the recomputation failed (out of memory and of spill space).
     """
     with duckdb_connection.open_connection(
         memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder
@@ -134,12 +134,12 @@ def recompute_facts_with(
     threads: int,
     memory_limit_bytes: int,
 ) -> IndependentFacts:
-    """:func:`recompute` on a connection that is there already and is left as it was."""
+    """Run :func:`recompute_facts` on an open connection, which is left unchanged."""
     import duckdb
 
     try:
-        most_survivors = memory_limit_bytes // SURVIVOR_BYTES
-        return _Recomputation(plan, partition, staged, attempt, connection, threads, most_survivors).facts()
+        maximum_survivors = memory_limit_bytes // SURVIVOR_BYTES
+        return _Recomputation(plan, partition, staged, attempt, connection, threads, maximum_survivors).facts()
     except duckdb.Error as problem:
         shortage = storage_health.describe_machine_fault(problem)
         if shortage is not None:
@@ -166,7 +166,7 @@ class _Recomputation:
         attempt: str,
         connection: duckdb.DuckDBPyConnection,
         threads: int,
-        most_survivors: int,
+        maximum_survivors: int,
     ) -> None:
         self._plan = plan
         self._ingest_id = make_keyless_move_id(plan.plan_id, attempt)
@@ -190,8 +190,8 @@ class _Recomputation:
         staying = sum(segment.records for segment in (*self._new_files, *self._kept))
         self._superseding_stay = partition.covered_end > 0
         self._quick = (
-            FastKeyCensus(most_survivors, superseding_stay=self._superseding_stay)
-            if staying <= most_survivors
+            FastKeyCensus(maximum_survivors, superseding_stay=self._superseding_stay)
+            if staying <= maximum_survivors
             else None
         )
         self._unreadable_inputs: set[str] = set()
@@ -271,7 +271,7 @@ class _Recomputation:
         return [(segment.first_offset, segment.last_offset) for segment in self._kept]
 
     def _count_survivors(self, batch: pa.RecordBatch, offsets: Offsets, *, by_reference: bool) -> int:
-        """Count what stays in the log; how many keyed records inside the range ``batch`` has."""
+        """Count records that stay in the log; return the number of keyed ones inside the range in ``batch``."""
         inside = _get_single(batch, (offsets >= self._inside.start) & (offsets < self._inside.end))
         keyed = _get_single(inside, inside.column("key").is_valid().to_numpy(zero_copy_only=False))
         self._records_kept += inside.num_rows
@@ -288,7 +288,7 @@ class _Recomputation:
         return int(keyed.num_rows)
 
     def _keys(self) -> CensusResult:
-        """The census. What the quick one finds is counted again by the bytes of the keys before it is believed."""
+        """Return the census. A finding of the fast one is counted again by the bytes of the keys."""
         gone = self._staged.facts.tombstones_expired
         if self._quick is None:
             found = self._counted(HASHED, self._headers)
@@ -308,16 +308,16 @@ class _Recomputation:
 
     def _wrong_extensions(self, superseding: Superseding) -> int:
         def batches(segment: Segment) -> Iterator[pa.RecordBatch]:
-            # New files that cannot be read are counted already.
+            # Unreadable new files are counted already.
             unreadable = self._unreadable_inputs if segment in self._kept else set()
             return _list_readable([segment], COLUMNS, self._threads, unreadable)
 
         after = (*self._kept, *self._new_files)
-        said, covered_end = self._staged.facts.extended, self._partition.covered_end
-        return count_wrong_extensions(after, said, covered_end, superseding, batches)
+        reported, covered_end = self._staged.facts.extended, self._partition.covered_end
+        return count_wrong_extensions(after, reported, covered_end, superseding, batches)
 
     def _counted(self, identity: str, count: HeaderCount | None = None) -> CensusResult:
-        """The census by grouping, which spills; ``count``: where to count the headers of what was rewritten."""
+        """Return the census by grouping, which spills; ``count`` receives the header counts of rewritten records."""
         columns, by_version = self._ordering.columns, self._ordering.by_version
         expiring = self._staged.facts.tombstones_expired != 0
         with KeyCensus(
@@ -328,7 +328,7 @@ class _Recomputation:
             expiring=expiring,
             superseding_stay=self._superseding_stay,
         ) as census:
-            # What cannot be read is already counted.
+            # Unreadable files are counted already.
             for batch in _list_readable(self._new_files, columns, self._threads, set()):
                 census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=False)
             for batch in self._input_batches(self._kept, columns):
@@ -343,7 +343,7 @@ class _Recomputation:
                 yield self._ordering.ranked(chosen, count).append_column("may_go", pa.array(self._may_go(chosen)))
 
     def _keyed_inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The records that a census counts."""
+        """Return the records that a census counts."""
         offsets = read_offsets(batch)
         chosen = (offsets >= self._inside.start) & (offsets < self._inside.end)
         if batch.column("key").null_count:
@@ -351,13 +351,13 @@ class _Recomputation:
         return _get_single(batch, chosen)
 
     def _rewritten_columns(self, segment: Segment) -> tuple[str, ...]:
-        """Values, too, where a tombstone may have gone from: nothing else tells it from a record that was lost."""
-        said = self._staged.facts.tombstones_expired and segment.tombstones
-        meets = any(r.start <= segment.last_offset and segment.first_offset < r.end for r in self._partition.expired)
-        return (*self._ordering.columns, "value") if said and meets else self._ordering.columns
+        """Return the columns to read; values only where an expired tombstone must be told from a lost record."""
+        expired = self._staged.facts.tombstones_expired and segment.tombstones
+        overlaps = any(r.start <= segment.last_offset and segment.first_offset < r.end for r in self._partition.expired)
+        return (*self._ordering.columns, "value") if expired and overlaps else self._ordering.columns
 
     def _may_go(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Which records are tombstones of an expired range; none where the values were not read."""
+        """Return which records are tombstones of an expired range; none if the values were not read."""
         may_go = np.zeros(batch.num_rows, dtype=np.bool_)
         if "value" in batch.schema.names and batch.column("value").null_count:
             offsets = read_offsets(batch)
@@ -367,7 +367,7 @@ class _Recomputation:
         return may_go
 
     def _foreign(self) -> int:
-        """Records of the new files whose offset no segment had that they replace."""
+        """Count the records of the new files whose offset is in none of the segments that they replace."""
         quick = self._quick
         if (
             quick is not None
@@ -401,9 +401,9 @@ class _Recomputation:
         return _list_readable(segments, columns, self._threads, self._unreadable_inputs)
 
     def _inside_counts(self, segment: Segment) -> tuple[int, int]:
-        """Records, and records without key, of a planned segment in the compacted range.
+        """Count records, and records without key, of a planned segment in the compacted range.
 
-        The manifest's figures; counted only where the segment straddles an end of the range.
+        Takes the manifest's figures, and reads the segment only if it crosses an end of the range.
         """
         if segment.first_offset >= self._inside.end or segment.last_offset < self._inside.start:
             return 0, 0
@@ -418,7 +418,7 @@ class _Recomputation:
         return records, keyless
 
     def _touched_above(self, inputs: Iterable[Segment], written: Offsets) -> int:
-        """New records at or above the end, and records there that a rewrite took away."""
+        """Count new records at or above the end of the range, and records there that a rewrite removed."""
         touched = len(written)
         for segment in inputs:
             if segment.last_offset >= self._inside.end:
@@ -426,13 +426,6 @@ class _Recomputation:
                     offsets = read_offsets(batch)
                     touched += int((~np.isin(offsets[offsets >= self._inside.end], written)).sum())
         return touched
-
-
-def combine_fingerprints(one: str, other: str) -> str:
-    """The fingerprint of two disjoint sets of records, from those of each (:mod:`winnow.files.fingerprint`)."""
-    count, total, xor = (int(part) for part in one.split(":"))
-    more_count, more_total, more_xor = (int(part) for part in other.split(":"))
-    return f"{count + more_count}:{total + more_total}:{xor ^ more_xor}"
 
 
 def _list_readable(
@@ -448,7 +441,7 @@ def _list_readable(
 
 
 def _count_overlaps(spans: Iterable[tuple[int, int]]) -> int:
-    """How many files, in offset order, begin at or before the end of the one before them."""
+    """Count the files, in offset order, that begin at or before the end of the previous one."""
     return sum(1 for before, after in pairwise(sorted(spans)) if after[0] <= before[1])
 
 
@@ -457,7 +450,7 @@ def _get_single(batch: pa.RecordBatch, chosen: npt.NDArray[np.bool_]) -> pa.Reco
 
 
 def _find_offset_span(segments: Sequence[Segment]) -> OffsetRange:
-    """From the lowest to the highest offset that ``segments`` may hold."""
+    """Return the range from the lowest to the highest offset that ``segments`` may hold."""
     if not segments:
         return OffsetRange(0, 0)
     return OffsetRange(min(s.first_offset for s in segments), max(s.last_offset for s in segments) + 1)

@@ -30,9 +30,9 @@ def count_keyless_not_quarantined(
     *,
     threads: int,
 ) -> int:
-    """Keyless records of ``segments`` inside the range without an equal row in ``files``, and rows that are none.
+    """Count keyless records of ``segments`` in the range without an equal row in ``files``, and rows without a record.
 
-    Rows under another ingest id count as missing: nobody would ever see them. So do rows of a file that cannot be read.
+    Rows under another ingest id, or in an unreadable file, count as missing.
 
     Raises:
         ServiceError: the object store cannot be reached.
@@ -68,7 +68,7 @@ def _read_keyless(paths: Iterable[str], inside: OffsetRange, threads: int) -> It
                 if np.any(wanted):
                     yield batch.filter(pa.array(wanted))
         except BadInputError:
-            continue  # counted as an unreadable input where every planned segment is read
+            continue  # counted as an unreadable input elsewhere, where every planned segment is read
 
 
 def _read_quarantined_rows(files: Iterable[str], ingest_id: str, threads: int) -> Iterator[pa.RecordBatch]:
@@ -77,11 +77,11 @@ def _read_quarantined_rows(files: Iterable[str], ingest_id: str, threads: int) -
             for batch in reading.read_batches(file, threads=threads, schema=QUARANTINE_SCHEMA):
                 yield batch.filter(pc.equal(batch.column("ingest_id"), ingest_id))
         except BadInputError:
-            continue  # its rows are missing, and that is what is counted
+            continue  # its rows count as missing
 
 
 class InputOffsets:
-    """The offsets of the inputs of one rewrite group, read segment by segment as outputs ask for them.
+    """The offsets of the inputs of one rewrite group, read segment by segment on demand.
 
     Outputs come in offset order, so each input is read once; disorder costs another read, never a wrong answer.
     """
@@ -94,11 +94,11 @@ class InputOffsets:
 
     @property
     def unreadable(self) -> frozenset[str]:
-        """Inputs that could not be read. Their offsets count as unknown: none is called foreign because of them."""
+        """Inputs that could not be read. All offsets in their range count as known."""
         return frozenset(self._unreadable)
 
     def foreign(self, offsets: Offsets) -> int:
-        """How many of ``offsets`` are not offsets of the inputs.
+        """Count the ``offsets`` that the inputs do not have.
 
         Raises:
             ServiceError: the object store cannot be reached.

@@ -1,6 +1,6 @@
-"""Loads reviewed suites from JSON: each expectation with id, severity and a sentence.
+"""Loads reviewed suites from JSON: each expectation has an id, a severity and a sentence.
 
-GX's own ids and version stamps change with every save, so they are not in the files.
+GX's own ids and version stamps change with every save, so the files leave them out.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 STRUCTURAL_SUITE = "compaction"
 RAISED = ":raised"
-"""How the expectation of a failure ends when its check raised."""
+"""Suffix of the expectation id in a failure whose check raised."""
 SUITE_META = "suite"
-"""Where an expectation of GX says in its ``meta`` which suite it is of: a page holds those of several."""
+"""Key in the ``meta`` of a GX expectation that names its suite: a page shows several."""
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SEVERITIES = {"critical": Severity.FAIL, "warning": Severity.WARN, "info": Severity.WARN}
 _NOT_ROW_WISE = frozenset(
@@ -39,7 +39,7 @@ _NOT_ROW_WISE = frozenset(
         "expect_multicolumn_values_to_be_unique",
     }
 )
-"""Map expectations that look at more than one row at a time."""
+"""Map expectations that read more than one row at a time."""
 
 
 class _ExpectationFile(BaseModel):
@@ -74,30 +74,30 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A reviewed suite, not yet GX's."""
+    """A reviewed suite, not yet converted to GX's."""
 
     name: str
     expectations: tuple[Expectation, ...]
 
     def find(self, expectation_id: str) -> Expectation:
-        """The expectation of that id, which must be there."""
+        """Return the expectation with that id, which must exist."""
         return next(e for e in self.expectations if e.id == expectation_id)
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteFindings:
-    """What a suite found that was not judged over the fact table. ``failures`` never hold user bytes."""
+    """Failures of a suite that judged something other than the fact table; they never hold user bytes."""
 
     suite: Suite
     failures: tuple[Failure, ...]
 
 
 def list_suites(extra_folder: Path | None = None) -> dict[str, Path]:
-    """Every suite by name: those that come with Winnow, and those of ``extra_folder``.
+    """Return every suite by name: Winnow's own and those of ``extra_folder``.
 
     Raises:
-        ConfigurationError: ``extra_folder`` has a suite of the same name as one that comes with Winnow. A structural
-            check must not be weakened by a file that happens to lie nearer.
+        ConfigurationError: ``extra_folder`` has a suite with the name of one of Winnow's, which would weaken a
+            structural check.
     """
     known = {path.stem: path for path in sorted(find_bundled_folder("expectations").glob("*.json"))}
     extra = sorted(extra_folder.glob("*.json")) if extra_folder is not None else []
@@ -110,10 +110,10 @@ def list_suites(extra_folder: Path | None = None) -> dict[str, Path]:
 
 
 def load_suite(name: str, extra_folder: Path | None = None) -> Suite:
-    """The suite of that name. Reads one file; does not import GX.
+    """Load the suite of that name. Reads one file; does not import GX.
 
     Raises:
-        ConfigurationError: there is no such suite (the known ones are listed), or its file is not as it should be.
+        ConfigurationError: there is no such suite (the known ones are listed), or its file is invalid.
     """
     known = list_suites(extra_folder)
     if not _NAME.fullmatch(name) or name not in known:
@@ -147,10 +147,10 @@ def _make_suite(name: str, file: _SuiteFile) -> Suite:
 
 
 def convert_to_gx(suite: Suite) -> ExpectationSuite:
-    """``suite`` as GX's object. GX gives its expectations new ids, so ours travel in their ``meta``.
+    """Convert ``suite`` to GX's object. GX assigns new ids, so ours are kept in the expectations' ``meta``.
 
     Raises:
-        ConfigurationError: a type GX does not know, or arguments it refuses.
+        ConfigurationError: an expectation type that GX does not have, or arguments that it rejects.
     """
     gx = import_great_expectations()
     made: ExpectationSuite = gx.ExpectationSuite(
@@ -190,11 +190,11 @@ def _find_implementation_class(suite: Suite, expectation: Expectation) -> Any:
 
 
 def check_row_wise(suite: Suite) -> None:
-    """Refuse what cannot be judged chunk by chunk.
+    """Raise for a suite that cannot be judged chunk by chunk.
 
     Raises:
-        ConfigurationError: an expectation that is not a map over rows, that compares rows with each other, or that
-            tolerates a share of bad rows (``mostly``): its outcome would depend on where the chunks are cut.
+        ConfigurationError: an expectation that is not a map over rows, that compares rows, or that tolerates a share of
+            bad rows (``mostly``): its outcome would depend on chunk boundaries.
     """
     import_great_expectations()
     from great_expectations.expectations.expectation import (

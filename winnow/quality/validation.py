@@ -1,7 +1,7 @@
 """Validates the fact table with Great Expectations and makes the verdict.
 
-Three outcomes: passed, failed (the data is not as it should be; the partitions are named), broken (a check raised, so
-nothing is known about the data and no partition is named).
+Three outcomes: passed; failed (the data is wrong, and the partitions are named); broken (a check raised, so nothing is
+known about the data and no partition is named).
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ def validate_fact_table(
     """Judge the fact table of one attempt. The same rows give the same verdict.
 
     Args:
-        rows: the fact table, one row a topic partition (:mod:`winnow.quality.fact_table`).
+        rows: the fact table, one row per partition (:mod:`winnow.quality.fact_table`).
         plan_id: the plan that was carried out.
         topic: its topic.
-        attempt: which attempt at it.
-        checked_at_ms: when this is happening, for the verdict and the page's name.
+        attempt: the attempt at it.
+        checked_at_ms: the current time, for the verdict and the page's name.
         suite: name of a suite over fact tables.
-        findings: of the topic's content suite, if it has one; they are part of the verdict and of its page.
-        data_docs: folder of the Data Docs site; None builds no page. A page that cannot be written is logged and left
-            out: the verdict stands without it.
-        extra_folder: further suites.
-        keep_validations: pages the site keeps, the newest.
-        index: build the site's index, too; whoever judges many topics does it once afterwards (:func:`build_index`).
+        findings: those of the topic's content suite, if it has one; part of the verdict and of its page.
+        data_docs: folder of the Data Docs site; None builds no page. A page that cannot be written is logged and does
+            not affect the verdict.
+        extra_folder: folder with more suites.
+        keep_validations: number of newest pages that the site keeps.
+        index: also build the site's index; for many topics call :func:`build_site_index` once afterwards instead.
 
     Raises:
-        ConfigurationError: the suite is unknown or not valid.
+        ConfigurationError: the suite is unknown or invalid.
     """
     reviewed = load_suite(suite, extra_folder)
     verdict = _Validation(
@@ -84,7 +84,7 @@ def validate_fact_table(
 
 
 def build_site_index(data_docs: Path) -> None:
-    """List every page of the site in its index. Nothing is done where nothing was judged yet; a failure is logged."""
+    """List every page of the site in its index, if there are results. Failures are logged."""
     if not locate_results_folder(data_docs).is_dir():
         return
     try:
@@ -92,12 +92,12 @@ def build_site_index(data_docs: Path) -> None:
             get_session(load_suite(STRUCTURAL_SUITE), data_docs).write_index()
     except OSError as problem:
         LOG.warning("The index of the Data Docs could not be written: %s", problem)
-    except Exception as problem:  # what was judged is judged, and GX has many exceptions
+    except Exception as problem:  # the verdicts stand, and GX has many exceptions
         LOG.warning("The index of the Data Docs could not be built (%s).", type(problem).__name__)
 
 
 class _Validation:
-    """One run of one suite over one fact table, and what the topic's content suite found."""
+    """One run of one suite over one fact table, with the findings of the topic's content suite."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _Validation:
         self._checked_at_ms = checked_at_ms
 
     def reach(self, site: Path | None, keep: int, *, index: bool = False) -> Verdict:
-        """Run the suite, build the page when there is a ``site``, and sum up."""
+        """Run the suite, build the page if there is a ``site``, and return the verdict."""
         with GX_LOCK, lock_site(site) if site is not None else nullcontext():
             session = get_session(self._suite, site)
             name = f"{self._topic} {self._plan_id[:12]} {self._attempt}"
@@ -133,7 +133,7 @@ class _Validation:
         return self._sum_up(list(result.results), page)
 
     def broken(self, failures: Sequence[Failure], page: str | None) -> Verdict:
-        """The verdict when something raised: no partition is named."""
+        """Return the verdict when a check raised: no partition is named."""
         return self._verdict(failures, page, passed=False, broken=True)
 
     def _sum_up(self, results: Sequence[Any], page: str | None) -> Verdict:
@@ -173,7 +173,7 @@ class _Validation:
 
 
 def _find_missing_value(rows: Sequence[Mapping[str, int | str]]) -> str | None:
-    """What is missing in the fact table. GX passes over missing values, so a gap would count as good."""
+    """Describe what is missing in the fact table. GX skips missing values, so a gap would pass."""
     if not rows:
         return "The fact table is empty: nothing is known about the data."
     if any(row.keys() != rows[0].keys() or None in row.values() for row in rows):

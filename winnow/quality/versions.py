@@ -1,6 +1,6 @@
-"""Computes each record's place in the order of the strategies timestamp and header.
+"""Computes each record's position in the order of the strategies timestamp and header.
 
-The engine does the same in SQL; this is deliberately other code. A version is (present, value); the offset comes last.
+Deliberately independent of the engine's SQL. A version is (present, value); the offset comes last.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HeaderCount:
 
 
 class Ordering:
-    """The total order of a plan: the columns it looks at, and the version of each record."""
+    """The total order of a plan: the columns it needs, and the version of each record."""
 
     def __init__(self, plan: Plan) -> None:
         self._strategy = plan.strategy
@@ -38,19 +38,19 @@ class Ordering:
 
     @property
     def by_version(self) -> bool:
-        """Whether more than the offset decides."""
+        """Whether a version decides before the offset."""
         return self._strategy is not Strategy.OFFSET
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: key, offset, and what the version is in."""
+        """The columns to read: key, offset, and the one with the version."""
         more = {Strategy.OFFSET: (), Strategy.TIMESTAMP: ("timestamp",), Strategy.HEADER: ("headers",)}
         return (*KEY_AND_OFFSET, *more[self._strategy])
 
     def ranked(self, batch: pa.RecordBatch, count: HeaderCount | None = None) -> pa.RecordBatch:
-        """``key`` and ``offset`` of ``batch``, and, if a version decides, the columns ``present`` and ``version``.
+        """Return ``key`` and ``offset`` of ``batch`` and, with versions, the columns ``present`` and ``version``.
 
-        ``count``: where to count the headers of these records.
+        ``count`` receives the header counts of these records.
         """
         found = batch.select(KEY_AND_OFFSET)
         if self._strategy is Strategy.OFFSET:
@@ -69,7 +69,7 @@ class Ordering:
 
 
 def read_header_longs(headers: pa.Array, name: str) -> tuple[Mask, Mask, npt.NDArray[np.int64]]:
-    """For each record: has it the header ``name``, is the last occurrence a long of 8 bytes, and which (else 0)."""
+    """Return per record: has it header ``name``, is the last one an 8-byte long, and its value (else 0)."""
     lengths = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False)
     flat = headers.flatten()
     rows = np.repeat(np.arange(len(headers)), lengths)
@@ -82,12 +82,12 @@ def read_header_longs(headers: pa.Array, name: str) -> tuple[Mask, Mask, npt.NDA
     eight = pc.equal(pc.binary_length(values), _LONG_BYTES).fill_null(False)
     has: Mask = np.zeros(len(headers), dtype=np.bool_)
     has[rows[places]] = True
-    whole: Mask = np.zeros(len(headers), dtype=np.bool_)
+    valid: Mask = np.zeros(len(headers), dtype=np.bool_)
     holding = rows[places][eight.to_numpy(zero_copy_only=False)]
-    whole[holding] = True
+    valid[holding] = True
     longs = np.zeros(len(headers), dtype=np.int64)
-    # All of eight bytes, so they lie one after another.
+    # All have eight bytes, so they are contiguous.
     longs[holding] = np.frombuffer(values.filter(eight).cast(pa.binary(_LONG_BYTES)).buffers()[1] or b"", ">i8")[
         : len(holding)
     ]
-    return has, whole, longs
+    return has, valid, longs
