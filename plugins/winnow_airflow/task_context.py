@@ -19,7 +19,8 @@ from winnow.errors import ConfigurationError
 from winnow_airflow.xcom_values import build_holder_name
 
 if TYPE_CHECKING:
-    from winnow.config.settings import NotifierSettings, Settings
+    from winnow.config.setting_fields import NotifierSettings
+    from winnow.config.settings import Settings
     from winnow.pipeline.context import Context as Pipeline
     from winnow.report.alerts import Alert
 

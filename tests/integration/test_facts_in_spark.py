@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.test_publish_validation import damage, run_state
 from tests.support.world import World, build_versions, open_world
-from winnow.config.settings import FactsSettings
+from winnow.config.setting_fields import FactsSettings
 from winnow.engine import staging
 from winnow.engine.facts import build_units, recompute_unit, write_plan_facts
 from winnow.engine.staging import build_facts_uri, read_facts, write_facts

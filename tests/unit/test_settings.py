@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from winnow.config import layers
-from winnow.config.layers import MAPS, NAMES
 from winnow.config.masking import mask
+from winnow.config.setting_fields import MAPS, NAMES
 from winnow.config.settings import Settings, load_settings
 from winnow.engine.splitting import DEFAULT_GIANT_BYTES
 from winnow.errors import ConfigurationError

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from winnow.config.names import find_nearest
+from winnow.config.setting_fields import MAPS, NAMES, SETTINGS, make_folder_uri
 from winnow.errors import ConfigurationError
 
 PREFIX = "WINNOW_"
@@ -38,39 +39,7 @@ NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "WINNOW_DEBUG", "WINNOW_UI_PORT"})
 """Variables of Winnow's that are read elsewhere."""
 CONFIG_FILE = "winnow.toml"
 
-NAMES = (
-    "home",
-    "warehouse",
-    "staging",
-    "store_url",
-    "spark.master",
-    "engine.memory_bytes",
-    "engine.threads",
-    "engine.spill_folder",
-    "engine.tasks",
-    "engine.bytes_per_second",
-    "engine.giant_bytes",
-    "facts.workers",
-    "facts.spark_from_bytes",
-    "expectations",
-    "alert.webhook",
-    "alert.page_url",
-    "alert.notifiers",
-    "alert.deadline_warning_ms",
-    "alert.deadline_grace_ms",
-    "alert.sweep_stuck_ms",
-    "metrics.most_topics",
-    "scrub.bytes_per_day",
-    "scrub.bytes_per_second",
-    "history.retention_ms",
-    "lease_ms",
-)
-MAPS = ("catalog", "spark.conf", "kafka")
-"""Open maps; everything below them is a key of its own, dots included."""
-
 _GROUPS = tuple(dict.fromkeys(name.split(".")[0] for name in (*NAMES, *MAPS) if "." in name))
-_FOLDERS = ("home", "engine.spill_folder", "expectations")
-_LOCATIONS = ("warehouse", "staging")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _UNDERSCORED_PROPERTIES = frozenset({"pool_pre_ping", "init_catalog_tables", "schema_version", "hdfs.kerberos_ticket"})
 
@@ -157,41 +126,11 @@ def make_default_layer(home: Path, chosen_catalog: Mapping[str, Any]) -> Layer:
 
     The embedded catalog takes part only where nothing names another one: half of it beside half of another is neither.
     """
-    values: dict[str, Any] = {
-        "home": str(home),
-        "warehouse": make_folder_uri(home / "warehouse", f"the home folder {home}"),
-        "staging": make_folder_uri(home / "staging", f"the home folder {home}"),
-        "store_url": f"sqlite:///{home / 'store.db'}",
-        "spark.master": "local[*]",
-        "engine.memory_bytes": 2**30,
-        "engine.threads": 1,
-        "engine.spill_folder": str(home / "spill"),
-        "engine.giant_bytes": 2**29,
-        "facts.spark_from_bytes": 8 * 2**30,
-        "alert.deadline_warning_ms": 3_600_000,
-        "alert.deadline_grace_ms": 1_800_000,
-        "alert.sweep_stuck_ms": 259_200_000,
-        "metrics.most_topics": 1_000,
-        "history.retention_ms": 7_776_000_000,
-        "lease_ms": 3_600_000,
-    }
+    values = {name: each.from_home(home) if each.from_home else each.default for name, each in SETTINGS.items()}
+    values = {name: value for name, value in values.items() if value is not None}
     if not chosen_catalog.keys() & {"uri", "py-catalog-impl"} and chosen_catalog.get("type", "sql") == "sql":
         values |= {"catalog.type": "sql", "catalog.uri": f"sqlite:///{home / 'catalog.db'}"}
     return Layer(values, dict.fromkeys(values, "default"))
-
-
-def make_folder_uri(folder: Path, origin: str) -> str:
-    """The ``file://`` URI of an absolute folder, as the table format spells it: nothing is percent-encoded.
-
-    Raises:
-        ConfigurationError: the path holds a character that means something else in a URI.
-    """
-    if re.search(r"[%#?]", str(folder)):
-        raise ConfigurationError(
-            f"{origin} cannot hold data: a path with '%', '#' or '?' in it is not the same path as a URI. "
-            "Choose a folder without them."
-        )
-    return f"file://{folder}"
 
 
 def _find_name_in_map(variable: str) -> str | None:
@@ -261,9 +200,10 @@ def _list_leaves(tree: Mapping[str, Any], name: str, label: str, above: str = ""
 def _make_paths_absolute(name: str, value: Any, folder: Path, origin: str) -> Any:
     if not isinstance(value, str) or not value:
         return value
-    if name in _FOLDERS:
+    relative_to = SETTINGS[name].relative_to if name in SETTINGS else None
+    if relative_to == "folder":
         return str(_make_absolute(name, value, folder, origin))
-    if name in _LOCATIONS and not _URI.match(value):
+    if relative_to == "uri" and not _URI.match(value):
         return make_folder_uri(_make_absolute(name, value, folder, origin), f"{name} ({origin})")
     return value
 

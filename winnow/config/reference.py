@@ -7,71 +7,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
 from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING, BYTES_PER_SECOND, BrokerDefinition
 from winnow.config.definitions import DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, MAXIMUM_LONG, BrokerName, Definition
-from winnow.config.layers import MAPS, NAMES, make_default_layer, make_folder_uri, name_variable
-from winnow.config.settings import Settings
+from winnow.config.layers import make_default_layer, name_variable
+from winnow.config.setting_fields import MAPS, NAMES, SETTINGS, make_folder_uri
 from winnow.config.values import BytesPerSecond, OneOf, Range, SuiteName, Validator, ValueType
-
-SETTINGS: dict[str, str] = {
-    "home": "Folder of everything embedded: catalog, warehouse, staging area, metadata store, Airflow's home.",
-    "warehouse": "Where the tables live: a path, or a URI like `s3://bucket/folder`.",
-    "staging": "Where plans and staging manifests live: a path or a URI.",
-    "store_url": "The metadata store, as SQLAlchemy's URL.",
-    "spark.master": "The master that spark-submit is given.",
-    "engine.memory_bytes": "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.",
-    "engine.threads": "Threads of one task's engine.",
-    "engine.spill_folder": "Where a task spills and an ingest keeps its spool: in a folder below it that its user "
-    "alone can read. Left out, executors of a cluster use Spark's local folders instead, and a process that may not "
-    "write to `home` the system's temporary folder.",
-    "engine.tasks": "How many partitions one Spark application compacts or compares at once, at most; without it "
-    "Spark's cores decide.",
-    "engine.bytes_per_second": "What all tasks of one Spark application read and write per second, together and on "
-    "average: a number of at least 1, or a size like `50MB`.",
-    "engine.giant_bytes": "From this size on a topic partition may be cut over several tasks: bytes, or a size like "
-    "`512MB`. One is cut where cores of its Spark application would be idle otherwise, and never under "
-    "`engine.bytes_per_second`.",
-    "facts.workers": "How many partitions validation recomputes at once in one process, each within the engine's "
-    "memory; without it one a core, and four at most.",
-    "facts.spark_from_bytes": "A topic of which validation would read at least that much is recomputed in a Spark "
-    "application instead of the process that validates.",
-    "expectations": "Folder with content suites of your own.",
-    "alert.webhook": "Who receives a JSON document for each alert: an http or https URL.",
-    "alert.page_url": "Airflow's address, for the links of alerts that are raised outside of Airflow; inside, its own "
-    "`[api] base_url` is taken.",
-    "alert.notifiers": "Airflow's notifiers that are told as well (Slack, e-mail and others): a list of "
-    '`{"class": "package.Notifier", "arguments": {…}}`, in the environment as JSON. Arguments are templates over the '
-    "alert: `{{ alert.text }}`, `{{ alert.kind }}`, `{{ alert.topic }}`, `{{ alert.link }}`. Secrets belong into "
-    "Airflow's connections.",
-    "alert.deadline_warning_ms": "How long before a deadline it is near, in ms; never more than a quarter of the "
-    "topic's `max.compaction.lag.ms`.",
-    "alert.deadline_grace_ms": "How long after a deadline it counts as missed, in ms: a partition is only due once its "
-    "deadline has passed, so the run that follows needs some time.",
-    "alert.sweep_stuck_ms": "How much longer than their grace retired files may wait before their sweep counts as "
-    "stuck, in ms.",
-    "metrics.most_topics": "With more topics than that, Airflow's metrics get figures of all topics together and "
-    "none of single ones.",
-    "scrub.bytes_per_day": "What `winnow scrub` and the DAG `scrub_topics` read within 24 hours, at most: bytes, or a "
-    "size like `50GB`; without it whatever there is. One file is read even if it is larger.",
-    "scrub.bytes_per_second": "What a scrub reads per second on average: a number of at least 1, or a size like "
-    "`50MB`.",
-    "history.retention_ms": "How long the metadata store keeps its history, in ms: assessments, runs that ended, "
-    "verdicts with their Data Docs pages, and what is known of deleted files. Sweeps remove what is older; receipts, "
-    "checkpoints, open runs and the newest assessment of each partition stay.",
-    "lease_ms": "How long a run holds a topic without renewing, in ms.",
-    "catalog": "PyIceberg's catalog properties, `catalog.uri` for one. A `py-io-impl` of yours stays; for a local "
-    "warehouse derive it from `winnow.log.file_io.SyncedFileIO`, which syncs what it writes.",
-    "spark.conf": "Spark's properties, `spark.executor.memory` for one.",
-    "kafka": "A broker's names: [above](#broker-names).",
-}
 
 _INTRODUCTION = """\
 # Configuration
@@ -187,12 +132,12 @@ def _setting_rows() -> list[tuple[str, ...]]:
     shown = {key: _code(str(value).replace("/HOME", "<home>")) for key, value in defaults.items()}
     shown |= {"home": "`.winnow` in the current folder"}
     rows: list[tuple[str, ...]] = [
-        (_code(name), _code(name_variable(name)), shown.get(name, "none"), SETTINGS[name]) for name in NAMES
+        (_code(name), _code(name_variable(name)), shown.get(name, "none"), SETTINGS[name].sentence) for name in NAMES
     ]
     for name in MAPS:
         inner = [f"{_code(key)} is {text}" for key, text in shown.items() if key.startswith(f"{name}.")]
         variable = _code(f"{name_variable(name)}__*")
-        rows.append((_code(f"{name}.*"), variable, ", ".join(inner) or "none", SETTINGS[name]))
+        rows.append((_code(f"{name}.*"), variable, ", ".join(inner) or "none", SETTINGS[name].sentence))
     return rows
 
 
@@ -288,32 +233,6 @@ HEAD = """\
 # all the same only its owner may read this file: let those read it who run Winnow.
 """
 
-MAP_SENTENCES: Mapping[str, str] = {
-    "catalog": "PyIceberg's catalog properties. Another uri, like postgresql+psycopg://winnow@host/catalog or "
-    "https://host/catalog, makes it another catalog than the embedded one; s3.endpoint, s3.region and their like "
-    "stand here too. Keys and passwords are better left to the environment or to the machine's role.",
-    "spark.conf": "Spark's properties, as Spark spells them.",
-    "kafka": "Defaults for all topics under the broker's names, as in server.properties.",
-}
-"""What is said of the open maps, whose keys belong to somebody else."""
-
-EXAMPLES: Mapping[str, str] = {
-    "spark.conf": '"spark.executor.memory" = "2g"',
-    "engine.tasks": "tasks = 2",
-    "engine.bytes_per_second": 'bytes_per_second = "50MB"',
-    "facts.workers": "workers = 2",
-    "expectations": 'expectations = "suites"',
-    "alert.webhook": 'webhook = "https://hooks.example.com/winnow"',
-    "alert.page_url": 'page_url = "https://airflow.example.com"',
-    "alert.notifiers": 'notifiers = [{ class = "airflow.providers.smtp.notifications.smtp.SmtpNotifier", '
-    'arguments = { to = "oncall@example.com", subject = "{{ alert.severity }}: {{ alert.kind }} of {{ alert.topic }}", '
-    'html_content = "<pre>{{ alert.text | e }}</pre>" } }]',
-    "scrub.bytes_per_day": 'bytes_per_day = "200GB"',
-    "scrub.bytes_per_second": 'bytes_per_second = "50MB"',
-    "kafka": '"log.cleaner.min.cleanable.ratio" = 0.3',
-}
-"""A line for everything that has no default."""
-
 
 def render_initial_file(folder: Path, chosen: Mapping[str, str], from_environment: Collection[str] = ()) -> str:
     """The text of a ``winnow.toml`` for ``folder`` in which ``chosen`` is set, by dotted names.
@@ -321,11 +240,9 @@ def render_initial_file(folder: Path, chosen: Mapping[str, str], from_environmen
     ``from_environment``: settings whose value holds a secret; the text refers to their variables instead.
     """
     home = folder / chosen.get("home", ".winnow")
-    defaults = {
-        name: _portable(value, folder) for name, value in _defaults(home).items() if value not in (None, {}, [], ())
-    }
+    defaults = {name: _portable(value, folder) for name, value in make_default_layer(home, {}).values.items()}
     lines = [HEAD.rstrip()]
-    for group, fields in _groups(Settings).items():
+    for group, fields in _group_settings().items():
         if group:
             lines += ["", "", f"[{group}]"]
         for name in fields:
@@ -334,35 +251,13 @@ def render_initial_file(folder: Path, chosen: Mapping[str, str], from_environmen
     return "\n".join(lines) + "\n"
 
 
-def _groups(model: type[BaseModel], above: str = "") -> dict[str, list[str]]:
+def _group_settings() -> dict[str, list[str]]:
     """Settings by the TOML table in which they stand; the top level comes first, as TOML wants it."""
-    groups: dict[str, list[str]] = {above: []}
-    for name, kind in _fields(model, above):
-        if name in MAPS:
-            groups[name] = [name]
-        elif isinstance(kind.annotation, type) and issubclass(kind.annotation, BaseModel):
-            groups |= _groups(kind.annotation, name)
-        else:
-            groups[above].append(name)
+    groups: dict[str, list[str]] = {"": []}
+    for name, setting in SETTINGS.items():
+        group = name if setting.is_map else name.rpartition(".")[0]
+        groups.setdefault(group, []).append(name)
     return groups
-
-
-def _fields(model: type[BaseModel], above: str) -> Iterator[tuple[str, FieldInfo]]:
-    for field, info in model.model_fields.items():
-        yield (f"{above}.{field}" if above else field), info
-
-
-def _defaults(home: Path) -> dict[str, Any]:
-    """Defaults by dotted name: those of the embedded installation, and those that a field has of itself."""
-
-    def of_fields(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, Any]]:
-        for name, info in _fields(model, above):
-            if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-                yield from of_fields(info.annotation, name)
-            elif not info.is_required():
-                yield name, info.get_default(call_default_factory=True)
-
-    return {**dict(of_fields(Settings)), **make_default_layer(home, {}).values}
 
 
 def _portable(value: Any, folder: Path) -> Any:
@@ -374,9 +269,8 @@ def _portable(value: Any, folder: Path) -> Any:
 
 
 def _sentence(name: str) -> str:
-    if name in MAPS:
-        return f"{MAP_SENTENCES[name]} [{name_variable(name)}__*]"
-    return f"{SETTINGS[name].replace('`', '')} [{name_variable(name)}]"
+    variable = name_variable(name) + ("__*" if SETTINGS[name].is_map else "")
+    return f"{SETTINGS[name].in_file} [{variable}]"
 
 
 def _lines(
@@ -396,7 +290,7 @@ def _lines(
         else f"#{each.removeprefix(below)} = {_toml(defaults[each])}"
         for each in mine
     ]
-    return found or [f"# For example: {EXAMPLES[name]}"]
+    return found or [f"# For example: {SETTINGS[name].example}"]
 
 
 def _toml(value: Any) -> str:

@@ -10,121 +10,17 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import BaseModel, PrivateAttr, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from winnow.config.broker import TopicDefault, make_engine_layer, make_topic_defaults, merge_broker_values
 from winnow.config.layers import Layer, make_default_layer, read_environment_layer, read_file_layer
 from winnow.config.masking import MASK, mask
-from winnow.config.setting_types import (
-    BytesPerSecond,
-    Count,
-    DatabaseUrl,
-    Dotted,
-    FolderPath,
-    Location,
-    Notifiers,
-    PageUrl,
-    SizeBytes,
-    SparkConf,
-    Text,
-    Webhook,
-)
+from winnow.config.setting_fields import SettingFields
 from winnow.errors import ConfigurationError
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class SparkSettings(_Frozen):
-    """How spark-submit is called: ``master``, and ``conf`` as Spark spells its properties."""
-
-    master: Text
-    conf: SparkConf = Field(default_factory=dict, repr=False)
-
-
-class EngineSettings(_Frozen):
-    """What the engine may use.
-
-    One task: ``memory_bytes`` (>= 1 MB) before it spills, ``threads``, ``spill_folder``. One Spark application: at most
-    ``tasks`` at once (None: as many as Spark has cores), which read and write ``bytes_per_second`` together (None: no
-    limit). Topic partitions from ``giant_bytes`` (>= 1 MB) on are cut over several tasks where cores would be idle.
-    """
-
-    memory_bytes: SizeBytes
-    threads: Count
-    spill_folder: Text
-    tasks: Count | None = None
-    bytes_per_second: BytesPerSecond | None = None
-    giant_bytes: SizeBytes
-
-
-class FactsSettings(_Frozen):
-    """How validation recomputes what a compaction says of itself.
-
-    ``workers``: partitions at a time in one process (None: one a core, at most four), each within the engine's memory.
-    ``spark_from_bytes``: a topic from that many bytes to read on is recomputed in a Spark application of its own.
-    """
-
-    workers: Count | None = None
-    spark_from_bytes: SizeBytes
-
-
-class NotifierSettings(_Frozen):
-    """One of Airflow's notifiers: its class, and the arguments that it is made of.
-
-    Airflow renders them with ``{{ alert.text }}``, ``{{ alert.kind }}``, ``{{ alert.topic }}``, ``{{ alert.link }}``
-    and every other field of an alert. Secrets belong into Airflow's connections.
-    """
-
-    path: Dotted = Field(alias="class")
-    arguments: dict[str, Any] = Field(default_factory=dict, repr=False)
-
-    def __str__(self) -> str:
-        return f"{self.path}({', '.join(f'{name}={MASK}' for name in self.arguments)})"
-
-
-class AlertSettings(_Frozen):
-    """Who is told, and when.
-
-    ``webhook`` receives a JSON document per alert; None: nobody does. ``notifiers``: told by whatever runs in Airflow.
-    ``page_url``: Airflow's address, for links of alerts that are raised outside of it. A deadline is near
-    ``deadline_warning_ms`` before it passes, and missed when it passed more than ``deadline_grace_ms`` ago. A sweep is
-    stuck when files wait ``sweep_stuck_ms`` longer than their grace.
-    """
-
-    webhook: Webhook = None
-    page_url: PageUrl = None
-    notifiers: Annotated[tuple[NotifierSettings, ...], Notifiers] = ()
-    deadline_warning_ms: Count
-    deadline_grace_ms: Count
-    sweep_stuck_ms: Count
-
-
-class ScrubSettings(_Frozen):
-    """How fast the files of a log are read in full to check them.
-
-    ``bytes_per_day``: at most within 24 hours (None: no limit). ``bytes_per_second``: on average (None: no limit).
-    """
-
-    bytes_per_day: SizeBytes | None = None
-    bytes_per_second: BytesPerSecond | None = None
-
-
-class HistorySettings(_Frozen):
-    """How long the metadata store keeps what happened: ``retention_ms``; sweeps remove what is older."""
-
-    retention_ms: Count
-
-
-class MetricsSettings(_Frozen):
-    """What is sent: with more than ``most_topics`` topics, figures of all topics together, and none of single ones."""
-
-    most_topics: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,31 +32,11 @@ class SettingRow:
     source: str
 
 
-class Settings(BaseSettings):
+class Settings(SettingFields):
     """All settings, frozen. Made by :func:`load_settings`; never reads the environment by itself.
 
-    ``catalog``: PyIceberg's properties. ``warehouse``, ``staging``: URIs without a slash at the end. ``store_url``:
-    SQLAlchemy's URL. ``expectations``: folder with further content suites. ``lease_ms``: how long a run holds a topic
-    without renewing. ``kafka``: what a broker's names say, as text; :attr:`topic_defaults` is what topics make of it.
+    :attr:`topic_defaults`: what topics make of ``kafka``.
     """
-
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    home: FolderPath
-    catalog: dict[str, str] = Field(repr=False)
-    warehouse: Location
-    staging: Location
-    store_url: DatabaseUrl = Field(repr=False)
-    spark: SparkSettings
-    engine: EngineSettings
-    facts: FactsSettings
-    expectations: FolderPath | None = None
-    alert: AlertSettings
-    metrics: MetricsSettings
-    scrub: ScrubSettings = Field(default_factory=ScrubSettings)
-    history: HistorySettings
-    lease_ms: Count
-    kafka: dict[str, str] = Field(default_factory=dict)
 
     _layers: tuple[Layer, ...] = PrivateAttr(default=())
 

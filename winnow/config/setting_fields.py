@@ -1,0 +1,384 @@
+"""The fields of the settings: type, default, sentence and example of each, once.
+
+The layers, ``winnow init``'s file and the reference derive from them: a setting is added here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from winnow.config.masking import MASK
+from winnow.config.setting_types import (
+    BytesPerSecond,
+    Count,
+    DatabaseUrl,
+    Dotted,
+    FolderPath,
+    Location,
+    Notifiers,
+    PageUrl,
+    SizeBytes,
+    SparkConf,
+    Text,
+    Webhook,
+)
+from winnow.errors import ConfigurationError
+
+
+def make_folder_uri(folder: Path, origin: str) -> str:
+    """The ``file://`` URI of an absolute folder, as the table format spells it: nothing is percent-encoded.
+
+    Raises:
+        ConfigurationError: the path holds a character that means something else in a URI.
+    """
+    if re.search(r"[%#?]", str(folder)):
+        raise ConfigurationError(
+            f"{origin} cannot hold data: a path with '%', '#' or '?' in it is not the same path as a URI. "
+            "Choose a folder without them."
+        )
+    return f"file://{folder}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Extra:
+    """What a setting has beside what pydantic's ``Field`` knows; see :func:`describe_setting`."""
+
+    from_home: Callable[[Path], str] | None
+    relative_to: str | None
+    in_file: str | None
+
+
+def describe_setting(
+    sentence: str,
+    *,
+    default: Any = PydanticUndefined,
+    default_factory: Callable[[], Any] | None = None,
+    from_home: Callable[[Path], str] | None = None,
+    relative_to: str | None = None,
+    in_file: str | None = None,
+    example: str | None = None,
+    secret: bool = False,
+) -> Any:
+    """The field of a setting.
+
+    Args:
+        sentence: what it is, for the reference and the initial file.
+        default: its default; None where it may be left out.
+        default_factory: makes the default of an open map.
+        from_home: makes the default of what is embedded below the home folder.
+        relative_to: how a relative path is made absolute: to a ``folder``, or to a ``uri`` unless it is one.
+        in_file: what the initial file says instead of ``sentence``.
+        example: a line of TOML for what has no default.
+        secret: whether its value stays out of the settings' ``repr``.
+    """
+    options: dict[str, Any] = {"description": sentence, "repr": not secret}
+    if default_factory is not None:
+        options["default_factory"] = default_factory
+    elif default is not PydanticUndefined:
+        options["default"] = default
+    if example is not None:
+        options["examples"] = [example]
+    info = Field(**options)
+    info.metadata.append(_Extra(from_home, relative_to, in_file))
+    return info
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class SparkSettings(_Frozen):
+    """How spark-submit is called: ``master``, and ``conf`` as Spark spells its properties."""
+
+    master: Text = describe_setting(
+        "The master that spark-submit is given.",
+        default="local[*]",
+    )
+    conf: SparkConf = describe_setting(
+        "Spark's properties, `spark.executor.memory` for one.",
+        default_factory=dict,
+        secret=True,
+        in_file="Spark's properties, as Spark spells them.",
+        example='"spark.executor.memory" = "2g"',
+    )
+
+
+class EngineSettings(_Frozen):
+    """What the engine may use.
+
+    One task: ``memory_bytes`` (>= 1 MB) before it spills, ``threads``, ``spill_folder``. One Spark application: at most
+    ``tasks`` at once (None: as many as Spark has cores), which read and write ``bytes_per_second`` together (None: no
+    limit). Topic partitions from ``giant_bytes`` (>= 1 MB) on are cut over several tasks where cores would be idle.
+    """
+
+    memory_bytes: SizeBytes = describe_setting(
+        "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.",
+        default=2**30,
+    )
+    threads: Count = describe_setting(
+        "Threads of one task's engine.",
+        default=1,
+    )
+    spill_folder: Text = describe_setting(
+        "Where a task spills and an ingest keeps its spool: in a folder below it that its user alone can read. "
+        "Left out, executors of a cluster use Spark's local folders instead, and a process that may not write to "
+        "`home` the system's temporary folder.",
+        from_home=lambda home: str(home / "spill"),
+        relative_to="folder",
+    )
+    tasks: Count | None = describe_setting(
+        "How many partitions one Spark application compacts or compares at once, at most; without it Spark's cores "
+        "decide.",
+        default=None,
+        example="tasks = 2",
+    )
+    bytes_per_second: BytesPerSecond | None = describe_setting(
+        "What all tasks of one Spark application read and write per second, together and on average: a number of "
+        "at least 1, or a size like `50MB`.",
+        default=None,
+        example='bytes_per_second = "50MB"',
+    )
+    giant_bytes: SizeBytes = describe_setting(
+        "From this size on a topic partition may be cut over several tasks: bytes, or a size like `512MB`. One is "
+        "cut where cores of its Spark application would be idle otherwise, and never under "
+        "`engine.bytes_per_second`.",
+        default=2**29,
+    )
+
+
+class FactsSettings(_Frozen):
+    """How validation recomputes what a compaction says of itself.
+
+    ``workers``: partitions at a time in one process (None: one a core, at most four), each within the engine's memory.
+    ``spark_from_bytes``: a topic from that many bytes to read on is recomputed in a Spark application of its own.
+    """
+
+    workers: Count | None = describe_setting(
+        "How many partitions validation recomputes at once in one process, each within the engine's memory; "
+        "without it one a core, and four at most.",
+        default=None,
+        example="workers = 2",
+    )
+    spark_from_bytes: SizeBytes = describe_setting(
+        "A topic of which validation would read at least that much is recomputed in a Spark application instead of "
+        "the process that validates.",
+        default=8 * 2**30,
+    )
+
+
+class NotifierSettings(_Frozen):
+    """One of Airflow's notifiers: its class, and the arguments that it is made of.
+
+    Airflow renders them with ``{{ alert.text }}``, ``{{ alert.kind }}``, ``{{ alert.topic }}``, ``{{ alert.link }}``
+    and every other field of an alert. Secrets belong into Airflow's connections.
+    """
+
+    path: Dotted = Field(alias="class")
+    arguments: dict[str, Any] = Field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.path}({', '.join(f'{name}={MASK}' for name in self.arguments)})"
+
+
+class AlertSettings(_Frozen):
+    """Who is told, and when.
+
+    ``webhook`` receives a JSON document per alert; None: nobody does. ``notifiers``: told by whatever runs in Airflow.
+    ``page_url``: Airflow's address, for links of alerts that are raised outside of it. A deadline is near
+    ``deadline_warning_ms`` before it passes, and missed when it passed more than ``deadline_grace_ms`` ago. A sweep is
+    stuck when files wait ``sweep_stuck_ms`` longer than their grace.
+    """
+
+    webhook: Webhook = describe_setting(
+        "Who receives a JSON document for each alert: an http or https URL.",
+        default=None,
+        example='webhook = "https://hooks.example.com/winnow"',
+    )
+    page_url: PageUrl = describe_setting(
+        "Airflow's address, for the links of alerts that are raised outside of Airflow; inside, its own `[api] "
+        "base_url` is taken.",
+        default=None,
+        example='page_url = "https://airflow.example.com"',
+    )
+    notifiers: Annotated[tuple[NotifierSettings, ...], Notifiers] = describe_setting(
+        'Airflow\'s notifiers that are told as well (Slack, e-mail and others): a list of `{"class": '
+        '"package.Notifier", "arguments": {…}}`, in the environment as JSON. Arguments are templates over the '
+        "alert: `{{ alert.text }}`, `{{ alert.kind }}`, `{{ alert.topic }}`, `{{ alert.link }}`. Secrets belong "
+        "into Airflow's connections.",
+        default=(),
+        example='notifiers = [{ class = "airflow.providers.smtp.notifications.smtp.SmtpNotifier", arguments = { to = '
+        '"oncall@example.com", subject = "{{ alert.severity }}: {{ alert.kind }} of {{ alert.topic }}", '
+        'html_content = "<pre>{{ alert.text | e }}</pre>" } }]',
+    )
+    deadline_warning_ms: Count = describe_setting(
+        "How long before a deadline it is near, in ms; never more than a quarter of the topic's "
+        "`max.compaction.lag.ms`.",
+        default=3_600_000,
+    )
+    deadline_grace_ms: Count = describe_setting(
+        "How long after a deadline it counts as missed, in ms: a partition is only due once its deadline has "
+        "passed, so the run that follows needs some time.",
+        default=1_800_000,
+    )
+    sweep_stuck_ms: Count = describe_setting(
+        "How much longer than their grace retired files may wait before their sweep counts as stuck, in ms.",
+        default=259_200_000,
+    )
+
+
+class ScrubSettings(_Frozen):
+    """How fast the files of a log are read in full to check them.
+
+    ``bytes_per_day``: at most within 24 hours (None: no limit). ``bytes_per_second``: on average (None: no limit).
+    """
+
+    bytes_per_day: SizeBytes | None = describe_setting(
+        "What `winnow scrub` and the DAG `scrub_topics` read within 24 hours, at most: bytes, or a size like "
+        "`50GB`; without it whatever there is. One file is read even if it is larger.",
+        default=None,
+        example='bytes_per_day = "200GB"',
+    )
+    bytes_per_second: BytesPerSecond | None = describe_setting(
+        "What a scrub reads per second on average: a number of at least 1, or a size like `50MB`.",
+        default=None,
+        example='bytes_per_second = "50MB"',
+    )
+
+
+class HistorySettings(_Frozen):
+    """How long the metadata store keeps what happened: ``retention_ms``; sweeps remove what is older."""
+
+    retention_ms: Count = describe_setting(
+        "How long the metadata store keeps its history, in ms: assessments, runs that ended, verdicts with their "
+        "Data Docs pages, and what is known of deleted files. Sweeps remove what is older; receipts, checkpoints, "
+        "open runs and the newest assessment of each partition stay.",
+        default=7_776_000_000,
+    )
+
+
+class MetricsSettings(_Frozen):
+    """What is sent: with more than ``most_topics`` topics, figures of all topics together, and none of single ones."""
+
+    most_topics: Count = describe_setting(
+        "With more topics than that, Airflow's metrics get figures of all topics together and none of single ones.",
+        default=1_000,
+    )
+
+
+class SettingFields(BaseSettings):
+    """All settings, frozen; :class:`winnow.config.settings.Settings` adds what is derived from them.
+
+    ``catalog``: PyIceberg's properties. ``warehouse``, ``staging``: URIs without a slash at the end. ``store_url``:
+    SQLAlchemy's URL. ``expectations``: folder with further content suites. ``lease_ms``: how long a run holds a topic
+    without renewing. ``kafka``: what a broker's names say, as text.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    home: FolderPath = describe_setting(
+        "Folder of everything embedded: catalog, warehouse, staging area, metadata store, Airflow's home.",
+        from_home=str,
+        relative_to="folder",
+    )
+    catalog: dict[str, str] = describe_setting(
+        "PyIceberg's catalog properties, `catalog.uri` for one. A `py-io-impl` of yours stays; for a local "
+        "warehouse derive it from `winnow.log.file_io.SyncedFileIO`, which syncs what it writes.",
+        secret=True,
+        in_file="PyIceberg's catalog properties. Another uri, like postgresql+psycopg://winnow@host/catalog or "
+        "https://host/catalog, makes it another catalog than the embedded one; s3.endpoint, s3.region and their "
+        "like stand here too. Keys and passwords are better left to the environment or to the machine's role.",
+    )
+    warehouse: Location = describe_setting(
+        "Where the tables live: a path, or a URI like `s3://bucket/folder`.",
+        from_home=lambda home: make_folder_uri(home / "warehouse", f"the home folder {home}"),
+        relative_to="uri",
+    )
+    staging: Location = describe_setting(
+        "Where plans and staging manifests live: a path or a URI.",
+        from_home=lambda home: make_folder_uri(home / "staging", f"the home folder {home}"),
+        relative_to="uri",
+    )
+    store_url: DatabaseUrl = describe_setting(
+        "The metadata store, as SQLAlchemy's URL.",
+        from_home=lambda home: f"sqlite:///{home / 'store.db'}",
+        secret=True,
+    )
+    spark: SparkSettings
+    engine: EngineSettings
+    facts: FactsSettings
+    expectations: FolderPath | None = describe_setting(
+        "Folder with content suites of your own.",
+        default=None,
+        relative_to="folder",
+        example='expectations = "suites"',
+    )
+    alert: AlertSettings
+    metrics: MetricsSettings
+    scrub: ScrubSettings = Field(default_factory=ScrubSettings)
+    history: HistorySettings
+    lease_ms: Count = describe_setting(
+        "How long a run holds a topic without renewing, in ms.",
+        default=3_600_000,
+    )
+    kafka: dict[str, str] = describe_setting(
+        "A broker's names: [above](#broker-names).",
+        default_factory=dict,
+        in_file="Defaults for all topics under the broker's names, as in server.properties.",
+        example='"log.cleaner.min.cleanable.ratio" = 0.3',
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDefinition:
+    """One setting by its dotted name; see :func:`describe_setting`. ``default`` None: none, or one below the home."""
+
+    name: str
+    is_map: bool
+    sentence: str
+    in_file: str
+    example: str | None
+    default: Any
+    from_home: Callable[[Path], str] | None
+    relative_to: str | None
+
+
+def _define_settings(model: type[BaseModel], above: str = "") -> Iterator[SettingDefinition]:
+    for field, info in model.model_fields.items():
+        name = f"{above}{field}"
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
+            yield from _define_settings(info.annotation, f"{name}.")
+        else:
+            yield _define_setting(name, info)
+
+
+def _define_setting(name: str, info: FieldInfo) -> SettingDefinition:
+    (extra,) = [each for each in info.metadata if isinstance(each, _Extra)]
+    default = None if info.is_required() else info.get_default(call_default_factory=True)
+    return SettingDefinition(
+        name=name,
+        is_map=get_origin(info.annotation) is dict,
+        sentence=info.description or "",
+        in_file=extra.in_file or (info.description or "").replace("`", ""),
+        example=info.examples[0] if info.examples else None,
+        default=default or None,
+        from_home=extra.from_home,
+        relative_to=extra.relative_to,
+    )
+
+
+SETTINGS = {each.name: each for each in _define_settings(SettingFields)}
+"""Every setting by name, in the order of the fields."""
+
+NAMES = tuple(name for name, each in SETTINGS.items() if not each.is_map)
+
+MAPS = tuple(name for name, each in SETTINGS.items() if each.is_map)
+"""Open maps; everything below them is a key of its own, dots included."""
