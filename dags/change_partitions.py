@@ -13,28 +13,28 @@ from winnow_airflow.xcom_values import MAXIMUM_REASON_CHARACTERS, TOPIC_PATTERN,
 DOC = """
 ### Pauses, resumes or releases partitions of a topic
 
-The page's buttons start this DAG with your own rights, so Airflow's audit log says who did what. Repeating a change
-changes nothing. No data is touched: a change is one commit to the topic's state.
+The page's buttons trigger this DAG with your own permissions, so Airflow's audit log shows who did what. Repeating a
+change has no effect. A change is one commit to the topic's state and touches no data.
 
 | Param | meaning |
 | --- | --- |
-| `action` | **pause**: no run compacts the partitions. **resume**: takes that pause back. **release**: clears a mark, |
-| | *uncleanable*, so that the next run tries them at once instead of after the back-off |
+| `action` | **pause**: no run compacts the partitions. **resume**: ends that pause. **release**: removes the mark |
+| | *uncleanable*, so that the next run tries the partitions at once instead of after the back-off |
 | `topic` | an existing topic |
-| `partitions` | their numbers; empty: all of the topic |
-| `reason` | of a pause its name, and only a resume under the same name takes it back; of a release, why |
+| `partitions` | partition numbers; empty: all partitions of the topic |
+| `reason` | for a pause, its name: only a resume with the same name ends it; for a release, why |
 """
 
 
 @task
 def check_pools() -> None:
-    """Ends the run when the pool that its change would wait in does not exist."""
+    """Fails the run if the pool of its task does not exist."""
     pool_checks.require_pools(get_current_context())
 
 
 @task(pool=COMMIT_POOL, execution_timeout=timedelta(minutes=30))
 def change() -> str:
-    """One commit to the state of the topic, and a sentence about what changed."""
+    """Changes the topic's state in one commit, and returns a sentence about what changed."""
     context = get_current_context()
     params = context["params"]
     row = ChangeRow(
@@ -73,7 +73,7 @@ with DAG(
             type="array",
             items={"type": "integer", "minimum": 0},
             title="Partitions",
-            description="Their numbers; empty: all of the topic.",
+            description="Partition numbers; empty: all partitions of the topic.",
         ),
         "reason": Param(
             "airflow",
@@ -83,7 +83,7 @@ with DAG(
             # One line of plain text: it is quoted in logs, in the table's snapshot and in alerts.
             pattern=r"^[^\x00-\x1f\x7f]+$",
             title="Name or reason",
-            description="The name of the pause, which a resume must give again; why a partition is released.",
+            description="For pause and resume: the name of the pause. For release: why the partition is released.",
         ),
     },
 ) as change_partitions:

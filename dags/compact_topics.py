@@ -1,6 +1,6 @@
 """DAGs compact_topics and backfill_topics: schedule, task order, retries and documentation.
 
-The same tasks by two clocks; what they do is in the pipeline.
+Both DAGs have the same tasks on different schedules; the work itself is in winnow.pipeline.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ BACKFILL_INTERVAL = timedelta(days=1)
 DOC = """
 ### Compacts every topic that is due
 
-Kafka keeps the latest record of each key; this DAG does the same for the archive of a topic on the lake.
+Kafka keeps the latest record of each key; this DAG does the same for the archive of a topic on the data lake.
 
 1. **list_topics**: the topics of this run, all of them unless the Param `topics` names some.
-2. **check_eligibility**, one per topic: is it worth compacting now, and why not. Reads no data. Above 200 topics a task
-   checks several.
+2. **check_eligibility**, one per topic: decides whether the topic is worth compacting now, with the reason. Reads no
+   data. With more than 200 topics, each task checks several.
 3. **plan**: writes what exactly will be compacted, most overdue first. Small topics share a Spark application.
-4. **compare_strategy**: only for the Param `shadow_strategy`.
+4. **compare_strategy**: only with the Param `shadow_strategy`.
 5. **compact_batch**, once per Spark application:
-   **compact** writes new files that nobody reads yet, **validate** judges them, **publish** makes them visible in one
-   commit and moves the checkpoint, **report** says in a paragraph what happened.
-6. **send_metrics** measures the topics of this run and sends gauges where Airflow's own metrics go, if anywhere.
-7. **watch** tells of deadlines that are near or missed and of sweeps that are stuck, of all topics.
-8. **outcome** runs only when something failed, and fails the run.
+   **compact** writes new files that readers do not see yet, **validate** checks them, **publish** makes them visible in
+   one commit and moves the checkpoint, **report** describes the result in a paragraph.
+6. **send_metrics** measures the topics of this run and sends gauges through Airflow's metrics, if those are enabled.
+7. **watch** alerts on deadlines that are near or missed and on stuck sweeps, of all topics.
+8. **outcome** runs only when a task failed, and fails the run.
 
-A run that finds nothing due ends after **plan**. One topic's failure stops no other topic. A topic that another run
-has, or took meanwhile, is left to that run: its tasks are skipped with a sentence, and the run stays green. Every task
-may be cleared and run again: what is published stays published once.
+A run that finds nothing due ends after **plan**. The failure of one topic stops no other topic. A topic that another
+run is working on is left to that run: its tasks are skipped with a message, and this run stays green. Every task can be
+cleared and run again: a result is published only once.
 
-What fails by bad data or a wrong setting is not tried again, what lost a race for a commit is tried at once, and a
-service that is away after half a minute and then less and less often.
+Failures from bad data or a wrong setting are not retried. A lost race for a commit is retried at once. An unavailable
+service is retried after half a minute, then at growing intervals.
 
 | Param | meaning |
 | --- | --- |
 | `topics` | names of topics; empty: all |
-| `as_of` | the instant to look from, `2026-01-31T18:00:00Z` or ms; empty: the end of the data interval |
-| `simulate` | allow an `as_of` that lies more than a minute ahead of the present |
-| `dry_run` | check and explain only: what each due topic would read, write and remove; nothing is planned |
-| `shadow_strategy` | `offset`, `timestamp` or `header`: say what it would keep of each topic instead of its own |
+| `as_of` | decide as of this instant, `2026-01-31T18:00:00Z` or ms; empty: the end of the data interval |
+| `simulate` | allow an `as_of` more than a minute in the future |
+| `dry_run` | only report what each due topic would read, write and remove; nothing is planned |
+| `shadow_strategy` | `offset`, `timestamp` or `header`: report what it would keep instead of the topic's own |
 """
 
 BACKFILL_DOC = """
@@ -71,32 +71,33 @@ BACKFILL_DOC = """
 
 For `airflow backfill create --dag-id backfill_topics --from-date … --to-date …`, the form in the UI, and the API. It is
 `compact_topics` with one run per day instead of ninety-six; most of a month's runs find nothing due and end after
-**plan**. Days may run in any order, several at a time, again, and beside the schedule: readers end up with the same
-log. A run waits for a topic only while a run that looks from an earlier instant holds it; one that looks from the same
-instant or a later one does its work too. It has no runs but those that somebody asks for.
+**plan**. Days may run in any order, several at a time, repeatedly, and beside the schedule: readers end up with the
+same log. A run waits for a topic only while a run with an earlier as-of holds it; a run with the same or a later as-of
+does its work too. This DAG has no schedule: it runs only when a backfill is requested.
 """
 
 CHECK_DOC = """
-Settles what an earlier run of the topic left open, then decides for every partition whether it is worth compacting now.
-The decision needs the table's manifests only: no data file is read and no Spark is started. The log counts the reasons,
-and `winnow assess` shows them partition by partition.
+Completes or closes runs that earlier processes left open, then decides for every partition whether it is worth
+compacting now. The decision needs the table's manifests only: no data file is read and no Spark is started. The log
+counts the reasons; `winnow assess` shows them for each partition.
 """
 
 COMPARE_DOC = """
-For the Param `shadow_strategy`: chooses twice with Spark over what a compaction would cover, once by the topic's own
-strategy and once by the other, and says how many keys would have another winner. Numbers and offsets, never keys. It
-runs before the compaction, so that both choose from the same records; whatever becomes of it, the compaction goes on.
+With the Param `shadow_strategy`: picks the winners twice with Spark over the records that a compaction would cover, by
+the topic's own strategy and by the other one, and reports how many keys would have another winner. It logs numbers and
+offsets, never keys. It runs before the compaction, so that both choose from the same records. The compaction continues
+even if this task fails.
 """
 
 COMPACT_DOC = """
-Runs Spark on the plans of this batch. It reads the planned files and writes new ones beside them; nothing that anybody
-reads changes. The log shows a line per partition. A retry writes a new attempt and leaves the old one alone.
+Runs Spark on the plans of this batch. It reads the planned files and writes new files beside them, which readers do not
+see. The log shows a line per partition. A retry writes a new attempt and does not touch the old one.
 """
 
 
 @task
 def list_topics() -> list[list[str]]:
-    """The topics of this run, in as many shares as there will be checks. Refuses a future as-of and missing pools."""
+    """Lists the topics of this run, split into one share per check. Refuses a future as-of and missing pools."""
     context = get_current_context()
     pool_checks.require_pools(context)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
@@ -110,7 +111,7 @@ def list_topics() -> list[list[str]]:
 
 @task(map_index_template="{{ label }}", retries=1, doc_md=CHECK_DOC)
 def check_eligibility(topics: list[str]) -> list[TopicCheck]:
-    """Whether the topics of this share are due, and why not."""
+    """Decides whether the topics of this share are due, with the reason."""
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
@@ -129,7 +130,7 @@ def check_eligibility(topics: list[str]) -> list[TopicCheck]:
 
 @task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
 def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
-    """Writes a plan per due topic, takes hold of the topics, and packs the plans into Spark applications."""
+    """Writes a plan per due topic, locks the topics, and packs the plans into Spark applications."""
     context = get_current_context()
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     found = [check for share in checked[:] for check in share]
@@ -144,7 +145,7 @@ def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
 
 @task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
 def compare_strategy(topics: list[str]) -> list[str]:
-    """What another strategy would keep of each topic, in a sentence. Changes nothing."""
+    """Reports what another strategy would keep of each topic. Changes nothing."""
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     if context["params"]["shadow_strategy"] is None:
@@ -161,7 +162,7 @@ def compare_strategy(topics: list[str]) -> list[str]:
     on_failure_callback=WinnowNotifier(),
 )
 def validate(batch: BatchRow) -> list[str]:
-    """Judges the new files with Great Expectations, topic by topic. What fails is not published and not tried again."""
+    """Validates the new files with Great Expectations, topic by topic. A failed result is not published or retried."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
     with compaction_steps.open_task_pipeline(context) as ctx:
@@ -176,7 +177,7 @@ def validate(batch: BatchRow) -> list[str]:
     on_failure_callback=WinnowNotifier(),
 )
 def publish(batch: BatchRow) -> list[str]:
-    """Makes what passed visible, one commit per topic, then moves its checkpoint. A second time changes nothing."""
+    """Makes valid results visible, one commit per topic, then moves the checkpoint. A second time changes nothing."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
     with compaction_steps.open_task_pipeline(context) as ctx:
@@ -185,7 +186,7 @@ def publish(batch: BatchRow) -> list[str]:
 
 @task(map_index_template="{{ label }}", trigger_rule=TriggerRule.ALL_DONE, outlets=[COMPACTED])
 def report(batch: BatchRow) -> list[str]:
-    """Says what became of each topic, tells whoever waits for its asset, and gives the topics back."""
+    """Reports the result of each topic, sends its asset event, and releases the topics."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
     with compaction_steps.open_task_pipeline(context) as ctx:
@@ -198,7 +199,7 @@ def report(batch: BatchRow) -> list[str]:
 
 @task_group(tooltip="One Spark application: compact, validate, publish, report")
 def compact_batch(batch: BatchRow) -> None:
-    """What happens to one batch."""
+    """Compacts, validates, publishes and reports one batch."""
     compact = CompactOperator(
         task_id="compact",
         batch=batch,
@@ -217,7 +218,7 @@ def compact_batch(batch: BatchRow) -> None:
 
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30))
 def send_metrics() -> int:
-    """Sends the metrics of every topic of this run through Airflow's own; does nothing where those are switched off."""
+    """Sends the metrics of this run's topics through Airflow's metrics client; skipped if metrics are switched off."""
     if not metrics.are_metrics_enabled():
         raise AirflowSkipException("Airflow's metrics are switched off: neither statsd_on nor otel_on in [metrics].")
     return monitoring.send_run_metrics(get_current_context())
@@ -225,18 +226,18 @@ def send_metrics() -> int:
 
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=30), doc_md=monitoring.WATCH_DOC)
 def watch() -> str:
-    """Tells of deadlines and sweeps that need somebody, and of what has recovered; of all topics, from the present."""
+    """Alerts on deadlines and sweeps of all topics that need attention now, and reports recoveries."""
     return monitoring.watch_topics(get_current_context())
 
 
 @task(trigger_rule=TriggerRule.ONE_FAILED, retries=0)
 def outcome() -> None:
-    """Fails the run when any of its tasks failed: reports run whatever happened, so they cannot tell."""
+    """Fails the run when one of its tasks failed. Needed because reports run even after failures."""
     raise AirflowFailException("A task of this run failed; the other topics were compacted. See the red tasks.")
 
 
 def build_compaction_dag(dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable, doc: str) -> DAG:
-    """The tasks of a compaction as the DAG ``dag_id``."""
+    """Builds the DAG ``dag_id`` with the tasks of a compaction."""
     with DAG(
         dag_id=dag_id,
         schedule=schedule,
@@ -251,12 +252,12 @@ def build_compaction_dag(dag_id: str, schedule: CronTriggerTimetable | BackfillT
         listed: Any = list_topics()
         checked: Any = check_eligibility.expand(topics=listed)
         compacted = compact_batch.expand(batch=plan(checked))
-        # Before anything is compacted, so that both strategies choose from the same records.
+        # Before the compaction, so that both strategies choose from the same records.
         compare_strategy.expand(topics=listed) >> compacted
         steps_of_the_run = list(dag.tasks)
         steps_of_the_run >> outcome()
         if not isinstance(schedule, BackfillTimetable):
-            # Beside the outcome, which does not wait for them. They look at the present, which a backfill is not about.
+            # The outcome does not wait for them. They are about the present, and a backfill is about the past.
             compacted >> [send_metrics(), watch()]
     return dag
 
@@ -264,7 +265,7 @@ def build_compaction_dag(dag_id: str, schedule: CronTriggerTimetable | BackfillT
 compact_topics = build_compaction_dag(
     "compact_topics", CronTriggerTimetable("*/15 * * * *", timezone="UTC", interval=SCHEDULE_INTERVAL), DOC
 )
-# A month by quarters of an hour would be three thousand runs.
+# One run per day: a month of 15-minute runs would be three thousand.
 backfill_topics = build_compaction_dag(
     "backfill_topics", BackfillTimetable("0 0 * * *", timezone="UTC", interval=BACKFILL_INTERVAL), BACKFILL_DOC
 )

@@ -16,20 +16,20 @@ TOPIC = "aircraft"
 """A topic of the demo."""
 
 DOC = f"""
-### Runs when the topic `{TOPIC}` was compacted, and goes on when it is compacted past an instant
+### Runs when the topic `{TOPIC}` was compacted, and continues once it is compacted past an instant
 
 `schedule=[topic_asset("{TOPIC}")]` starts a run for every compaction that was published. Its event says up to which
 offset of each partition the log is clean (`offsets`), and up to which time (`compacted_through_ms`): every record of
 the log with that timestamp or an earlier one is compacted. **wait_for_watermark** skips the run while that time lies
-before the Param `past`; **count_records** does something small with what it was told.
+before the Param `past`; **count_records** is an example of work with the compacted topic.
 
-It is paused when Airflow first sees it, and takes no part in compaction.
+It is paused when Airflow first loads it, and takes no part in compaction.
 """
 
 
 @task
 def wait_for_watermark() -> list[dict[str, Any]]:
-    """What the events say that started this run. Skips the rest while the topic is not compacted far enough."""
+    """Returns the events that triggered this run. Skips the rest while the topic is not compacted far enough."""
     context: Any = get_current_context()
     pool_checks.require_pools(context)
     events = context["triggering_asset_events"]
@@ -41,19 +41,19 @@ def wait_for_watermark() -> list[dict[str, Any]]:
 
 @task
 def count_records(events: list[dict[str, Any]]) -> str:
-    """How many records a reader of the topic sees, from the table's metadata alone; and what the event said."""
+    """Counts the records that a reader of the topic sees, from the table's metadata, and logs the newest event."""
     context = get_current_context()
     with compaction_steps.open_task_pipeline(context) as ctx:
         topic = ctx.log.open(TOPIC)
         live = topic.segments(topic.head())
     records = sum(segment.records for segments in live.values() for segment in segments)
-    told = "Nobody told anything: the run was started by hand."
+    event_text = "There is no asset event: the run was triggered by hand."
     if events:
         newest = events[-1]
         time_ms = newest["compacted_through_ms"]
         through = "an unknown time" if time_ms is None else format_ms(time_ms)
-        told = f"Snapshot {newest['snapshot_id']} is clean up to offsets {newest['offsets']}, through {through}."
-    text = f"{TOPIC} holds {records:,} records. {told}"
+        event_text = f"Snapshot {newest['snapshot_id']} is clean up to offsets {newest['offsets']}, through {through}."
+    text = f"{TOPIC} holds {records:,} records. {event_text}"
     compaction_steps.log.info("%s", text)
     return text
 
@@ -73,9 +73,9 @@ with DAG(
             None,
             type=["null", "string"],
             title="Past",
-            description="Go on only when the topic is compacted past this instant: ISO 8601 with its offset, or ms.",
+            description="Continue only if the topic is compacted past this instant: ISO 8601 with UTC offset, or ms.",
         )
     },
 ) as example_consumer:
-    told: Any = wait_for_watermark()
-    count_records(told)
+    events: Any = wait_for_watermark()
+    count_records(events)

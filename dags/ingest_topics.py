@@ -17,28 +17,28 @@ DOC = """
 ### Appends files to topics
 
 JSON lines (`.jsonl`, `.jsonl.gz`) or Parquet with the columns of Spark's Kafka source. Each entry is one commit: all
-its files land, or none. The same offsets never land twice, so running it again changes nothing. Bad input is refused
-with the partition and offset that is wrong, and is not tried again; so are records that name another topic, unless
-`source_topic` picks one.
+its files are appended, or none. The same offsets are never appended twice, so running it again changes nothing. Bad
+input is refused with the partition and offset at fault, and not retried. Records that name another topic are refused
+too, unless `source_topic` selects one topic.
 
 | Param | meaning |
 | --- | --- |
 | `topic`, `paths` | one existing topic, and its files or folders in the order of their offsets |
-| `source_topic` | of files that hold several topics, the one whose records are taken; others are left out |
-| `files` | several of them: `[{"topic": "orders", "paths": ["/archive/orders"]}]`; each may have a `source_topic` |
+| `source_topic` | for files that hold several topics: take the records of this one, leave out the others |
+| `files` | several topics: `[{"topic": "orders", "paths": ["/archive/orders"]}]`; each may have a `source_topic` |
 | `as_of` | the instant of the append, for records without a timestamp; empty: when the run was due |
-| `simulate` | allow an `as_of` that lies more than a minute ahead of the present |
+| `simulate` | allow an `as_of` more than a minute in the future |
 """
 
 INGEST_DOC = """
-Appends the files of one entry in one commit and says how many records landed, were there already, or went to
+Appends the files of one entry in one commit, and logs how many records were appended, were there already, or went to
 quarantine.
 """
 
 
 @task
 def list_files() -> list[IngestRow]:
-    """What to append to which topic, one entry per topic and commit."""
+    """Lists which files to append to which topic, one entry per topic and commit."""
     context = get_current_context()
     pool_checks.require_pools(context)
     return build_ingest_rows(context["params"])
@@ -46,7 +46,7 @@ def list_files() -> list[IngestRow]:
 
 @task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=INGEST_DOC)
 def ingest(entry: IngestRow) -> str:
-    """One entry, one commit."""
+    """Appends one entry in one commit."""
     context: Any = get_current_context()
     context["label"] = entry["topic"]
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())

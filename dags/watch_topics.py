@@ -12,16 +12,16 @@ from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 WATCH_INTERVAL = timedelta(minutes=15)
 
 DOC = """
-### Watches over deadlines, sweeps, and alerts that wait for their channel
+### Checks deadlines and sweeps, and delivers alerts that wait for their channel
 
-Every quarter of an hour, a few minutes off `compact_topics`. That DAG watches too when a run of it ends, so that a
-recovery is told at once; this one does it while a run hangs, waits, or is paused. What was told is not told twice.
+Runs every 15 minutes, a few minutes after `compact_topics`. That DAG does the same at the end of each run, so that a
+recovery is reported at once; this DAG does it while such a run hangs, waits, or is paused. An alert is sent once.
 """
 
 
 @task(execution_timeout=timedelta(minutes=30), doc_md=monitoring.WATCH_DOC)
 def watch() -> str:
-    """Tells of deadlines and sweeps that need somebody, and of what has recovered; of all topics, from the present."""
+    """Alerts on deadlines and sweeps of all topics that need attention now, and reports recoveries."""
     return monitoring.watch_topics(get_current_context())
 
 

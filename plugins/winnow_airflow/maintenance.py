@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import DAG, CronTriggerTimetable, get_current_context
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from winnow.errors import DamagedSegmentError, TopicBusyError, UsageError
+from winnow_airflow import compaction_steps, params, pool_checks
+from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 from winnow_airflow.topic_locks import TopicAttempts
 from winnow_airflow.xcom_values import ChangeRow, IngestRow
 
@@ -22,6 +25,29 @@ MINIMUM_SCRUB_WAIT_MS = 900_000
 
 MAXIMUM_SCRUB_RUN_MS = 7 * 86_400_000
 """A run ends after so long: the next one is due, and goes on with what was checked longest ago."""
+
+
+def build_maintenance_dag(dag_id: str, cron: str, doc: str) -> DAG:
+    """A DAG without tasks, on a schedule in UTC, whose only Param is the list of topics."""
+    return DAG(
+        dag_id=dag_id,
+        schedule=CronTriggerTimetable(cron, timezone="UTC"),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        default_args=DEFAULT_ARGS,
+        tags=TAGS,
+        doc_md=doc,
+        params={"topics": params.TOPICS},
+    )
+
+
+def list_run_topics() -> list[str]:
+    """The topics of the running DAG run: those of its Param, or all. Fails when a pool is missing."""
+    context = get_current_context()
+    pool_checks.require_pools(context)
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return compaction_steps.select_topics(ctx, context["params"]["topics"])
 
 
 def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> list[str]:

@@ -20,10 +20,10 @@ MAXIMUM_PRESENT_DISTANCE_MS = 3_600_000
 """A run whose as-of lies further from the present looks at another time: a backfill, say."""
 
 WATCH_DOC = """
-Tells of compaction deadlines that are near or missed and of sweeps that are stuck, says what has recovered, and
-delivers alerts that their channel did not take earlier. It looks at all topics, from the present; the metadata store
-says which ones need a look. A run that looks from another time (a backfill, a Param `as_of` in the past) leaves it out:
-alerts are about now.
+Alerts on compaction deadlines that are near or missed and on sweeps that are stuck, reports recoveries, and delivers
+alerts that their channel did not accept earlier. It covers all topics as of now; the metadata store says which of them
+need a closer check. A run as of another time (a backfill, a Param `as_of` in the past) skips this task, because alerts
+are about the present.
 """
 
 

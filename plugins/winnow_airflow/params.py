@@ -46,14 +46,14 @@ def _to_ms(moment: datetime) -> int:
 
 
 def get_as_of_ms(context: Mapping[str, Any], *, now_ms: int) -> int:
-    """:func:`as_of_ms` of the DAG run that ``context`` belongs to."""
+    """The as-of of the DAG run that ``context`` belongs to; see :func:`choose_as_of_ms`."""
     return choose_as_of_ms(
         context["params"], context.get("data_interval_end"), context["dag_run"].run_after, now_ms=now_ms
     )
 
 
-WHAT, WHEN, LOOK = "What", "As of when", "Only look"
-"""Sections of the form."""
+WHAT, WHEN, LOOK = "Topics", "As of", "Preview"
+"""Sections of the trigger form."""
 
 TOPICS = Param(
     [],
@@ -68,8 +68,8 @@ AS_OF = Param(
     None,
     type=["null", "string"],
     title="As of",
-    description="The instant to look from: ISO 8601 with its offset (2026-01-31T18:00:00Z), or ms since the epoch. "
-    "Empty: the end of the run's data interval; where it has none, when it was due.",
+    description="Decide as of this instant: ISO 8601 with UTC offset (2026-01-31T18:00:00Z), or ms since the epoch. "
+    "Empty: the end of the run's data interval, or for a run without one, the time when it was due.",
     section=WHEN,
 )
 
@@ -77,8 +77,8 @@ SIMULATE = Param(
     False,
     type="boolean",
     title="Simulate the future",
-    description="Allow an instant more than a minute ahead of the present. Such a run compacts what is not due yet, "
-    "and says which tombstones it removed before their time.",
+    description="Allow an instant more than a minute in the future. Such a run compacts records that are not due yet, "
+    "and reports which tombstones it removed before their time.",
     section=WHEN,
 )
 
@@ -86,8 +86,8 @@ DRY_RUN = Param(
     False,
     type="boolean",
     title="Dry run",
-    description="Check and explain only: what each topic that is due would read, write and remove. Plans nothing, "
-    "holds nothing, compacts nothing.",
+    description="Only report what each topic that is due would read, write and remove. No plan is written, no topic is "
+    "locked, nothing is compacted.",
     section=LOOK,
 )
 
@@ -96,8 +96,8 @@ SHADOW_STRATEGY = Param(
     type=["null", "string"],
     enum=[None, "offset", "timestamp", "header"],
     title="Compare with a strategy",
-    description="Say what this strategy would keep of each topic instead of its own, before the run compacts anything. "
-    "One Spark application per topic; changes nothing. Empty: no comparison.",
+    description="Report what this strategy would keep of each topic instead of its own strategy, before the run "
+    "compacts anything. One Spark application per topic; changes nothing. Empty: no comparison.",
     section=LOOK,
 )
 

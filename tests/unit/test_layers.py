@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,13 @@ LIGHT = (
     "winnow.results",
 )
 PACKAGES = ("winnow", "oracle", "demo", "bench", "plugins")
+
+ALLOWED_IMPORTS = {
+    "dags": ("airflow.sdk", "winnow.clock", "winnow.config", "winnow.errors", "winnow_airflow"),
+    "jobs": ("winnow.engine", "winnow.quality"),
+    "scripts": ("psycopg", "pyarrow", "winnow.embedded"),
+}
+"""What the folders that are no packages may import beside the standard library."""
 
 
 def lint_imports(scripts: Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -86,6 +95,13 @@ def test_every_contract_holds(scripts: Path, root: Path) -> None:
         ("winnow/pipeline/compaction/breach.py", "import winnow.pipeline.ingest", "Commands do not import one another"),
         ("oracle/breach.py", "import winnow.planning.eligibility", "The oracle shares nothing"),
         ("winnow/engine/breach.py", "import winnow_airflow", "The product knows nothing of what uses it"),
+        ("plugins/winnow_airflow/newroom.py", "import winnow.model", "Airflow's tasks stand on steps"),
+        (
+            "plugins/winnow_airflow/metrics.py",
+            "import winnow_airflow.compaction_steps",
+            "Airflow's tasks stand on steps",
+        ),
+        ("plugins/winnow_airflow/page/breach.py", "import winnow.pipeline.context", "The page in Airflow's UI"),
     ],
 )
 def test_a_breach_is_found_by_name(copy: Path, scripts: Path, module: str, line: str, contract: str) -> None:
@@ -94,6 +110,53 @@ def test_a_breach_is_found_by_name(copy: Path, scripts: Path, module: str, line:
     said = lint_imports(scripts, copy)
     assert said.returncode == 1
     assert any(contract in found and "BROKEN" in found for found in said.stdout.splitlines()), said.stdout
+
+
+def list_imports(source: str) -> Iterator[str]:
+    """The full names of the modules that ``source`` imports, at its top and inside of functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            assert node.level == 0
+            yield node.module
+
+
+def find_foreign_imports(folder: str, source: str) -> list[str]:
+    """The imports of ``source`` that ``folder`` may not have."""
+    allowed = ALLOWED_IMPORTS[folder]
+    return [
+        name
+        for name in list_imports(source)
+        if name.partition(".")[0] not in sys.stdlib_module_names
+        and not any(name == each or name.startswith(f"{each}.") for each in allowed)
+    ]
+
+
+@pytest.mark.parametrize("folder", ALLOWED_IMPORTS)
+def test_folders_without_a_package_import_only_what_they_may(root: Path, folder: str) -> None:
+    """DAGs import Airflow and the plugin, jobs the engine, scripts the embedded services."""
+    files = sorted((root / folder).glob("**/*.py"))
+    assert files
+    assert {file.name: find_foreign_imports(folder, file.read_text()) for file in files} == {
+        file.name: [] for file in files
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "line"),
+    [
+        ("dags", "from winnow.pipeline.context import Context"),
+        ("dags", "def task():\n    import winnow.store"),
+        ("jobs", "import winnow.pipeline"),
+        ("jobs", "import airflow"),
+        ("scripts", "from winnow.cli import app"),
+    ],
+)
+def test_a_foreign_import_of_a_folder_is_found(folder: str, line: str) -> None:
+    """Also inside of a function, where the linter allows heavy imports."""
+    assert find_foreign_imports(folder, line)
 
 
 def test_nouns_and_decisions_load_no_heavy_library(root: Path) -> None:
