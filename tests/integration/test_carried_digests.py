@@ -120,7 +120,7 @@ def test_a_manifest_that_names_other_segments_than_were_committed_stops_every_st
     def without_the_last(*arguments: object) -> list[Segment]:
         return genuine(*arguments)[:-1]  # type: ignore[arg-type]
 
-    monkeypatch.setattr("winnow.log.topic_log.live_segments", without_the_last)
+    monkeypatch.setattr("winnow.log.topic_log.list_live_segments", without_the_last)
     before = world.listing()
     with pytest.raises(DamagedMetadataError) as refused:
         act(world)
@@ -139,7 +139,7 @@ def test_a_changed_bound_is_noticed_though_all_sums_are_right(world: World, monk
         found = genuine(*arguments)  # type: ignore[arg-type]
         return [replace(each, max_timestamp_ms=each.max_timestamp_ms + 1) for each in found]  # type: ignore[operator]
 
-    monkeypatch.setattr("winnow.log.topic_log.live_segments", shifted)
+    monkeypatch.setattr("winnow.log.topic_log.list_live_segments", shifted)
     with pytest.raises(DamagedMetadataError, match="as committed, but with another path, partition, offset, timestamp"):
         world.read()
 
@@ -148,7 +148,7 @@ def test_a_commit_in_between_does_not_heal_what_is_damaged(world: World, monkeyp
     """The digest is moved by what a commit changes, not made anew from what it finds."""
     genuine = manifests.list_live_segments
     with monkeypatch.context() as patch:
-        patch.setattr("winnow.log.topic_log.live_segments", lambda *arguments: genuine(*arguments)[:-1])
+        patch.setattr("winnow.log.topic_log.list_live_segments", lambda *arguments: genuine(*arguments)[:-1])
         world.ingest(build_versions(0, 9, partition=1))
         with pytest.raises(DamagedMetadataError):
             world.read()

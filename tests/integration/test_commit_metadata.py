@@ -1,31 +1,26 @@
-"""What a commit writes is to the byte what PyIceberg would write, and older snapshots are not copied for it."""
+"""A commit writes to the byte what PyIceberg would write, and staging it does not copy older snapshots."""
 
 from __future__ import annotations
 
-import copy
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io.pyarrow import PyArrowFile
-from pyiceberg.table import Table, Transaction, update
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table, update
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate, update_table_metadata
-from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate, update_table_metadata
 
 from tests.support.world import World, open_world, run_between_head_and_commit
 from winnow.files import storage
-from winnow.log import sql_catalog
 from winnow.log.head import Change
 from winnow.log.snapshot_expiry import expire_snapshots
-from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.log.topics import NAMESPACE
-from winnow.log.transaction import LogTransaction, keep_head_only
 from winnow.model import Segment
 
 TOPIC = "paper"
@@ -130,107 +125,8 @@ def test_more_commits_than_metadata_files_are_kept_leave_the_log_of_them_as_pyic
     assert len(there) == 21
 
 
-def test_what_was_staged_is_seen_by_what_is_staged_next(world: World) -> None:
-    """A transaction's metadata, at every step, is PyIceberg's; an update is never forgotten."""
-    commit(world, [paper(0)])
-    table = world.head(TOPIC).table
-    ours, theirs = LogTransaction(table), Transaction(table)
-    assert ours.table_metadata == theirs.table_metadata
-    for name, value in (("winnow.a", "1"), ("winnow.b", "2")):
-        for each in (ours, theirs):
-            each.set_properties({name: value})
-        assert ours.table_metadata.properties == theirs.table_metadata.properties
-        assert ours.table_metadata.properties[name] == value
-        assert ours.table_metadata.snapshots == theirs.table_metadata.snapshots
-    assert "winnow.a" not in table.metadata.properties
-
-
-def test_updates_that_concern_older_snapshots_see_all_of_them(world: World) -> None:
-    """A snapshot that is there already is refused, and a reference may be set to one that is not the newest."""
-    for number in range(3):
-        commit(world, [paper(number)])
-    base = world.head(TOPIC).table.metadata
-    older = base.snapshots[0]
-    back = SetSnapshotRefUpdate.model_validate({"ref-name": "main", "type": "branch", "snapshot-id": older.snapshot_id})
-    again = AddSnapshotUpdate(snapshot=older.model_copy(update={"sequence_number": 9}))
-    assert (keep_head_only(base, [back]), keep_head_only(base, [again])) == (None, None)
-    with pytest.raises(ValueError, match="already exists"):
-        world.ctx.log.catalog.commit_table(world.head(TOPIC).table, (), (again,))
-
-
-@contextmanager
-def counted() -> Iterator[tuple[list[int], list[str]]]:
-    """Snapshots that are copied, by id, and metadata files that are read."""
-    copies, files = list[int](), list[str]()
-    genuine_copy: Callable[..., Any] = Snapshot.__deepcopy__
-    genuine_open = PyArrowFile.open
-
-    def deepcopy(snapshot: Snapshot, memo: dict[int, Any] | None = None) -> Any:
-        copies.append(snapshot.snapshot_id)
-        return genuine_copy(snapshot, memo)
-
-    def opened(file: PyArrowFile, seekable: bool = True) -> Any:
-        if file.location.endswith(".metadata.json"):
-            files.append(file.location)
-        return genuine_open(file, seekable)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Snapshot, "__deepcopy__", deepcopy)
-        patch.setattr(PyArrowFile, "open", opened)
-        copy.deepcopy(Snapshot.model_validate({"snapshot-id": 1, "manifest-list": "none"}))
-        assert copies.pop() == 1
-        yield copies, files
-
-
-def test_a_commit_copies_as_many_snapshots_after_thirty_commits_as_after_two(world: World) -> None:
-    """None but the newest and its own, and it reads no metadata file that this process wrote."""
-    seen = []
-    for number in range(32):
-        with counted() as (copies, files):
-            commit(world, [paper(number)])
-        seen.append((len(copies), len(files)))
-    assert len(world.snapshot_ids(TOPIC)) == 32
-    assert seen[2] == seen[31]
-    assert seen[31][0] <= 4
-    assert seen[31][1] == 0
-
-
-def test_snapshots_are_written_down_anew_only_where_they_are_new(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text of the others is kept, until an expiry leaves others."""
-    written: list[int] = []
-    genuine: Callable[..., str] = IcebergBaseModel.model_dump_json
-
-    def noted(model: IcebergBaseModel, **how: Any) -> str:
-        if isinstance(model, Snapshot):
-            written.append(1)
-        elif isinstance(model, TableMetadataV2):
-            written.append(len(model.snapshots))
-        return genuine(model, **how)
-
-    def snapshots_written(act: Callable[[], object]) -> int:
-        written.clear()
-        act()
-        return sum(written)
-
-    commit(world, [paper(0)])
-    monkeypatch.setattr(IcebergBaseModel, "model_dump_json", noted)
-    for number in range(1, 9):
-        assert snapshots_written(partial(commit, world, [paper(number)])) == 1
-    going = frozenset(world.snapshot_ids(TOPIC)[:4])
-    assert snapshots_written(lambda: expire_snapshots(world.ctx.log.open(TOPIC), going)) == 5
-    assert snapshots_written(lambda: commit(world, [paper(9)])) == 1
-
-
-def test_a_process_that_begins_reads_the_metadata_once_for_a_commit(world: World, tmp_path: Path) -> None:
-    """Before the commit and within it the same file is asked for; it is parsed once."""
-    commit(world, [paper(0)])
-    with open_world(tmp_path) as other, counted() as (_, files):
-        commit(other, [paper(1)])
-    assert len(files) == 1
-
-
-def test_what_another_process_committed_is_seen_although_older_metadata_is_kept(world: World, tmp_path: Path) -> None:
-    """Which file counts is asked of the catalog every time; a race that is lost begins again with the other's."""
+def test_a_commit_sees_what_another_process_committed(world: World, tmp_path: Path) -> None:
+    """The catalog is asked each time which file counts; a commit that loses a race begins again with the other's."""
     commit(world, [paper(0)])
     with open_world(tmp_path) as other:
         commit(other, [paper(1)])
@@ -245,8 +141,8 @@ def test_what_another_process_committed_is_seen_although_older_metadata_is_kept(
     assert len(set(world.snapshot_ids(TOPIC))) == 4
 
 
-def test_what_another_process_expired_is_not_written_down_again(world: World, tmp_path: Path) -> None:
-    """As many snapshots as before, but others: the text that was kept is of no use."""
+def test_a_commit_does_not_bring_back_what_another_process_expired(world: World, tmp_path: Path) -> None:
+    """There are as many snapshots as before, but others."""
     for number in range(4):
         commit(world, [paper(number)])
     going = world.snapshot_ids(TOPIC)[:2]
@@ -260,15 +156,38 @@ def test_what_another_process_expired_is_not_written_down_again(world: World, tm
     assert not set(going) & set(world.snapshot_ids(TOPIC))
 
 
-def test_few_metadata_files_are_kept_however_many_topics_are_opened(world: World) -> None:
-    """Memory does not follow the number of topics."""
-    catalog = world.ctx.log.catalog
-    assert type(catalog) is LogSqlCatalog
-    for number in range(sql_catalog.MAXIMUM_CACHED_FILES + 3):
-        world.create(1, topic=f"one-of-many-{number}")
-        world.head(f"one-of-many-{number}")
-        commit(world, [paper(0)], topic=f"one-of-many-{number}")
-    assert (len(catalog._parsed), len(catalog._texts)) == (
-        sql_catalog.MAXIMUM_CACHED_FILES,
-        sql_catalog.MAXIMUM_CACHED_FILES,
-    )
+def test_updates_that_concern_older_snapshots_see_all_of_them(world: World) -> None:
+    """A snapshot that the table has already is refused, also one that is not the newest."""
+    for number in range(3):
+        commit(world, [paper(number)])
+    older = world.head(TOPIC).table.metadata.snapshots[0]
+    again = AddSnapshotUpdate(snapshot=older.model_copy(update={"sequence_number": 9}))
+    with pytest.raises(ValueError, match="already exists"):
+        world.ctx.log.catalog.commit_table(world.head(TOPIC).table, (), (again,))
+
+
+def test_a_commit_copies_older_snapshots_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog does, where it applies the updates; what stages them sees the newest snapshot only."""
+    copied: Counter[int] = Counter()
+    genuine_copy: Callable[..., Any] = Snapshot.__deepcopy__
+
+    def deepcopy(snapshot: Snapshot, memo: dict[int, Any] | None = None) -> Any:
+        copied[snapshot.snapshot_id] += 1
+        return genuine_copy(snapshot, memo)
+
+    for number in range(5):
+        commit(world, [paper(number)])
+    *older, newest = world.snapshot_ids(TOPIC)
+    monkeypatch.setattr(Snapshot, "__deepcopy__", deepcopy)
+    commit(world, [paper(5)])
+    assert [copied[each] for each in older] == [1] * 4
+    assert copied[newest] > 1
+
+
+def test_a_commit_to_a_table_that_is_gone_is_a_conflict(world: World) -> None:
+    """As PyIceberg says it: the requirement that the table is the same is not met."""
+    commit(world, [paper(0)])
+    table = world.head(TOPIC).table
+    world.ctx.log.catalog.drop_table(IDENTIFIER)
+    with pytest.raises(CommitFailedException):
+        table.transaction().set_properties({"a": "b"}).commit_transaction()

@@ -271,7 +271,7 @@ def test_files_of_a_run_that_is_not_closed_are_never_listed(
         world.ctx.store.runs.set_state(plan.plan_id, status, world.clock(), attempt="a1")
     files = attempt_files(world, plan)
     assert files
-    monkeypatch.setattr("winnow.pipeline.admin.sweep.settle", lambda *_: [])
+    monkeypatch.setattr("winnow.pipeline.admin.sweep.settle_open_runs", lambda *_: [])
     after(world, 30 * DAY_MS)
     assert attempt_files(world, plan) == files
 

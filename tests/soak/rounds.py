@@ -16,11 +16,11 @@ from typing import Any, Final, NoReturn
 
 import pytest
 import time_machine
+from pyiceberg.serializers import ToOutputFile
 from sqlalchemy import func, select
 
 from tests.support.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
 from winnow.clock import read_wall_clock_ms
-from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
@@ -182,9 +182,9 @@ class Soak:
             genuine(*rest, **named)
             raise Killed
 
-        genuine = LogSqlCatalog._write_metadata
+        genuine = ToOutputFile.table_metadata
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LogSqlCatalog, "_write_metadata", die)
+            patch.setattr(ToOutputFile, "table_metadata", die)
             with pytest.raises(Killed):
                 self._world.compact(attempt=f"a{self.round}")
         self._orphans += self._files() - before

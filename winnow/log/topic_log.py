@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationError
 from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import Table, Transaction
 
 from winnow.config.broker import TopicDefault
 from winnow.config.topic import TopicConfig
@@ -36,14 +37,12 @@ from winnow.log.head import Change, Committed, Head
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
-from winnow.log.transaction import LogTransaction
 from winnow.model import PartitionsAdded, PartitionState, ReceiptReference, Segment, TopicState
 from winnow.results import Receipt
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.typedef import Identifier
 
@@ -341,7 +340,7 @@ class TopicLog:
         table = head.table
         with translate_catalog_errors(f"The commit to topic {self.topic} was not begun"):
             manifests = self._manifests(head)
-            transaction = LogTransaction(table)
+            transaction = Transaction(_keep_newest_snapshot(table))
             if change.properties:
                 transaction.set_properties(change.properties)
             if change.dropped_properties:
@@ -412,6 +411,19 @@ class TopicLog:
         except Exception:
             return False
         return table.metadata.snapshot_by_id(snapshot_id) is not None
+
+
+def _keep_newest_snapshot(table: Table) -> Table:
+    """Returns ``table`` with its newest snapshot only, to stage a commit that concerns no other.
+
+    PyIceberg's transaction copies the metadata about twenty times while a commit is staged, snapshot by snapshot. The
+    catalog applies the staged updates to the whole metadata, once.
+    """
+    newest = table.current_snapshot()
+    if newest is None:
+        return table
+    metadata = table.metadata.model_copy(update={"snapshots": [newest], "snapshot_log": []})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
 def _delete_files(paths: Sequence[str]) -> None:
