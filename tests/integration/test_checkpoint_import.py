@@ -47,7 +47,7 @@ from tests.support.world import FakeClock, open_world
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.checkpoints import group_by_topic, import_checkpoints
 from winnow.sources.checkpoint_file import read_checkpoint_file
-from winnow.store import Store
+from winnow.store.projection import Projection
 
 folder, file, moment, now_ms = sys.argv[1:]
 left = [1]
@@ -62,7 +62,7 @@ def dying(owner, name):
     setattr(owner, name, call)
 
 with open_world(Path(folder), FakeClock(int(now_ms))) as world:
-    dying(TopicLog, "commit") if moment == "before the commit" else dying(Store, "record_states")
+    dying(TopicLog, "commit") if moment == "before the commit" else dying(Projection, "record_states")
     for topic, entries in group_by_topic(read_checkpoint_file(file)).items():
         import_checkpoints(world.ctx, topic, entries)
 """
