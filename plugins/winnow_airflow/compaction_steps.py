@@ -17,7 +17,7 @@ from winnow.errors import ServiceError, TopicBusyError, UnknownTopicError
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.task_context import open_pipeline
 from winnow_airflow.task_defaults import describe_error, is_worth_retrying
-from winnow_airflow.topic_locks import TopicAttempts, lock_topic, settle_topic
+from winnow_airflow.topic_locks import TopicAttempts
 from winnow_airflow.xcom_values import (
     MAXIMUM_FAILED_TASKS,
     MAXIMUM_MAPPED_TASKS,
@@ -64,6 +64,7 @@ def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
 def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
     """Settle what earlier runs of ``topic`` left open, then assess it and record the decision."""
     from winnow.pipeline.compaction.assess import assess_topics
+    from winnow.pipeline.compaction.open_runs import settle_topic
 
     try:
         for receipt in settle_topic(ctx, topic):
@@ -121,6 +122,7 @@ def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -
 
 
 def _lock_and_plan(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> PlanReference | None:
+    from winnow.pipeline.compaction.open_runs import lock_topic
     from winnow.pipeline.compaction.plan import plan_topic
     from winnow.pipeline.leases import release_lease
 
@@ -140,7 +142,7 @@ def _build_failed_batch(errors: Sequence[tuple[str, Exception]], attempt: str) -
 
 
 def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
-    from winnow.pipeline.compaction.open_runs import void_run
+    from winnow.pipeline.compaction.open_runs import close_run
     from winnow.pipeline.leases import release_lease
 
     for planned in plans:
@@ -149,9 +151,7 @@ def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
             "more urgent. Nothing of it was done; the next run takes it."
         )
         log.warning("%s", text)
-        run = ctx.store.runs.find(planned.plan_id)
-        if run is not None:
-            void_run(ctx, ctx.log.open(planned.topic), run, text)
+        close_run(ctx, ctx.store.runs.find(planned.plan_id), text)
         release_lease(ctx, planned.topic)
 
 
@@ -267,7 +267,7 @@ def report_batch(
 
 
 def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
-    from winnow.pipeline.compaction.open_runs import void_run
+    from winnow.pipeline.compaction.open_runs import close_run
     from winnow.pipeline.leases import is_held_by_another
     from winnow.store import RunState
 
@@ -281,5 +281,5 @@ def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
     )
     # What is staged may still be judged when its task is cleared; the next run closes what nobody took up.
     if run is not None and run.status in {RunState.PLANNED, RunState.COMPACTING}:
-        void_run(ctx, ctx.log.open(row["topic"]), run, text)
+        close_run(ctx, run, text)
     return text

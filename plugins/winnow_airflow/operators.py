@@ -13,17 +13,26 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from winnow.errors import BadInputError, RunAgainError, ServiceError, UsageError, ValidationFailedError, WinnowError
+from winnow.errors import (
+    BadInputError,
+    RunAgainError,
+    ServiceError,
+    UsageError,
+    ValidationFailedError,
+    WinnowError,
+    find_worst_exit_code,
+)
 from winnow_airflow import lineage
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.task_context import open_pipeline
 from winnow_airflow.task_defaults import SPARK_CONNECTION
-from winnow_airflow.topic_locks import TopicAttempts, lock_for_plan
+from winnow_airflow.topic_locks import TopicAttempts
 from winnow_airflow.xcom_values import BatchRow, build_label, list_staged_attempts
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
     from winnow.engine.events import PlanFailure
+    from winnow.pipeline.compaction.spark_submit import JobOutcome
     from winnow.pipeline.context import Context as Pipeline
     from winnow.planning.plans import PlanReference
 
@@ -57,6 +66,7 @@ class CompactOperator(SparkSubmitOperator):
             AirflowSkipException: all of it is left to other runs.
             WinnowError: of the kind that the job's exit code says.
         """
+        from winnow.pipeline.compaction.open_runs import lock_for_plan, reopen_run
         from winnow.pipeline.leases import renew_leases
 
         batch: BatchRow = self.batch
@@ -72,6 +82,7 @@ class CompactOperator(SparkSubmitOperator):
                 for plan in list_pending_plans(ctx, batch):
                     with topics.attempt(plan.topic, plan.plan_id):
                         leases.add(lock_for_plan(ctx, plan))
+                        reopen_run(ctx, plan, attempt)
                         plans.append(plan)
                 if not plans and not topics.left and not topics.errors:
                     self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
@@ -93,14 +104,13 @@ class CompactOperator(SparkSubmitOperator):
         begun: list[PlanReference] = []
         for plan in plans:
             with topics.attempt(plan.topic, plan.plan_id):
-                reopen_run(ctx, plan, attempt)
                 begin_attempt(ctx, plan, attempt)
                 begun.append(plan)
         reading, refused = stage_retention_plans(ctx, begun, attempt)
         begun = _drop_refused(topics, begun, refused)
         self.application = find_job_file(JOB_NAME)
         self.application_args = build_job_arguments(ctx.settings, reading, attempt)
-        output: str | None = None
+        outcome: JobOutcome | None = None
         staged: list[str] = []
         missing: list[PlanReference] = []
         try:
@@ -112,7 +122,7 @@ class CompactOperator(SparkSubmitOperator):
             elif begun:
                 self.log.info("Retention alone: nothing is read, so Spark is not needed.")
         except AirflowException as problem:
-            output = str(problem)
+            outcome = read_outcome(str(problem), reading)
         finally:
             self._close_pipe()
             for plan in begun:
@@ -121,8 +131,8 @@ class CompactOperator(SparkSubmitOperator):
                         staged.append(plan.topic)
                     else:
                         missing.append(plan)
-        if output is not None:
-            self._judge(ctx, topics, output, begun, missing, attempt)
+        if outcome is not None:
+            self._judge(ctx, topics, outcome, begun, missing, attempt)
         elif missing:
             unstaged = [plan.topic for plan in missing]
             ended = ServiceError(
@@ -147,42 +157,35 @@ class CompactOperator(SparkSubmitOperator):
         self,
         ctx: Pipeline,
         topics: TopicAttempts,
-        output: str,
+        outcome: JobOutcome,
         plans: Sequence[PlanReference],
         missing: Collection[PlanReference],
         attempt: str,
     ) -> None:
-        """What the job's last lines say: topics that are left, partitions to mark, and the error to end with.
+        """Judge what failed: topics that are left, partitions to mark, and the error to end with.
 
         ``missing``: those of ``plans`` without a staging manifest. The last lines need not tell of each of them.
         """
-        from winnow.pipeline.compaction.plan_validity import explain_void
-        from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
+        from winnow.pipeline.compaction.failures import judge_failure
 
-        failures = parse_failures(output)
+        reported = outcome.failures.keys() - outcome.silent
         told: dict[str, str] = {}
         left: set[str] = set()
         for plan in plans:
-            failure = failures.get(plan.plan_id)
-            if failure is None:
+            if plan.plan_id not in reported:
                 continue
             with topics.attempt(plan.topic):
-                # A file that another run retired, and a sweep removed, is no damage.
-                text = explain_void(ctx, plan.plan_id)
-                if text is not None:
-                    topics.leave(text)
+                judged = judge_failure(ctx, plan, outcome.failures[plan.plan_id], attempt)
+                if judged.left is not None:
+                    topics.leave(judged.left)
                     left.add(plan.plan_id)
-                    continue
-                condemned = mark_failed_partitions(ctx, plan, failure, attempt)
-                if condemned is not None:
-                    self.log.error("%s", condemned)
-                    told[plan.plan_id] = str(condemned)
-        if failures and left >= failures.keys() | {plan.plan_id for plan in missing}:
+                elif judged.marked is not None:
+                    self.log.error("%s", judged.marked)
+                    told[plan.plan_id] = str(judged.marked)
+        if reported and left >= reported | {plan.plan_id for plan in missing}:
             return
         failing = [plan for plan in plans if plan.plan_id not in left]
-        topics.errors.append(
-            (build_label([plan.topic for plan in failing]), build_failure(output, failing, told, left))
-        )
+        topics.errors.append((build_label([plan.topic for plan in failing]), build_failure(outcome, failing, told)))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What was read of which table; OpenLineage's provider asks, where it is installed and on."""
@@ -231,28 +234,6 @@ def list_pending_plans(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
     return found
 
 
-def reopen_run(ctx: Pipeline, plan: PlanReference, attempt: str) -> None:
-    """Open the run of ``plan`` if it was closed, is open as another's, or was fenced off before it was begun.
-
-    The caller holds its topic. Clearing a Spark task asks for another attempt, and two runs that look from the same
-    instant make the same plan.
-    """
-    run = ctx.store.runs.find(plan.plan_id)
-    fence = ctx.log.open(plan.topic).head().fence
-    if run is not None and (run.status.is_closed or run.holder != ctx.holder or run.fence != fence):
-        ctx.store.runs.open(
-            plan.plan_id,
-            plan.topic,
-            attempt=attempt,
-            as_of_ms=run.as_of_ms,
-            plan_uri=plan.uri,
-            plan_sha256=plan.sha256 or run.plan_sha256,
-            now_ms=ctx.now_ms(),
-            holder=ctx.holder,
-            fence=fence,
-        )
-
-
 def _build_driver_environment(settings: Settings) -> dict[str, str] | None:
     """What the driver needs of this machine where it runs on this machine; elsewhere its image knows better."""
     from winnow.embedded.java import check_spark_install, find_java, is_local, make_spark_environment
@@ -265,49 +246,37 @@ def _build_driver_environment(settings: Settings) -> dict[str, str] | None:
     return {name: value for name, value in wanted.items() if os.environ.get(name) != value}
 
 
-def parse_failures(output: str) -> dict[str, PlanFailure]:
-    """Per plan id the failure that the job reported in the last lines of ``output``."""
-    from winnow.engine.events import parse_event, parse_failure
+def read_outcome(output: str, plans: Sequence[PlanReference]) -> JobOutcome:
+    """What the hook's exception says of ``plans``: its text holds the exit code and the last lines of the job."""
+    from winnow.pipeline.compaction.spark_submit import JobOutput
 
-    found = {}
-    for event in filter(None, map(parse_event, output.splitlines())):
-        failure = parse_failure(event)
-        if failure is not None and "plan_id" in event:
-            found[event["plan_id"]] = failure
-    return found
+    read = JobOutput([plan.plan_id for plan in plans])
+    for line in output.splitlines():
+        read.read_line(line)
+    exit_code = _EXIT_CODE.search(output)
+    return read.end(int(exit_code[1]) if exit_code else None)
 
 
 def build_failure(
-    output: str,
-    plans: Sequence[PlanReference],
-    told: Mapping[str, str] | None = None,
-    left: Collection[str] = (),
+    outcome: JobOutcome, plans: Sequence[PlanReference], told: Mapping[str, str] | None = None
 ) -> WinnowError:
-    """The error that the job reported in the last lines of ``output``; that Spark ended, where it reported none.
+    """The error of the failed ``plans``: what the job reported of them, or that Spark ended before it reported any.
 
     ``told``: per plan id a whole sentence that says more than the job's own words: what was marked, what to do.
-    ``left``: ids of plans whose failure counts no more.
     """
-    from winnow.engine.events import parse_event, parse_failure
-    from winnow.errors import find_worst_exit_code
-
-    said: list[str] = []
-    codes: list[int] = []
-    for event in filter(None, map(parse_event, output.splitlines())):
-        failure = parse_failure(event)
-        if failure is not None and event.get("plan_id") not in left:
-            codes.append(failure.exit_code)
-            if event.get("plan_id") not in (told or {}):
-                said.append(failure.error.rstrip("."))
+    told = told or {}
+    failures = {p.plan_id: outcome.failures[p.plan_id] for p in plans if p.plan_id in outcome.failures}
+    reported = {plan_id: failure for plan_id, failure in failures.items() if plan_id not in outcome.silent}
     topics = ", ".join(plan.topic for plan in plans)
-    if codes:
-        sentences = list((told or {}).values())
-        if said:
-            sentences.append(f"Not all of {topics} was compacted: {'; '.join(said)}. Nothing of it was published.")
-        return _ERROR_BY_EXIT_CODE.get(find_worst_exit_code(codes), WinnowError)("\n".join(sentences))
-    exit_code = _EXIT_CODE.search(output)
-    ending = f"with exit code {exit_code[1]}" if exit_code else "without an exit code"
-    return ServiceError(
-        f"The Spark application for {topics} ended {ending} before it finished; the lines above say why. Nothing of it "
-        "was published. It is tried again."
-    )
+    if not reported:
+        return ServiceError(
+            f"The Spark application for {topics} ended {outcome.ending} before it finished; the lines above say why. "
+            "Nothing of it was published. It is tried again."
+        )
+    sentences = list(told.values())
+    # What the application says of itself is one failure of all its plans.
+    said = dict.fromkeys(failure.error.rstrip(".") for plan_id, failure in reported.items() if plan_id not in told)
+    if said:
+        sentences.append(f"Not all of {topics} was compacted: {'; '.join(said)}. Nothing of it was published.")
+    worst = find_worst_exit_code([failure.exit_code for failure in reported.values()])
+    return _ERROR_BY_EXIT_CODE.get(worst, WinnowError)("\n".join(sentences))

@@ -19,9 +19,6 @@ from winnow_airflow.task_defaults import combine_errors, describe_error
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
-    from winnow.planning.plans import PlanReference
-    from winnow.results import Receipt
-    from winnow.store import Lease
 
 log = logging.getLogger("airflow.task")
 
@@ -83,61 +80,3 @@ class TopicAttempts:
         self.raise_errors()
         if not done:
             raise AirflowSkipException("\n".join(self.left) or nothing)
-
-
-def settle_topic(ctx: Pipeline, topic: str) -> list[Receipt]:
-    """Settle what earlier runs of ``topic`` left open, if they did; what was published after all.
-
-    Raises:
-        TopicBusyError: another run holds the topic.
-    """
-    from winnow.pipeline.compaction.open_runs import settle_open_runs
-    from winnow.pipeline.leases import hold_lease
-
-    if not ctx.store.runs.list_open(topic) or _has_open_run(ctx, topic):
-        return []
-    with hold_lease(ctx, topic):
-        return settle_open_runs(ctx, topic)
-
-
-def lock_topic(ctx: Pipeline, topic: str) -> None:
-    """Hold ``topic`` for this run until its report, and settle what earlier runs left open.
-
-    Raises:
-        TopicBusyError: another run holds the topic.
-    """
-    from winnow.pipeline.compaction.open_runs import settle_open_runs
-    from winnow.pipeline.leases import acquire_lease
-
-    at_work = _has_open_run(ctx, topic)
-    acquire_lease(ctx, topic)
-    if not at_work:
-        settle_open_runs(ctx, topic)
-
-
-def _has_open_run(ctx: Pipeline, topic: str) -> bool:
-    """Whether this run has planned ``topic`` and holds it: a task that is cleared leaves alone what goes on there."""
-    lease = ctx.store.leases.find(topic)
-    held = lease is not None and lease.holder == ctx.holder and lease.expires_ms > ctx.now_ms()
-    return held and any(run.holder == ctx.holder for run in ctx.store.runs.list_open(topic))
-
-
-def lock_for_plan(ctx: Pipeline, plan: PlanReference) -> Lease:
-    """Hold the topic of ``plan``, which may have waited for hours for a slot, and see that it can still be published.
-
-    Raises:
-        TopicBusyError: another run took the topic meanwhile.
-        PlanVoidError: the log moved on; the run of the plan is closed as void.
-    """
-    from winnow.pipeline.compaction.open_runs import void_run
-    from winnow.pipeline.compaction.plan_validity import check_plan_validity
-    from winnow.pipeline.leases import acquire_lease
-
-    lease = acquire_lease(ctx, plan.topic)
-    run = ctx.store.runs.find(plan.plan_id)
-    void = check_plan_validity(ctx, run) if run is not None else None
-    if run is None or void is None:
-        return lease
-    if not run.status.is_closed:
-        void_run(ctx, ctx.log.open(plan.topic), run, void.message)
-    raise PlanVoidError(void.message)

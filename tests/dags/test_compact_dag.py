@@ -29,11 +29,12 @@ from winnow.config.settings import Settings
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.compaction.open_runs import reopen_run
 from winnow.pipeline.context import Context, open_context
 from winnow.planning.plans import PlanReference
 from winnow.store import Run, RunState
 from winnow_airflow import compaction_steps
-from winnow_airflow.operators import list_pending_plans, reopen_run
+from winnow_airflow.operators import list_pending_plans
 from winnow_airflow.xcom_values import BatchRow, PlanRow
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,15 +28,17 @@ from winnow.files.segments import ARROW_SCHEMA
 from winnow.log.head import Change
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.partitions import pause_partitions
+from winnow.pipeline.compaction.open_runs import lock_for_plan, reopen_run
 from winnow.pipeline.compaction.plan_validity import explain_void
+from winnow.pipeline.compaction.spark_submit import JobOutcome
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import release_lease
 from winnow.planning.plans import PlanReference
 from winnow.results import Receipt
 from winnow.store import RunState
 from winnow_airflow import compaction_steps, maintenance
-from winnow_airflow.operators import CompactOperator, list_pending_plans, reopen_run
-from winnow_airflow.topic_locks import TopicAttempts, lock_for_plan
+from winnow_airflow.operators import CompactOperator, list_pending_plans, read_outcome
+from winnow_airflow.topic_locks import TopicAttempts
 from winnow_airflow.xcom_values import BatchRow, build_label
 
 if TYPE_CHECKING:
@@ -305,12 +308,12 @@ def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp
     assert ctx.store.projection.list_uncleanable(["orders"]) == {}
 
 
-def missing_segments(*plans: PlanReference) -> str:
-    """The last lines of a Spark job that found a segment of each of ``plans`` missing."""
+def missing_segments(*plans: PlanReference, submitted: Sequence[PlanReference] = ()) -> JobOutcome:
+    """What the last lines of a Spark job tell that found a segment of each of ``plans`` missing."""
     failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
     stream = io.StringIO()
     emit_outcomes([PlanOutcome(plan.topic, plan.plan_id, None, failure) for plan in plans], stream)
-    return stream.getvalue()
+    return read_outcome(stream.getvalue(), submitted or plans)
 
 
 def test_a_plan_without_files_that_the_last_lines_do_not_tell_of_is_red(
@@ -323,17 +326,17 @@ def test_a_plan_without_files_that_the_last_lines_do_not_tell_of_is_red(
     lapse(a, "orders")
     compact_as(ctx, NIGHT, "orders", tmp_path)
     operator = CompactOperator(task_id="compact", batch=batch)
-    output = missing_segments(plans["orders"])
+    outcome = missing_segments(plans["orders"], submitted=[*plans.values()])
 
     topics = TopicAttempts(a)
-    operator._judge(a, topics, output, [*plans.values()], [*plans.values()], "a-1")
+    operator._judge(a, topics, outcome, [*plans.values()], [*plans.values()], "a-1")
     ((label, problem),) = topics.errors
     assert label == "clicks"
     assert isinstance(problem, ServiceError)
     assert "for clicks ended" in str(problem)
 
     topics = TopicAttempts(a)
-    operator._judge(a, topics, output, [*plans.values()], [plans["orders"]], "a-1")
+    operator._judge(a, topics, outcome, [*plans.values()], [plans["orders"]], "a-1")
     assert topics.errors == [], "the files of the other are there, whatever the last lines show"
 
 

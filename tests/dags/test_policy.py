@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -30,7 +31,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.planning.plans import PlanReference
-from winnow_airflow.operators import build_failure, parse_failures
+from winnow_airflow.operators import build_failure, read_outcome
 from winnow_airflow.task_defaults import RETRY_POLICY, combine_errors, is_worth_retrying
 from winnow_airflow.xcom_values import IngestRow, build_ingest_rows, build_label, split_evenly
 
@@ -126,8 +127,9 @@ def test_a_strangers_message_is_not_repeated() -> None:
 
 def test_the_error_of_the_job_decides_whether_spark_is_tried_again() -> None:
     """The job says on its last lines which plan failed and with which exit code."""
-    output = 'Cannot execute: spark-submit. Error code is: 3.\nWINNOW {"event": "plan", "error": "bad", "exit_code": 3}'
-    problem = build_failure(output, [PLAN])
+    event = '{"event": "plan", "plan_id": "p1", "error": "bad", "exit_code": 3}'
+    output = f"Cannot execute: spark-submit. Error code is: 3.\nWINNOW {event}"
+    problem = build_failure(read_outcome(output, [PLAN]), [PLAN])
     assert isinstance(problem, BadInputError)
     assert str(problem) == "Not all of orders was compacted: bad. Nothing of it was published."
 
@@ -138,8 +140,9 @@ def test_failing_partitions_arrive_from_the_last_lines_of_the_job() -> None:
     stream = io.StringIO()
     emit_outcomes([PlanOutcome("orders", "p1", None, failure)], stream)
     output = f"Cannot execute: spark-submit. Error code is: 4.\nLast spark-submit output:\n{stream.getvalue()}"
-    assert parse_failures(output) == {"p1": failure}
-    problem = build_failure(output, [PLAN], {"p1": "Topic orders was not compacted. Release it with X"})
+    outcome = read_outcome(output, [PLAN])
+    assert (outcome.exit_code, outcome.failures) == (4, {"p1": failure})
+    problem = build_failure(outcome, [PLAN], {"p1": "Topic orders was not compacted. Release it with X"})
     assert isinstance(problem, ValidationFailedError)
     assert str(problem) == "Topic orders was not compacted. Release it with X"
     assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
@@ -153,17 +156,20 @@ def test_surprise_beside_a_damaged_segment_is_tried_again() -> None:
         PlanOutcome("a", "p2", None, PlanFailure("odd", 1)),
     ]
     emit_outcomes(outcomes, stream)
-    problem = build_failure(stream.getvalue(), [PLAN], {"p1": "Topic orders was not compacted."})
+    plans = [PLAN, replace(PLAN, topic="a", plan_id="p2")]
+    problem = build_failure(read_outcome(stream.getvalue(), plans), plans, {"p1": "Topic orders was not compacted."})
     assert type(problem) is WinnowError
     assert str(problem).splitlines() == [
         "Topic orders was not compacted.",
-        "Not all of orders was compacted: odd. Nothing of it was published.",
+        "Not all of orders, a was compacted: odd. Nothing of it was published.",
     ]
 
 
 def test_a_spark_that_died_is_tried_again() -> None:
     """It said nothing of its plans, so nothing is known against them."""
-    problem = build_failure("Cannot execute: spark-submit. Error code is: 137.\nKilled", [PLAN])
+    outcome = read_outcome("Cannot execute: spark-submit. Error code is: 137.\nKilled", [PLAN])
+    assert outcome.silent == {"p1"}
+    problem = build_failure(outcome, [PLAN])
     assert isinstance(problem, ServiceError)
     assert "exit code 137" in str(problem)
 

@@ -20,7 +20,7 @@ from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedE
 from winnow.files import storage
 from winnow.pipeline.compaction import facts as pipeline_facts
 from winnow.pipeline.compaction.facts import FactRecomputer, StagedAttempt
-from winnow.pipeline.compaction.spark_submit import JobResult, run_job
+from winnow.pipeline.compaction.spark_submit import JobOutcome, run_job
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import Context
 from winnow.planning.plans import PlanReference
@@ -73,7 +73,7 @@ def test_one_spark_application_gives_every_topic_the_facts_of_this_process_and_a
     damage(second.manifest, 0)
     started: list[str] = []
 
-    def counted(*arguments: Any, **named: Any) -> JobResult:
+    def counted(*arguments: Any, **named: Any) -> JobOutcome:
         started.append(named["name"])
         return run_job(*arguments, **named)
 
@@ -108,10 +108,10 @@ def test_facts_that_no_application_of_this_run_told_of_are_not_believed(
     damage(attempt.manifest, 0)
     asked: list[str] = []
 
-    def honest(*_: Any, **named: Any) -> JobResult:
+    def honest(*_: Any, **named: Any) -> JobOutcome:
         asked.append(named["name"])
         sha256 = write_facts_here(world, attempt)
-        return JobResult(0, {}, {plan.plan_id: sha256})
+        return JobOutcome(0, {}, {plan.plan_id: sha256})
 
     monkeypatch.setattr(pipeline_facts, "run_job", honest)
     with pytest.raises(ValidationFailedError, match="orders-0: files_readable"):
@@ -138,7 +138,7 @@ def test_facts_of_another_version_break_the_check_and_mark_nothing(
     uri = build_facts_uri(attempt.uri, "a1")
     data = storage.read_bytes(uri).replace(b"stale_winners", b"other_winners")
     storage.write_bytes(uri, data)
-    told = JobResult(0, {}, {plan.plan_id: hashlib.sha256(data).hexdigest()})
+    told = JobOutcome(0, {}, {plan.plan_id: hashlib.sha256(data).hexdigest()})
     monkeypatch.setattr(pipeline_facts, "run_job", lambda *_, **__: told)
     with pytest.raises(ValidationBrokenError, match="Install one version of Winnow"):
         validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
@@ -180,10 +180,10 @@ def test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing(
     facts = {0: compute_figures(attempt.plan, partition, part, "a1", world.ctx.budget)}
     asked: list[str] = []
 
-    def forgetful(*_: Any, **named: Any) -> JobResult:
+    def forgetful(*_: Any, **named: Any) -> JobOutcome:
         asked.append(named["name"])
         document = write_facts(attempt.uri, attempt.manifest, facts)
-        return JobResult(0, {}, {plan.plan_id: document[1]})
+        return JobOutcome(0, {}, {plan.plan_id: document[1]})
 
     write_facts(attempt.uri, attempt.manifest, facts)
     monkeypatch.setattr(pipeline_facts, "run_job", forgetful)

@@ -13,7 +13,7 @@ from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.model import Status
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
-from winnow.pipeline.compaction.spark_submit import JobResult, Progress
+from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import hold_leases
 from winnow.planning.plans import PlanReference
@@ -37,7 +37,7 @@ def test_only_the_planned_topic_is_held_while_spark_runs(world: World, monkeypat
 
     def submit(
         ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
-    ) -> JobResult:
+    ) -> JobOutcome:
         renewing = sum(thread.name == "leases" for thread in threading.enumerate())
         seen.append((set(ctx.store.leases.find_many([*IDLE, TOPIC])), renewing))
         return in_process_spark.submit(ctx, plans, attempt, progress)

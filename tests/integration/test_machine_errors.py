@@ -30,7 +30,7 @@ from winnow.cli import app
 from winnow.engine.rewrite import compact_partition
 from winnow.pipeline.compaction import driver as running
 from winnow.pipeline.compaction.stage import stage_retention_plans
-from winnow.pipeline.compaction.spark_submit import JobResult
+from winnow.pipeline.compaction.spark_submit import JobOutcome
 from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE_NAME
@@ -52,7 +52,7 @@ def submit(ctx, plans, attempt, progress=None):
             continue
         manifest = StagingManifest(plan.plan_id, plan.topic, attempt, (part,), ENGINE_NAME, "")
         staging.write_manifest(reference.uri, manifest)
-    return JobResult(0, failures)
+    return JobOutcome(0, failures)
 
 running.submit = submit
 found = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,12 +33,18 @@ from winnow.model import PartitionPlan, Reason, Status, TopicPartition
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.compaction.uncleanable import (
     MINIMUM_BACK_OFF_MS,
     compute_back_off_ms,
     mark_failed_partitions,
     release_marks,
 )
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import hold_lease
+from winnow.planning.plans import PlanReference
 from winnow.results import Receipt
 from winnow.store import RunState
 
@@ -261,6 +267,38 @@ def test_services_settings_and_a_log_that_moved_mark_nothing(
     assert world.ctx.store.runs.list_runs(TOPIC)[0].status is RunState.VOID
     assert world.snapshot_ids() == snapshots
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+
+
+def test_inputs_that_a_sweep_removed_after_a_takeover_are_no_damage(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease lapsed while Spark waited: another run compacted the topic, and a sweep removed what it retired."""
+    other = World(replace(world.ctx, holder="other"), world.clock, world.folder / "other")
+
+    def submit(
+        ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
+    ) -> JobOutcome:
+        world.clock.now_ms += ctx.settings.lease_ms + 1
+        with hold_lease(other.ctx, TOPIC):
+            settle_open_runs(other.ctx, TOPIC)
+            theirs = other.plan(world.clock(), "theirs")
+            assert theirs is not None
+            other.stage(theirs, "theirs")
+            other.accept(theirs, "theirs")
+            publish_attempt(other.ctx, theirs.plan_id, "theirs")
+        for file in world.head().state.waiting_files:
+            storage.delete(file.path)
+        return in_process_spark.submit(ctx, plans, attempt, progress)
+
+    monkeypatch.setattr(driver, "submit_plans", submit)
+    outcome = compact(world)
+    receipt = the_receipt(outcome)
+    assert (outcome.exit_code, receipt.status) == (PlanVoidError.exit_code, Status.REFUSED)
+    assert "run other took it" in receipt.message
+    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+    statuses = {run.holder: run.status for run in world.ctx.store.runs.list_runs(TOPIC)}
+    assert statuses == {world.ctx.holder: RunState.VOID, "other": RunState.PUBLISHED}
+    assert world.read() == compute_survivors(ALL)
 
 
 def test_append_beside_the_mark_loses_neither(world: World) -> None:

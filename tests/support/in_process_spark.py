@@ -11,7 +11,7 @@ from winnow.engine import staging
 from winnow.engine.events import emit_outcomes, parse_event, parse_failure
 from winnow.engine.spark import build_units, run_unit, write_plan_manifest
 from winnow.pipeline.compaction import driver
-from winnow.pipeline.compaction.spark_submit import JobResult, Progress
+from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.context import Context
 from winnow.planning.plans import PlanReference
 
@@ -35,7 +35,7 @@ def run_job(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> str:
     return stream.getvalue()
 
 
-def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobResult:
+def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobOutcome:
     """Stands where spark-submit is started."""
     failures = {}
     for line in run_job(ctx, plans, attempt).splitlines():
@@ -44,7 +44,7 @@ def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress:
         failure = parse_failure(event)
         if failure is not None:
             failures[event["plan_id"]] = failure
-    return JobResult(1 if failures else 0, failures)
+    return JobOutcome(1 if failures else 0, failures)
 
 
 @pytest.fixture

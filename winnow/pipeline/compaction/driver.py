@@ -22,11 +22,11 @@ from winnow.errors import (
 from winnow.files.storage_health import make_service_error
 from winnow.model import Status
 from winnow.pipeline.compaction.facts import FactRecomputer
-from winnow.pipeline.compaction.open_runs import settle_open_runs, void_run
+from winnow.pipeline.compaction.failures import judge_failure
+from winnow.pipeline.compaction.open_runs import close_run, lock_topic
 from winnow.pipeline.compaction.plan import pack_batches, plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_retention_plans, submit_plans
-from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import hold_leases
@@ -87,8 +87,7 @@ def compact_topics(
         plans: list[PlanReference] = []
         for topic in names:
             try:
-                leases.acquire(topic)
-                settled = settle_open_runs(ctx, topic)
+                settled = lock_topic(ctx, topic, leases.acquire)
                 plan = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
             except Exception as problem:  # one topic's failure, foreseen or not, never stops another
                 if leave_held and isinstance(problem, TopicBusyError):
@@ -177,19 +176,20 @@ def _record_plan_failure(
     failure: PlanFailure,
     outcome: CompactionOutcome,
 ) -> None:
-    """Spark left no staging manifest: the partitions at fault are marked, or the plan is void."""
-    condemned = mark_failed_partitions(ctx, plan, failure, attempt)
-    if condemned is not None:
-        message, status = str(condemned), Status.INVALID
+    """Spark left no staging manifest: the plan is left to another run, its partitions are marked, or it is void."""
+    judged = judge_failure(ctx, plan, failure, attempt)
+    exit_code, status = failure.exit_code, Status.REFUSED
+    if judged.marked is not None:
+        message, status = str(judged.marked), Status.INVALID
+    elif judged.left is not None:
+        message, exit_code = judged.left, PlanVoidError.exit_code
     else:
-        message = f"Topic {plan.topic} was not compacted: {failure.error.rstrip('.')}. Nothing was published; "
-        message, status = f"{message}run it again.", Status.REFUSED
-        run = ctx.store.runs.find(plan.plan_id)
-        if run is not None and run.attempt == attempt:
-            void_run(ctx, ctx.log.open(plan.topic), run, message)
-    outcome.add_failure(
-        _build_receipt(ctx, plan.topic, plan.plan_id, status, as_of_ms, message, attempt), failure.exit_code
-    )
+        message = (
+            f"Topic {plan.topic} was not compacted: {failure.error.rstrip('.')}. Nothing was published; run it again."
+        )
+    if status is Status.REFUSED:
+        close_run(ctx, ctx.store.runs.find(plan.plan_id), message, attempt=attempt)
+    outcome.add_failure(_build_receipt(ctx, plan.topic, plan.plan_id, status, as_of_ms, message, attempt), exit_code)
 
 
 def _record_failure(

@@ -1,16 +1,21 @@
-"""Settles the runs that earlier processes left open: published ones are completed, others closed as void."""
+"""Opens, resumes, settles and closes runs: published ones are completed, others closed as void."""
 
 from __future__ import annotations
 
-from winnow.errors import RunAgainError
+from collections.abc import Callable
+
+from winnow.errors import PlanVoidError, RunAgainError
 from winnow.log.fence import end_attempts
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.compaction.plan_validity import check_plan_validity
 from winnow.pipeline.compaction.publish import describe_not_published, move_checkpoint
+from winnow.pipeline.compaction.run_plan import set_void
 from winnow.pipeline.context import Context
+from winnow.pipeline.leases import acquire_lease, hold_lease
+from winnow.planning.plans import PlanReference
 from winnow.report.alerts import AlertKind
-from winnow.report.events import log_event
 from winnow.results import Receipt
-from winnow.store import Run, RunState
+from winnow.store import Lease, Run
 
 MAXIMUM_TRIES = 8
 """How often a run that moves while it is being closed is looked up again."""
@@ -32,11 +37,87 @@ def settle_open_runs(ctx: Context, topic: str) -> list[Receipt]:
     return [receipt for receipt in found if receipt is not None]
 
 
+def settle_topic(ctx: Context, topic: str) -> list[Receipt]:
+    """Settle what earlier runs of ``topic`` left open, unless this run is at work on it; what was published after all.
+
+    Raises:
+        TopicBusyError: another run holds the topic.
+    """
+    if not ctx.store.runs.list_open(topic) or _has_open_run(ctx, topic):
+        return []
+    with hold_lease(ctx, topic):
+        return settle_open_runs(ctx, topic)
+
+
+def lock_topic(ctx: Context, topic: str, acquire: Callable[[str], Lease] | None = None) -> list[Receipt]:
+    """Hold ``topic`` and settle what earlier runs of it left open; what was published after all.
+
+    ``acquire``: takes the lease, where a block keeps and renews it.
+
+    Raises:
+        TopicBusyError: another run holds the topic.
+    """
+    at_work = _has_open_run(ctx, topic)
+    lease = acquire_lease(ctx, topic) if acquire is None else acquire(topic)
+    return [] if at_work else settle_open_runs(ctx, lease.topic)
+
+
+def _has_open_run(ctx: Context, topic: str) -> bool:
+    """Whether this run has planned ``topic`` and holds it: a task that is cleared leaves that work alone."""
+    lease = ctx.store.leases.find(topic)
+    held = lease is not None and lease.holder == ctx.holder and lease.expires_ms > ctx.now_ms()
+    return held and any(run.holder == ctx.holder for run in ctx.store.runs.list_open(topic))
+
+
+def lock_for_plan(ctx: Context, plan: PlanReference) -> Lease:
+    """Hold the topic of ``plan``, which may have waited for hours, and check that it can still be published.
+
+    Raises:
+        TopicBusyError: another run took the topic meanwhile.
+        PlanVoidError: the log moved on; the run of the plan is closed as void.
+    """
+    lease = acquire_lease(ctx, plan.topic)
+    run = ctx.store.runs.find(plan.plan_id)
+    void = check_plan_validity(ctx, run) if run is not None else None
+    if void is None:
+        return lease
+    close_run(ctx, run, void.message)
+    raise PlanVoidError(void.message)
+
+
+def reopen_run(ctx: Context, plan: PlanReference, attempt: str) -> None:
+    """Open the run of ``plan`` if it was closed, is open as another's, or was fenced off before it was begun.
+
+    The caller holds its topic. Clearing a Spark task asks for another attempt, and two runs that look from the same
+    instant make the same plan.
+    """
+    run = ctx.store.runs.find(plan.plan_id)
+    fence = ctx.log.open(plan.topic).head().fence
+    if run is not None and (run.status.is_closed or run.holder != ctx.holder or run.fence != fence):
+        ctx.store.runs.open(
+            plan.plan_id,
+            plan.topic,
+            attempt=attempt,
+            as_of_ms=run.as_of_ms,
+            plan_uri=plan.uri,
+            plan_sha256=plan.sha256 or run.plan_sha256,
+            now_ms=ctx.now_ms(),
+            holder=ctx.holder,
+            fence=fence,
+        )
+
+
+def close_run(ctx: Context, run: Run | None, message: str, *, attempt: str | None = None) -> None:
+    """Close ``run`` as void as :func:`void_run` does, unless it is closed or at another attempt than ``attempt``."""
+    if run is not None and not run.status.is_closed and attempt in {None, run.attempt}:
+        void_run(ctx, ctx.log.open(run.topic), run, message)
+
+
 def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
     """Close ``run`` as void, unless its plan is published: then its checkpoint follows, and the receipt is returned.
 
-    A run that may be committing at this moment is fenced off first. One that somebody else closed meanwhile stays as it
-    is.
+    A run that may be committing at this moment is fenced off first. One that another process closed meanwhile stays as
+    it is.
 
     Raises:
         CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
@@ -47,9 +128,7 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
         if published is not None:
             return move_checkpoint(ctx, log, published)
         try:
-            ctx.store.runs.set_state(
-                run.plan_id, RunState.VOID, ctx.now_ms(), message=message, attempt=run.attempt, seen=run.status
-            )
+            set_void(ctx, run, message)
         except RunAgainError:
             now = ctx.store.runs.find(run.plan_id)
             if now is None or now.status.is_closed:
@@ -58,7 +137,6 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
                 raise
             run = now
             continue
-        log_event("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)
         if run.status.is_unsettled:
             ctx.alerts.recover(
                 run.topic, {AlertKind.COMMIT_UNKNOWN}, None, describe_not_published(run.plan_id), plan_id=run.plan_id

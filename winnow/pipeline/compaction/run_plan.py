@@ -95,8 +95,17 @@ def close_as_void(ctx: Context, run: Run, problem: PlanVoidError) -> None:
     """Close a run whose plan cannot be used; one whose commit may have landed stays open until it is settled."""
     if run.status.is_closed or run.status.is_unsettled:
         return
-    with contextlib.suppress(RunAgainError):  # somebody else closed it, or began another attempt
-        ctx.store.runs.set_state(
-            run.plan_id, RunState.VOID, ctx.now_ms(), message=str(problem), attempt=run.attempt, seen=run.status
-        )
-        log_event("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)
+    with contextlib.suppress(RunAgainError):  # another process closed it, or began another attempt
+        set_void(ctx, run, str(problem))
+
+
+def set_void(ctx: Context, run: Run, message: str) -> None:
+    """Set the state of ``run`` to void, if it is still in the attempt and the state that ``run`` shows.
+
+    Raises:
+        RunAgainError: it is not.
+    """
+    ctx.store.runs.set_state(
+        run.plan_id, RunState.VOID, ctx.now_ms(), message=message, attempt=run.attempt, seen=run.status
+    )
+    log_event("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)

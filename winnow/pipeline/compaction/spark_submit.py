@@ -7,9 +7,9 @@ import shlex
 import string
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from winnow.config.masking import mask
@@ -32,15 +32,52 @@ Progress = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class JobResult:
-    """How the Spark application ended: per plan id the failure that left it without a staging manifest.
+class JobOutcome:
+    """How a Spark application ended.
 
-    ``digests``: per plan id the sha256 of the document that it wrote, where it told.
+    ``failures``: per plan id why it has no staging manifest. ``silent``: the ids of those whose failure is only that
+    the application ended without a word about them. ``digests``: per plan id the sha256 of the document that it wrote.
     """
 
-    exit_code: int
-    failures: dict[str, PlanFailure]
+    exit_code: int | None = 0
+    failures: dict[str, PlanFailure] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+
+    @property
+    def ending(self) -> str:
+        """The exit code in words."""
+        return "without an exit code" if self.exit_code is None else f"with exit code {self.exit_code}"
+
+
+class JobOutput:
+    """Reads the output of a Spark application line by line: its events tell what became of ``plan_ids``."""
+
+    def __init__(self, plan_ids: Collection[str]) -> None:
+        self._plan_ids = plan_ids
+        self._heard: set[str] = set()
+        self._failures: dict[str, PlanFailure] = {}
+        self._digests: dict[str, str] = {}
+
+    def read_line(self, line: str) -> dict[str, Any] | None:
+        """Take in one line; the event that it holds, None for any other line."""
+        event = parse_event(line)
+        if event is not None and event["event"] in {"plan", "failed"}:
+            # "failed" is about the application, and so about every plan of it.
+            told = [event["plan_id"]] if event["event"] == "plan" and "plan_id" in event else list(self._plan_ids)
+            self._heard.update(told)
+            failure = parse_failure(event)
+            self._failures.update({plan_id: failure for plan_id in told if failure is not None})
+            self._digests.update({plan_id: str(event["sha256"]) for plan_id in told if event.get("sha256")})
+        return event
+
+    def end(self, exit_code: int | None) -> JobOutcome:
+        """The outcome of the application, which ended with ``exit_code``."""
+        silent = frozenset(self._plan_ids) - self._heard
+        ended = JobOutcome(exit_code, digests=self._digests, silent=silent)
+        reason = f"the Spark application ended {ended.ending} before it finished"
+        unheard = dict.fromkeys(sorted(silent), PlanFailure(reason, ServiceError.exit_code))
+        return replace(ended, failures=self._failures | unheard)
 
 
 def find_job_file(name: str) -> str:
@@ -134,7 +171,7 @@ def run_job(
     name: str,
     plans: Sequence[PlanReference],
     progress: Progress | None = None,
-) -> JobResult:
+) -> JobOutcome:
     """Run spark-submit for ``job`` (a program and its arguments), which is about ``plans``, and wait for it.
 
     Raises:
@@ -152,10 +189,8 @@ def run_job(
 
 def _follow(
     command: Sequence[str], environment: dict[str, str], progress: Progress | None, plans: Sequence[PlanReference]
-) -> JobResult:
-    failures: dict[str, PlanFailure] = {}
-    digests: dict[str, str] = {}
-    heard: set[str] = set()
+) -> JobOutcome:
+    output = JobOutput([plan.plan_id for plan in plans])
     tail: list[str] = []
     try:
         process = subprocess.Popen(
@@ -168,22 +203,13 @@ def _follow(
     assert process.stdout is not None
     with process:
         for line in process.stdout:
-            event = parse_event(line)
+            event = output.read_line(line)
             if event is None:
                 tail = [*tail, line.rstrip()][-MAXIMUM_TAIL_LINES:]
                 continue
-            if event["event"] in {"plan", "failed"}:
-                # "failed" is about the application, and so about every plan of it.
-                told = [event["plan_id"]] if event["event"] == "plan" else [plan.plan_id for plan in plans]
-                heard.update(told)
-                failure = parse_failure(event)
-                failures.update({plan_id: failure for plan_id in told if failure is not None})
-                digests.update({plan_id: str(event["sha256"]) for plan_id in told if event.get("sha256")})
             if progress is not None:
                 progress(event)
-    silent = [plan for plan in plans if plan.plan_id not in heard]
-    if silent:
+    outcome = output.end(process.returncode)
+    if outcome.silent:
         sys.stderr.write("\n".join(tail) + "\n")
-        reason = f"the Spark application ended with exit code {process.returncode} before it finished"
-        failures.update({plan.plan_id: PlanFailure(reason, ServiceError.exit_code) for plan in silent})
-    return JobResult(process.returncode, failures, digests)
+    return outcome

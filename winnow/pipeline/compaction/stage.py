@@ -12,7 +12,7 @@ from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.model import Plan
 from winnow.pipeline.compaction.plan_limits import is_below_own_tables
-from winnow.pipeline.compaction.spark_submit import JobResult, Progress, build_engine_arguments, find_job_file, run_job
+from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.context import Context
 from winnow.planning.plans import PlanReference
 from winnow.report.events import log_event
@@ -95,7 +95,7 @@ def end_attempt(ctx: Context, plan: PlanReference, attempt: str, *, started_ms: 
 
 def submit_plans(
     ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
-) -> JobResult:
+) -> JobOutcome:
     """Run spark-submit for ``plans`` and wait for it.
 
     Raises:
