@@ -59,7 +59,7 @@ def load_winnow() -> Callable[[], None]:
     from winnow.pipeline.compaction import driver
     from winnow.pipeline.monitor import metrics  # noqa: F401
 
-    vars(driver)["submit"] = submit
+    vars(driver)["submit_plans"] = submit
     return main
 
 

@@ -129,11 +129,11 @@ def expire_everything(_: World, plan: Document) -> None:
 @pytest.mark.parametrize(
     ("forgery", "before"),
     [
-        (write_elsewhere, "stage_unread"),
-        (write_elsewhere, "submit"),
-        (retire_everything, "submit"),
-        (retire_everything, "validate"),
-        (retire_everything, "publish"),
+        (write_elsewhere, "stage_retention_plans"),
+        (write_elsewhere, "submit_plans"),
+        (retire_everything, "submit_plans"),
+        (retire_everything, "validate_attempt"),
+        (retire_everything, "publish_attempt"),
     ],
     ids=lambda each: getattr(each, "__name__", each),
 )
@@ -147,7 +147,7 @@ def test_a_plan_that_was_changed_is_named_and_used_by_no_step(
     assert f"Plan {run_of(world).plan_id} of topic {TOPIC} is not the one that was made" in message
     assert run_of(world).status is RunState.VOID
     assert not (world.folder / "elsewhere").exists()
-    if before in {"stage_unread", "publish"}:
+    if before in {"stage_retention_plans", "publish_attempt"}:
         next_run_is_sound(world, monkeypatch)
 
 
@@ -270,7 +270,7 @@ def test_a_staging_manifest_with_files_that_are_not_the_attempts_fails_validatio
     """The partition is marked and tried again later, as after every failed validation."""
     segments = live(world)
     outcome = compact(
-        world, monkeypatch, before="validate", action=lambda: rewrite(manifest_file(world), world, forgery)
+        world, monkeypatch, before="validate_attempt", action=lambda: rewrite(manifest_file(world), world, forgery)
     )
     message = refused(world, outcome, segments, 4)
     assert expectation in {failure.expectation for failure in verdict_of(world).failures}
@@ -310,7 +310,10 @@ def test_a_staging_manifest_that_was_changed_after_the_verdict_is_not_published(
 
     segments = live(world)
     outcome = compact(
-        world, monkeypatch, before="publish", action=lambda: rewrite(manifest_file(world), world, drop_an_output)
+        world,
+        monkeypatch,
+        before="publish_attempt",
+        action=lambda: rewrite(manifest_file(world), world, drop_an_output),
     )
     assert "is not the one that passed validation" in refused(world, outcome, segments, 4)
 
@@ -323,7 +326,7 @@ def test_a_staging_manifest_of_another_attempt_is_not_judged(world: World, monke
 
     segments = live(world)
     outcome = compact(
-        world, monkeypatch, before="validate", action=lambda: rewrite(manifest_file(world), world, rename)
+        world, monkeypatch, before="validate_attempt", action=lambda: rewrite(manifest_file(world), world, rename)
     )
     assert "is that of attempt a-another" in refused(world, outcome, segments, 5)
 
