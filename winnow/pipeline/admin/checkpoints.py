@@ -1,7 +1,7 @@
 """Imports and exports Kafka's cleaner checkpoints.
 
-What a broker had cleaned by an offset was cleaned at a time nobody knows. So an imported checkpoint is a first dirty
-offset with a history of unknown time: its tombstones count as not yet covered, and the first run starts their horizon.
+When a broker cleaned up to an offset is unknown. So an imported checkpoint is a first dirty offset with a history of
+unknown time: its tombstones count as not yet covered, and the first run starts their horizon.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPERATION = "import-checkpoint"
 
 
 class ImportOutcome(StrEnum):
-    """What became of one entry of the file."""
+    """The outcome of one entry of the file."""
 
     IMPORTED = "imported"
     RAISED = "raised"
@@ -32,9 +32,9 @@ class ImportOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportedEntry:
-    """One entry of the file and what became of it.
+    """One entry of the file and its outcome.
 
-    ``first_dirty_offset`` is the checkpoint in force afterwards, None where there is no such topic partition.
+    ``first_dirty_offset`` is the checkpoint afterwards, None if there is no such topic partition.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class ImportedEntry:
 
 
 def has_imported_checkpoint(state: PartitionState) -> bool:
-    """Whether the checkpoint was imported and no cleaning of Winnow's own came after it."""
+    """Check whether the checkpoint was imported and Winnow has not cleaned the partition since."""
     return (
         state.first_dirty_offset is not None
         and state.strategy is None
@@ -55,7 +55,7 @@ def has_imported_checkpoint(state: PartitionState) -> bool:
 
 
 def group_by_topic(entries: Iterable[CheckpointEntry]) -> dict[str, list[CheckpointEntry]]:
-    """Entries per topic, both sorted."""
+    """Group entries by topic, both sorted."""
     found: dict[str, list[CheckpointEntry]] = {}
     for entry in sorted(entries):
         found.setdefault(entry.topic, []).append(entry)
@@ -63,11 +63,11 @@ def group_by_topic(entries: Iterable[CheckpointEntry]) -> dict[str, list[Checkpo
 
 
 def import_checkpoints(ctx: Context, topic: str, entries: Sequence[CheckpointEntry]) -> list[ImportedEntry]:
-    """Take over the checkpoints of one topic, in one commit; none when they change nothing. Repeating is harmless.
+    """Import the checkpoints of one topic in one commit; no commit if they change nothing. Repeatable.
 
-    A checkpoint of Winnow's own cleaning is never overwritten; an imported one is raised by a higher one, never
-    lowered. What lies outside the log is taken over as it is: like Kafka's cleaner, every decision begins at the log
-    start while it does. A run may be at work meanwhile: its publish comes after or before this commit, and wins.
+    A checkpoint of Winnow's own cleaning is never overwritten; an imported one is only raised. Offsets outside the log
+    are imported unchanged: as in Kafka's cleaner, decisions start at the log start in that case. A run may be active
+    meanwhile: its publish comes after or before this commit, and wins.
 
     Raises:
         ForeignTableError, CommitConflictError, CommitUnknownError, ServiceError: see
@@ -127,7 +127,7 @@ def _describe_outcome(entry: CheckpointEntry, outcome: ImportOutcome, state: Par
 
 
 def _describe_outside_log(offset: int, state: PartitionState) -> str:
-    """What holds while an offset lies outside the log."""
+    """Describe the effect of an offset outside the log."""
     if offset > state.log_end_offset:
         return f"; beyond the log end {state.log_end_offset}: counts as the log start until the log reaches it"
     if offset < state.log_start_offset:
@@ -136,7 +136,7 @@ def _describe_outside_log(offset: int, state: PartitionState) -> str:
 
 
 def export_checkpoints(ctx: Context, topic: str) -> list[CheckpointEntry]:
-    """The checkpoints of ``topic`` as its log carries them; partitions without one are left out.
+    """Return the checkpoints of ``topic`` in its log; partitions without one are left out.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.

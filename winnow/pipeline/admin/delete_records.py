@@ -1,6 +1,6 @@
-"""Raises the log start offset by hand, as Kafka's DeleteRecords does.
+"""Raises the log start offset on request, as Kafka's DeleteRecords does.
 
-A commit without files; what lies wholly below it leaves the log at the next run, and the disk at a later sweep.
+A commit without files: segments wholly below it leave the log at the next run, and the disk at a later sweep.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from winnow.pipeline.compaction.uncleanable import select_partitions
 from winnow.pipeline.context import Context
 
 LOG_END = -1
-"""As an offset: everything up to the log end (Kafka's DeleteRecordsRequest.HIGH_WATERMARK)."""
+"""Offset that stands for the log end (Kafka's DeleteRecordsRequest.HIGH_WATERMARK)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
-    """What became of one partition. ``at_most_records``: whole segments count, so a few may stay readable."""
+    """The result for one partition. ``at_most_records`` counts whole segments, so a few may stay readable."""
 
     partition: int
     log_start_offset: int
@@ -30,7 +30,7 @@ class DeletedRecords:
 
 
 def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple[DeletedRecords, ...]:
-    """Make the records below ``before[partition]`` unreadable; a log start is never lowered. Repeating changes nothing.
+    """Make the records below ``before[partition]`` unreadable; a log start is never lowered. Repeatable.
 
     Raises:
         UsageError: the policy is compact only (Kafka's POLICY_VIOLATION), there is no such partition, or an offset is
@@ -64,7 +64,7 @@ def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple
 
 
 def describe_caution(config: TopicConfig) -> str | None:
-    """What deleting records by offset can bring forward under the topic's strategy; None under offset."""
+    """Describe what deleting records by offset can bring forward under the topic's strategy; None under offset."""
     if not config.compacts or config.compaction_strategy is Strategy.OFFSET:
         return None
     return (

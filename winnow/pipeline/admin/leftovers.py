@@ -1,8 +1,8 @@
 """Finds files of attempts and ingest calls that no commit refers to, and decides which may be deleted.
 
-Who may delete what, and after which commit, is proved in ARCHITECTURE.md. In short: a file of an attempt may go once
-the topic's fence is above the attempt's, a file of an ingest call once a commit has voided the call, and neither while
-a kept snapshot names it. Both stay true whatever happens afterwards, so a sweep that was paused deletes nothing else.
+ARCHITECTURE.md proves what may be deleted after which commit. In short: a file of an attempt once the topic's fence is
+above the attempt's, a file of an ingest call once a commit has voided the call, and neither while a kept snapshot names
+it. Both conditions stay true once they hold, so a sweep that was paused deletes nothing else.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from winnow.store import OpenIngest, Run
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One file below the folder of a plan or of an ingest call.
+    """One file in the folder of a plan or of an ingest call.
 
-    ``fence``: that of its attempt, None where no attempt of that name is known; None for files of ingest calls.
-    ``quarantined``: whether it lies in the quarantine's folder.
+    ``fence``: that of its attempt, None if no such attempt is known; None for files of ingest calls.
+    ``quarantined``: whether it is in the quarantine's folder.
     """
 
     uri: str
@@ -37,7 +37,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class RunLeftovers:
-    """Everything that lies in the folders of a closed run's plan, what the log names included."""
+    """All files in the folders of a closed run's plan, including those that the log names."""
 
     run: Run
     files: tuple[Leftover, ...]
@@ -45,14 +45,14 @@ class RunLeftovers:
 
 @dataclass(frozen=True, slots=True)
 class IngestLeftovers:
-    """Everything that lies in the folders of an ingest call whose end is not recorded."""
+    """All files in the folders of an ingest call whose end is not recorded."""
 
     ingest: OpenIngest
     files: tuple[Leftover, ...]
 
 
 def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLeftovers]:
-    """The folders of closed runs that were not found empty twice yet, by listing."""
+    """List the files of closed runs whose folders were not yet found empty twice."""
     topic = head.state.topic
     quarantine = ctx.log.quarantine(topic)
     found: list[RunLeftovers] = []
@@ -61,7 +61,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
     for run in runs:
         entries = list_attempt_files(head.location, run.plan_id)
         moved = quarantine.files_of_plan(run.plan_id, adopted)
-        # Asked after the listing: an attempt is written down before its first file.
+        # Queried after the listing: an attempt is recorded before its first file.
         fences = ctx.store.runs.list_attempt_fences(run.plan_id)
         files = [
             *_build_leftovers(entries, storage.join(head.location, "data", run.plan_id), fences, quarantined=False),
@@ -69,13 +69,13 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
                 moved, locate_keyless_move_folder(quarantine.location, run.plan_id), fences, quarantined=True
             ),
         ]
-        if ctx.store.runs.find(run.plan_id) == run:  # or it was opened again meanwhile, and is at work
+        if ctx.store.runs.find(run.plan_id) == run:  # otherwise it was reopened meanwhile, and is running
             found.append(RunLeftovers(run, tuple(files)))
     return found
 
 
 def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[IngestLeftovers]:
-    """The folders of ingest calls that are void already, or did not say that they are at work since then."""
+    """List the files of ingest calls that are void, or have not renewed their row since then."""
     topic = head.state.topic
     quarantine = ctx.log.quarantine(topic)
     found: list[IngestLeftovers] = []
@@ -106,9 +106,9 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
 def compute_required_fences(
     runs: Iterable[RunLeftovers], head: Head, referenced: FileReferences, quarantine: Quarantine
 ) -> list[int] | None:
-    """The fences that the topic's must be lifted above before files of ``runs`` may go; None: it is high enough.
+    """Return the fences that the topic's must exceed before files of ``runs`` may go; None: it is high enough.
 
-    An attempt that is not known may carry any fence up to the present one.
+    An unknown attempt may have any fence up to the current one.
     """
     kept = list_kept_paths(head.state)
     visible = frozenset(head.state.quarantine_ingests)
@@ -127,7 +127,7 @@ def compute_required_fences(
 def select_ingests_to_void(
     ingests: Iterable[IngestLeftovers], state: TopicState
 ) -> tuple[list[OpenIngest], list[OpenIngest]]:
-    """Of ``ingests`` those that a commit has yet to void, and those that were committed after all."""
+    """Return the ``ingests`` that a commit has yet to void, and those that turn out to be committed."""
     waiting = [each.ingest for each in ingests if not state.is_voided(each.ingest.ingest_id, each.ingest.number)]
     if not waiting:
         return [], []
@@ -141,7 +141,7 @@ def select_ingests_to_void(
 def apply_voided_ingests(
     state: TopicState, voided: Sequence[OpenIngest], still_open: Iterable[OpenIngest]
 ) -> TopicState:
-    """``state`` after voiding ingest calls; those before every one that is ``still_open`` are named by number alone."""
+    """Return ``state`` after voiding ingest calls; those before all ``still_open`` ones are named by number alone."""
     ids = {each.ingest_id for each in state.voided_ingests}
     named = [*state.voided_ingests, *(VoidedIngest(i.ingest_id, i.number) for i in voided if i.ingest_id not in ids)]
     gone = {each.ingest_id for each in named}
@@ -175,11 +175,11 @@ class DeletionFilter:
         self._visible: set[str] | None = None
 
     def select_of_run(self, run: RunLeftovers) -> list[Leftover]:
-        """The files of a closed run that no commit names and none will."""
+        """Return the files of a closed run that no commit names and none will."""
         return [file for file in run.files if self._is_below_fence(file) and self._is_unnamed(file)]
 
     def select_of_ingest(self, ingest: IngestLeftovers) -> list[Leftover]:
-        """The files of an ingest call that is void; none of a call that is not."""
+        """Return the files of an ingest call that is void; none of a call that is not."""
         call = ingest.ingest
         if not self._head.state.is_voided(call.ingest_id, call.number):
             return []

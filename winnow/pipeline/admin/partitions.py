@@ -1,4 +1,4 @@
-"""Lists, pauses and resumes topic partitions, with the state machine of their cleaning state."""
+"""Lists, pauses and resumes partitions, with the state machine of their cleaning state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from winnow.pipeline.leases import is_held_by_another
 
 
 class CleaningStateKind(StrEnum):
-    """Which state."""
+    """The kinds of cleaning state."""
 
     NONE = "none"
     IN_PROGRESS = "in_progress"
@@ -27,7 +27,7 @@ class CleaningStateKind(StrEnum):
 
 
 class CleaningEvent(StrEnum):
-    """What can happen to a partition."""
+    """The events of a partition's cleaning state."""
 
     TAKE = "take"
     DONE = "done"
@@ -37,7 +37,7 @@ class CleaningEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CleaningState:
-    """A state; ``pauses`` counts who paused, at least 1 where aborted or paused, else 0."""
+    """A state; ``pauses`` counts the pausing names: at least 1 if aborted or paused, else 0."""
 
     kind: CleaningStateKind
     pauses: int = 0
@@ -47,14 +47,14 @@ class CleaningState:
 
 
 def derive_cleaning_state(*, held: bool, pauses: int) -> CleaningState:
-    """The state that follows from the facts."""
+    """Return the cleaning state for these facts."""
     if pauses:
         return CleaningState(CleaningStateKind.ABORTED if held else CleaningStateKind.PAUSED, pauses)
     return CleaningState(CleaningStateKind.IN_PROGRESS if held else CleaningStateKind.NONE)
 
 
 def is_legal_event(state: CleaningState, event: CleaningEvent) -> bool:
-    """Whether ``event`` may happen in ``state``."""
+    """Check whether ``event`` may happen in ``state``."""
     if event is CleaningEvent.TAKE:
         return state.kind is CleaningStateKind.NONE
     if event is CleaningEvent.DONE:
@@ -63,7 +63,7 @@ def is_legal_event(state: CleaningState, event: CleaningEvent) -> bool:
 
 
 def apply_event(state: CleaningState, event: CleaningEvent) -> CleaningState:
-    """The state that follows.
+    """Return the state after ``event``.
 
     Raises:
         WinnowError: the event is illegal in this state.
@@ -87,7 +87,7 @@ class PartitionRow:
     """One partition as ``winnow partitions`` shows it.
 
     ``state``: none, in_progress, aborted (paused while a run holds the topic), uncleanable or paused; where several
-    hold, the first as eligibility looks at them. ``since_ms`` and ``reason`` belong to that state. ``attempts`` and
+    apply, the first one that eligibility checks. ``since_ms`` and ``reason`` belong to that state. ``attempts`` and
     ``next_attempt_ms`` belong to the uncleanable mark, ``paused_by`` and ``paused_since_ms`` to the pause.
     """
 
@@ -104,7 +104,7 @@ class PartitionRow:
 
 
 def get_user_name() -> str:
-    """The name of the operating system's user; its number where it has no name."""
+    """Return the name of the operating system's user, or its number if it has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -112,13 +112,13 @@ def get_user_name() -> str:
 
 
 def get_cleaning_state(state: PartitionState, *, held: bool) -> CleaningState:
-    """The state machine's state of one partition. A pause without a name counts as one."""
+    """Return the cleaning state of one partition. A pause without a name counts as one."""
     paused = state.paused_since_ms is not None
     return derive_cleaning_state(held=held, pauses=max(len(state.paused_by), 1) if paused else 0)
 
 
 def list_partitions(ctx: Context, topic: str, partitions: Collection[int] | None = None) -> list[PartitionRow]:
-    """Every partition (or those named) with its state.
+    """List all partitions (or those named) with their states.
 
     Raises:
         UsageError: the topic has no such partition.
@@ -132,7 +132,7 @@ def pause_partitions(
 ) -> list[PartitionRow]:
     """Pause partitions (None = all) under the name ``by``. Pausing twice under one name changes nothing.
 
-    A run that is at work on a paused partition publishes nothing of its topic.
+    A run that is active on a paused partition publishes nothing of its topic.
 
     Raises:
         UsageError: no such partition, or no name.
@@ -162,9 +162,9 @@ def pause_partitions(
 def resume_partitions(
     ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str, everybody: bool = False
 ) -> list[PartitionRow]:
-    """Take back the pause of ``by``, or of ``everybody``. A partition goes on when nobody pauses it any more.
+    """Remove the pause of ``by``, or of ``everybody``. A partition continues when no pause is left.
 
-    What is not paused, or not by that name, stays as it is. A pause without a name is taken back by anyone.
+    Partitions without that pause stay as they are. A pause without a name can be removed under any name.
 
     Raises:
         UsageError: no such partition, or no name.

@@ -1,11 +1,11 @@
 """Reads the live files of topics in full to find damaged and missing ones.
 
-Segments, files of the quarantine, receipts, ledgers and their chains. What was checked longest ago comes first, each
-check is written down as it is made, and a budget of bytes ends a scrub early: so a scrub that stopped or was
-interrupted goes on where it was, and a log that is too large for one is checked in turn by several.
+It reads segments, files of the quarantine, receipts, ledgers and their chains. The file with the oldest check comes
+first, each check is recorded, and a maximum of bytes ends a scrub early: an interrupted scrub continues where it was,
+and several scrubs check a large log in turn.
 
-Only reads. A finding marks no partition uncleanable: compaction refuses a damaged segment that it would copy from, and
-one that it keeps by reference becomes no worse, while the rest of the partition must stay compacted.
+Only reads. A finding does not mark a partition as uncleanable: compaction refuses to copy from a damaged segment, and
+one kept by reference does not get worse, while the rest of the partition must stay compacted.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from winnow.store.segment_checks import FileCheck
 
 DAY_MS = 86_400_000
 MAXIMUM_CHECKS_PER_WRITE = 64
-"""Checks held back before they are written down: as many files are read again after a crash at most."""
+"""Checks buffered before they are recorded: after a crash at most this number of files is read again."""
 MAXIMUM_BYTES_PER_WRITE = 64 << 20
 MAXIMUM_NAMED_FILES = 3
-"""Findings of a partition that an alert describes."""
+"""Maximum findings of a partition that an alert describes."""
 
 SEGMENT, QUARANTINE, DOCUMENT = "segment", "quarantine", "document"
 MISSING, DAMAGED = "missing", "damaged"
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes that were checked and those that are going to be."""
+"""Called with the bytes checked so far and in total."""
 ReadFile = Callable[[Callable[[int], None]], None]
-"""Reads a file in full; calls its argument with the bytes that are about to be read."""
+"""Reads a file in full; calls its argument with the bytes about to be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScrubFinding:
-    """A file that is not what was written, ``missing`` or ``damaged``. ``partition`` None: it is of no single one."""
+    """A file that is ``missing`` or ``damaged``. ``partition`` None: it belongs to no single one."""
 
     partition: int | None
     path: str
@@ -59,11 +59,12 @@ class ScrubFinding:
 
 @dataclass(frozen=True, slots=True)
 class ScrubReport:
-    """What a scrub did at one topic, and how far its log is checked.
+    """The result of a scrub for one topic, and how far its log is checked.
 
-    ``segments``: live ones; ``segments_checked``: by this scrub. ``other_files`` are quarantine files and documents.
+    ``segments``: live ones; ``segments_checked``: by this scrub. ``other_files``: quarantine files and documents.
     ``bytes_left``: of files that this scrub did not check. ``oldest_checked_ms``: every live file was checked at that
-    time or later, None: some never were. ``findings``: all that are open, of this scrub and of earlier ones.
+    time or
+    later, None: some never were. ``findings``: all open ones, of this scrub and of earlier ones.
     """
 
     topic: str
@@ -81,7 +82,7 @@ class ScrubReport:
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A file that a topic's head names. ``read`` reads it in full and raises what is wrong."""
+    """A file that a topic's head names. ``read`` reads it in full and raises if it is damaged."""
 
     topic: str
     path: str
@@ -93,24 +94,24 @@ class LiveFile:
 
 @dataclass(slots=True)
 class _ScrubbedTopic:
-    """One topic of a scrub: its live files, and the last check of each that has one."""
+    """One topic of a scrub: its live files, and their last checks."""
 
     name: str
     files: list[LiveFile]
     checks: dict[str, FileCheck]
     checked: dict[str, int] = field(default_factory=dict)
-    """Path to bytes, of what this scrub checked."""
+    """Path to bytes, for files that this scrub checked."""
 
 
 class Scrub:
     """One scrub over several topics. Add each, then :meth:`run`.
 
     Args:
-        ctx: where.
-        max_bytes: ends before the file that would exceed it, but reads at least one; None: what the setting
+        ctx: the installation.
+        max_bytes: stops before the file that would exceed it, but reads at least one; None: what the setting
             ``scrub.bytes_per_day`` leaves of the last 24 hours, or no limit without it.
-        bytes_per_second: on average; None: the setting ``scrub.bytes_per_second``.
-        progress: told after each file and while one is read.
+        bytes_per_second: average rate; None: the setting ``scrub.bytes_per_second``.
+        progress: called after each file and while one is read.
         checked_before_ms: only files whose last check is older than this; None: all.
     """
 
@@ -133,7 +134,7 @@ class Scrub:
         self._done_bytes = self._total_bytes = 0
 
     def add(self, topic: str) -> None:
-        """List the live files of ``topic``; what left it since its last scrub is forgotten.
+        """List the live files of ``topic``, and forget the checks of files that left it.
 
         Raises:
             UnknownTopicError, ForeignTableError: there is no such topic, or its head is not Winnow's.
@@ -146,10 +147,10 @@ class Scrub:
         self._topics.append(_ScrubbedTopic(topic, files, {path: known[path] for path in known.keys() & live}))
 
     def run(self) -> list[ScrubReport]:
-        """Check files, the one whose check is the oldest first, and raise or close alerts; a report for each topic.
+        """Check files, the oldest check first, and open or close alerts; return a report for each topic.
 
         Raises:
-            ServiceError: the object store or the metadata store does not answer; what was checked is written down.
+            ServiceError: the object store or the metadata store does not answer; finished checks are recorded.
         """
         chosen = self._chosen()
         self._total_bytes = sum(file.size_bytes for _, file in chosen)
@@ -168,30 +169,30 @@ class Scrub:
         found.sort(key=lambda each: _build_age_key(*each))
         if self._max_bytes is None:
             return found
-        chosen, left = list[tuple[_ScrubbedTopic, LiveFile]](), self._max_bytes
+        chosen, remaining_bytes = list[tuple[_ScrubbedTopic, LiveFile]](), self._max_bytes
         for topic, file in found:
-            is_first = left == self._max_bytes > 0
-            if file.size_bytes > left and not is_first:
-                break  # not a smaller one in its place: the oldest would wait for ever
+            is_first = remaining_bytes == self._max_bytes > 0
+            if file.size_bytes > remaining_bytes and not is_first:
+                break  # not a smaller one instead: the oldest would wait for ever
             chosen.append((topic, file))
-            left -= file.size_bytes
+            remaining_bytes -= file.size_bytes
         return chosen
 
     def _check(self, topic: _ScrubbedTopic, file: LiveFile) -> None:
         done_bytes = self._done_bytes
 
-        def passed(size_bytes: int) -> None:
+        def take_bytes(size_bytes: int) -> None:
             nonlocal done_bytes
             self._progress(done_bytes, self._total_bytes)
             self._throttle.take(size_bytes)
             done_bytes += size_bytes
 
         try:
-            file.read(passed)
+            file.read(take_bytes)
             finding, text = None, None
         except FileNotFoundError:
             if file.path not in {each.path for each in list_live_files(self._ctx, topic.name)}:
-                topic.files.remove(file)  # compacted away meanwhile, and swept
+                topic.files.remove(file)  # compacted away and swept meanwhile
                 topic.checks.pop(file.path, None)
                 self._ctx.store.segment_checks.forget(topic.name, [file.path])
                 return
@@ -269,10 +270,10 @@ class Scrub:
         findings = [check for check in topic.checks.values() if check.finding is not None]
         damaged = {check.partition for check in findings}
         alerted = self._ctx.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED}, topic.name)
-        mended = {row.partition for row in alerted} - damaged
-        # Closing the alert of a partition closes that of the topic as a whole, too.
-        if mended and not (None in damaged and None in {row.partition for row in alerted}):
-            numbers = [number for number in mended if number is not None]
+        repaired = {row.partition for row in alerted} - damaged
+        # Closing a partition's alert also closes that of the topic as a whole.
+        if repaired and not (None in damaged and None in {row.partition for row in alerted}):
+            numbers = [number for number in repaired if number is not None]
             how = "has no damaged file any more"
             self._ctx.alerts.recover(topic.name, {AlertKind.SEGMENT_DAMAGED}, numbers, how)
         if findings:
@@ -281,7 +282,7 @@ class Scrub:
 
 
 def list_live_files(ctx: Context, topic: str) -> list[LiveFile]:
-    """Every file that the head of ``topic`` names: segments, quarantine files, receipts, ledgers and chains."""
+    """List all files that the head of ``topic`` names: segments, quarantine files, receipts, ledgers and chains."""
     log = ctx.log.open(topic)
     head = log.head()
     files = [
@@ -305,7 +306,7 @@ def list_live_files(ctx: Context, topic: str) -> list[LiveFile]:
 
 
 def compute_bytes_left_today(ctx: Context) -> int | None:
-    """What ``scrub.bytes_per_day`` leaves of the last 24 hours; None: there is no such limit."""
+    """Return what ``scrub.bytes_per_day`` leaves of the last 24 hours; None: there is no such limit."""
     limit = ctx.settings.scrub.bytes_per_day
     if limit is None:
         return None
@@ -314,7 +315,7 @@ def compute_bytes_left_today(ctx: Context) -> int | None:
 
 
 def find_budget_free_at_ms(ctx: Context) -> int:
-    """When the oldest bytes of the last 24 hours leave the day's budget; the present where none are in it."""
+    """Return when the oldest bytes of the last 24 hours leave the day's budget; now if there are none."""
     used = ctx.store.segment_checks.list_sizes_since(ctx.now_ms() - DAY_MS)
     return used[0][0] + DAY_MS if used else ctx.now_ms()
 
@@ -327,7 +328,7 @@ def open_scrub(
     bytes_per_second: float | None = None,
     checked_before_ms: int | None = None,
 ) -> list[ScrubReport]:
-    """One :class:`Scrub` over ``topics``; raises what its methods do.
+    """Run one :class:`Scrub` over ``topics``; raises what its methods do.
 
     Raises:
         UsageError: ``max_bytes`` is not above 0.
@@ -340,8 +341,8 @@ def open_scrub(
     return work.run()
 
 
-def _read_segment(segment: Segment, passed: Callable[[int], None]) -> None:
-    for _ in read_segment(segment, buffer_bytes=SCRUB_BUFFER_BYTES, on_progress=passed):
+def _read_segment(segment: Segment, on_progress: Callable[[int], None]) -> None:
+    for _ in read_segment(segment, buffer_bytes=SCRUB_BUFFER_BYTES, on_progress=on_progress):
         continue
 
 
@@ -354,19 +355,19 @@ def _list_documents(topic: str, head: Head) -> list[LiveFile]:
         try:
             found += [(each.path, each.sha256) for each in listed(head.state)]
         except WinnowError:
-            found += [(each.path, each.sha256) for each in named]  # a link is damaged, and is found by itself
+            found += [(each.path, each.sha256) for each in named]  # a link is damaged, which its own check finds
     return [LiveFile(topic, path, DOCUMENT, None, 0, partial(_read_document, path, sha256)) for path, sha256 in found]
 
 
-def _read_document(path: str, sha256: str, passed: Callable[[int], None]) -> None:
+def _read_document(path: str, sha256: str, on_progress: Callable[[int], None]) -> None:
     data = storage.read_bytes(path)
-    passed(len(data))
+    on_progress(len(data))
     if hashlib.sha256(data).hexdigest() != sha256:
         raise DamagedSegmentError("is not the document that was committed")
 
 
 def _build_age_key(topic: _ScrubbedTopic, file: LiveFile) -> tuple[int, str, int, str]:
-    """By when a file was checked last, never checked first; partitions and paths decide among equals."""
+    """Return the sort key by the time of the last check, never checked first, then by partition and path."""
     check = topic.checks.get(file.path)
     partition = -1 if file.partition is None else file.partition
     return (-1 if check is None else check.checked_at_ms, file.topic, partition, file.path)
@@ -382,8 +383,8 @@ def _build_partition_key(partition: int | None) -> int:
 
 def _build_finding(partition: int | None, findings: Collection[FileCheck]) -> Finding:
     of = sorted((check for check in findings if check.partition == partition), key=operator.attrgetter("path"))
-    told = join_first([f"{check.path} {check.text}" for check in of], MAXIMUM_NAMED_FILES)
-    return Finding(partition, min(check.since_ms or check.checked_at_ms for check in of), told)
+    described = join_first([f"{check.path} {check.text}" for check in of], MAXIMUM_NAMED_FILES)
+    return Finding(partition, min(check.since_ms or check.checked_at_ms for check in of), described)
 
 
 def _format_message(report: ScrubReport) -> str:

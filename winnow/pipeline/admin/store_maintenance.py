@@ -1,4 +1,4 @@
-"""Rebuilds the metadata store from the log's tables, and prunes history that is past its retention."""
+"""Rebuilds the metadata store from the log's tables, and removes expired history."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LOG = logging.getLogger(__name__)
 
 
 def prune_history(ctx: Context, topic: str, now_ms: int) -> tuple[int, int]:
-    """Remove the history of ``topic`` from before ``now_ms`` less ``history.retention_ms``: rows, and pages.
+    """Remove the history of ``topic`` from before ``now_ms`` minus ``history.retention_ms``: rows, and pages.
 
-    Where a page went the site's index names it until it is built again
+    After pages were removed, the site's index names them until it is rebuilt
     (:func:`winnow.quality.validation.build_site_index`).
 
     Raises:

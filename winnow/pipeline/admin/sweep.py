@@ -1,8 +1,8 @@
 """Deletes files that left the log: commits what goes, deletes it, then forgets it.
 
-Nothing is deleted because a clock, a lease or a row of the metadata store says so. A commit decides first: it moves
-retired files whose grace has passed to the condemned ones, lifts the fence above attempts that were not published, and
-voids ingest calls that died. What is deleted then is what that commit has put out of everybody's reach.
+No clock, lease or row of the metadata store alone permits a deletion. First a commit moves retired files whose grace
+has passed to the condemned ones, raises the fence above unpublished attempts, and voids dead ingest calls. After that
+commit nothing can refer to these files any more, and they are deleted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from winnow.store import OpenIngest
 class SweepReport:
     """What one sweep of one topic removed, and what still waits for its grace.
 
-    ``history_rows_removed``: of the metadata store. ``pages_removed``: Data Docs pages of verdicts among them.
+    ``history_rows_removed``: from the metadata store. ``pages_removed``: Data Docs pages of removed verdicts.
     """
 
     topic: str
@@ -62,10 +62,10 @@ class SweepReport:
 
 
 def sweep_topics(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
-    """Remove what no reader can reach any more, topic by topic (none = all). Running it again removes nothing more."""
+    """Delete files that no reader can reach, topic by topic (none = all). Repeatable."""
     reports = [_sweep_topic(ctx, topic) for topic in topics or ctx.log.names()]
     if any(report.pages_removed for report in reports):
-        # Great Expectations takes seconds to load, and most sweeps do without.
+        # Great Expectations takes seconds to load, and most sweeps do not need it.
         from winnow.quality.validation import build_site_index
 
         build_site_index(ctx.settings.data_docs)
@@ -74,11 +74,11 @@ def sweep_topics(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
 
 @contextmanager
 def explain_missing_metadata(log: TopicLog) -> Iterator[None]:
-    """Say why a metadata file is not there: another sweep went on while this process was paused, or it is lost.
+    """Explain a missing metadata file: another sweep removed it while this process was paused, or it is lost.
 
     Raises:
-        CommitConflictError: what the newest metadata name is there; running it again starts from them.
-        DamagedMetadataError: they name a file that is gone.
+        CommitConflictError: all files of the newest metadata exist; running it again starts from them.
+        DamagedMetadataError: the newest metadata name a missing file.
     """
     try:
         yield
@@ -99,7 +99,7 @@ def explain_missing_metadata(log: TopicLog) -> Iterator[None]:
 
 
 class _NothingToCommitError(Exception):
-    """Nothing waits to be condemned, fenced off or voided."""
+    """No file, fence or ingest call needs a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,11 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
         found = _list_leftovers(ctx, log.head(), config, now_ms)
         fence_lifted = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms)
-        # Loaded after the commit: what this head and its kept snapshots do not name, none will that comes after it.
+        # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
         head = log.head()
         referenced = collect_references(head.table)
         deleted_data = _delete_files(ctx, topic, _select_unreferenced(head.state.condemned, referenced), now_ms)
-        # Of published plans and committed ingests: nobody writes there any more.
+        # Folders of published plans and committed ingests, in which nothing is written any more.
         storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(head.location, "data"))
         deleted_other = _delete_files(ctx, topic, _find_unreferenced_metadata(ctx, quarantine, referenced), now_ms)
         deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
@@ -183,7 +183,7 @@ def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, histo
 
 
 def _record_expiring_files(ctx: Context, topic: str, expiry: Expiry, now_ms: int) -> None:
-    """Write down what expiring will leave unreferenced, so that a crash after it leaves no file forgotten."""
+    """Record the files that expiring will leave unreferenced, so that none is forgotten after a crash."""
     for kind, paths in (
         ("manifest", expiry.manifests),
         ("manifest_list", expiry.manifest_lists),
@@ -195,7 +195,7 @@ def _record_expiring_files(ctx: Context, topic: str, expiry: Expiry, now_ms: int
 
 
 def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_ms: int) -> int:
-    """Expire old snapshots of the quarantine's table, after writing down what that leaves; how many."""
+    """Expire old snapshots of the quarantine's table, after recording unreferenced files; return how many."""
     expiry = plan_quarantine_expiry(quarantine, now_ms=now_ms, grace_ms=grace_ms)
     if expiry is None:
         return 0
@@ -205,7 +205,7 @@ def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_
 
 
 def _find_unreferenced_metadata(ctx: Context, quarantine: Quarantine, referenced: FileReferences) -> list[RetiredFile]:
-    """Files of the ledger that no snapshot of the log's table refers to, nor one of the quarantine's."""
+    """Return recorded files that no snapshot of the log's or the quarantine's table refers to."""
     pending = _select_unreferenced(_read_ledger(ctx, quarantine.topic), referenced)
     below = f"{quarantine.location}/"
     if not any(file.path.startswith(below) for file in pending):
@@ -235,7 +235,7 @@ def _delete_files(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms
 
 
 def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) -> _ListedLeftovers:
-    # An ingest call at work says so three times within a lease.
+    # A running ingest call renews its row three times within a lease.
     idle_since_ms = now_ms - max(config.retired_grace_ms, ctx.settings.lease_ms)
     return _ListedLeftovers(
         runs=leftovers.list_runs(ctx, head, closed_before_ms=now_ms - config.retired_grace_ms),
@@ -245,7 +245,7 @@ def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) 
 
 
 def _commit_removals(ctx: Context, log: TopicLog, found: _ListedLeftovers, retired_before_ms: int) -> bool:
-    """Commit what puts files out of everybody's reach, if anything has to; whether the fence was lifted."""
+    """Commit what makes files deletable, if needed; return whether the fence was raised."""
     lifted = False
     voided: list[OpenIngest] = []
     committed: list[OpenIngest] = []
@@ -270,7 +270,7 @@ def _commit_removals(ctx: Context, log: TopicLog, found: _ListedLeftovers, retir
     except _NothingToCommitError:
         lifted = False
     ctx.store.ingests.note_voided([each.ingest_id for each in voided], ctx.now_ms())
-    # Their process died, or lost the store, between the commit and saying so.
+    # Their process died, or lost the store, between its commit and closing the row.
     ctx.store.ingests.close([each.ingest_id for each in committed])
     return lifted
 
@@ -285,7 +285,7 @@ def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, reti
 def _delete_leftovers(
     ctx: Context, head: Head, found: _ListedLeftovers, deletable: DeletionFilter, grace_ms: int, now_ms: int
 ) -> list[RetiredFile]:
-    """Delete what attempts and ingest calls left, and note where nothing was left."""
+    """Delete what attempts and ingest calls left, and record empty folders."""
     quarantine = ctx.log.quarantine(head.state.topic)
     removed: list[RetiredFile] = []
     for run_files in found.runs:
@@ -320,5 +320,5 @@ def _delete_leftovers(
 
 
 def _drop_deleted_files(head: Head, gone: set[str]) -> Change:
-    left = tuple(file for file in head.state.condemned if file.path not in gone)
-    return Change(state=replace(head.state, condemned=left), summary={"winnow.operation": "sweep"})
+    remaining = tuple(file for file in head.state.condemned if file.path not in gone)
+    return Change(state=replace(head.state, condemned=remaining), summary={"winnow.operation": "sweep"})

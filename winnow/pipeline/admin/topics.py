@@ -1,4 +1,4 @@
-"""Creates, describes and changes topics, and says what a change will do at the next run."""
+"""Creates, describes and changes topics, and describes the effect of a change on the next run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORDS_STAY_REMOVED = "Records that earlier compactions removed cannot return"
 def describe_consequences(
     partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig, *, now_ms: int
 ) -> tuple[str, ...]:
-    """Sentences about what changes when ``before`` becomes ``after``; none when nothing of weight does."""
+    """Describe in sentences what changes from ``before`` to ``after``; none if nothing important does."""
     return (
         *_describe_retention(partitions, before, after, now_ms),
         *_describe_strategy(partitions, before, after),
@@ -101,8 +101,8 @@ def _describe_keyless(partitions: tuple[PartitionLog, ...], before: TopicConfig,
 class TopicDescription:
     """A topic for people: configuration with sources, and size and state per partition.
 
-    ``last_checked_ms`` and ``oldest_checked_ms``: when a scrub checked a live segment last, and the one that it checked
-    longest ago; None: no one. ``segments_unchecked``: those that none has checked yet.
+    ``last_checked_ms`` and ``oldest_checked_ms``: the newest and the oldest last check among the live segments; None:
+    none was checked. ``segments_unchecked``: those never checked.
     """
 
     name: str
@@ -120,7 +120,7 @@ class TopicDescription:
 
 
 def list_topics(ctx: Context) -> list[str]:
-    """All topics, sorted by name."""
+    """List all topics, sorted by name."""
     return ctx.log.names()
 
 
@@ -137,10 +137,10 @@ def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[st
 
 
 def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> TopicDescription:
-    """Configuration with source and sentence, and per partition offsets, bytes and records.
+    """Return configuration with sources and sentences, and per partition offsets, bytes and records.
 
-    Where the table's properties are not the configuration that Winnow committed, the committed one is described, and
-    the difference is a notice.
+    If the table's properties differ from the configuration that Winnow committed, the committed one is described, with
+    a notice about the difference.
     """
     log = ctx.log.open(name)
     head = log.head()
@@ -191,13 +191,13 @@ def alter_topic(
     partitions: int | None = None,
     accept_present: bool = False,
 ) -> TopicDescription:
-    """Change topic configuration, and let the topic have more ``partitions``; what that will do is in the notices.
+    """Change topic configuration, and add ``partitions``; notices describe the effect.
 
     The result as a whole is checked before anything is written. A changed configuration releases uncleanable
-    partitions: what made them fail may be gone with it.
+    partitions: the cause of their failure may be gone.
 
-    ``accept_present``: what the table's properties hold counts from now on, with the changes of this call; without it
-    a topic whose properties another tool changed is refused.
+    ``accept_present``: accept the table's current properties, with the changes of this call; without it a topic whose
+    properties another tool changed is an error.
 
     Raises:
         ConfigurationError: a key or value is not valid, a key is both set and deleted, or the topic has as many
@@ -218,7 +218,7 @@ def alter_topic(
     try:
         before = _load_committed_config(log, head) if accept_present else log.config(head)
     except ConfigurationError:
-        before = None  # a default of the installation contradicts the topic; this call mends it
+        before = None  # a default of the installation contradicts the topic; this call repairs it
     if accept_present:
         accepted = log.accept_config(dict(changes), list(deletions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(name, accepted.state.partitions, ctx.now_ms())

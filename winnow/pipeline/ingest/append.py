@@ -21,12 +21,12 @@ from winnow.pipeline.ingest.spool import SpooledFile
 Offsets = npt.NDArray[np.int64]
 
 MAXIMUM_OFFSET = 2**63 - 2
-"""The highest offset a record may have: the log end offset after it is still a 64-bit number."""
+"""The highest offset of a record: the log end offset after it is still a 64-bit number."""
 
 
 @dataclass
 class PreparedSegments:
-    """Segments made against one head, not yet committed."""
+    """Segments prepared for one head of the log, not yet committed."""
 
     ingest_id: str
     segments: dict[int, list[Segment]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class PreparedSegments:
 
     @property
     def adds_records(self) -> bool:
-        """Whether the call holds a new record, for the log or the quarantine."""
+        """Whether the call has a new record, for the log or the quarantine."""
         return any(self.segments.values()) or bool(self.quarantined)
 
     @property
@@ -52,7 +52,7 @@ class PreparedSegments:
 
 
 class PartitionAppender:
-    """Writes what arrives for one partition: checks that offsets increase, gives offsets where there are none."""
+    """Writes the records of one partition: checks that offsets increase, or assigns them where there are none."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class PartitionAppender:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in a batch of rows of this partition, in the order they were read."""
+        """Add a batch of rows of this partition, in the order they were read."""
         if batch.column("offset").null_count == batch.num_rows:
             self._check_room(batch, self._next + batch.num_rows - 1)
             offsets = np.arange(self._next, self._next + batch.num_rows, dtype=np.int64)
@@ -120,7 +120,7 @@ class PartitionAppender:
         self._last_arrived = int(offsets[-1])
 
     def _check_room(self, batch: pa.RecordBatch, last: int) -> None:
-        """Refuse a last offset beyond which no log end offset can be written: that is a 64-bit number too."""
+        """Raise for a last offset after which the log end offset would not be a 64-bit number."""
         if last > MAXIMUM_OFFSET:
             path = self._paths[batch.column("file")[-1].as_py()]
             raise build_offset_overflow_error(path, batch.column("row")[-1].as_py(), self.partition, last)
@@ -132,24 +132,24 @@ class PartitionAppender:
             self._slices[int(number)] = (first, int(mine[-1]), count + len(mine))
 
     def abandon(self) -> list[str]:
-        """Give up: the files written for this partition, noted or not, which nothing refers to."""
+        """Stop and return the files written for this partition, which nothing refers to."""
         return self._writer.abandon()
 
     @property
     def held_bytes(self) -> int:
-        """Arrow bytes of the records that are held back for the next row group."""
+        """Arrow bytes of the records buffered for the next row group."""
         return self._writer.held_bytes
 
     def flush(self) -> None:
-        """Write what is held back as a row group of its own."""
+        """Write the buffered records as a row group."""
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what is held back and close the file."""
+        """Write the buffered records and close the file."""
         self._segments = self._writer.finish()
 
     def note(self, files: Sequence[SpooledFile]) -> None:
-        """Note what was appended, after :meth:`close`; ``files``: all of the input, with their digests."""
+        """Record what was appended after :meth:`close`; ``files``: all of the input, with their digests."""
         segments = self._segments
         prepared = self._prepared
         if not segments:
@@ -174,7 +174,7 @@ class PartitionAppender:
 
 
 def build_order_error(path: str, row: int, partition: int, offset: int, previous: int) -> BadInputError:
-    """The refusal of a record whose offset is not above that of the record before it in its partition."""
+    """Make the error about a record whose offset is not above that of the record before it in its partition."""
     return BadInputError(
         f"{path}, row {row} (partition {partition}, offset {offset}): offsets must increase within a partition, but "
         f"the one before is {previous}. Give the files in the order of their offsets. Nothing of this call landed."
@@ -182,7 +182,7 @@ def build_order_error(path: str, row: int, partition: int, offset: int, previous
 
 
 def build_offset_overflow_error(path: str, row: int, partition: int, offset: int) -> BadInputError:
-    """The refusal of a record after which the log end offset would not be a 64-bit number."""
+    """Make the error about a record after which the log end offset would not be a 64-bit number."""
     return BadInputError(
         f"{path}, row {row} (partition {partition}, offset {offset}): an offset can be {MAXIMUM_OFFSET} (2^63 - 2) "
         "at most, because the log end offset comes after it. Nothing of this call landed."
@@ -190,14 +190,14 @@ def build_offset_overflow_error(path: str, row: int, partition: int, offset: int
 
 
 def split_by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """``batch`` cut where the partition changes; rows come sorted by partition."""
+    """Split ``batch``, whose rows are sorted by partition, where the partition changes."""
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
     cuts = [0, *(np.nonzero(np.diff(partitions))[0] + 1).tolist(), batch.num_rows]
     return [batch.slice(start, end - start) for start, end in itertools.pairwise(cuts) if end > start]
 
 
 def convert_to_timestamps(milliseconds: pa.Array) -> pa.Array:
-    """Milliseconds since the epoch (int64, null = none) as the log's timestamps."""
+    """Convert milliseconds since the epoch (int64, null = none) to the log's timestamps."""
     return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 

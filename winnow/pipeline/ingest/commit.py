@@ -27,7 +27,7 @@ from winnow.store import OpenIngest
 
 @dataclass(frozen=True, slots=True)
 class PartitionIngest:
-    """What one call did to one partition. ``first_offset`` is that of the first record appended."""
+    """The effect of one call on one partition. ``first_offset`` is that of the first record appended."""
 
     partition: int
     first_offset: int | None
@@ -39,10 +39,10 @@ class PartitionIngest:
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What one call did. ``snapshot_id`` None: nothing new was there.
+    """The effect of one call. ``snapshot_id`` None: there was nothing new.
 
-    Records that were all there already, in a file never seen before, make a snapshot without files: it remembers the
-    file, so that it is still known when a compaction has removed its records.
+    A file never seen before whose records all exist already makes a snapshot without data files: it records the file,
+    which is then still known after a compaction has removed its records.
 
     ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else.
     """
@@ -69,7 +69,7 @@ def build_report(
     notices: Sequence[str],
     records_of: TopicFilter | None = None,
 ) -> IngestReport:
-    """The report of a call that committed ``prepared`` over partitions in ``states``, or found nothing to commit."""
+    """Build the report of a call that committed ``prepared`` over partitions in ``states``, or nothing."""
     numbers = sorted(
         {*prepared.base, *(p for p in prepared.skipped if p is not None and p >= 0)}
         | {p for p in prepared.quarantined if p is not None}
@@ -100,15 +100,15 @@ def build_report(
 
 
 class IngestHeartbeat:
-    """Says that an ingest call is at work, so that a sweep neither forgets its files nor takes it for dead.
+    """Marks an ingest call as running, so that a sweep neither deletes its files nor voids it.
 
-    The row decides nothing: whether the call may commit is what the topic's state says (:meth:`is_voided`).
+    The row decides nothing: whether the call may commit depends on the topic's state (:meth:`is_voided`).
 
     Args:
-        ctx: where.
-        topic: where the call appends.
-        ingest_id: its id.
-        least_number: as :meth:`winnow.store.ingests.Ingests.open_ingest`.
+        ctx: the installation.
+        topic: the topic that the call appends to.
+        ingest_id: the call's id.
+        least_number: as :meth:`winnow.store.ingests.Ingests.open`.
     """
 
     def __init__(self, ctx: Context, topic: str, ingest_id: str, *, least_number: int) -> None:
@@ -119,7 +119,7 @@ class IngestHeartbeat:
         self._opened: OpenIngest | None = None
 
     def open(self) -> None:
-        """Write the row, unless it is there. Call it before the first file.
+        """Write the row, if there is none. Call it before the first file.
 
         Raises:
             ServiceError: the metadata store cannot be reached.
@@ -135,17 +135,17 @@ class IngestHeartbeat:
             )
 
     def is_voided(self, state: TopicState) -> bool:
-        """Whether a commit has voided the call; one that wrote no file cannot be."""
+        """Check whether a commit has voided the call, which must have written files for that."""
         return self._opened is not None and state.is_voided(self._ingest_id, self._opened.number)
 
     def close(self) -> None:
-        """Remove the row: the call is committed, or nothing is left of it. Where that fails the sweep does it."""
+        """Remove the row, once the call is committed or its files are gone. If that fails, the sweep does it."""
         if self._opened is not None:
             with contextlib.suppress(WinnowError):
                 self._ctx.store.ingests.close([self._ingest_id])
 
     def renew_in_background(self) -> AbstractContextManager[None]:
-        """Note in the background that the call is at work, until the block ends."""
+        """Mark the call as running in the background, until the block ends."""
         return renew_in_background(self._ctx, self._renew, name="ingest row")
 
     def _renew(self) -> None:
@@ -155,12 +155,12 @@ class IngestHeartbeat:
 
 
 class LogMovedError(Exception):
-    """The log went on under the prepared segments; prepare again."""
+    """The log has changed under the prepared segments; prepare again."""
 
 
 @dataclass(frozen=True)
 class IngestRequest:
-    """What one ingest call was asked for."""
+    """The parameters of one ingest call."""
 
     ctx: Context
     log: TopicLog
@@ -168,12 +168,12 @@ class IngestRequest:
     again: bool
     trust_compacted: bool
     source_topic: str | None = None
-    """Which topic's records are taken of an input that holds several; None: it holds those of the log's topic only."""
+    """The topic whose records are selected from an input with several; None: it has those of the log's topic only."""
 
 
 @dataclass
 class IngestCommit:
-    """Segments made against one head on their way into the log. ``files``: all of the input, also what is skipped."""
+    """Segments prepared for one head, until they are committed. ``files``: all of the input, also skipped ones."""
 
     request: IngestRequest
     head: Head
@@ -193,7 +193,7 @@ class IngestCommit:
         )
 
     def open_appender(self, partition: int, paths: Sequence[str]) -> PartitionAppender:
-        """What writes the records of ``partition``; ``paths``: of the input, by number."""
+        """Open the appender of ``partition``; ``paths``: the input files, by number."""
         self.row.open()
         return PartitionAppender(
             partition,
@@ -207,13 +207,13 @@ class IngestCommit:
         )
 
     def note_extra_columns(self, file: SpooledFile) -> None:
-        """Say which columns of ``file`` no record takes anything from."""
+        """Add a notice about columns of ``file`` that records do not use."""
         extra = list_extra_columns(file.path) if file.path.endswith(".parquet") else []
         if extra:
             self.notices.append(f"{file.path}: columns that are not Kafka's were left out: {', '.join(extra)}.")
 
     def note_other_topics(self, records_of: TopicFilter) -> None:
-        """Say what was left out of the input because it is of other topics.
+        """Add a notice about records of other topics that were left out.
 
         Raises:
             BadInputError: records were left out, and not one is of the topic that was chosen.
@@ -249,7 +249,7 @@ class IngestCommit:
             storage.sync(segment.path for found in self.prepared.segments.values() for segment in found)
             committed = self.log.commit(lambda head: self._build_change(head, taken))
         except (LogMovedError, BadInputError, CommitConflictError):
-            # Only where it is certain that nothing refers to these files; after anything else they stay.
+            # Only where certainly nothing refers to these files; after any other error they stay.
             discard()
             raise
         self.row.close()
@@ -257,7 +257,7 @@ class IngestCommit:
 
     @contextlib.contextmanager
     def restart_if_voided(self) -> Iterator[None]:
-        """Turn a file that is gone into :class:`LogMovedError` where a sweep has voided this call and deleted it."""
+        """Turn a missing file into :class:`LogMovedError` if a sweep has voided this call and deleted it."""
         try:
             yield
         except OSError as problem:
@@ -277,7 +277,7 @@ class IngestCommit:
             self.row.close()
 
     def _note_known_slices(self, taken: Sequence[SpooledFile]) -> None:
-        """Note slices that add nothing and are not known yet.
+        """Record slices that add nothing and are not known yet.
 
         Once a compaction has removed their records, only the ledger can tell that they were there. A slice is noted
         once, so repeating the call commits nothing.
@@ -291,7 +291,7 @@ class IngestCommit:
             if unknown:
                 unknown -= list_seen_digests(state, partition)
             if unknown:
-                # An empty range: the ledger names the slice, and no offset is said to have come with it.
+                # An empty range: the ledger names the slice without claiming offsets for it.
                 end = state.partitions[partition].log_end_offset
                 self.prepared.recognised[partition] = [
                     Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
@@ -299,7 +299,7 @@ class IngestCommit:
 
     def _build_change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
         if self.row.is_voided(head.state):
-            raise LogMovedError  # a sweep took this call for dead, and may have deleted its files
+            raise LogMovedError  # a sweep voided this call, and may have deleted its files
         for partition, base in self.prepared.base.items():
             current = head.state.partitions[partition]
             if (current.log_end_offset, current.first_dirty_offset, current.log_start_offset) != (
@@ -311,7 +311,7 @@ class IngestCommit:
         if self._is_known_meanwhile(head, taken):
             raise LogMovedError
         if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
-            raise LogMovedError  # the other call may have brought the same file
+            raise LogMovedError  # another call may have ingested the same file
         ledger = IngestLedger(
             ingest_id=self.prepared.ingest_id,
             topic=self.log.topic,
@@ -344,7 +344,7 @@ class IngestCommit:
         )
 
     def _is_known_meanwhile(self, head: Head, taken: Sequence[SpooledFile]) -> bool:
-        """Whether somebody else ingested one of the files without offsets since this try began."""
+        """Check whether another call ingested one of the files without offsets since this try began."""
         before = self.head.state.file_digests
         return not self.again and any(
             file.lacks_offsets and file.digest in head.state.file_digests and file.digest not in before
@@ -368,7 +368,7 @@ class IngestCommit:
         return changed
 
     def _account(self, discard: Callable[[], None]) -> None:
-        """Every record of the input is in a segment, was there already, or is in the quarantine."""
+        """Check that every record of the input is in a segment, existed already, or is in the quarantine."""
         prepared = self.prepared
         read = sum(file.records for file in self.files)
         written = sum(segment.records for found in prepared.segments.values() for segment in found)
@@ -393,7 +393,7 @@ class IngestCommit:
 
 
 def remove_files(paths: Sequence[str]) -> bool:
-    """Remove files that nothing refers to; whether all of them are gone."""
+    """Remove files that nothing refers to; return whether all of them are gone."""
     gone = 0
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):

@@ -1,8 +1,7 @@
 """Ingests files into a topic: one call, one commit, and no offset twice.
 
-Input that is as sinks leave it goes straight into segments, in one pass (:mod:`winnow.pipeline.ingest.stream`). Any
-other is
-read once into a local spool, and segments are made from that; so are they when another commit moves the log meanwhile.
+Input as sinks leave it is streamed into segments in one pass (:mod:`winnow.pipeline.ingest.stream`). Other input is
+read once into a local spool from which segments are made; so is all input if another commit changes the log meanwhile.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ def ingest_files(
     """Append the records of ``paths``, in the order given, to ``topic``.
 
     Args:
-        ctx: where.
+        ctx: the installation.
         topic: an existing topic.
         paths: JSON lines, Parquet files or folders of them.
-        as_of_ms: recorded with the append; stands in where records carry no timestamp.
+        as_of_ms: recorded with the append; replaces missing timestamps of records.
         again: append files without offsets once more, although they were ingested before.
-        trust_compacted: take absent offsets below the first dirty one as compacted away in the source.
-        source_topic: take the records that name this topic and leave out those that name another one; None: a record
-            that names another topic than ``topic`` is refused.
-        progress: told (bytes read, bytes in all).
+        trust_compacted: treat missing offsets below the first dirty one as compacted away in the source.
+        source_topic: select the records that name this topic and leave out those that name another one; None: a record
+            that names another topic than ``topic`` is an error.
+        progress: called with (bytes read, total bytes).
 
     Raises:
         UsageError: ``source_topic`` cannot be the name of a topic.
@@ -104,7 +103,7 @@ def _append_files(
 
 
 def _build_other_topics_error(problem: OtherTopicError, topic: str, files: Sequence[str]) -> BadInputError:
-    """The refusal of input that holds records of another topic: which topics, in which files, and what to type."""
+    """Make the error about input with records of another topic: which topics, in which files, and what to type."""
     survey = survey_topics(files, problem.path, problem.found)
     return BadInputError(
         f"{problem.sentence}. Found in the input: {survey.describe()}. {NOTHING_INGESTED} Name files of topic {topic} "
@@ -129,20 +128,20 @@ def _append_spooled(
 
 
 class _StreamingIngest(IngestCommit):
-    """The one try without a spool."""
+    """The first try, without a spool."""
 
     def run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
-        """Read, write, commit, report; whatever goes wrong before the commit leaves nothing.
+        """Read, write, commit and report; a failure before the commit leaves nothing.
 
         Raises:
-            NotStraightError: the input is for the spool.
+            NotStreamableError: the input needs the spool.
         """
         with self.row.renew_in_background(), self.restart_if_voided():
             return self._run(paths, progress)
 
     def _run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
         records_of = TopicFilter(self.log.topic, self.request.source_topic)
-        through = StreamingAppender(
+        appender = StreamingAppender(
             records_of,
             self.head.state,
             self.prepared,
@@ -151,18 +150,18 @@ class _StreamingIngest(IngestCommit):
             needs_keys=self.config.compacts,
         )
         try:
-            self.files = through.read(paths, progress)
+            self.files = appender.read(paths, progress)
             self.note_other_topics(records_of)
             self._reject_known_files()
             for file in self.files:
                 self.note_extra_columns(file)
         except BaseException:
-            self.remove(through.abandon())
+            self.remove(appender.abandon())
             raise
-        return self.commit_prepared(self.files, lambda: self.remove(through.abandon()))
+        return self.commit_prepared(self.files, lambda: self.remove(appender.abandon()))
 
     def _reject_known_files(self) -> None:
-        """A file without offsets that was ingested before, or is there twice, is one to skip."""
+        """Raise for a file without offsets that was ingested before, or appears twice: the spool skips those."""
         lacking = [file.digest for file in self.files if file.lacks_offsets]
         known = self.head.state.file_digests
         if not self.again and (len(set(lacking)) < len(lacking) or any(digest in known for digest in lacking)):
@@ -170,7 +169,7 @@ class _StreamingIngest(IngestCommit):
 
 
 class _SpooledIngest(IngestCommit):
-    """One try of a spooled call against one head."""
+    """One try of a spooled call against one head of the log."""
 
     def __init__(self, request: IngestRequest, head: Head, spool: Spool) -> None:
         super().__init__(request, head, spool.files)
@@ -204,7 +203,7 @@ class _SpooledIngest(IngestCommit):
     # -------------------------------------------------------------- which files
 
     def _select_files(self) -> list[SpooledFile]:
-        """The files of this call that are not known as a whole already."""
+        """Return the files of this call that are not already known as a whole."""
         taken: list[SpooledFile] = []
         seen: set[str] = set()
         for file in self.files:
@@ -271,12 +270,12 @@ class _SpooledIngest(IngestCommit):
                 self._appender.add(part)
         self._finish()
         if self.quarantines:
-            aside = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
-            aside.skip_known()
-            aside.count()
+            keyless = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
+            keyless.skip_known()
+            keyless.count()
             if self.prepared.quarantined:
                 self.row.open()
-                aside.write(self.ctx.log.quarantine(self.log.topic))
+                keyless.write(self.ctx.log.quarantine(self.log.topic))
 
     def _finish(self) -> None:
         if self._appender is not None:

@@ -1,4 +1,4 @@
-"""Refuses arriving records without a key, or writes them to the quarantine table."""
+"""Rejects arriving records without a key, or writes them to the quarantine table."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _KEYLESS_CONDITION = "key IS NULL"
 
 
 def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state: TopicState) -> None:
-    """Refuse the call when it holds a new record without a key.
+    """Raise if the call has a new record without a key.
 
-    One below the log end is not new: it is still in the log or has been moved to the quarantine, from the time before
+    A record below the log end is not new: it is still in the log or was moved to the quarantine, from the time before
     the topic was compacted, and is compared like any other record.
 
     Raises:
-        BadInputError: with file, row, partition and offset of the first, and how many there are.
+        BadInputError: with file, row, partition and offset of the first, and their number.
     """
     log_ends = {number: partition.log_end_offset for number, partition in state.partitions.items()}
     found = spool.first_keyless([file.number for file in taken], log_ends)
@@ -49,7 +49,7 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state
 
 
 def refuse_without_partition(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
-    """Refuse the call when a record names neither a key nor a partition, and the topic quarantines none.
+    """Raise for a record with neither key nor partition, if the topic has no quarantine.
 
     Raises:
         BadInputError: with file and row of the first.
@@ -70,7 +70,7 @@ def refuse_without_partition(topic: str, spool: Spool, taken: Sequence[SpooledFi
 
 
 def check_order(spool: Spool, taken: Sequence[SpooledFile]) -> None:
-    """Refuse offsets that do not increase over keyed and keyless records together (keyed ones alone: when written).
+    """Raise if offsets of keyed and keyless records together do not increase (keyed ones alone are checked on writing).
 
     Raises:
         BadInputError: with file, row, partition and offset of the first.
@@ -91,9 +91,9 @@ def check_order(spool: Spool, taken: Sequence[SpooledFile]) -> None:
 
 
 class KeylessRecords:
-    """The keyless records of one ingest call, on their way to the quarantine.
+    """The keyless records of one ingest call, until they are in the quarantine.
 
-    A record that names an offset takes it: the log end goes beyond it, so that ingesting it again changes nothing.
+    A record's own offset counts as used: the log end moves beyond it, so that ingesting it again changes nothing.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class KeylessRecords:
         self._prepared = prepared
 
     def skip_known(self) -> None:
-        """Let log ends go beyond the offsets that quarantined records take."""
+        """Move log ends beyond the offsets of quarantined records."""
         files = format_file_numbers(self._numbers)
         rows = self._spool.connection.execute(
             f"""
@@ -124,14 +124,14 @@ class KeylessRecords:
                 self._prepared.lowest[partition] = min(lowest, self._prepared.lowest.get(partition, lowest))
 
     def count(self) -> None:
-        """Count what is new and what is there already, per partition (None: the record names no partition)."""
+        """Count new and existing records per partition (None: the record names no partition)."""
         for batch in self._spool.stream(_KEYLESS_CONDITION, self._numbers, MAXIMUM_BATCH_ROWS):
             for partition, new in zip(batch.column("partition").to_pylist(), self._is_new(batch), strict=True):
                 counted = self._prepared.quarantined if new else self._prepared.skipped
                 counted[partition] = counted.get(partition, 0) + 1
 
     def write(self, quarantine: Quarantine) -> None:
-        """Write the new ones to the side table, where nobody sees them until the log's state names this ingest."""
+        """Write the new records to the quarantine, invisible until the log's state names this ingest call."""
         rows: list[pa.RecordBatch] = []
         for batch in self._spool.stream(_KEYLESS_CONDITION, self._numbers, MAXIMUM_BATCH_ROWS):
             fresh = batch.filter(pa.array(self._is_new(batch), pa.bool_()))
@@ -144,7 +144,7 @@ class KeylessRecords:
             quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._prepared.ingest_id)
 
     def _is_new(self, batch: pa.RecordBatch) -> list[bool]:
-        """Which records of ``batch`` are new: those below the log end were compared and are there already."""
+        """Return which records of ``batch`` are new: those below the log end were compared and exist already."""
         states = self._state.partitions
         coordinates = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
         return [

@@ -1,7 +1,7 @@
-"""Checks arriving records below the log end: equal to the log, compacted away since, or refused.
+"""Checks arriving records below the log end: equal to the log's, compacted away since, or an error.
 
-The rules are the interface's: equal in every field → skipped; absent below the first dirty offset, and the digest of
-the file's slice was ingested before → compacted away, skipped; anything else → the whole call is refused.
+The rules of the interface: equal in every field → skipped; missing below the first dirty offset, and the digest of the
+file's slice was ingested before → compacted away, skipped; anything else → error for the whole call.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def check_overlap(
     *,
     trust_compacted: bool,
 ) -> None:
-    """Check every arriving record of ``partition`` whose offset is below the log end, against log and quarantine.
+    """Compare every arriving record of ``partition`` below the log end with log and quarantine.
 
     Raises:
-        BadInputError: one is neither there nor accounted for, with file, row, partition and offset.
+        BadInputError: one is neither there nor explained; with file, row, partition and offset.
         DamagedSegmentError: a segment of the log is not what was written.
     """
     import duckdb
@@ -84,7 +84,7 @@ def _build_arriving_condition(
 def _create_quarantined(
     connection: duckdb.DuckDBPyConnection, quarantine: Quarantine, head: Head, partition: int, offsets: tuple[int, int]
 ) -> None:
-    """Table ``quarantined``: the visible rows of the partition within ``offsets``; it spills, they may be many."""
+    """Create the table ``quarantined``: the partition's visible rows within ``offsets``; it can spill."""
     connection.register("rows", QUARANTINE_SCHEMA.empty_table())
     connection.execute(f"CREATE TEMP TABLE quarantined AS SELECT {_EXISTING_COLUMNS} FROM rows")
     connection.unregister("rows")
@@ -161,9 +161,9 @@ def _refuse_absent(
 
 
 def _find_cleaned_offset(state: PartitionState) -> int:
-    """The offset below which records may have been compacted away.
+    """Return the offset below which records may have been compacted away.
 
-    A run that covers part of a log under another strategy lowers the checkpoint; what was removed stays removed.
+    A run over part of a log under another strategy lowers the checkpoint; removed records stay removed.
     """
     ends = [entry.end_offset for entry in state.history if entry.cleaning_time_ms is not None]
     return max([cleanable.find_first_dirty_offset(state), *ends[-1:]])

@@ -1,6 +1,6 @@
 """Reads the input of an ingest call once into a local spool, and answers queries about it.
 
-The log may move while an ingest prepares its segments; then they are made again from the spool, not from the sources.
+If the log changes while an ingest prepares its segments, they are made again from the spool, not from the sources.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPOOL_SCHEMA = RECORD_SCHEMA.append(pa.field("file", pa.int32())).append(pa.fiel
 
 @dataclass(frozen=True, slots=True)
 class SpooledFile:
-    """One input file: its name, digests per partition, and whether any of its records came without an offset."""
+    """One input file: its name, digests per partition, and whether any of its records has no offset."""
 
     number: int
     path: str
@@ -44,7 +44,7 @@ class SpooledFile:
 
 @dataclass(frozen=True, slots=True)
 class PartitionArrivals:
-    """What the call holds for one partition, over the files that are not skipped as a whole."""
+    """The records of the call for one partition, over the files that are not skipped as a whole."""
 
     partition: int
     records: int
@@ -53,7 +53,7 @@ class PartitionArrivals:
 
 
 class Spool:
-    """Reads files into a local spool and answers questions about it. A context manager: the spool goes with it."""
+    """Reads files into a local spool and queries it. Use as a context manager: leaving it removes the spool."""
 
     def __init__(self, topic: str, partitions: int, budget: TaskBudget, source_topic: str | None = None) -> None:
         self.topic = topic
@@ -78,13 +78,13 @@ class Spool:
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """DuckDB with the view ``spool`` over everything read."""
+        """A DuckDB connection with the view ``spool`` over everything read."""
         if self._connection is None:
             self._connection = self.connect()
         return self._connection
 
     def connect(self, uris: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
-        """A further connection with the view ``spool``, able to read the object stores of ``uris``."""
+        """Open another connection with the view ``spool``, able to read the object stores of ``uris``."""
         connection = duckdb_connection.connect(
             memory_limit_bytes=self._budget.memory_limit_bytes,
             threads=max(2, self._budget.threads),
@@ -97,7 +97,7 @@ class Spool:
         return connection
 
     def read(self, paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> None:
-        """Read ``paths`` in order; progress is told (bytes read, bytes in all) after each file.
+        """Read ``paths`` in order; ``progress`` gets (bytes read, total bytes) after each file.
 
         Raises:
             BadInputError: a file cannot be read or holds something that is not a record.
@@ -123,7 +123,7 @@ class Spool:
                     progress(read_bytes, total_bytes)
 
     def arrivals(self, taken: Sequence[int]) -> list[PartitionArrivals]:
-        """Per partition what the files numbered ``taken`` hold.
+        """Return per partition the records of the files numbered ``taken``.
 
         Raises:
             BadInputError: records with and without offsets in one partition.
@@ -152,9 +152,9 @@ class Spool:
     def first_keyless(
         self, taken: Sequence[int], log_ends: Mapping[int, int]
     ) -> tuple[SpooledFile, int, int | None, int | None, int] | None:
-        """File, row, partition and offset of the first keyless record that is not below the log end of its partition.
+        """Return file, row, partition and offset of the first keyless record at or above its partition's log end.
 
-        And how many there are; None when none.
+        And the number of such records; None if there are none.
         """
         ends = pa.table(
             {
@@ -185,7 +185,7 @@ class Spool:
         return int(row[0]), int(row[1])
 
     def stream(self, condition: str, taken: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Rows that meet ``condition``, partition by partition, within each in the order they were read."""
+        """Yield rows that meet ``condition``, partition by partition, each in the order they were read."""
         connection = self.connect()
         try:
             partitions = duckdb_connection.fetch_one_row(
@@ -205,7 +205,7 @@ class Spool:
 
 
 def add_file_columns(batch: pa.RecordBatch, number: int, sequence: int) -> pa.RecordBatch:
-    """``batch`` of file ``number`` as rows of the spool; ``sequence``: how many records came before it."""
+    """Return ``batch`` of file ``number`` as rows of the spool; ``sequence``: the number of records before it."""
     count = batch.num_rows
     files = pa.array(np.full(count, number, dtype=np.int32))
     numbers = pa.array(np.arange(sequence, sequence + count, dtype=np.int64))
@@ -213,5 +213,5 @@ def add_file_columns(batch: pa.RecordBatch, number: int, sequence: int) -> pa.Re
 
 
 def format_file_numbers(numbers: Sequence[int]) -> str:
-    """File numbers as the right side of SQL's ``file IN``; one that no file has where there are none."""
+    """Format file numbers as the right side of SQL's ``file IN``; for none, a number that no file has."""
     return "(" + ", ".join(str(number) for number in (numbers or [-1])) + ")"

@@ -1,11 +1,11 @@
 """Streams records from input files into segments in one pass, without a spool.
 
-It is for input as sinks and dumps leave it: every record new, of a known partition, in the order of its offsets (or
-without any), and with a key where the topic is compacted. At the first record that is otherwise it gives up, with
-:class:`NotStraightError`; what it wrote is nobody's, and the call takes the way over the spool, which knows every case.
+For input as sinks and dumps leave it: every record new, of a known partition, in offset order (or without offsets), and
+with a key if the topic is compacted. At any other record it stops with :class:`NotStreamableError`; nothing refers to
+what it wrote, and the call uses the spool, which handles every case.
 
-Memory is bounded whatever the input's size: what is held back for row groups, together at most half of the budget (or
-one row group), and a few batches of 16 MiB.
+Memory is bounded for any size of input: rows buffered for row groups, in total half of the budget (or one row group),
+and a few batches of 16 MiB.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from winnow.sources.slice_digests import SliceDigests
 from winnow.sources.topic_filter import TopicFilter
 
 MAXIMUM_WAITING_CALLS = 3
-"""Calls that a lane holds at once, each with a batch in hand."""
+"""Maximum calls that a worker queues, each with a batch in memory."""
 
 
 class OrderedWorker:
-    """One thread for calls that let go of Python's lock: hashing, compressing, writing. A context manager.
+    """One thread for calls that release Python's lock: hashing, compressing, writing. A context manager.
 
-    What a call raises is raised by a later :meth:`put` or by :meth:`settle`; those behind it may have run. Leaving the
-    block waits for the call under way and drops the others.
+    An exception of a call is raised by a later :meth:`put` or by :meth:`settle`; calls after it may have run. Leaving
+    the block waits for the running call and cancels the others.
     """
 
     def __init__(self) -> None:
@@ -53,43 +53,43 @@ class OrderedWorker:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def put(self, call: Callable[..., object], *arguments: object) -> None:
-        """Have ``call`` done after those before it; waits while :data:`WAITING` of them are not done yet."""
+        """Queue ``call``; waits while :data:`MAXIMUM_WAITING_CALLS` calls are pending."""
         while len(self._waiting) >= MAXIMUM_WAITING_CALLS:
             self._waiting.popleft().result()
         self._waiting.append(self._pool.submit(call, *arguments))
 
     def settle(self) -> None:
-        """Wait until everything given so far is done."""
+        """Wait until all queued calls are done."""
         while self._waiting:
             self._waiting.popleft().result()
 
 
 MAXIMUM_OPEN_PARTITIONS = 128
-"""Partitions written at a time; beyond that row groups would be too small to be worth reading."""
+"""Partitions written at a time; with more, row groups would be too small to read efficiently."""
 
 MAXIMUM_SLICE_ROWS = 8_192
-"""Records handed to a segment's writer at a time, which ends a segment between two pieces only."""
+"""Records passed to a segment's writer at a time, which ends a segment only between two slices."""
 
 Progress = Callable[[int, int], None]
 
 MakeAppender = Callable[[int, Sequence[str]], PartitionAppender]
-"""Of a partition and the paths of the input."""
+"""Makes the appender of a partition, given the paths of the input."""
 
 
 class NotStreamableError(Exception):
-    """The input holds something that only the spool can sort out. Never leaves the ingest."""
+    """The input has records that only the spool can handle. Never leaves the ingest."""
 
 
 class StreamingAppender:
     """One pass over ``paths`` into the segments of ``prepared``.
 
     Args:
-        records_of: which records of the input are taken, by the topic that they name.
-        state: what the log is appended to.
-        prepared: takes what is written.
-        make: makes what writes a partition's records.
-        held_bytes: bound of what is held back for row groups.
-        needs_keys: whether a record without a key is one for the spool.
+        records_of: selects records by the topic that they name.
+        state: the state of the log.
+        prepared: receives what is written.
+        make: makes the appender of a partition.
+        held_bytes: maximum bytes buffered for row groups.
+        needs_keys: whether a record without a key needs the spool.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class StreamingAppender:
         self._paths: Sequence[str] = ()
 
     def read(self, paths: Sequence[str], progress: Progress | None = None) -> list[SpooledFile]:
-        """Read ``paths`` in order and write what they hold; ``progress`` as for :meth:`.Spool.read`.
+        """Read ``paths`` in order and write their records; ``progress`` as for :meth:`.Spool.read`.
 
         Raises:
-            NotStraightError: a record is not as this way asks.
+            NotStreamableError: a record needs the spool.
             BadInputError: a file cannot be read or holds something that is not a record.
         """
         self._paths = paths
@@ -146,7 +146,7 @@ class StreamingAppender:
                 read_bytes += storage.read_size_bytes(path) or 0
                 if progress is not None:
                     progress(read_bytes, total_bytes)
-            # Writing opens appenders: only when it has come to its end are these all of them.
+            # Writing opens appenders: they are complete only when it has ended.
             writing.settle()
             for appender in self._open.values():
                 writing.put(appender.close)
@@ -156,11 +156,11 @@ class StreamingAppender:
         return files
 
     def abandon(self) -> list[str]:
-        """Give up: every file written, which nothing refers to."""
+        """Stop and return all files written, which nothing refers to."""
         return [path for appender in (self._closed | self._open).values() for path in appender.abandon()]
 
     def _sort_by_partition(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """``batch`` partition by partition, within each in the order of the file."""
+        """Sort ``batch`` by partition, keeping the file's order within each."""
         partition = batch.column("partition")
         if partition.null_count or (self._needs_keys and batch.column("key").null_count):
             raise NotStreamableError
@@ -183,7 +183,7 @@ class StreamingAppender:
                 for start in range(0, part.num_rows, MAXIMUM_SLICE_ROWS):
                     appender.add(part.slice(start, MAXIMUM_SLICE_ROWS))
             except BadInputError:
-                # The spool refuses what comes first in the input, and that may be another record.
+                # The spool reports the first fault of the input, which may be another record.
                 raise NotStreamableError from None
         while sum(appender.held_bytes for appender in self._open.values()) > self._held_bytes:
             max(self._open.values(), key=lambda appender: appender.held_bytes).flush()
@@ -201,6 +201,6 @@ class StreamingAppender:
             self._prepared.base[partition] = state
             self._prepared.log_end[partition] = state.log_end_offset
             found = self._make(partition, self._paths)
-        # The one that was written last is the last to be closed.
+        # Re-inserted last: the least recently written appender is closed first.
         self._open[partition] = found
         return found
