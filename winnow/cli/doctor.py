@@ -80,7 +80,7 @@ def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Se
         start_spark=spark,
         send_alert=alert,
         timeout_s=timeout,
-        tell=tell,
+        report=tell,
     )
 
 

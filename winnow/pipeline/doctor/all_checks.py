@@ -22,10 +22,10 @@ from winnow.pipeline.doctor.check_runner import (
 from winnow.pipeline.doctor.services import check_airflow
 
 DEFAULT_TIMEOUT_S = 60.0
-"""For a service that answers at once or not at all; above the 10 s that PostgreSQL is given to connect."""
+"""For services that answer at once or not at all; above the 10 s for connecting to PostgreSQL."""
 
 DEFAULT_SLOW_TIMEOUT_S = 180.0
-"""For what starts a JVM or loads Airflow, on a machine that has other work."""
+"""For starting a JVM or loading Airflow, on a busy machine."""
 
 
 def run_all_checks(
@@ -36,11 +36,12 @@ def run_all_checks(
     start_spark: bool = False,
     send_alert: bool = False,
     timeout_s: float | None = None,
-    tell: Callable[[Sequence[str]], None] = lambda waiting: None,
+    report: Callable[[Sequence[str]], None] = lambda waiting: None,
 ) -> CheckReport:
-    """Look at everything, side by side. ``timeout_s``: for each check; its own when left out.
+    """Run all checks in parallel. ``timeout_s``: for each check; default: its own.
 
-    ``start_spark`` runs a small application on the configured master; ``send_alert`` sends a test alert.
+    ``start_spark`` runs a small application on the configured master; ``send_alert`` sends a test alert. ``report``
+    gets the names of pending checks.
     """
     object_store.export_credentials(settings.catalog)
     quick_s, slow_s = timeout_s or DEFAULT_TIMEOUT_S, timeout_s or DEFAULT_SLOW_TIMEOUT_S
@@ -97,11 +98,11 @@ def run_all_checks(
         check("airflow", lambda: check_airflow(slow_s), "python -m winnow.embedded.airflow_home check", slow_s),
         check("webhook", lambda: services.check_webhook(settings, now_ms, send=send_alert), "winnow doctor --alert"),
     ]
-    return run_checks(checks, tell)
+    return run_checks(checks, report)
 
 
 def check_settings(settings: Settings) -> list[CheckResult]:
-    """What is odd about the settings themselves."""
+    """Check the settings themselves."""
     found = [
         build_warning("settings", notice, f"unset {' '.join(re.findall(r'WINNOW_[^ ]+', notice)[:1])}")
         for notice in settings.notices

@@ -1,4 +1,4 @@
-"""Runs checks side by side, each with its own timeout."""
+"""Runs checks in parallel, each with its own timeout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winnow.errors import ConfigurationError, ServiceError, WinnowError
 
 
 class CheckStatus(StrEnum):
-    """How a check ended. A warning stops nothing."""
+    """The outcome of a check. A warning stops nothing."""
 
     OK = "ok"
     WARNING = "warning"
@@ -22,9 +22,9 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check saw. ``fix``: what to do, with the command; empty when there is nothing to do.
+    """The result of one check. ``fix``: what to do, with the command; empty if nothing.
 
-    ``exit_code``: 0, or of a failure 2 (something here must be changed) or 6 (a service is out of reach).
+    ``exit_code``: 0, or for a failure 2 (something here must be changed) or 6 (a service is unreachable).
     """
 
     check: str
@@ -35,22 +35,22 @@ class CheckResult:
 
 
 def build_ok(check: str, detail: str) -> CheckResult:
-    """Nothing to do."""
+    """Build the result of a check that found no problem."""
     return CheckResult(check, CheckStatus.OK, detail)
 
 
 def build_warning(check: str, detail: str, fix: str) -> CheckResult:
-    """Works, and may be meant; or will matter later."""
+    """Build a result that works and may be intended, or will matter later."""
     return CheckResult(check, CheckStatus.WARNING, detail, fix)
 
 
 def build_failure(check: str, detail: str, fix: str, exit_code: int = ConfigurationError.exit_code) -> CheckResult:
-    """Runs will fail."""
+    """Build a result with which runs will fail."""
     return CheckResult(check, CheckStatus.FAILURE, detail, fix, exit_code)
 
 
 def build_failure_from_error(check: str, problem: Exception, fix: str) -> CheckResult:
-    """The failure that ``problem`` stands for. Of a stranger the type alone: it may quote a password."""
+    """Build the failure for ``problem``. Of other exceptions only the type is shown: a text may quote a password."""
     if isinstance(problem, WinnowError):
         return build_failure(check, str(problem), fix, problem.exit_code)
     if isinstance(problem, OSError) and problem.strerror:
@@ -61,7 +61,7 @@ def build_failure_from_error(check: str, problem: Exception, fix: str) -> CheckR
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its name, what it does, what to do when it fails in a way it does not know, and its time in s."""
+    """One check: its name, its function, the advice for an unexpected failure, and its timeout in seconds."""
 
     name: str
     look: Callable[[], Sequence[CheckResult]]
@@ -71,14 +71,14 @@ class Check:
 
 @dataclass
 class CheckReport:
-    """The findings in the order of the checks. ``is_hanging``: a check never ended, and its thread is still there."""
+    """The findings in the order of the checks. ``is_hanging``: a check never ended, and its thread still runs."""
 
     findings: list[CheckResult] = field(default_factory=list)
     is_hanging: bool = False
 
 
-def run_checks(checks: Sequence[Check], tell: Callable[[Sequence[str]], None]) -> CheckReport:
-    """Run all ``checks`` at once. ``tell`` hears the names of those that are not done, whenever that changes."""
+def run_checks(checks: Sequence[Check], report: Callable[[Sequence[str]], None]) -> CheckReport:
+    """Run all ``checks`` in parallel. ``report`` gets the names of pending ones, whenever they change."""
     results: dict[str, Sequence[CheckResult]] = {}
     changed = threading.Condition()
 
@@ -95,25 +95,25 @@ def run_checks(checks: Sequence[Check], tell: Callable[[Sequence[str]], None]) -
 
     begun_s = time.monotonic()
     for check in checks:
-        # Not a pool's thread: Python would wait for it before it ends.
+        # Not in a pool: Python would wait for its threads at exit.
         threading.Thread(target=look, args=(check,), name=f"doctor {check.name}", daemon=True).start()
     waiting = {check.name: check for check in checks}
-    given_up: set[str] = set()
+    timed_out: set[str] = set()
     while waiting:
-        tell(list(waiting))
+        report(list(waiting))
         with changed:
-            left_s = min(check.timeout_s for check in waiting.values()) - (time.monotonic() - begun_s)
-            if not any(name in results for name in waiting) and left_s > 0:
-                changed.wait(left_s)
+            remaining_s = min(check.timeout_s for check in waiting.values()) - (time.monotonic() - begun_s)
+            if not any(name in results for name in waiting) and remaining_s > 0:
+                changed.wait(remaining_s)
             done = [name for name in waiting if name in results]
         late = [name for name, check in waiting.items() if time.monotonic() - begun_s >= check.timeout_s]
-        given_up.update(name for name in late if name not in done)
+        timed_out.update(name for name in late if name not in done)
         for name in {*done, *late}:
             del waiting[name]
-    tell([])
-    examination = CheckReport(is_hanging=bool(given_up))
+    report([])
+    examination = CheckReport(is_hanging=bool(timed_out))
     for check in checks:
-        examination.findings += [_build_timeout_failure(check)] if check.name in given_up else results[check.name]
+        examination.findings += [_build_timeout_failure(check)] if check.name in timed_out else results[check.name]
     return examination
 
 

@@ -24,26 +24,26 @@ from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, buil
 DISTRIBUTION_NAME = "winnow-log"
 MINIMUM_RECOMMENDED_DISK_BYTES = 5 * 2**30
 MINIMUM_DISK_BYTES = 200 * 2**20
-"""Below it a run may not even write its plans and its spill."""
+"""With less, a run may fail to write its plans and its spill."""
 
 _PINNED_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?==([\w.+-]+)(?:\s*;(.*))?")
 _SPARK_VERSION = re.compile(r"version (\d+\.\d+\.\d+\S*)")
 
 
 def check_python(requirement: str | None = None, version: tuple[int, ...] = sys.version_info[:3]) -> list[CheckResult]:
-    """Whether this Python is one that Winnow was tested with. ``requirement`` defaults to the installation's own."""
+    """Check whether Winnow was tested with this Python. ``requirement`` defaults to the installation's own."""
     wanted = requirement if requirement is not None else _read_required_python()
-    said = f"Python {'.'.join(map(str, version))}, {sys.executable}."
+    found = f"Python {'.'.join(map(str, version))}, {sys.executable}."
     lowest, below = (re.search(rf"{sign}\s*(\d+)\.(\d+)", wanted) for sign in (">=", r"<(?!=)"))
     too_old = lowest is not None and version[:2] < (int(lowest[1]), int(lowest[2]))
     too_new = below is not None and version[:2] >= (int(below[1]), int(below[2]))
     if too_old or too_new:
         return [
             build_failure(
-                "python", f"{said} Winnow wants {wanted}.", "Make an environment with such a Python, then: make setup"
+                "python", f"{found} Winnow wants {wanted}.", "Make an environment with such a Python, then: make setup"
             )
         ]
-    return [build_ok("python", said)]
+    return [build_ok("python", found)]
 
 
 def _read_required_python() -> str:
@@ -54,9 +54,9 @@ def _read_required_python() -> str:
 
 
 def check_packages(pins: Iterable[str] | None = None) -> list[CheckResult]:
-    """Whether what is installed is what Winnow was tested with. ``pins`` defaults to the installation's own.
+    """Check whether the installed packages are those that Winnow was tested with. ``pins`` default to its own.
 
-    The pins of an extra matter where the package is installed at all.
+    Pins of an extra count only if the package is installed.
     """
     try:
         wanted = list(pins if pins is not None else metadata.requires(DISTRIBUTION_NAME) or ())
@@ -97,7 +97,7 @@ def _find_installed_version(name: str) -> str | None:
 def check_java_and_spark(
     settings: Settings, env: Mapping[str, str], timeout_s: float, *, start: bool
 ) -> list[CheckResult]:
-    """Which Java, and whether the Spark that would be started is the one that is installed.
+    """Check Java, and whether spark-submit starts the installed Spark.
 
     ``start``: also run a small application on the configured master.
     """
@@ -129,15 +129,15 @@ def _check_spark_submit(
 ) -> CheckResult:
     installed = _find_installed_version("pyspark")
     try:
-        said = _run_command(["spark-submit", "--version"], environment, timeout_s)
+        output = _run_command(["spark-submit", "--version"], environment, timeout_s)
     except FileNotFoundError:
         return build_failure("spark", "There is no spark-submit on PATH.", f"pip install pyspark=={installed}")
-    found = _SPARK_VERSION.search(said.stdout)
+    found = _SPARK_VERSION.search(output.stdout)
     where = environment.get("SPARK_HOME")
     if found is None:
         return build_failure(
             "spark",
-            f"spark-submit --version ended with exit code {said.returncode}: {_get_last_line(said.stdout)}",
+            f"spark-submit --version ended with exit code {output.returncode}: {_get_last_line(output.stdout)}",
             "spark-submit --version",
         )
     if found[1] != installed:
@@ -161,15 +161,15 @@ def _build_command(settings: Settings, options: Sequence[str]) -> list[str]:
 def _check_application(settings: Settings, environment: dict[str, str], timeout_s: float) -> CheckResult:
     conf = build_spark_conf(settings)
     with open_properties_file(settings, conf) as options:
-        said = _run_command(_build_command(settings, options), environment, timeout_s)
-    event = next(filter(None, map(parse_event, said.stdout.splitlines())), None)
+        output = _run_command(_build_command(settings, options), environment, timeout_s)
+    event = next(filter(None, map(parse_event, output.stdout.splitlines())), None)
     if event is None:
-        # What is shown ends in tickets.
+        # The text shown ends up in tickets.
         shown = [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={mask(key, value)}")]
         return build_failure(
             "spark",
-            f"The application on {settings.spark.master} ended with exit code {said.returncode} before its tasks did "
-            f"anything: {_get_last_line(said.stdout)}",
+            f"The application on {settings.spark.master} ended with exit code {output.returncode} before its tasks did "
+            f"anything: {_get_last_line(output.stdout)}",
             "Look at what Spark says: " + shlex.join(_build_command(settings, shown)),
             ServiceError.exit_code,
         )
@@ -219,7 +219,7 @@ def _get_last_line(text: str) -> str:
 def check_folder(
     name: str, path: str, variable: str, *, low_bytes: int = MINIMUM_RECOMMENDED_DISK_BYTES
 ) -> list[CheckResult]:
-    """Whether a local folder can be written to, and how much room its disk has."""
+    """Check whether a local folder can be written to, and the free space of its disk."""
     try:
         storage_health.probe_folder(path, _return_no_time)
     except OSError as problem:
@@ -234,7 +234,7 @@ def _return_no_time() -> int:
 def check_free_space(
     name: str, place: str, said: str, variable: str, free_bytes: int | None, low_bytes: int
 ) -> CheckResult:
-    """``said`` of ``place``, with how much room there is where that can be known."""
+    """Return the result ``text`` about ``place``, with its free space if known."""
     if free_bytes is None:
         return build_ok(name, f"{place} {said}".strip() + ".")
     text = f"{place}{' ' + said if said else ''}, {free_bytes / 2**30:,.1f} GiB free."

@@ -1,4 +1,4 @@
-"""Checks what must answer from here: catalog, warehouse, store, Spark's master, Airflow, the alert webhook."""
+"""Checks the services: catalog, warehouse, store, Spark's master, Airflow, the alert webhook."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AIRFLOW_CHECK_COMMAND = (sys.executable, "-m", "winnow.embedded.airflow_home", "
 
 
 def check_airflow(timeout_s: float) -> list[CheckResult]:
-    """Database, DAGs, plugin, pools, connection, API: of the Airflow that the shell names, else of the embedded one."""
+    """Check database, DAGs, plugin, pools, connection and API of the shell's Airflow, else of the embedded one."""
     try:
         metadata.version("apache-airflow-core")
     except metadata.PackageNotFoundError:
@@ -46,7 +46,7 @@ def check_airflow(timeout_s: float) -> list[CheckResult]:
                 "pip install 'winnow-log[airflow]'",
             )
         ]
-    said = subprocess.run(
+    output = subprocess.run(
         AIRFLOW_CHECK_COMMAND,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -55,15 +55,15 @@ def check_airflow(timeout_s: float) -> list[CheckResult]:
         timeout=timeout_s,
     )
     try:
-        return [_parse_result(document) for document in json.loads(said.stdout)]
+        return [_parse_result(document) for document in json.loads(output.stdout)]
     except (ValueError, LookupError, TypeError):
-        last = said.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        last = output.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         return [
             build_failure(
                 "airflow",
-                f"Airflow could not be asked (exit code {said.returncode}): {last[0][:300]}",
+                f"Airflow could not be asked (exit code {output.returncode}): {last[0][:300]}",
                 "See why: python -m winnow.embedded.airflow_home check",
-                max(WinnowError.exit_code, said.returncode),
+                max(WinnowError.exit_code, output.returncode),
             )
         ]
 
@@ -84,7 +84,7 @@ WEBHOOK_VARIABLE = "WINNOW_ALERT__WEBHOOK"
 
 
 def check_webhook(settings: Settings, now_ms: Clock, *, send: bool) -> list[CheckResult]:
-    """``send``: post a message; else only see whether the host accepts connections, since a message disturbs people."""
+    """Check the webhook: with ``send`` by a message, else only by a connection, since a message disturbs people."""
     if settings.alert.webhook is None:
         if settings.alert.notifiers:
             return [build_ok("webhook", "None; Airflow's notifiers are told of alerts.")]
@@ -109,12 +109,12 @@ def check_webhook(settings: Settings, now_ms: Clock, *, send: bool) -> list[Chec
     except OSError as problem:
         reason = problem.strerror or "no answer"
         return [build_failure("webhook", f"{host}:{port} does not answer: {reason}.", fix, ServiceError.exit_code)]
-    said = "took a message" if send else "accepts connections; --alert sends it a message"
-    return [build_ok("webhook", f"{host}:{port} {said}.")]
+    result = "took a message" if send else "accepts connections; --alert sends it a message"
+    return [build_ok("webhook", f"{host}:{port} {result}.")]
 
 
 def _build_test_alert(at_ms: int) -> Alert:
-    """A document as every alert is one, of the kind that asks nothing of anybody."""
+    """Build a test alert: a document like any alert's, of the kind that needs no action."""
     message = "A test of this channel: somebody ran winnow doctor --alert."
     safe, to_do = "Nothing is wrong.", "Nothing is to be done."
     return Alert(
@@ -139,7 +139,7 @@ DEFAULT_CONNECT_TIMEOUT_S = 5
 
 
 def check_catalog(settings: Settings) -> list[CheckResult]:
-    """Whether the catalog answers, which topics it has, and which of them Winnow would leave alone."""
+    """Check whether the catalog answers, which topics it has, and which of them Winnow would leave alone."""
     logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults)
     fix = "Start the catalog, or mend WINNOW_CATALOG__* (winnow settings shows them); then: winnow doctor"
     try:
@@ -173,7 +173,7 @@ def _check_topics(health: CatalogHealth) -> CheckResult:
 def check_storage(
     name: str, uri: str, variable: str, now_ms: Clock, *, low_bytes: int = MINIMUM_RECOMMENDED_DISK_BYTES
 ) -> list[CheckResult]:
-    """Whether files below ``uri`` can be written, read, listed and removed; room where it is local; its clock."""
+    """Check that files below ``uri`` can be written, read, listed and removed; local free space; the store's clock."""
     try:
         seen = probe_folder(uri, now_ms)
     except WinnowError as problem:
@@ -197,7 +197,7 @@ def _describe_storage_fix(uri: str, variable: str) -> str:
 
 
 def check_clock(name: str, whose: str, ahead_ms: int | None, is_ours: bool) -> list[CheckResult]:
-    """Whether two clocks agree well enough for leases, retention and as-of. Ours alone is told when it is wrong."""
+    """Check whether two clocks agree well enough for leases, retention and as-of; of ours report only a skew."""
     if ahead_ms is None or (is_ours and abs(ahead_ms) <= MAXIMUM_CLOCK_SKEW_MS):
         return []
     skew = f"{abs(ahead_ms) / 1000:,.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} this machine"
@@ -214,7 +214,7 @@ def check_clock(name: str, whose: str, ahead_ms: int | None, is_ours: bool) -> l
 
 
 def check_store(settings: Settings, now_ms: Clock) -> list[CheckResult]:
-    """Whether the metadata store answers and can be written to, which schema it has, and its clock."""
+    """Check whether the metadata store answers and is writable, its schema, and its clock."""
     fix = "Start the database, or mend WINNOW_STORE_URL (winnow settings shows it); then: winnow doctor"
     try:
         health = examine_store(settings.store_url, now_ms)
@@ -258,7 +258,7 @@ def _check_schema(health: StoreHealth) -> CheckResult:
 
 
 def check_spark_master(settings: Settings) -> list[CheckResult]:
-    """Whether the masters of a standalone cluster accept connections; of other masters nothing is known here."""
+    """Check whether the masters of a standalone cluster accept connections; other masters are not checked here."""
     addresses = _parse_addresses(settings.spark.master)
     refused = []
     for host, port in addresses:

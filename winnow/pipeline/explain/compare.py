@@ -1,7 +1,7 @@
 """Compares the current compaction strategy with another one over a topic, without publishing anything.
 
-Covers exactly what a compaction at the as-of would: of each partition the log that retention leaves, below the first
-uncleanable offset, also where the partition is idle. The choice runs in Spark, as a compaction does.
+Covers exactly the records of a compaction at the as-of: of each partition the log that retention leaves, below the
+first uncleanable offset, even if the partition is idle. Winners are picked in Spark, as in a compaction.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from winnow.planning.plans import PlanReference
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSide:
-    """What one order would leave of everything compared. ``order`` says it in words."""
+    """The result of one order over everything compared. ``order`` is its text."""
 
     strategy: Strategy
     header: str | None
@@ -55,7 +55,7 @@ class ComparisonSide:
 
 @dataclass(frozen=True, slots=True)
 class DifferingKey:
-    """One key with two winners: coordinates, never bytes."""
+    """One key with two winners: coordinates, no bytes."""
 
     partition: int
     present: RecordCoordinates
@@ -64,7 +64,7 @@ class DifferingKey:
 
 @dataclass(frozen=True, slots=True)
 class PartitionComparison:
-    """One partition of the comparison: the records in [``log_start_offset``, ``first_uncleanable_offset``)."""
+    """One compared partition: the records in [``log_start_offset``, ``first_uncleanable_offset``)."""
 
     partition: int
     log_start_offset: int
@@ -79,10 +79,10 @@ class PartitionComparison:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Both choices over one topic. Partitions in which nothing is cleanable are left out.
+    """Both results for one topic. Partitions without cleanable records are left out.
 
-    ``headers_*``: records without the header, and with a value that is no 8-byte long; None where no order looks at
-    one.
+    ``headers_*``: records without the header, and with a value that is no 8-byte long; None if neither order uses a
+    header.
     """
 
     topic: str
@@ -103,7 +103,7 @@ class Comparison:
 
 
 def build_comparison(view: TopicView, request: DiffRequest, result: DiffResult) -> Comparison:
-    """The answer to ``request`` over the topic that ``view`` shows."""
+    """Build the answer to ``request`` for the topic of ``view``."""
     parts = result.partitions
     ranges = {partition.partition: partition for partition in request.partitions}
     sample = sorted(
@@ -111,7 +111,7 @@ def build_comparison(view: TopicView, request: DiffRequest, result: DiffResult) 
         key=lambda key: (key.present.offset, key.partition),
     )
     keys, differing = sum(part.keys for part in parts), sum(part.keys_differing for part in parts)
-    looks_at_header = request.header is not None
+    uses_header = request.header is not None
     cleaned = sum(log.state.strategy is not None or bool(log.state.history) for log in view.partitions)
     return Comparison(
         topic=request.topic,
@@ -123,8 +123,8 @@ def build_comparison(view: TopicView, request: DiffRequest, result: DiffResult) 
         keys_differing=differing,
         present=_build_side(request.present, [part.present for part in parts]),
         other=_build_side(request.other, [part.other for part in parts]),
-        headers_missing=sum(part.headers_missing for part in parts) if looks_at_header else None,
-        headers_malformed=sum(part.headers_malformed for part in parts) if looks_at_header else None,
+        headers_missing=sum(part.headers_missing for part in parts) if uses_header else None,
+        headers_malformed=sum(part.headers_malformed for part in parts) if uses_header else None,
         partitions_cleaned_before=cleaned,
         notices=tuple(_build_notices(view, cleaned)),
         sample=tuple(sample[: request.sample]),
@@ -201,19 +201,19 @@ def compare_strategies(
     progress: Progress | None = None,
     run: CompareRunner | None = None,
 ) -> Comparison:
-    """Choose in shadow under ``strategy`` and under the one in force, and tell where the winners differ.
+    """Pick winners under ``strategy`` and under the current one, and return where they differ.
 
-    Writes nothing in table or metadata store; request and result rest in the staging area while it runs.
+    Writes nothing to table or metadata store; request and result are in the staging area while it runs.
 
     Args:
-        ctx: where.
+        ctx: the installation.
         topic: an existing topic.
         strategy: the other strategy.
-        header: the header of strategy ``header``; the topic's own when left out.
-        as_of_ms: the instant that decides what a compaction would cover.
-        sample: how many differing keys are told with coordinates, those whose present winners come first.
-        progress: told each event of the Spark application.
-        run: who makes the choice; a Spark application when left out.
+        header: the header of strategy ``header``; default: the topic's own.
+        as_of_ms: the time that decides what a compaction would cover.
+        sample: maximum differing keys with coordinates, those with the lowest present winners.
+        progress: called with each event of the Spark application.
+        run: picks the winners; default: a Spark application.
 
     Raises:
         UsageError: a header without strategy ``header``, or no such topic.
@@ -259,7 +259,7 @@ def _build_other_order(strategy: Strategy, header: str | None, config: TopicConf
 def build_compared_partitions(
     ctx: Context, view: TopicView, request: DiffRequest, *, as_of_ms: int
 ) -> list[DiffPartition]:
-    """What a compaction of each partition would cover, eligible or not; those with nothing to cover are left out."""
+    """Return the records that a compaction of each partition would cover, eligible or not; empty ones are left out."""
     others = replace(view.rules, strategy=request.other.strategy, strategy_header=request.other.header)
     found = [
         _build_compared_partition(ctx, log, view.rules, others, assessment, as_of_ms)
@@ -271,23 +271,27 @@ def build_compared_partitions(
 def _build_compared_partition(
     ctx: Context, log: PartitionLog, rules: Rules, others: Rules, assessment: Assessment, as_of_ms: int
 ) -> DiffPartition:
-    left = remove_retired(log, apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=ctx.now_ms()))
-    start, end = left.state.log_start_offset, assessment.first_uncleanable_offset
+    remaining = remove_retired(log, apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=ctx.now_ms()))
+    start, end = remaining.state.log_start_offset, assessment.first_uncleanable_offset
     clock_ms = ctx.cleaning_time_ms(as_of_ms)
     return DiffPartition(
         partition=log.partition,
         start_offset=start,
         end_offset=end,
-        segments=tuple(s for s in left.segments if s.first_offset < end and s.last_offset >= start),
-        expired_present=list_expired_ranges(left.state.history, make_tombstone_expiry(left, rules, end, clock_ms)),
-        expired_other=list_expired_ranges(left.state.history, make_tombstone_expiry(left, others, end, clock_ms)),
-        covered_end_present=find_covered_end(left.state.history, rules, end),
-        covered_end_other=find_covered_end(left.state.history, others, end),
+        segments=tuple(s for s in remaining.segments if s.first_offset < end and s.last_offset >= start),
+        expired_present=list_expired_ranges(
+            remaining.state.history, make_tombstone_expiry(remaining, rules, end, clock_ms)
+        ),
+        expired_other=list_expired_ranges(
+            remaining.state.history, make_tombstone_expiry(remaining, others, end, clock_ms)
+        ),
+        covered_end_present=find_covered_end(remaining.state.history, rules, end),
+        covered_end_other=find_covered_end(remaining.state.history, others, end),
     )
 
 
 def compare_in_spark(ctx: Context, request: DiffRequest, progress: Progress | None = None) -> DiffResult:
-    """Carry out ``request`` in one Spark application. Request and result leave the staging area afterwards.
+    """Carry out ``request`` in one Spark application. Request and result are removed from the staging area afterwards.
 
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.

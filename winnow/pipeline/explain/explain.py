@@ -14,13 +14,12 @@ from winnow.planning.estimates import Basis, Estimate, Memory, NewKeyEstimator, 
 
 @dataclass(frozen=True, slots=True)
 class PartitionExplanation:
-    """One partition: the decision and, when it is eligible, what the plan covers and what will probably come of it.
+    """One partition: the decision and, if it is eligible, what the plan covers and its expected result.
 
-    ``at_most_bytes_to_write``: everything is rewritten. ``expected_*`` and ``reclaimed_bytes`` are None where no
-    earlier run says anything (``basis`` unknown) and where the partition is idle. ``reclaimed_bytes`` counts what
-    retention takes, too, and is negative when new files are expected to be larger. ``at_most_winners_bytes``: memory
-    for picking winners, of ``memory_budget_bytes``. ``strategy_before``: the order it was last cleaned with, where that
-    is another than now.
+    ``at_most_bytes_to_write``: if everything is rewritten. ``expected_*`` and ``reclaimed_bytes`` are None if no
+    earlier run gives an estimate (``basis`` unknown) and if the partition is idle. ``reclaimed_bytes`` includes
+    retention, and is negative if larger files are expected. ``at_most_winners_bytes``: memory for picking winners, of
+    ``memory_budget_bytes``. ``strategy_before``: the order of the last cleaning, if it differs from the current one.
     """
 
     partition: int
@@ -52,7 +51,7 @@ class PartitionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one compaction of a topic would do. ``plan_id`` None: nothing is eligible."""
+    """The effect of one compaction of a topic. ``plan_id`` None: nothing is eligible."""
 
     topic: str
     plan_id: str | None
@@ -62,7 +61,7 @@ class Explanation:
 
 
 def explain_compaction(ctx: Context, topic: str, *, as_of_ms: int) -> Explanation:
-    """The real plan, printed instead of carried out. Writes nothing anywhere.
+    """Build the real plan and describe it instead of carrying it out. Writes nothing.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.

@@ -1,7 +1,7 @@
 """Scans a partition for the records of one key, by the exact bytes of the key.
 
-Reads the key and the ordering columns of the partition's segments, a few files at a time; ``value`` only to tell the
-tombstones among the handful that are shown. A key with millions of records spills to disk, as a compaction does.
+Reads the key and the ordering columns of the partition's segments, a few files at a time; ``value`` only to identify
+tombstones among the few records shown. A key with millions of records spills to disk, as in a compaction.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     import duckdb
 
 MAXIMUM_CHUNK_BYTES = 256 << 20
-"""Segments are read in chunks of about so many bytes, so that progress shows."""
+"""Approximate size of the chunks in which segments are read, so that progress shows."""
 
 Progress = Callable[[int], None]
-"""Told how many further bytes of segments were looked through."""
+"""Called with the number of bytes of segments read since the last call."""
 
 
 class KeyScan:
-    """A look through one partition for one key. ``headers`` names those that decide under the orders asked for.
+    """A scan of one partition for one key. ``headers``: those that decide under the requested orders.
 
-    Use as a context manager. Records below the log start are not seen.
+    Use as a context manager. Records below the log start are ignored.
     """
 
     def __init__(self, log: PartitionLog, headers: Iterable[str], budget: TaskBudget) -> None:
@@ -73,11 +73,11 @@ class KeyScan:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the segments that :meth:`find` looks through."""
+        """Total bytes of the segments that :meth:`find` reads."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def find(self, key: bytes, progress: Progress) -> int:
-        """Find the records of ``key``; returns how many there are.
+        """Find the records of ``key``; return their number.
 
         Raises:
             DamagedSegmentError: a segment is missing or cannot be read.
@@ -100,7 +100,7 @@ class KeyScan:
         return self.count()
 
     def read_key(self, offset: int) -> bytes | None:
-        """The key of the record at ``offset``; None where it has none. It must be there."""
+        """Return the key of the record at ``offset``, which must exist; None if it has no key."""
         segment = find_segment(self._segments, offset)
         assert segment is not None
         with _explain_read_errors(self._log, [segment]):
@@ -111,27 +111,27 @@ class KeyScan:
         return None if key is None else bytes(key)
 
     def count(self, start: int = 0, end: int | None = None) -> int:
-        """How many records of the key were found in [``start``, ``end``); ``end`` None: all the rest."""
+        """Count the found records of the key in [``start``, ``end``); ``end`` None: to the log end."""
         return int(self._row(f"SELECT count(*) FROM found WHERE {_build_offset_condition(start, end)}")[0])
 
     def winner(self, order: RecordOrder, end: int) -> int | None:
-        """The offset that wins among the records found below ``end``; None where there are none."""
+        """Return the offset that wins among the records found below ``end``; None if there are none."""
         greatest = build_greatest_offset_sql(order.strategy, order.header)
         offset = self._row(f"SELECT {greatest} FROM found WHERE {_build_offset_condition(0, end)}")[0]
         return None if offset is None else int(offset)
 
-    def newest(self, most: int) -> list[int]:
-        """The highest offsets found, at most ``most``, rising."""
-        rows = self._connection.execute(f'SELECT "offset" FROM found ORDER BY "offset" DESC LIMIT {most}').fetchall()
+    def newest(self, limit: int) -> list[int]:
+        """Return the highest offsets found, at most ``limit``, ascending."""
+        rows = self._connection.execute(f'SELECT "offset" FROM found ORDER BY "offset" DESC LIMIT {limit}').fetchall()
         return sorted(offset for (offset,) in rows)
 
     def coordinates(self, offsets: Iterable[int], header: str | None) -> Mapping[int, RecordCoordinates]:
-        """Coordinates by offset; offsets without a record are left out."""
+        """Return coordinates by offset; offsets without a record are left out."""
         with _explain_read_errors(self._log, self._segments):
             return find_coordinates(self._connection, self._segments, set(offsets), header)
 
     def find_offset_from(self, offset: int) -> int | None:
-        """The offset of the first record of any key at or above ``offset``; None at the log end."""
+        """Return the offset of the first record of any key at or above ``offset``; None at the log end."""
         for segment in self._segments:
             if segment.last_offset < offset:
                 continue
@@ -150,7 +150,7 @@ class KeyScan:
 
 
 def find_segment(segments: Sequence[Segment], offset: int) -> Segment | None:
-    """The segment whose range holds ``offset``; None between two of them."""
+    """Return the segment whose range contains ``offset``; None between two of them."""
     return next((s for s in segments if s.first_offset <= offset <= s.last_offset), None)
 
 
@@ -171,7 +171,7 @@ def _build_offset_condition(start: int, end: int | None) -> str:
 
 @contextlib.contextmanager
 def _explain_read_errors(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
-    """Say which segment cannot be read, and no byte of what is in it."""
+    """Turn a read error into one that names the segment, without any of its bytes."""
     try:
         yield
     except Exception as problem:

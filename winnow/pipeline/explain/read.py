@@ -21,9 +21,9 @@ def read_batches(
     from_offset: int | None = None,
     limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Records of ``topic`` in batches of :data:`winnow.files.segments.ARROW_SCHEMA`.
+    """Yield the records of ``topic`` in batches of :data:`winnow.files.segments.ARROW_SCHEMA`.
 
-    ``from_offset`` may be any offset of the log: reading begins at the next record that is there (Kafka's guarantee for
+    ``from_offset`` may be any offset of the log: reading begins at the next existing record (Kafka's guarantee for
     compacted logs). ``limit`` counts records over all partitions read.
 
     Raises:
@@ -44,22 +44,22 @@ def read_batches(
         for segment in segments
         if segment.last_offset >= starts[number]
     ]
-    left = limit if limit is not None else -1
+    remaining = limit if limit is not None else -1
     for segment, start in wanted:
-        if left == 0:
-            return  # nothing of it is wanted, so it is not opened: it may be the damaged one
-        for batch in _read_segment(log, segment, start, left):
-            if left == 0:
+        if remaining == 0:
+            return  # the remaining segments are not opened: one may be damaged
+        for batch in _read_segment(log, segment, start, remaining):
+            if remaining == 0:
                 return
-            part = batch if left < 0 else batch.slice(0, left)
-            left -= part.num_rows if left > 0 else 0
+            part = batch if remaining < 0 else batch.slice(0, remaining)
+            remaining -= part.num_rows if remaining > 0 else 0
             yield part
 
 
-def _read_segment(log: TopicLog, segment: Segment, start: int, most: int) -> Iterator[pa.RecordBatch]:
-    """The segment's records; that it is damaged is said, that it was swept meanwhile stays a FileNotFoundError."""
+def _read_segment(log: TopicLog, segment: Segment, start: int, limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the segment's records; damage is reported, a segment swept meanwhile stays a FileNotFoundError."""
     try:
-        yield from read_segment(segment, start, limit=most)
+        yield from read_segment(segment, start, limit=limit)
     except FileNotFoundError as problem:
         if segment in log.segments(log.head()).get(segment.partition, ()):
             raise _build_damaged_error(log.topic, segment, "is missing") from problem
@@ -69,5 +69,5 @@ def _read_segment(log: TopicLog, segment: Segment, start: int, most: int) -> Ite
 
 
 def _build_damaged_error(topic: str, segment: Segment, wrong: str) -> DamagedSegmentError:
-    left = "What was written so far is incomplete; nothing was changed. Other partitions are read with --partition."
-    return make_damage_error(topic, segment, wrong, left)
+    after = "What was written so far is incomplete; nothing was changed. Other partitions are read with --partition."
+    return make_damage_error(topic, segment, wrong, after)

@@ -1,7 +1,7 @@
 """Explains why an offset holds no record: which call appended it, and which runs may have removed it.
 
-Of a removed record nothing remains but counts: receipts say how many records a run removed and why, the ledgers of
-ingest calls which offsets ever arrived. Where these leave a choice, the choice is told.
+Only counts remain of a removed record: receipts have the number of records that a run removed and why, the ledgers of
+ingest calls the offsets that arrived. If they leave several explanations, all are given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from winnow.pipeline.context import Context
 
 
 class AbsenceVerdict(StrEnum):
-    """Why an offset of the log holds no record that readers see."""
+    """Why an offset of the log has no visible record."""
 
     NOT_WRITTEN = "not_written"
     BELOW_LOG_START = "below_log_start"
@@ -30,9 +30,9 @@ class AbsenceVerdict(StrEnum):
     TOMBSTONE_EXPIRED = "tombstone_expired"
     KEYLESS = "keyless"
     REMOVED = "removed"
-    """By a run, and its counts leave open by which rule."""
+    """By a run, whose counts do not show by which rule."""
     REMOVED_OR_NEVER_WRITTEN = "removed_or_never_written"
-    """The ingest that spans the offset had gaps, and this may be one of them."""
+    """The ingest call around the offset had gaps, and this may be one of them."""
 
 
 class IngestedAnswer(StrEnum):
@@ -45,7 +45,7 @@ class IngestedAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RemovalRun:
-    """What a published run did to the partition asked about."""
+    """The effect of a published run on the partition."""
 
     plan_id: str | None
     snapshot_id: int | None
@@ -65,8 +65,7 @@ class RemovalRun:
 class Absence:
     """Why there is no record at an offset. ``runs``: those that may have removed it, oldest first.
 
-    ``causes``: the rules that may have removed it, one when there is no doubt left. ``covered_by``: the first run that
-    covered it.
+    ``causes``: the rules that may have removed it, one if it is certain. ``covered_by``: the first run that covered it.
     """
 
     verdict: AbsenceVerdict
@@ -78,10 +77,10 @@ class Absence:
 
 
 def list_partition_runs(ctx: Context, view: TopicView, partition: int) -> list[RemovalRun]:
-    """The published runs that worked on ``partition``, oldest first.
+    """List the published runs on ``partition``, oldest first.
 
-    One receipt is held at a time, since each has an entry for every partition. They come from the metadata store, and
-    from beside the table where the store does not know them.
+    One receipt is in memory at a time, since each has an entry for every partition. They are read from the metadata
+    store, and from beside the table if the store does not have them.
     """
     found: list[RemovalRun] = []
     for reference in view.log.receipt_references(view.head):
@@ -108,18 +107,18 @@ def list_partition_runs(ctx: Context, view: TopicView, partition: int) -> list[R
 
 
 def find_covering_runs(runs: Sequence[RemovalRun], offset: int) -> list[RemovalRun]:
-    """The runs that judged the record at ``offset``: a run that read nothing (retention alone) judged nothing."""
+    """Return the runs that judged the record at ``offset``; a run that read nothing (retention only) judged nothing."""
     return [run for run in runs if run.records_in > 0 and run.next_first_dirty_offset > offset]
 
 
 def _find_retiring_runs(runs: Sequence[RemovalRun], offset: int) -> tuple[RemovalRun, ...]:
-    """The first run that retired records and left the log start above ``offset``; none when another hand raised it."""
+    """Return the first run that retired records and left the log start above ``offset``, if any."""
     found = (run for run in runs if run.records_retired and (run.log_start_offset or 0) > offset)
     return tuple(islice(found, 1))
 
 
 def explain_absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absence:
-    """Why ``offset`` of ``partition``, at which there is no record, holds none.
+    """Explain why ``offset`` of ``partition`` has no record.
 
     Raises:
         WinnowError: a receipt or ledger is missing or damaged.
@@ -136,8 +135,8 @@ def explain_absence(ctx: Context, view: TopicView, partition: int, offset: int) 
         return Absence(
             AbsenceVerdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=_find_retiring_runs(runs, offset)
         )
-    judged = find_covering_runs(runs, offset) if ingested is not IngestedAnswer.NO else []
-    causes = _find_possible_causes(judged)
+    covering = find_covering_runs(runs, offset) if ingested is not IngestedAnswer.NO else []
+    causes = _find_possible_causes(covering)
     if not causes:
         return Absence(AbsenceVerdict.NEVER_INGESTED, ingested=IngestedAnswer.NO, slice=entry)
     verdict = causes[0] if len(causes) == 1 else AbsenceVerdict.REMOVED
@@ -146,22 +145,22 @@ def explain_absence(ctx: Context, view: TopicView, partition: int, offset: int) 
         causes=causes,
         ingested=ingested,
         slice=entry,
-        covered_by=judged[0],
-        runs=tuple(run for run in judged if _is_possible_remover(run, is_first=run is judged[0])),
+        covered_by=covering[0],
+        runs=tuple(run for run in covering if _is_possible_remover(run, is_first=run is covering[0])),
     )
 
 
-def _find_possible_causes(judged: Sequence[RemovalRun]) -> tuple[AbsenceVerdict, ...]:
-    """The rules that the counts of ``judged``, oldest first, leave open.
+def _find_possible_causes(covering: Sequence[RemovalRun]) -> tuple[AbsenceVerdict, ...]:
+    """Return the rules that are possible by the counts of ``covering``, oldest first.
 
-    Keyless records go in the first run that covers them; tombstones in a later one, never in the first.
+    Keyless records are removed by the first run that covers them; tombstones by a later one, never the first.
     """
     found: list[AbsenceVerdict] = []
-    if any(run.records_superseded for run in judged):
+    if any(run.records_superseded for run in covering):
         found.append(AbsenceVerdict.SUPERSEDED)
-    if any(run.tombstones_expired for run in judged[1:]):
+    if any(run.tombstones_expired for run in covering[1:]):
         found.append(AbsenceVerdict.TOMBSTONE_EXPIRED)
-    if judged and judged[0].records_keyless:
+    if covering and covering[0].records_keyless:
         found.append(AbsenceVerdict.KEYLESS)
     return tuple(found)
 
@@ -186,16 +185,16 @@ def _is_quarantined(ctx: Context, view: TopicView, partition: int, offset: int) 
 
 
 def find_slice(state: TopicState, partition: int, offset: int) -> Append | None:
-    """The slice of an ingest call that spans ``offset``; None when none does.
+    """Return the slice of an ingest call that spans ``offset``; None if there is none.
 
-    Offsets of a partition rise from call to call, so the ledgers are bisected rather than all read.
+    Offsets of a partition increase from call to call, so the ledgers are searched by bisection.
     """
     ingests = list_ingest_references(state)
     low, high = 0, len(ingests)
     while low < high:
         middle = (low + high) // 2
         probe, slices = middle, _read_slices(state, ingests[middle], partition)
-        while not slices and probe + 1 < high:  # a call that brought nothing to this partition
+        while not slices and probe + 1 < high:  # a call without records for this partition
             probe += 1
             slices = _read_slices(state, ingests[probe], partition)
         if not slices or offset < slices[0].first_offset:

@@ -1,6 +1,6 @@
 """Finds the records of a key or at an offset, and which of them win now and won in the last run.
 
-The log answers for what is there, receipts and ledgers for what is not. Nothing is written.
+The log answers for existing records, receipts and ledgers for missing ones. Nothing is written.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offs
 from winnow.planning.eligibility import find_covering_entries, make_tombstone_expiry
 
 MAXIMUM_RECORDS = 100
-"""Records of a key that are listed, those with the highest offsets; all are counted."""
+"""Maximum records of a key that are listed, those with the highest offsets; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOrders:
-    """One partition and the two orders that matter: the one it was last cleaned with, and the one in force."""
+    """One partition with two orders: that of its last cleaning, and the current one."""
 
     log: PartitionLog
     bounds: LogBounds
     order: RecordOrder
     next_order: RecordOrder
     decided_below: int
-    """Below it a run has decided between records; 0 where none ever did."""
+    """Runs have decided between records below it; 0 without any run."""
 
     @property
     def headers(self) -> list[str]:
-        """The headers that either order looks at."""
+        """The headers that either order uses."""
         return [order.header for order in (self.order, self.next_order) if order.header is not None]
 
     @property
     def shown_header(self) -> str | None:
-        """The header whose versions are told."""
+        """The header whose versions are shown."""
         return self.order.header or self.next_order.header
 
     def seen(self, found: RecordCoordinates) -> SeenRecord:
-        """A record, with the section of the log that it lies in."""
+        """Return a record with the section of the log that it is in."""
         section = LogSection.NOT_YET_CLEANABLE
         if found.offset < self.bounds.first_dirty_offset:
             section = LogSection.CLEAN
@@ -79,13 +79,13 @@ class KeyRecords:
 
 
 def parse_order(text: str) -> RecordOrder:
-    """The order that the state names: ``offset``, ``timestamp`` or ``header:NAME``."""
+    """Parse an order of the state: ``offset``, ``timestamp`` or ``header:NAME``."""
     strategy, _, header = text.partition(":")
     return RecordOrder(Strategy(strategy), header or None)
 
 
 def build_partition_orders(ctx: Context, view: TopicView, log: PartitionLog, as_of_ms: int) -> PartitionOrders:
-    """The judge of one partition of the topic that ``view`` shows."""
+    """Build the orders of one partition of the topic of ``view``."""
     (assessment,) = assess_view(ctx, replace(view, partitions=(log,)), as_of_ms=as_of_ms)
     state = log.state
     return PartitionOrders(
@@ -103,7 +103,7 @@ def build_partition_orders(ctx: Context, view: TopicView, log: PartitionLog, as_
 
 
 def read_key_records(scan: KeyScan, judge: PartitionOrders) -> KeyRecords:
-    """The records of the key that ``scan`` found last."""
+    """Read the records of the key that ``scan`` found last."""
     newest = scan.newest(MAXIMUM_RECORDS)
     winner = scan.winner(judge.order, judge.decided_below)
     next_winner = scan.winner(judge.next_order, judge.bounds.first_uncleanable_offset)
@@ -125,7 +125,7 @@ def _read_seen_record(
 
 
 Progress = Callable[[int, int], None]
-"""Told (bytes looked through, bytes in all)."""
+"""Called with (bytes read, total bytes)."""
 
 
 def explain_key(
@@ -138,11 +138,11 @@ def explain_key(
     as_of_ms: int,
     progress: Progress | None = None,
 ) -> WhyAnswer:
-    """Where the records of ``key`` are, which of them won, and by which rule.
+    """Find the records of ``key``, which of them won, and by which rule.
 
-    Without ``partition`` the one comes first where Kafka's default partitioner puts the key. The others are looked
-    through when it is not there, when partitions were added to the topic, or ``everywhere``: a custom partitioner may
-    have put it anywhere.
+    Without ``partition``, the partition of Kafka's default partitioner comes first. The others are searched if the key
+    is not there, if partitions were added to the topic, or with ``everywhere``: a custom partitioner may have chosen
+    any.
 
     Raises:
         UsageError: no such topic or partition.
@@ -156,14 +156,14 @@ def explain_key(
         else _sort_by_likelihood(view, default)
     )
     found: list[tuple[PartitionOrders, KeyRecords]] = []
-    told = _ByteProgress(progress, sum(segment.size_bytes for log in wanted for segment in log.segments))
+    byte_progress = _ByteProgress(progress, sum(segment.size_bytes for log in wanted for segment in log.segments))
     searched = 0
     for log in wanted:
         searched += 1
         if log.segments:
             judge = build_partition_orders(ctx, view, log, as_of_ms)
             with KeyScan(log, judge.headers, ctx.budget) as scan:
-                if scan.find(key, told):
+                if scan.find(key, byte_progress):
                     found.append((judge, read_key_records(scan, judge)))
         if found and not everywhere and not view.head.state.partitions_added:
             break
@@ -182,7 +182,7 @@ def explain_key(
 def explain_offset(
     ctx: Context, topic: str, partition: int, offset: int, *, as_of_ms: int, progress: Progress | None = None
 ) -> WhyAnswer:
-    """Whether there is a record at ``offset`` of ``partition``; what becomes of it, or what became of it.
+    """Explain whether ``offset`` of ``partition`` has a record, and what happens or happened to it.
 
     Raises:
         UsageError: no such topic or partition.
@@ -311,7 +311,7 @@ def _explain_empty_offset(
 
 
 def _explain_missing_key(ctx: Context, view: TopicView, log: PartitionLog, default: int, searched: int) -> WhyAnswer:
-    """No record of a key: the runs of the likeliest partition in which tombstones expired, or records were retired."""
+    """Explain a missing key: in which runs of its likeliest partition tombstones expired or records were retired."""
     order = parse_order(log.state.strategy or view.rules.order)
     runs = tuple(r for r in list_partition_runs(ctx, view, log.partition) if r.tombstones_expired or r.records_retired)
     answer = WhyAnswer(

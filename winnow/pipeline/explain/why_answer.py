@@ -11,7 +11,7 @@ from winnow.pipeline.explain.removals import Absence, AbsenceVerdict, IngestedAn
 
 
 class LogSection(StrEnum):
-    """Where in the log a record lies: covered by a run, to be covered by the next one, or out of its reach yet."""
+    """The section of the log of a record: covered by a run, to be covered by the next one, or not yet cleanable."""
 
     CLEAN = "clean"
     DIRTY = "dirty"
@@ -19,11 +19,11 @@ class LogSection(StrEnum):
 
 
 class FoundVerdict(StrEnum):
-    """What is said of a record or key that is there."""
+    """The verdict on an existing record or key."""
 
     SURVIVED = "survived"
     TOMBSTONE = "tombstone"
-    """It survived and says that the key was deleted."""
+    """It survived and marks the key as deleted."""
     WINS_NEXT = "wins_next"
     SUPERSEDED_NEXT = "superseded_next"
     NOT_YET_CLEANABLE = "not_yet_cleanable"
@@ -33,12 +33,12 @@ class FoundVerdict(StrEnum):
     UNDECIDED = "undecided"
     """By key: no run has covered any of its records."""
     ABSENT = "absent"
-    """By key: there is no record of it."""
+    """By key: it has no record."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenRecord:
-    """A record that readers see, without its bytes. ``version`` None: no strategy header, or it counts as missing."""
+    """A visible record, without its bytes. ``version`` None: no strategy header, or it counts as missing."""
 
     partition: int
     offset: int
@@ -50,10 +50,10 @@ class SeenRecord:
 
 @dataclass(frozen=True, slots=True)
 class TombstoneLife:
-    """How long a tombstone stays. ``earliest_removal_ms``: no run before it drops the tombstone.
+    """How long a tombstone stays. ``earliest_removal_ms``: no run before it removes the tombstone.
 
     ``covered``: a run has started its delete horizon. ``waiting_for_late_arrivals``: delete.retention.ms has passed,
-    and it still fends off late records of a lower version.
+    and it still suppresses late records of a lower version.
     """
 
     offset: int
@@ -66,7 +66,7 @@ class TombstoneLife:
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The partition's offsets that decide what a run may touch."""
+    """The offsets of the partition that decide what a run may change."""
 
     log_start_offset: int
     first_dirty_offset: int
@@ -76,7 +76,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class SegmentBounds:
-    """The segment file that holds an offset."""
+    """The segment file that contains an offset."""
 
     path: str
     first_offset: int
@@ -86,7 +86,7 @@ class SegmentBounds:
 
 @dataclass(frozen=True, slots=True)
 class MisplacedKey:
-    """Records of the key in another partition than the one that is told about."""
+    """Records of the key in another partition than the one explained."""
 
     partition: int
     records: int
@@ -95,11 +95,10 @@ class MisplacedKey:
 
 @dataclass(frozen=True, slots=True)
 class WhyAnswer:
-    """What is known. ``winner``: who won in the newest run; ``next_winner``: who would in a run now.
+    """What is known. ``winner``: the winner of the newest run; ``next_winner``: that of a run now.
 
-    ``rule`` says in words by which order ``winner`` won, ``next_rule`` by which one ``next_winner`` would. ``runs``:
-    those that covered the record asked about or the winner, oldest first; where it is gone, those that may have
-    removed it.
+    ``rule`` names the order by which ``winner`` won, ``next_rule`` that of ``next_winner``. ``runs``: those that
+    covered the record or the winner, oldest first; for a removed record, those that may have removed it.
     """
 
     topic: str
@@ -139,39 +138,41 @@ _RULE_SENTENCES = {
 
 
 def describe_found_key(answer: WhyAnswer, partitions: int) -> str:
-    """There are records of the key."""
-    said = [_describe_winner(answer), *_describe_next_run(answer), _describe_tombstone(answer)]
+    """Describe the records of a key."""
+    sentences = [_describe_winner(answer), *_describe_next_run(answer), _describe_tombstone(answer)]
     if answer.elsewhere:
         numbers = ", ".join(f"{answer.topic}-{other.partition} ({other.records:,})" for other in answer.elsewhere)
-        said.append(f"Records of this key are also in {numbers}; keys meet within one partition only.")
+        sentences.append(f"Records of this key are also in {numbers}; keys meet within one partition only.")
     elif answer.partition != answer.default_partition:
-        said.append(f"Kafka's default partitioner would put this key into {answer.topic}-{answer.default_partition}.")
+        sentences.append(
+            f"Kafka's default partitioner would put this key into {answer.topic}-{answer.default_partition}."
+        )
     if answer.partitions_searched < partitions:
-        said.append(f"{_format_other_count(partitions - answer.partitions_searched)} not searched.")
-    return " ".join(filter(None, said))
+        sentences.append(f"{_format_other_count(partitions - answer.partitions_searched)} not searched.")
+    return " ".join(filter(None, sentences))
 
 
 def describe_missing_key(answer: WhyAnswer, likeliest: int) -> str:
-    """There is no record of the key."""
+    """Explain why a key has no record."""
     where = f"{answer.topic}-{answer.partition}" if answer.partition is not None else f"any partition of {answer.topic}"
     never = f"No record of this key is in {where}: it was never there, or its last record was a tombstone that a run"
-    said = [f"{never} removed, or retention took it. With its last record goes all that was known of a key."]
+    sentences = [f"{never} removed, or retention took it. With its last record goes all that was known of a key."]
     expired = [run for run in answer.runs if run.tombstones_expired]
     retired = [run for run in answer.runs if run.records_retired]
     name = f"{answer.topic}-{likeliest}"
     if expired:
         total = sum(run.tombstones_expired for run in expired)
-        said.append(f"{total:,} tombstone(s) of {name} expired so far, last in {_format_run(expired[-1])}.")
+        sentences.append(f"{total:,} tombstone(s) of {name} expired so far, last in {_format_run(expired[-1])}.")
     if retired:
         total = sum(run.records_retired for run in retired)
-        said.append(f"Retention took {total:,} record(s) of {name} so far, last in {_format_run(retired[-1])}.")
+        sentences.append(f"Retention took {total:,} record(s) of {name} so far, last in {_format_run(retired[-1])}.")
     if not answer.runs:
-        said.append(f"No run has removed a tombstone of {name} so far, nor has retention taken a record.")
-    return " ".join(said)
+        sentences.append(f"No run has removed a tombstone of {name} so far, nor has retention taken a record.")
+    return " ".join(sentences)
 
 
 def describe_found_offset(answer: WhyAnswer) -> str:
-    """There is a record at the offset."""
+    """Describe the record at an offset."""
     record, bounds = answer.record, answer.bounds
     assert record is not None
     assert bounds is not None
@@ -180,42 +181,42 @@ def describe_found_offset(answer: WhyAnswer) -> str:
         return f"{here}. It has no key, so it leaves the log for the quarantine in the first compaction that covers it."
     if answer.verdict == FoundVerdict.NOT_YET_CLEANABLE:
         above = f"It lies at or above the first uncleanable offset {bounds.first_uncleanable_offset}"
-        said = [f"{here}. {above}, so no run may judge it yet, and readers see it whatever its key."]
+        sentences = [f"{here}. {above}, so no run may judge it yet, and readers see it whatever its key."]
     elif answer.verdict == FoundVerdict.NOT_COMPACTED:
         return f"{here}. The topic's cleanup.policy does not include compact, so no run judges it by its key."
     elif answer.verdict == FoundVerdict.SUPERSEDED_NEXT:
         assert answer.next_winner is not None
         follower = f"{_format_coordinates(answer.next_winner)} of its key wins by {answer.next_rule}"
-        said = [f"{here}. The next run that compacts this partition removes it: {follower}."]
+        sentences = [f"{here}. The next run that compacts this partition removes it: {follower}."]
     elif answer.verdict == FoundVerdict.WINS_NEXT:
-        said = [f"{here}. In the next run that compacts this partition it wins its key by {answer.next_rule}."]
+        sentences = [f"{here}. In the next run that compacts this partition it wins its key by {answer.next_rule}."]
     else:
-        said = [f"{here}, because it won its key by {answer.rule}{_describe_winning_run(answer)}."]
+        sentences = [f"{here}, because it won its key by {answer.rule}{_describe_winning_run(answer)}."]
     if answer.records_total > 1:
-        said.append(f"Readers see {answer.records_total:,} records of its key in this partition.")
-    return " ".join(filter(None, [*said, _describe_tombstone(answer)]))
+        sentences.append(f"Readers see {answer.records_total:,} records of its key in this partition.")
+    return " ".join(filter(None, [*sentences, _describe_tombstone(answer)]))
 
 
 def describe_missing_offset(answer: WhyAnswer, why: Absence) -> str:
-    """There is no record at the offset."""
+    """Explain why an offset has no record."""
     bounds = answer.bounds
     assert bounds is not None
     place = f"{answer.topic}-{answer.partition}, offset {answer.offset}"
     if why.verdict is AbsenceVerdict.NOT_WRITTEN:
         return f"{place} is not written yet: the log ends at {bounds.log_end_offset}."
     if why.verdict is AbsenceVerdict.BELOW_LOG_START:
-        said = f"{place} lies below the log start {bounds.log_start_offset}: removed by retention or by delete-records."
+        text = f"{place} lies below the log start {bounds.log_start_offset}: removed by retention or by delete-records."
         if why.runs:
-            said += f" Retention took records in {_format_runs(why.runs)}."
+            text += f" Retention took records in {_format_runs(why.runs)}."
         else:
-            said += " No run of this partition has retired records, so it was delete-records."
+            text += " No run of this partition has retired records, so it was delete-records."
     elif why.verdict is AbsenceVerdict.QUARANTINED:
-        said = f"{place} is in the quarantine, because its record has no key (winnow read --quarantined shows it)."
+        text = f"{place} is in the quarantine, because its record has no key (winnow read --quarantined shows it)."
     elif why.verdict is AbsenceVerdict.NEVER_INGESTED:
-        said = f"{place} was never in this log: no ingest brought it, so it is a gap of the source."
+        text = f"{place} was never in this log: no ingest brought it, so it is a gap of the source."
     else:
-        said = _describe_removal(answer, why, place)
-    return f"{said} {_describe_replacement(answer)}"
+        text = _describe_removal(answer, why, place)
+    return f"{text} {_describe_replacement(answer)}"
 
 
 def _describe_removal(answer: WhyAnswer, why: Absence, place: str) -> str:
@@ -225,21 +226,21 @@ def _describe_removal(answer: WhyAnswer, why: Absence, place: str) -> str:
     rules = [_RULE_SENTENCES[cause] for cause in why.causes]
     if why.ingested is IngestedAnswer.PERHAPS and why.slice is not None:
         entry = why.slice
-        said = (
+        text = (
             f"{place} is not there: either it was never written, since the ingest that spans it brought "
             f"{entry.records:,} records for offsets {entry.first_offset} to {entry.last_offset}, or "
             f"{_format_runs(why.runs)} removed it: {' or '.join(rules)}."
         )
     elif len(rules) == 1 and len(why.runs) == 1:
-        said = f"{place} was removed by {_format_run(why.runs[0])}: {rules[0]}."
+        text = f"{place} was removed by {_format_run(why.runs[0])}: {rules[0]}."
     elif len(rules) == 1:
-        said = f"{place} was removed: {rules[0]}. It went in one of {_format_runs(why.runs)}."
+        text = f"{place} was removed: {rules[0]}. It went in one of {_format_runs(why.runs)}."
     else:
-        said = (
+        text = (
             f"{place} was removed in one of {_format_runs(why.runs)}. Their counts leave open whether it was "
             f"{', '.join(rules[:-1])} or {rules[-1]}."
         )
-    return said + covered
+    return text + covered
 
 
 def _describe_replacement(answer: WhyAnswer) -> str:
@@ -259,14 +260,14 @@ def _describe_next_run(answer: WhyAnswer) -> list[str]:
     assert bounds is not None
     if winner is not None and answer.records_total == 1:
         return ["It is the only record of the key that readers see."]
-    said = [f"Readers see {answer.records_total:,} record(s) of it."]
+    sentences = [f"Readers see {answer.records_total:,} record(s) of it."]
     if follower is None:
-        said.append(f"All lie at or above the first uncleanable offset {bounds.first_uncleanable_offset}.")
+        sentences.append(f"All lie at or above the first uncleanable offset {bounds.first_uncleanable_offset}.")
     elif winner is not None and follower.offset == winner.offset:
-        said.append(f"In the next run it wins again, by {answer.next_rule}.")
+        sentences.append(f"In the next run it wins again, by {answer.next_rule}.")
     else:
-        said.append(f"In the next run {_format_coordinates(follower)} wins by {answer.next_rule}.")
-    return said
+        sentences.append(f"In the next run {_format_coordinates(follower)} wins by {answer.next_rule}.")
+    return sentences
 
 
 def _describe_tombstone(answer: WhyAnswer) -> str:
@@ -278,15 +279,15 @@ def _describe_tombstone(answer: WhyAnswer) -> str:
             "It is a tombstone that no run has covered at a known time: the first one that does starts its delete "
             f"horizon, so it goes after {format_ms(life.earliest_removal_ms)} at the earliest."
         )
-    said = f"It is a tombstone with delete horizon {format_ms(life.earliest_removal_ms)}"
+    text = f"It is a tombstone with delete horizon {format_ms(life.earliest_removal_ms)}"
     if life.goes_at_next_run:
-        return f"{said}, which has passed: the next run drops it unless it is superseded."
+        return f"{text}, which has passed: the next run drops it unless it is superseded."
     if life.waiting_for_late_arrivals:
         return (
-            f"{said}. delete.retention.ms has passed, but it waits for late arrivals (winnow.late.arrival.ms): it "
+            f"{text}. delete.retention.ms has passed, but it waits for late arrivals (winnow.late.arrival.ms): it "
             "goes in a run after the horizon that covers every record appended before it."
         )
-    return f"{said}: no run before that drops it."
+    return f"{text}: no run before that drops it."
 
 
 def _describe_winning_run(answer: WhyAnswer) -> str:

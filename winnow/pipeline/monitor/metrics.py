@@ -18,11 +18,11 @@ from winnow.report.metrics import Measurement, compute_measurement
 from winnow.results import Receipt
 
 MAXIMUM_RECENT_RUNS = 10
-"""So many receipts of a topic, the newest, tell its pace and its last run; some of them may be retention alone."""
+"""Number of newest receipts of a topic for its pace and last run; some may be of retention only."""
 
 
 def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
-    """What holds of ``topic`` at ``as_of_ms``. Records nothing.
+    """Measure ``topic`` at ``as_of_ms``. Records nothing.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
@@ -42,7 +42,7 @@ def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeadlines:
-    """What one topic brings into the forecast: its work, and the receipts that tell the pace."""
+    """One topic's part of the forecast: its work, and the receipts that show the pace."""
 
     work: tuple[PendingPartition, ...]
     receipts: tuple[Receipt, ...]
@@ -50,7 +50,7 @@ class TopicDeadlines:
 
 @dataclass(frozen=True, slots=True)
 class TopicsForecast:
-    """The outlook of all deadlines. ``bytes_per_second``: of one task; None: no run has told it."""
+    """The forecast of all deadlines. ``bytes_per_second``: of one task; None: no run has shown it."""
 
     as_of_ms: int
     bytes_per_second: float | None
@@ -59,13 +59,13 @@ class TopicsForecast:
 
 
 def load_deadlines(ctx: Context, topic: str, *, as_of_ms: int) -> TopicDeadlines:
-    """The deadlines of ``topic``; none where max.compaction.lag.ms is not set or the policy does not compact."""
+    """Return the deadlines of ``topic``; none without max.compaction.lag.ms or without a compacting policy."""
     view = load_topic_view(ctx, topic)
     return build_deadlines(ctx, topic, find_due_partitions(view, assess_view(ctx, view, as_of_ms=as_of_ms)))
 
 
 def find_due_partitions(view: TopicView, assessments: Sequence[Assessment]) -> dict[int, DuePartition]:
-    """The partitions of ``view`` that have a deadline, by number; none where the policy does not compact."""
+    """Return the partitions of ``view`` with a deadline, by number; none if the policy does not compact."""
     if not view.rules.compacts:
         return {}
     logs = {log.partition: log for log in view.partitions}
@@ -73,7 +73,7 @@ def find_due_partitions(view: TopicView, assessments: Sequence[Assessment]) -> d
 
 
 def build_deadlines(ctx: Context, topic: str, due: Mapping[int, DuePartition]) -> TopicDeadlines:
-    """What the partitions in ``due`` bring into the forecast."""
+    """Build the forecast's input for the partitions in ``due``."""
     return TopicDeadlines(
         tuple(each.work for each in due.values()),
         tuple(ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS)),
@@ -81,7 +81,7 @@ def build_deadlines(ctx: Context, topic: str, due: Mapping[int, DuePartition]) -
 
 
 def compute_forecast(ctx: Context, topics: Sequence[TopicDeadlines], *, as_of_ms: int) -> TopicsForecast:
-    """The outlook of all deadlines of ``topics`` together: they share the engine."""
+    """Forecast all deadlines of ``topics`` together, since they share the engine."""
     bytes_per_second = measure_pace(receipt for each in topics for receipt in each.receipts)
     tasks = estimate_parallelism(ctx.settings)
     work = [w for each in topics for w in each.work]
@@ -93,10 +93,10 @@ _LOCAL_MASTER = re.compile(r"local\[(\*|[0-9]+)(?:,[0-9]+)?\]")
 
 
 def estimate_parallelism(settings: Settings) -> int:
-    """Tasks that the Spark application runs at a time, as far as the settings tell; 1 where they do not.
+    """Estimate from the settings how many tasks the Spark application runs at a time; 1 if they do not show it.
 
     ``local[N]``: N; a cluster: ``spark.cores.max``, else ``spark.executor.instances`` x ``spark.executor.cores``; each
-    divided by ``spark.task.cpus``, and never more than the engine's own setting ``tasks``.
+    divided by ``spark.task.cpus``, and at most the engine's own setting ``tasks``.
     """
     conf = settings.spark.conf
     local = _LOCAL_MASTER.fullmatch(settings.spark.master)

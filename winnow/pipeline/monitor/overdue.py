@@ -21,7 +21,7 @@ _IDLE_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class DuePartition:
-    """One topic partition that has a deadline, as it was assessed and as its log is."""
+    """One partition that has a deadline, with its assessment and its log."""
 
     assessment: Assessment
     log: PartitionLog
@@ -34,28 +34,28 @@ class DuePartition:
 
     @property
     def is_paused(self) -> bool:
-        """Whether somebody paused it."""
+        """Whether the partition is paused."""
         return self.log.state.paused_since_ms is not None
 
     @property
     def is_uncleanable(self) -> bool:
-        """Whether it is marked."""
+        """Whether the partition is marked as uncleanable."""
         return self.log.state.uncleanable is not None
 
     @property
     def is_blocked(self) -> bool:
-        """Whether nothing works towards its deadline."""
+        """Whether no run will take the partition before its deadline."""
         return self.is_paused or self.is_uncleanable
 
     @property
     def work(self) -> PendingPartition:
-        """What compacting it takes: by its deadline the active segment is closed, so a run reads all of it."""
+        """The work of compacting it: the active segment is closed by the deadline, so a run reads all segments."""
         size_bytes = sum(segment.size_bytes for segment in self.log.segments)
         return PendingPartition(self.log.topic, self.log.partition, self.deadline_ms, size_bytes, self.is_blocked)
 
 
 def describe_missed_deadline(due: DuePartition, last_run: Run | None, now_ms: int) -> Finding:
-    """What to say of a deadline that has passed, since when, and why."""
+    """Describe a missed deadline: since when, and why."""
     why = _describe_block(due) or _IDLE_REASONS.get(due.assessment.reason)
     if why is None and due.assessment.eligible:
         why = (
@@ -69,9 +69,9 @@ def describe_missed_deadline(due: DuePartition, last_run: Run | None, now_ms: in
 
 
 def describe_near_deadline(due: DuePartition, late_by_ms: int | None, now_ms: int) -> Finding:
-    """What to say of a deadline that nothing will meet."""
-    left_ms = due.deadline_ms - now_ms
-    left = f"in {format_duration(left_ms)}" if left_ms > 0 else f"{format_duration(-left_ms)} ago"
+    """Describe a deadline that will be missed."""
+    remaining_ms = due.deadline_ms - now_ms
+    when = f"in {format_duration(remaining_ms)}" if remaining_ms > 0 else f"{format_duration(-remaining_ms)} ago"
     why = (
         _describe_block(due)
         or f"at the present pace it is compacted {format_duration(late_by_ms or 0)} too late at the earliest"
@@ -79,36 +79,36 @@ def describe_near_deadline(due: DuePartition, late_by_ms: int | None, now_ms: in
     state = due.log.state
     began = [state.paused_since_ms, state.uncleanable.since_ms if state.uncleanable is not None else None]
     since_ms = min((each for each in began if each is not None), default=now_ms)
-    return Finding(due.log.partition, since_ms, f"due {format_ms(due.deadline_ms)}, {left}; {why}")
+    return Finding(due.log.partition, since_ms, f"due {format_ms(due.deadline_ms)}, {when}; {why}")
 
 
 def _describe_block(due: DuePartition) -> str | None:
     state = due.log.state
-    told = []
+    reasons = []
     if state.paused_since_ms is not None:
-        told.append(f"paused by {', '.join(state.paused_by) or 'somebody'} since {format_ms(state.paused_since_ms)}")
+        reasons.append(f"paused by {', '.join(state.paused_by) or 'somebody'} since {format_ms(state.paused_since_ms)}")
     if state.uncleanable is not None:
         mark = state.uncleanable
         again = f", next attempt {format_ms(mark.next_attempt_ms)}" if mark.next_attempt_ms is not None else ""
-        told.append(f"uncleanable since {format_ms(mark.since_ms)}{again}")
-    return " and ".join(told) or None
+        reasons.append(f"uncleanable since {format_ms(mark.since_ms)}{again}")
+    return " and ".join(reasons) or None
 
 
 def format_advice(topic: str, found: Sequence[DuePartition]) -> str:
-    """What to do, one command per cause."""
+    """Return what to do, one command per cause."""
     paused = [each.log.partition for each in found if each.is_paused]
     marked = [each.log.partition for each in found if each.is_uncleanable]
-    told = []
+    advice = []
     if paused:
-        told.append(f"let paused partitions go on: {make_resume_command(topic, paused)}")
+        advice.append(f"let paused partitions go on: {make_resume_command(topic, paused)}")
     if marked:
-        told.append(
+        advice.append(
             f"have uncleanable partitions tried again once they are mended: {make_release_command(topic, marked)}"
         )
     if any(not each.is_blocked for each in found):
-        told.append(
+        advice.append(
             "see why compact_topics does not get to it (is the DAG paused, is a task red, does the work fit: winnow "
             f"assess {topic} --forecast) or compact it by hand: winnow compact {topic}"
         )
-    text = "; ".join(told)
+    text = "; ".join(advice)
     return text[:1].upper() + text[1:]

@@ -1,7 +1,7 @@
 """Alerts on compaction deadlines and stuck sweeps across topics, and delivers queued messages.
 
-Every run of ``compact_topics`` ends with it. It looks from the present, whatever the run looked from: an alert is about
-now. The metadata store says which topics to look at, so thousands of topics that are well cost one statement.
+Every run of ``compact_topics`` ends with it. It uses the present time, whatever the run's as-of: an alert is about now.
+The metadata store says which topics to check, so thousands of healthy topics cost one statement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from winnow.results import OpenAlert
 log = logging.getLogger("winnow")
 
 WARNING_LAG_DIVISOR = 4
-"""A deadline is near at most so much of max.compaction.lag.ms before it passes: with a lag of an hour, a quarter."""
+"""A deadline counts as near for at most this part of max.compaction.lag.ms: with a lag of 1 h, 15 minutes."""
 
 _IDLE_REASONS = frozenset(
     {
@@ -46,7 +46,7 @@ _IDLE_REASONS = frozenset(
 
 @dataclass
 class WatchReport:
-    """What a look around came to: how many topics were looked at, and how many messages of each kind were new."""
+    """The result of a watch: the number of topics checked, and of new messages by kind."""
 
     topics: int = 0
     told: dict[str, int] = field(default_factory=dict)
@@ -54,13 +54,13 @@ class WatchReport:
     problems: list[str] = field(default_factory=list)
 
     def note(self, alert: object, kind: AlertKind) -> None:
-        """Count ``alert`` if there was one."""
+        """Count ``alert`` if there is one."""
         if alert is not None:
             self.told[kind.value] = self.told.get(kind.value, 0) + 1
 
     @property
     def sentence(self) -> str:
-        """For logs."""
+        """The report as text for logs."""
         told = ", ".join(f"{count} {kind}" for kind, count in self.told.items()) or "nothing new"
         late = f" {self.delivered} earlier message(s) reached their channel." if self.delivered else ""
         failed = f" {len(self.problems)} topic(s) could not be looked at." if self.problems else ""
@@ -69,7 +69,7 @@ class WatchReport:
 
 @dataclass(frozen=True, slots=True)
 class _TopicDeadlines:
-    """One topic as it is now: its partitions that have a deadline, and those that are idle for good."""
+    """One topic now: its partitions with a deadline, and those that are idle for good."""
 
     topic: str
     due: dict[int, DuePartition]
@@ -79,9 +79,9 @@ class _TopicDeadlines:
 
 
 def watch_topics(ctx: Context) -> WatchReport:
-    """Tell of deadlines that are near or missed and of sweeps that are stuck, of what recovered, and deliver the rest.
+    """Alert on near and missed deadlines and stuck sweeps, close recovered alerts, and deliver queued messages.
 
-    A topic that cannot be looked at stops no other; its alerts stay as they are.
+    A topic that cannot be checked does not affect the others; its alerts stay as they are.
 
     Raises:
         ServiceError: metadata store or catalog cannot be reached, so nothing is known.
@@ -96,12 +96,12 @@ def watch_topics(ctx: Context) -> WatchReport:
         ctx.alerts.supersede(topic, list(AlertKind), None)
     names = set(ctx.store.assessments.list_topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
     names |= {topic for topic, rows in opened.items() if any(row.kind in DEADLINES or row.released for row in rows)}
-    looks = [
-        look
+    topics = [
+        deadlines
         for topic in sorted(names & known)
-        if (look := _load_topic_deadlines(ctx, topic, now_ms, watched)) is not None
+        if (deadlines := _load_topic_deadlines(ctx, topic, now_ms, watched)) is not None
     ]
-    _check_deadlines(ctx, looks, opened, now_ms, watched)
+    _check_deadlines(ctx, topics, opened, now_ms, watched)
     _check_sweeps(ctx, known, now_ms, watched)
     return watched
 
@@ -134,59 +134,59 @@ def _load_topic_deadlines(ctx: Context, topic: str, now_ms: int, watched: WatchR
 
 def _check_deadlines(
     ctx: Context,
-    looks: Sequence[_TopicDeadlines],
+    topics: Sequence[_TopicDeadlines],
     opened: dict[str, list[OpenAlert]],
     now_ms: int,
     watched: WatchReport,
 ) -> None:
-    # They share the engine, so the outlook of one depends on all that have an earlier deadline.
-    outlook = compute_forecast(ctx, [look.deadlines for look in looks], as_of_ms=now_ms)
+    # Topics share the engine, so a forecast depends on all earlier deadlines.
+    outlook = compute_forecast(ctx, [each.deadlines for each in topics], as_of_ms=now_ms)
     prospects = {(each.topic, each.partition): each for each in outlook.prospects}
-    for look in looks:
-        _check_topic(ctx, look, prospects, opened.get(look.topic, []), now_ms, watched)
+    for topic in topics:
+        _check_topic(ctx, topic, prospects, opened.get(topic.topic, []), now_ms, watched)
 
 
 def _check_topic(
     ctx: Context,
-    look: _TopicDeadlines,
+    watched_topic: _TopicDeadlines,
     prospects: dict[tuple[str, int], DeadlineForecast],
     opened: Sequence[OpenAlert],
     now_ms: int,
     watched: WatchReport,
 ) -> None:
     grace_ms = ctx.settings.alert.deadline_grace_ms
-    topic = look.topic
+    topic = watched_topic.topic
     last_run = next(iter(ctx.store.runs.list_runs(topic, limit=1)), None)
     past: dict[int, Finding] = {}
     soon: dict[int, Finding] = {}
     close: set[int] = set()
-    for number, due in look.due.items():
+    for number, due in watched_topic.due.items():
         late_by_ms = prospects[topic, number].late_by_ms
         if due.deadline_ms + grace_ms < now_ms:
             past[number] = describe_missed_deadline(due, last_run, now_ms)
-        elif due.deadline_ms <= now_ms + look.warning_ms:
+        elif due.deadline_ms <= now_ms + watched_topic.warning_ms:
             close.add(number)
             if due.is_blocked or (late_by_ms is not None and late_by_ms > grace_ms):
                 soon[number] = describe_near_deadline(due, late_by_ms, now_ms)
     if past:
-        to_do = format_advice(topic, [look.due[number] for number in past])
+        to_do = format_advice(topic, [watched_topic.due[number] for number in past])
         found = alert_templates.make_deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
         watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_MISSED)
         ctx.alerts.supersede(topic, {AlertKind.DEADLINE_NEAR}, past)
     if soon:
-        to_do = format_advice(topic, [look.due[number] for number in soon])
+        to_do = format_advice(topic, [watched_topic.due[number] for number in soon])
         found = alert_templates.make_deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
         watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_NEAR)
     over = {
         AlertKind.DEADLINE_MISSED: (past.keys(), "is no longer past its compaction deadline"),
-        # What was near stays near until it is compacted: a forecast that sways must not tell people twice.
+        # A near deadline stays near until it is compacted: a changing forecast must not alert twice.
         AlertKind.DEADLINE_NEAR: (past.keys() | close, "is no longer about to miss its compaction deadline"),
     }
     for kind, (still, how) in over.items():
-        well = {row.partition for row in opened if row.kind == kind and row.partition is not None} - still
-        if well:
-            watched.note(ctx.alerts.recover(topic, {kind}, well, how), AlertKind.RECOVERED)
-    idle = {row.partition for row in opened if row.released and row.partition is not None} & look.idle
+        recovered = {row.partition for row in opened if row.kind == kind and row.partition is not None} - still
+        if recovered:
+            watched.note(ctx.alerts.recover(topic, {kind}, recovered, how), AlertKind.RECOVERED)
+    idle = {row.partition for row in opened if row.released and row.partition is not None} & watched_topic.idle
     if idle:
         how = "was released, and nothing of it is due"
         watched.note(ctx.alerts.recover(topic, RELEASABLE, idle, how), AlertKind.RECOVERED)
@@ -207,7 +207,7 @@ def _check_sweeps(ctx: Context, known: set[str], now_ms: int, watched: WatchRepo
 
 
 def alert_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> object:
-    """Alert if files of ``topic`` wait too long; the alert, None when none was sent."""
+    """Alert if files of ``topic`` wait too long; return the alert, None if none was sent."""
     stuck_ms = ctx.settings.alert.sweep_stuck_ms
     for found in ctx.store.retired_files.list_waiting(now_ms - grace_ms - stuck_ms, topic):
         due_ms = found.oldest_ms + grace_ms

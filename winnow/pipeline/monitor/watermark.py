@@ -22,12 +22,12 @@ from winnow.planning.cleanable import (
 class Watermark:
     """How far one topic is compacted at one snapshot.
 
-    ``compacted_through_ms`` is a time T, in ms since the epoch: every record that the log of ``snapshot_id`` holds with
-    a timestamp of T or before lies below the first dirty offset of its partition. None: nothing may be said, since a
-    dirty segment has no time at all. A record without a timestamp counts by the as-of of its append. A record that
-    arrives later with an older timestamp is dirty then, and the watermark of that snapshot lies before it.
+    ``compacted_through_ms`` is a time T, in ms since the epoch: every record in the log of ``snapshot_id`` with a
+    timestamp of T or before lies below the first dirty offset of its partition. None: unknown, since a dirty segment
+    has no time at all. A record without a timestamp counts by the as-of of its append. A record that arrives later with
+    an older timestamp is dirty then, and the watermark of that snapshot is before it.
 
-    ``first_dirty_offsets``: per partition; the log start where another strategy came into force and all is dirty again.
+    ``first_dirty_offsets``: per partition; the log start if another strategy made all records dirty again.
     """
 
     topic: str
@@ -37,9 +37,10 @@ class Watermark:
 
 
 def compute_watermark(log: TopicLog, *, now_ms: int, head: Head | None = None) -> Watermark:
-    """The watermark of a topic: per partition the earliest dirty timestamp less 1 ms, and the least of them.
+    """Compute the watermark of a topic: the minimum over partitions of the earliest dirty timestamp less 1 ms.
 
-    ``now_ms``, where nothing is dirty, and at most: a record from the future tells nothing of the time until then.
+    It is at most ``now_ms``, also without dirty records: a record from the future proves nothing about the time until
+    then.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
@@ -66,6 +67,6 @@ def _compute_partition_watermark(log: PartitionLog, rules: Rules, now_ms: int) -
 
 
 def _find_earliest_ms(segment: Segment, log: PartitionLog) -> int | None:
-    """At or before every record of ``segment``: some of its records may have a timestamp and others none."""
+    """Return a time at or before every record of ``segment``, of which some may have no timestamp."""
     times = [segment.min_timestamp_ms, find_append_as_of_ms(segment, log.state.appends)]
     return min((time_ms for time_ms in times if time_ms is not None), default=None)
