@@ -14,7 +14,7 @@ from winnow.engine.events import emit_event
 def main(arguments: list[str] | None = None) -> int:
     """Print one event with what the tasks saw."""
     spark_program.prefer_installed_pyspark()
-    from winnow.engine.spark_diagnostics import diagnose_spark_tasks
+    from winnow.engine.spark_application import diagnose_spark_tasks
 
     emit_event({"event": "doctor", **diagnose_spark_tasks(sys.argv[1:] if arguments is None else arguments)})
     return 0

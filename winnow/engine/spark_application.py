@@ -1,10 +1,12 @@
-"""Starts and stops a Spark application, runs tasks in it and forwards their events."""
+"""Starts, stops and diagnoses a Spark application, runs tasks in it and forwards their events."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyspark
@@ -13,6 +15,7 @@ from pyspark import AccumulatorParam, SparkConf, SparkContext
 from winnow.embedded.java import is_local
 from winnow.engine.events import emit_event
 from winnow.errors import ConfigurationError
+from winnow.files import storage
 from winnow.files.pyarrow_without_pandas import block_pandas_import
 
 if TYPE_CHECKING:
@@ -119,3 +122,50 @@ def _stop_spark(context: SparkContext) -> None:
         vars(context)["_accumulatorServer"] = None  # PySpark then skips it
         threading.Thread(target=server.shutdown, daemon=True).start()
     context.stop()
+
+
+REQUIRED_MODULES = ("duckdb", "pyarrow", "winnow")
+
+MAXIMUM_DIAGNOSED_TASKS = 8
+
+
+def diagnose_spark_tasks(uris: Sequence[str]) -> dict[str, Any]:
+    """Run a Spark application whose tasks check their environment and the access to the folders ``uris``.
+
+    Returns ``spark`` (its version), ``tasks``, ``pythons``, ``missing`` (modules) and ``unreachable`` (of ``uris``).
+    """
+    with open_spark_context("winnow doctor") as context:
+        context.setLogLevel("ERROR")
+        tasks = min(context.defaultParallelism, MAXIMUM_DIAGNOSED_TASKS)
+        seen = context.parallelize(range(tasks), tasks).mapPartitions(lambda _: _diagnose_task(uris)).collect()
+        return {
+            "spark": context.version,
+            "tasks": len(seen),
+            "pythons": sorted({each["python"] for each in seen}),
+            "missing": sorted({name for each in seen for name in each["missing"]}),
+            "unreachable": sorted({uri for each in seen for uri in each["unreachable"]}),
+        }
+
+
+def _diagnose_task(uris: Sequence[str]) -> Iterator[dict[str, Any]]:
+    yield {
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "missing": [name for name in REQUIRED_MODULES if not _is_installed(name)],
+        "unreachable": [uri for uri in uris if not _is_reachable(uri)],
+    }
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
+def _is_reachable(uri: str) -> bool:
+    try:
+        storage.exists(storage.join(uri, "winnow-doctor"))
+    except Exception:  # the driver's machine reports the reason
+        return False
+    return True

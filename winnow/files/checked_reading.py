@@ -19,8 +19,7 @@ from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import storage
 from winnow.files.page_checksums import check_pages, list_column_chunks
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
-from winnow.files.segment_figures import FileFigures, read_offsets
-from winnow.files.segments import ARROW_SCHEMA, cast_to_segment_schema
+from winnow.files.segments import ARROW_SCHEMA, FileFigures, cast_to_segment_schema, read_offsets
 from winnow.model import Segment
 
 BATCH_ROWS = 8_192

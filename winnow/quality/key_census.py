@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.files.segment_figures import Offsets, read_offsets
-from winnow.files.segments import ARROW_SCHEMA
+from winnow.files.segments import ARROW_SCHEMA, Offsets, read_offsets
 from winnow.model import OffsetRange, Segment
 from winnow.quality.versions import KEY_AND_OFFSET
 

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError, ServiceError
 from winnow.files import storage
-from winnow.files.segment_figures import FileFigures, Offsets
-from winnow.files.segments import ARROW_SCHEMA
+from winnow.files.segments import ARROW_SCHEMA, FileFigures, Offsets, read_offsets
 from winnow.model import Segment
 
 BATCH_ROWS = 131_072
@@ -58,6 +57,19 @@ def read_batches(
         # Arrow reports damaged pages as OSError too: reading the plain bytes tells a bad file from a bad store.
         check_readable(uri)
         raise BadInputError("The segment file cannot be decoded.") from problem
+
+
+def read_readable_batches(
+    segments: Iterable[Segment], columns: Sequence[str], threads: int, unreadable: set[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of ``segments``; paths of unreadable ones are added to ``unreadable``."""
+    for segment in segments:
+        try:
+            for batch in read_batches(segment.path, columns, threads=threads):
+                read_offsets(batch)
+                yield batch
+        except BadInputError:
+            unreadable.add(segment.path)
 
 
 def check_readable(uri: str) -> None:

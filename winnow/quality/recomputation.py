@@ -22,13 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.errors import BadInputError, ServiceError, ValidationBrokenError
+from winnow.errors import ServiceError, ValidationBrokenError
 from winnow.files import duckdb_connection, storage_health
 from winnow.files.fingerprint import CONTENT_HASH, WINNERS_HASH
 from winnow.files.quarantine_files import make_keyless_move_id
-from winnow.files.segment_figures import Offsets, read_offsets
+from winnow.files.segments import Offsets, read_offsets
 from winnow.model import OffsetRange, PartitionPlan, Plan, Segment
-from winnow.quality import reading
 from winnow.quality.fast_key_census import (
     KEY_HASH,
     SURVIVOR_BYTES,
@@ -46,7 +45,7 @@ from winnow.quality.key_census import (
     Superseding,
     count_wrong_extensions,
 )
-from winnow.quality.reading import StagedFigures, read_staged_files
+from winnow.quality.reading import StagedFigures, read_readable_batches, read_staged_files
 from winnow.quality.removal_checks import InputOffsets, count_keyless_not_quarantined
 from winnow.quality.versions import KEY_AND_OFFSET, HeaderCount, Ordering
 from winnow.results import StagedPartition
@@ -310,7 +309,7 @@ class _Recomputation:
         def batches(segment: Segment) -> Iterator[pa.RecordBatch]:
             # Unreadable new files are counted already.
             unreadable = self._unreadable_inputs if segment in self._kept else set()
-            return _list_readable([segment], COLUMNS, self._threads, unreadable)
+            return read_readable_batches([segment], COLUMNS, self._threads, unreadable)
 
         after = (*self._kept, *self._new_files)
         reported, covered_end = self._staged.facts.extended, self._partition.covered_end
@@ -329,7 +328,7 @@ class _Recomputation:
             superseding_stay=self._superseding_stay,
         ) as census:
             # Unreadable files are counted already.
-            for batch in _list_readable(self._new_files, columns, self._threads, set()):
+            for batch in read_readable_batches(self._new_files, columns, self._threads, set()):
                 census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=False)
             for batch in self._input_batches(self._kept, columns):
                 census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=True)
@@ -379,7 +378,7 @@ class _Recomputation:
         foreign = 0
         for inputs, outputs in self._groups:
             known = InputOffsets(inputs, threads=self._threads)
-            for batch in _list_readable(outputs, ("offset",), self._threads, set()):
+            for batch in read_readable_batches(outputs, ("offset",), self._threads, set()):
                 foreign += known.foreign(read_offsets(batch))
             self._unreadable_inputs |= known.unreadable
         return foreign
@@ -398,7 +397,7 @@ class _Recomputation:
         )
 
     def _input_batches(self, segments: Iterable[Segment], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        return _list_readable(segments, columns, self._threads, self._unreadable_inputs)
+        return read_readable_batches(segments, columns, self._threads, self._unreadable_inputs)
 
     def _inside_counts(self, segment: Segment) -> tuple[int, int]:
         """Count records, and records without key, of a planned segment in the compacted range.
@@ -426,18 +425,6 @@ class _Recomputation:
                     offsets = read_offsets(batch)
                     touched += int((~np.isin(offsets[offsets >= self._inside.end], written)).sum())
         return touched
-
-
-def _list_readable(
-    segments: Iterable[Segment], columns: tuple[str, ...], threads: int, unreadable: set[str]
-) -> Iterator[pa.RecordBatch]:
-    for segment in segments:
-        try:
-            for batch in reading.read_batches(segment.path, columns, threads=threads):
-                read_offsets(batch)
-                yield batch
-        except BadInputError:
-            unreadable.add(segment.path)
 
 
 def _count_overlaps(spans: Iterable[tuple[int, int]]) -> int:

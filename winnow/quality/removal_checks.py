@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from winnow.errors import BadInputError
 from winnow.files.fingerprint import CONTENT_HASH
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
-from winnow.files.segment_figures import Offsets, read_offsets
+from winnow.files.segments import Offsets, read_offsets
 from winnow.model import OffsetRange, Segment
 from winnow.quality import reading
 
