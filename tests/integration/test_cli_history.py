@@ -127,7 +127,8 @@ def test_receipts_have_the_keys_of_compact_first_and_the_newest_on_top(tmp_path:
         ("plan-1", "published"),
     ]
     assert list(found[0]) == [*COMPACT_KEYS, *FURTHER_KEYS]
-    assert [list(part) for part in found[2]["partitions"]] == [[*PARTITION_KEYS, *FURTHER_PARTITION_KEYS]]
+    known = [*PARTITION_KEYS, *FURTHER_PARTITION_KEYS]
+    assert [list(part)[: len(known)] for part in found[2]["partitions"]] == [known]
     assert (found[2]["snapshot_id"], found[2]["as_of_ms"], found[2]["attempt"]) == (42, NOW_MS, "a-1")
     assert found[1]["message"] == "Validation of plan plan-2 failed."
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from winnow.config.values import OneOf, Range, SuiteName, Unlimited, Validator, ValueType
+from winnow.model import Strategy
 
 MAXIMUM_LONG = 2**63 - 1
 
@@ -216,7 +217,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         "compaction.strategy",
         ValueType.STRING,
         "offset",
-        OneOf(("offset", "timestamp", "header")),
+        OneOf(tuple(each.value for each in Strategy)),
         "Which record of a key survives (KIP-280): the highest offset, timestamp, or version in a header.",
         broker_names=_make_broker_names("log.cleaner.compaction.strategy"),
     ),

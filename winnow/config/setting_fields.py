@@ -97,12 +97,9 @@ class _Frozen(BaseModel):
 
 
 class SparkSettings(_Frozen):
-    """How spark-submit is called: ``master``, and ``conf`` as Spark spells its properties."""
+    """How spark-submit is called."""
 
-    master: Text = describe_setting(
-        "The master that spark-submit is given.",
-        default="local[*]",
-    )
+    master: Text = describe_setting("The master that spark-submit is given.", default="local[*]")
     conf: SparkConf = describe_setting(
         "Spark's properties, `spark.executor.memory` for one.",
         default_factory=dict,
@@ -113,21 +110,12 @@ class SparkSettings(_Frozen):
 
 
 class EngineSettings(_Frozen):
-    """What the engine may use.
-
-    One task: ``memory_bytes`` (>= 1 MB) before it spills, ``threads``, ``spill_folder``. One Spark application: at most
-    ``tasks`` at once (None: as many as Spark has cores), which read and write ``bytes_per_second`` together (None: no
-    limit). Topic partitions from ``giant_bytes`` (>= 1 MB) on are cut over several tasks where cores would be idle.
-    """
+    """What a task of the engine may use, and what one Spark application may use. None: no limit."""
 
     memory_bytes: SizeBytes = describe_setting(
-        "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.",
-        default=2**30,
+        "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.", default=2**30
     )
-    threads: Count = describe_setting(
-        "Threads of one task's engine.",
-        default=1,
-    )
+    threads: Count = describe_setting("Threads of one task's engine.", default=1)
     spill_folder: Text = describe_setting(
         "Where a task spills and an ingest keeps its spool: in a folder below it that its user alone can read. "
         "Left out, executors of a cluster use Spark's local folders instead, and a process that may not write to "
@@ -156,11 +144,7 @@ class EngineSettings(_Frozen):
 
 
 class FactsSettings(_Frozen):
-    """How validation recomputes what a compaction says of itself.
-
-    ``workers``: partitions at a time in one process (None: one a core, at most four), each within the engine's memory.
-    ``spark_from_bytes``: a topic from that many bytes to read on is recomputed in a Spark application of its own.
-    """
+    """How validation recomputes what a compaction says of itself."""
 
     workers: Count | None = describe_setting(
         "How many partitions validation recomputes at once in one process, each within the engine's memory; "
@@ -190,13 +174,7 @@ class NotifierSettings(_Frozen):
 
 
 class AlertSettings(_Frozen):
-    """Who is told, and when.
-
-    ``webhook`` receives a JSON document per alert; None: nobody does. ``notifiers``: told by whatever runs in Airflow.
-    ``page_url``: Airflow's address, for links of alerts that are raised outside of it. A deadline is near
-    ``deadline_warning_ms`` before it passes, and missed when it passed more than ``deadline_grace_ms`` ago. A sweep is
-    stuck when files wait ``sweep_stuck_ms`` longer than their grace.
-    """
+    """Who is alerted, and when."""
 
     webhook: Webhook = describe_setting(
         "Who receives a JSON document for each alert: an http or https URL.",
@@ -236,10 +214,7 @@ class AlertSettings(_Frozen):
 
 
 class ScrubSettings(_Frozen):
-    """How fast the files of a log are read in full to check them.
-
-    ``bytes_per_day``: at most within 24 hours (None: no limit). ``bytes_per_second``: on average (None: no limit).
-    """
+    """How fast the files of a log are read in full to check them. None: no limit."""
 
     bytes_per_day: SizeBytes | None = describe_setting(
         "What `winnow scrub` and the DAG `scrub_topics` read within 24 hours, at most: bytes, or a size like "
@@ -255,7 +230,7 @@ class ScrubSettings(_Frozen):
 
 
 class HistorySettings(_Frozen):
-    """How long the metadata store keeps what happened: ``retention_ms``; sweeps remove what is older."""
+    """How long the metadata store keeps what happened."""
 
     retention_ms: Count = describe_setting(
         "How long the metadata store keeps its history, in ms: assessments, runs that ended, verdicts with their "
@@ -266,7 +241,7 @@ class HistorySettings(_Frozen):
 
 
 class MetricsSettings(_Frozen):
-    """What is sent: with more than ``most_topics`` topics, figures of all topics together, and none of single ones."""
+    """Which metrics are sent."""
 
     most_topics: Count = describe_setting(
         "With more topics than that, Airflow's metrics get figures of all topics together and none of single ones.",
@@ -275,12 +250,7 @@ class MetricsSettings(_Frozen):
 
 
 class SettingFields(BaseSettings):
-    """All settings, frozen; :class:`winnow.config.settings.Settings` adds what is derived from them.
-
-    ``catalog``: PyIceberg's properties. ``warehouse``, ``staging``: URIs without a slash at the end. ``store_url``:
-    SQLAlchemy's URL. ``expectations``: folder with further content suites. ``lease_ms``: how long a run holds a topic
-    without renewing. ``kafka``: what a broker's names say, as text.
-    """
+    """All settings, frozen; :class:`winnow.config.settings.Settings` adds what is derived from them."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -325,10 +295,7 @@ class SettingFields(BaseSettings):
     metrics: MetricsSettings
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
     history: HistorySettings
-    lease_ms: Count = describe_setting(
-        "How long a run holds a topic without renewing, in ms.",
-        default=3_600_000,
-    )
+    lease_ms: Count = describe_setting("How long a run holds a topic without renewing, in ms.", default=3_600_000)
     kafka: dict[str, str] = describe_setting(
         "A broker's names: [above](#broker-names).",
         default_factory=dict,
