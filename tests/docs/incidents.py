@@ -304,7 +304,7 @@ CASES: dict[str, Case] = {
     "Pausing before maintenance": Case(two_partitions),
     "A run is stuck": Case(dead_run),
     "The metadata store is lost": Case(no_store),
-    "Somebody else committed to a table": Case(foreign_commit),
+    "Another program committed to a table": Case(foreign_commit),
     "Another tool changed a topic's configuration": Case(foreign_configuration),
     "Metadata are damaged": Case(damaged_manifest_list),
     "The catalog is lost, or older than the warehouse": Case(no_catalog),
