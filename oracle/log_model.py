@@ -27,7 +27,7 @@ survives: the greatest by the strategy's total order (KIP-280). The others are s
 - header: (version present, version, offset); the version is the last occurrence of the exact header name, 8 bytes,
   a big-endian signed long; anything else counts as missing
 
-At and above the first uncleanable offset every record stays, whatever its key.
+At and above the first uncleanable offset every record stays, regardless of its key.
 
 *Tombstone.* A record with a key and a null value. An empty value or the text "null" is a value. A tombstone takes part
 in the order like any record, so the first cleaning that covers both removes the values that it deletes. A tombstone
@@ -135,14 +135,14 @@ class LogModel:
     def append(
         self, records: Sequence[Record], as_of_ms: int, size_bytes: int | None = None, now_ms: int | None = None
     ) -> None:
-        """Add one file: at least one record, offsets rising from the log end or above."""
+        """Adds one file: at least one record, offsets rising from the log end or above."""
         size_bytes = self._size_of(records) if size_bytes is None else size_bytes
         appended_ms = as_of_ms if now_ms is None else min(as_of_ms, now_ms)
         self.files.append(ModelFile(tuple(records), size_bytes, as_of_ms, appended_ms))
         self.log_end_offset = records[-1].offset + 1
 
     def import_checkpoint(self, offset: int) -> None:
-        """Take over a first dirty offset from Kafka, at an unknown time.
+        """Imports a first dirty offset from Kafka, at an unknown time.
 
         Never over a cleaning of our own; over an imported one only by a later one, which has a higher offset.
         """
@@ -152,14 +152,14 @@ class LogModel:
             self.history = (Cleaning(offset, None, None),)
 
     def delete_records_before(self, offset: int) -> None:
-        """Raise the log start offset, to the log end at most. Nothing below it can be read from now on.
+        """Raises the log start offset, to the log end at most. Nothing below it can be read from now on.
 
         Files wholly below it go at the next run.
         """
         self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
 
     def retired(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> list[ModelFile]:
-        """The files that retention takes now, oldest first."""
+        """Lists the files that retention takes now, oldest first."""
         below_start = [file for file in self.files if file.last_offset < self.log_start_offset]
         return below_start + ([] if config.protects_latest and config.compacts else self._due(config, as_of_ms, now_ms))
 
@@ -201,7 +201,7 @@ class LogModel:
         return after
 
     def read(self, from_offset: int = 0) -> list[Record]:
-        """The records at or above both ``from_offset`` and the log start, in offset order."""
+        """Reads the records at or above both ``from_offset`` and the log start, in offset order."""
         first = max(from_offset, self.log_start_offset)
         return [record for file in self.files for record in file.records if record.offset >= first]
 
@@ -225,7 +225,7 @@ class LogModel:
         return self.cleaned_with is not None and self.cleaned_with != config.order
 
     def assess(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> ModelAssessment:
-        """Whether the log would be compacted at ``as_of_ms``, and why or why not.
+        """Decides whether the log would be compacted at ``as_of_ms``, and why or why not.
 
         All figures are those of the log that retention leaves.
         """
@@ -299,7 +299,7 @@ class LogModel:
         )
 
     def compact(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> CleaningOutcome | None:
-        """Clean the log if ``assess`` calls it eligible, and move the checkpoint; None where it is idle.
+        """Cleans the log if ``assess`` calls it eligible, and move the checkpoint; None where it is idle.
 
         What retention takes goes first; retention alone moves no checkpoint. Records below the log start are not
         judged, not counted, and gone afterwards.

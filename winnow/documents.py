@@ -40,24 +40,24 @@ def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def convert_to_json_types(value: object) -> Any:
-    """``value`` (a frozen dataclass of the model, or a container of them) as plain JSON types."""
+    """Converts ``value`` (a frozen dataclass of the model, or a container of them) to plain JSON types."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def dump_json(value: object) -> bytes:
-    """Canonical JSON of a frozen dataclass of the model."""
+    """Encodes a frozen dataclass of the model as canonical JSON."""
     # Numbers as they always were written, and keys that are numbers in the order of their text.
     plain = msgspec.to_builtins(value, str_keys=True)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def compute_digest(value: object) -> str:
-    """sha256 of the canonical JSON, in hex."""
+    """Computes the sha256 of the canonical JSON, in hex."""
     return hashlib.sha256(dump_json(value)).hexdigest()
 
 
 def load_json(kind: type[T], data: bytes) -> T:
-    """The value of type ``kind`` in ``data``.
+    """Decodes ``data`` into a value of type ``kind``.
 
     Raises:
         FormatVersionError: the document was written by a newer Winnow.
@@ -94,7 +94,7 @@ _FIELDS_OUTSIDE_ID = {"log_end_offset": 0, "expected_records_kept": None, "expec
 
 
 def compute_plan_id(plan: Plan) -> str:
-    """The id of ``plan``: 32 hex digits of the sha256 over all that was decided.
+    """Computes the id of ``plan``: 32 hex digits of the sha256 over all that was decided.
 
     Left out are the id itself, the log end offset (an append between two identical decisions changes nothing planned)
     and the estimates, which decide nothing.
@@ -103,7 +103,7 @@ def compute_plan_id(plan: Plan) -> str:
 
 
 def compute_document_id(data: bytes) -> str:
-    """The id of the plan in the JSON document ``data``, which must hold one.
+    """Computes the id of the plan in the JSON document ``data``, which must hold one.
 
     Of the document as it is: a Winnow with fewer or more fields made the id of those that it wrote.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -40,6 +41,23 @@ class Record:
     partition: int = 0
 
 
+class OverviewState(StrEnum):
+    """The state of a topic or topic partition in one word, the most severe first; of several that hold, the first."""
+
+    UNCLEANABLE = "uncleanable"
+    """Marked, because something failed."""
+    OVERDUE = "overdue"
+    """Its compaction deadline has passed, and it is not paused."""
+    DUE = "due"
+    """A compaction now would take it."""
+    PAUSED = "paused"
+    HEALTHY = "healthy"
+
+
+STATES_HIDDEN_BY_PAUSE: Final = frozenset({OverviewState.OVERDUE, OverviewState.DUE})
+"""A paused partition is in none of these states."""
+
+
 class Strategy(StrEnum):
     """Which record of a key survives (KIP-280)."""
 
@@ -56,7 +74,7 @@ def name_total_order(strategy: Strategy, header: str | None) -> str:
 class Reason(StrEnum):
     """Why a topic partition is eligible, or idle. The order is the order in which they are looked at."""
 
-    # idle, whatever the log holds
+    # idle, regardless of the log's content
     IN_PROGRESS = "in_progress"
     UNCLEANABLE = "uncleanable"
     PAUSED = "paused"
@@ -165,7 +183,7 @@ class Append:
 
     @property
     def appended_ms(self) -> int:
-        """The earlier of as-of and arrival: nobody can say that these records came later."""
+        """The earlier of as-of and arrival: these records cannot have come later."""
         return self.as_of_ms if self.arrived_ms is None else min(self.as_of_ms, self.arrived_ms)
 
 

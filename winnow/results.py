@@ -184,7 +184,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class OpenAlert:
-    """What was alerted and has not recovered: one kind of trouble of one topic partition, or of the topic (None).
+    """An alert that has not recovered: one kind of trouble of one topic partition, or of the topic (None).
 
     ``since_ms``: when it began. ``released``: by whom or why it was released by hand since, None: it was not.
     """

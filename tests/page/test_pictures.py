@@ -13,7 +13,7 @@ import pytest
 from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
-from winnow.model import Reason, Record
+from winnow.model import OverviewState, Reason, Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.admin.store_maintenance import rebuild_store
@@ -26,7 +26,7 @@ from winnow.pipeline.explain.explain import explain_compaction
 from winnow.results import Receipt
 from winnow.store.overview import Overview
 from winnow.store.projection import Projection
-from winnow.store.values import OverviewState, PartitionOverview, TopicOverview, TopicSummary, Window
+from winnow.store.values import PartitionOverview, TopicOverview, TopicSummary, Window
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 def wait_before_retry(attempt: int) -> None:
-    """Wait a little longer after each lost try, never two committers equally long."""
+    """Waits a little longer after each lost try, with jitter so that two committers do not collide again."""
     time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
 
 
 def ensure_namespace(catalog: Catalog, namespace: str) -> None:
-    """Create ``namespace`` unless it is there, also when another process creates it at the same moment.
+    """Creates ``namespace`` if it is missing, also when another process creates it at the same moment.
 
     PyIceberg asks first and creates then; what a SQL catalog says to the slower of two is its database's own error.
     """
@@ -50,7 +50,7 @@ def ensure_namespace(catalog: Catalog, namespace: str) -> None:
 
 @contextlib.contextmanager
 def translate_catalog_errors(what_happened: str) -> Iterator[None]:
-    """Turn connection problems of the catalog or the object store into ServiceError; let everything else through."""
+    """Turns connection problems of the catalog or the object store into ServiceError; let everything else through."""
     try:
         yield
     except WinnowError:
@@ -97,7 +97,7 @@ def _is_connection_problem(problem: Exception) -> bool:
 
 
 def confirm_commits(catalog: Catalog) -> None:
-    """Have ``catalog`` look into the table before it reports a conflict, for this process."""
+    """Makes ``catalog`` look into the table before it reports a conflict, for this process."""
     commit_table = catalog.commit_table
 
     def commit(

@@ -2,7 +2,7 @@
 
 The fence is an integer table property that only grows. Every attempt at a plan carries the fence that the table had
 when its run was opened, and is published only by a commit to a head that still has it. So a commit that raises the
-fence ends every attempt before it for good, however long a process is paused, whatever its clock or its lease says.
+fence ends every attempt before it for good, no matter how long a process is paused or what its clock or lease says.
 Files of an attempt may be deleted only behind such a commit (the proof is in ARCHITECTURE.md).
 
 The property and the snapshot without files go into one commit, so that a catalog that compares the snapshot reference
@@ -26,7 +26,7 @@ class _NoCommitNeededError(Exception):
 
 
 def end_attempts(log: TopicLog, plan_id: str, fence: int, *, since_ms: int) -> Receipt | None:
-    """Make sure that no attempt with ``fence`` at a plan is published from now on, unless one has been.
+    """Makes sure that no attempt with ``fence`` at a plan is published from now on, unless one has been.
 
     Args:
         log: the topic's.
@@ -56,7 +56,7 @@ def end_attempts(log: TopicLog, plan_id: str, fence: int, *, since_ms: int) -> R
 
 
 def make_fence_change(head: Head, fences: Iterable[int], *, operation: str) -> Change:
-    """The commit that lifts the fence of ``head`` above ``fences``; it changes nothing else."""
+    """Makes the commit that raises the fence of ``head`` above ``fences`` and changes nothing else."""
     fence = max([head.fence, *fences]) + 1
     return Change(
         state=replace(head.state, fence=fence),

@@ -33,14 +33,14 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[^/]*$
 
 
 def make_checksum_name(path: str, data: bytes) -> str:
-    """``path`` with the last UUID of its file name replaced by one that holds a checksum of ``data``."""
+    """Replaces the last UUID in the file name of ``path`` by one that holds a checksum of ``data``."""
     digest, salt = _compute_digest(data), secrets.token_hex(6)
     made = f"{digest[:8]}-{digest[8:12]}-{_MARK}-{_VARIANT}{digest[12:]}-{salt}"
     return _UUID.sub(made, path, count=1)
 
 
 def require_checksum(path: str, data: bytes) -> None:
-    """Check ``data`` against the checksum in the name of the file it was read from; nothing is done where it has none.
+    """Checks ``data`` against the checksum in the name of its file; accepts it if the name has none.
 
     Raises:
         DamagedMetadataError: they differ.
@@ -51,12 +51,12 @@ def require_checksum(path: str, data: bytes) -> None:
 
 
 def has_checksum(path: str) -> bool:
-    """Whether the name of the file holds a checksum, so that content which was read with it is what was written."""
+    """Checks whether the file's name holds a checksum, which every read compares."""
     return _IN_NAME.search(path) is not None
 
 
 def make_damage_error(path: str) -> DamagedMetadataError:
-    """The error for a metadata file that does not hold what was written into it."""
+    """Makes the error for a metadata file that does not hold what was written into it."""
     return DamagedMetadataError(
         f"The metadata file {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
         "object store's versions, then run it again."
@@ -68,7 +68,7 @@ def _compute_digest(data: bytes) -> str:
 
 
 def read_checked(io: FileIO, path: str) -> bytes:
-    """The whole of a metadata file.
+    """Reads a whole metadata file and checks it.
 
     Raises:
         DamagedMetadataError: its content does not match the checksum in its name.
@@ -82,7 +82,7 @@ def read_checked(io: FileIO, path: str) -> bytes:
 
 @contextmanager
 def make_missing_path_error(path: str) -> Iterator[None]:
-    """What is said of a path that can be none, since the file that names it was damaged.
+    """Turns errors about an impossible path into the error that the file which names it is damaged.
 
     Raises:
         DamagedMetadataError: it is no path.
@@ -102,7 +102,7 @@ def make_missing_path_error(path: str) -> Iterator[None]:
 class ChecksumNames(FileIO):
     """Reads files through ``inner`` and checks them; writes files under names that hold a checksum of their content.
 
-    What is written is held in memory until it is closed, since the name is not known before.
+    Content is held in memory until the file is closed, because its name is not known before.
     """
 
     def __init__(self, inner: FileIO) -> None:
@@ -120,7 +120,7 @@ class ChecksumNames(FileIO):
         return ChecksumNamedFile(location, self._inner, self.written)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """As the inner one's."""
+        """Deletes a file."""
         self._inner.delete(location)
 
 

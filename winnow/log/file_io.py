@@ -17,9 +17,9 @@ from winnow.files.disk_sync import sync_folder
 
 
 class SyncedFileIO(PyArrowFileIO):
-    """PyIceberg's access through Arrow, by which closing a local file returns when the file and its folder are synced.
+    """PyIceberg's Arrow FileIO; closing a local file returns when the file and its folder are synced.
 
-    Objects of a store are durable once they are complete; they are written as ever.
+    Objects in a store are durable once complete, so they are written as usual.
     """
 
     def new_output(self, location: str) -> PyArrowFile:
@@ -30,7 +30,7 @@ class SyncedFileIO(PyArrowFileIO):
 
 
 class _LocalFile(PyArrowFile):
-    """A file of this machine, as PyIceberg knows it."""
+    """A local file, as PyIceberg's OutputFile."""
 
     def create(self, overwrite: bool = False) -> _SyncedStream:
         """Open it for writing, and its folder is made.
@@ -50,7 +50,7 @@ class _SyncedStream(io.BufferedWriter):
         self._path = Path(path)
 
     def close(self) -> None:
-        """Write what is held back, sync, close."""
+        """Flushes, syncs and closes the file and syncs its folder."""
         if self.closed:
             return
         try:

@@ -67,7 +67,7 @@ class Change:
     ``remove_from``: the partitions of the files that go out, where they are known; manifests of others are not opened.
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
     the state. ``accepts_configuration``: what the table's properties hold is the topic's configuration from now on,
-    whoever wrote it.
+    no matter which tool wrote it.
     """
 
     state: TopicState

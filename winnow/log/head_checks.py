@@ -28,7 +28,7 @@ _MODULUS: Final = 1 << 8 * _DIGEST_BYTES
 
 
 def compute_segment_digest(segments: Iterable[Segment]) -> SegmentDigest:
-    """The digest of ``segments``, in whatever order."""
+    """Computes the digest of ``segments``; their order does not matter."""
     count, records, size_bytes, value = _sum_digests(segments)
     return SegmentDigest(count, records, size_bytes, f"{value:032x}")
 
@@ -36,7 +36,7 @@ def compute_segment_digest(segments: Iterable[Segment]) -> SegmentDigest:
 def update_segment_digest(
     before: SegmentDigest, *, added: Iterable[Segment], removed: Iterable[Segment]
 ) -> SegmentDigest:
-    """``before`` after segments came in and went out."""
+    """Updates the digest ``before`` for segments that were added and removed."""
     plus, minus = _sum_digests(added), _sum_digests(removed)
     return SegmentDigest(
         before.segments + plus[0] - minus[0],
@@ -47,7 +47,7 @@ def update_segment_digest(
 
 
 def require_segments(topic: str, recorded: SegmentDigest, found: SegmentDigest, manifest_list: str) -> None:
-    """Check the digest of the segments that a head's manifests name against the one in the head's state.
+    """Checks the digest of the segments that a head's manifests name against the one in the head's state.
 
     Raises:
         DamagedMetadataError: they differ; says how, and which manifest list was read.
@@ -87,7 +87,7 @@ MAIN = "main"
 
 
 def require_consistent(topic: str, table: Table) -> None:
-    """Check a table's metadata against themselves, and its columns against a topic's.
+    """Checks that a table's metadata is consistent and that its columns are a topic's.
 
     Raises:
         ForeignTableError: the table is no topic.
@@ -108,7 +108,7 @@ def require_consistent(topic: str, table: Table) -> None:
 
 
 def require_same_table(topic: str, table: Table, state: TopicState) -> None:
-    """Check that ``state`` was committed to this very table, at this place.
+    """Checks that ``state`` was committed to this table at this location.
 
     Raises:
         DamagedMetadataError: it was not.
@@ -124,7 +124,7 @@ def require_same_table(topic: str, table: Table, state: TopicState) -> None:
 
 
 def require_below(topic: str, table: Table, path: str) -> None:
-    """Check that ``path``, the state's, lies below the table's folder, where Winnow has written it.
+    """Checks that the state's ``path`` lies below the table's folder, where Winnow has written it.
 
     Raises:
         DamagedMetadataError: it does not: one of the two was changed.

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate, UpdatesAndRequirements
 
 MAXIMUM_MANIFEST_ENTRIES: Final = 10_000
-"""So many entries a manifest gets at most when entries are put together; one below half of it counts as small."""
+"""Maximum entries per merged manifest; one with less than half of it counts as small."""
 MAXIMUM_SMALL_MANIFESTS: Final = 20
-"""With more small manifests than that, a commit puts them together: often enough that deciding opens few files."""
+"""With more small manifests a commit merges them, often enough that deciding opens few files."""
 _MAXIMUM_BLOCK_ENTRIES: Final = 1_000
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """What the new snapshot takes over: manifests as they are, entries to be written again, entries that go."""
+    """What the new snapshot takes over: unchanged manifests, entries to write again, and entries to remove."""
 
     manifests: list[ManifestFile] = field(default_factory=list)
     entries: list[ManifestEntry] = field(default_factory=list)
@@ -47,7 +47,7 @@ class _Carried:
 
 
 class LogUpdate(_SnapshotProducer["LogUpdate"]):
-    """One commit to a log: ``add`` comes in, ``remove`` goes out. An append where nothing is removed.
+    """One commit to a log: adds the segments ``add`` and removes those in ``remove``. An append if nothing is removed.
 
     Args:
         transaction: the table's, at the head that the commit is made for.
@@ -119,7 +119,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             entries = self.fetch_manifest_entry(manifest)
         except (OSError, WinnowError):
             raise
-        except Exception as problem:  # whatever a decoder makes of bytes that are none
+        except Exception as problem:  # what a decoder raises for damaged bytes
             raise make_damage_error(manifest.manifest_path) from problem
         if len(entries) != count_live_files(manifest):
             raise make_damage_error(manifest.manifest_path)  # PyIceberg takes one that ends early for a short one
@@ -141,7 +141,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             return made
 
     def _account(self, made: Sequence[ManifestFile]) -> None:
-        """Every file of the log before is in it afterwards, but those that go."""
+        """Checks that every file of the log is still in it, except those that are removed."""
         expected = self._live_before + len(self._added_data_files) - len(self._carried.gone)
         found = sum(map(count_live_files, made))
         if found != expected:
@@ -171,7 +171,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
 
     @property
     def removed(self) -> list[Segment]:
-        """The segments that go out, as the manifests have them."""
+        """The removed segments, as the manifests have them."""
         return [make_segment(entry.data_file) for entry in self._carried.gone]
 
     def _commit(self) -> UpdatesAndRequirements:
@@ -193,7 +193,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
 
 
 class _Blocks:
-    """Many entries to a block of the file, where PyIceberg writes and compresses a block for each."""
+    """Writes many entries per block of the file; PyIceberg writes and compresses one block per entry."""
 
     def __init__(self, inner: AvroOutputFile[ManifestEntry]) -> None:
         self._inner = inner
@@ -220,7 +220,7 @@ class _Blocks:
 
 
 def _set_manifest_list(update: TableUpdate, path: str) -> TableUpdate:
-    """``update`` with the manifest list of the snapshot that it adds at ``path``."""
+    """Sets the manifest list of the snapshot that ``update`` adds to ``path``."""
     if not isinstance(update, AddSnapshotUpdate):
         return update
     snapshot = update.snapshot.model_copy(update={"manifest_list": path})
@@ -245,7 +245,7 @@ def _is_small(manifest: ManifestFile) -> bool:
 
 
 def _may_contain_partitions(manifest: ManifestFile, partitions: Sequence[int] | None) -> bool:
-    """Whether ``manifest`` may name a file of one of the sorted ``partitions``, by the bounds in the manifest list."""
+    """Checks by its bounds whether ``manifest`` may name a file of one of the sorted ``partitions``."""
     summaries = manifest.partitions
     if partitions is None or manifest.partition_spec_id != LOG_SPEC.spec_id or not summaries or len(summaries) != 1:
         return True

@@ -2,7 +2,7 @@
 
 PyIceberg's own walk reads the schema in every file's header anew and makes two records, two enums and four maps of
 every entry. Here a reader is made once per schema, rows are plain lists, and a bound is read where it is asked for.
-Whatever wrote the manifest, its columns are found by their field ids, as Iceberg says.
+Columns are found by their field ids, as Iceberg requires, so it does not matter which tool wrote the manifest.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _STATUS_ID, _DATA_FILE_ID, _PARTITION_SUMMARY_ID, _CONTENT_ID = 0, 2, 508, 517
 
 @contextmanager
 def reduce_garbage_collection() -> Iterator[None]:
-    """Keep Python's cycle collector from looking through a hundred thousand new objects again and again.
+    """Stops Python's cycle collector from scanning a hundred thousand new objects repeatedly.
 
     Nothing made meanwhile is a cycle, and reading manifests takes half as long. Threads may nest it.
     """
@@ -70,7 +70,7 @@ def reduce_garbage_collection() -> Iterator[None]:
 
 
 def list_live_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """The manifests that ``snapshot`` names.
+    """Lists the manifests that ``snapshot`` names.
 
     Raises:
         DamagedMetadataError: the manifest list is damaged or cut off.
@@ -80,7 +80,7 @@ def list_live_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 
 
 def list_live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], Exception]) -> list[Segment]:
-    """The segments behind the live entries of ``manifest``, in its order; opens no data file.
+    """Lists the segments of the live entries of ``manifest``, in its order; opens no data file.
 
     Args:
         io: the table's access to files.
@@ -103,7 +103,7 @@ def list_live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[st
 
 
 def list_live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
-    """The paths of the live entries of ``manifest``, whoever wrote them.
+    """Lists the paths of the live entries of ``manifest``, also where another tool wrote them.
 
     Raises:
         DamagedMetadataError: the manifest is damaged or cut off.
@@ -115,7 +115,7 @@ def list_live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
 
 
 def read_live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, int]]:
-    """Records and bytes of the live entries of ``manifest`` by path, whoever wrote them.
+    """Reads records and bytes of the live entries of ``manifest`` by path, also where another tool wrote them.
 
     Raises:
         DamagedMetadataError: the manifest is damaged or cut off.
@@ -127,7 +127,7 @@ def read_live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, 
 
 
 def count_live_files(manifest: ManifestFile) -> int:
-    """How many files ``manifest`` says are in the log, without opening it."""
+    """Counts the files that ``manifest`` says are in the log, without opening it."""
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 
@@ -139,7 +139,7 @@ def _read_entry_rows(io: FileIO, manifest: ManifestFile) -> Iterator[Any]:
 
 
 def make_segment(file: DataFile) -> Segment:
-    """The segment behind an entry that PyIceberg read."""
+    """Makes the segment of a manifest entry that PyIceberg read."""
     return _make_segment_from_row(
         [
             file.file_path,
@@ -172,7 +172,7 @@ def _make_segment_from_row(row: Row) -> Segment:
 
 
 def decode_long(bound: bytes) -> int:
-    """A long or timestamptz bound (microseconds): both are 8 bytes, little-endian (Iceberg's appendix D)."""
+    """Decodes a long or timestamptz bound (microseconds): both are 8 bytes, little-endian (Iceberg's appendix D)."""
     return int.from_bytes(bound, "little", signed=True)
 
 
@@ -202,7 +202,7 @@ def _read_rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> It
     except WinnowError:
         raise
     except Exception as problem:
-        # Whatever a decoder makes of bytes that are none. PyIceberg takes a file that ends early for a short one, and
+        # What a decoder raises for damaged bytes. PyIceberg takes a file that ends early for a short one, and
         # segments would be missing.
         raise make_damage_error(path) from problem
 

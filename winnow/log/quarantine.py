@@ -2,7 +2,7 @@
 
 Rows are keyed by ingest id, file digest and row; those that a compaction moved out of the log by ingest id, partition
 and offset. They are in the table before the log's commit and count only when the log's state names their ingest id, so
-a crash between the two leaves rows nobody sees.
+a crash between the two leaves rows that no reader sees.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Quarantine:
         self.topic = topic
 
     def append(self, rows: pa.Table, ingest_id: str) -> None:
-        """Add rows of :data:`winnow.files.quarantine_files.QUARANTINE_SCHEMA`, all of one ingest call.
+        """Adds rows of :data:`winnow.files.quarantine_files.QUARANTINE_SCHEMA`, all of one ingest call.
 
         Appends do not conflict with one another.
         """
@@ -115,7 +115,7 @@ class Quarantine:
             table.add_files([path], check_duplicate_files=False)
 
     def adopt(self, paths: Sequence[str]) -> None:
-        """Take files that are written already into the table.
+        """Adds files that are already written to the table.
 
         Those that it names are passed over, so repeating it changes nothing.
 
@@ -144,7 +144,7 @@ class Quarantine:
     def read(
         self, visible: Sequence[str], *, partition: int | None = None, offsets: tuple[int, int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of the ingests in ``visible`` (from the log's state), in no particular order.
+        """Reads rows of the ingests in ``visible`` (from the log's state), in no particular order.
 
         ``partition`` and ``offsets`` (first and last) leave out the rows of others, and of none.
 
@@ -169,11 +169,11 @@ class Quarantine:
                 if may_contain_ingest(path, self.location, ids):
                     yield from _read_rows(self.topic, path, wanted)
                 elif not storage.exists(path):
-                    # Of an ingest that nobody will ever see, or a name in a damaged manifest: nobody can tell.
+                    # From an ingest that will never be visible, or a name in a damaged manifest.
                     raise _list_missing(self.topic, path)
 
     def files(self) -> list[QuarantineFile]:
-        """The files of the table, by path; none where there is no table.
+        """Lists the files of the table by path; none if there is no table.
 
         Raises:
             ServiceError: the catalog cannot be reached.
@@ -187,7 +187,7 @@ class Quarantine:
         return sorted(QuarantineFile(path, *sizes) for each in found for path, sizes in each.items())
 
     def table(self) -> Table | None:
-        """The table as it is now; None: nothing was ever quarantined.
+        """Loads the table; None: nothing was ever quarantined.
 
         Raises:
             ServiceError: the catalog cannot be reached.
@@ -199,18 +199,18 @@ class Quarantine:
                 return None
 
     def files_of_plan(self, plan_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
-        """Files with keyless records that attempts at a plan wrote: those in their folder, and those the table names.
+        """Lists files with keyless records that attempts at a plan wrote: in their folder, or named by the table.
 
         ``adopted``: the paths of :meth:`files`.
         """
         return _is_below(locate_keyless_move_folder(self.location, plan_id), adopted)
 
     def files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
-        """Files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
+        """Lists files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
         return _is_below(locate_ingest_folder(self.location, ingest_id), adopted)
 
     def withdraw(self, paths: Collection[str]) -> None:
-        """Take files out of the table whose records no state of the log names, nor will. Repeating changes nothing.
+        """Removes files from the table whose records no state of the log names or will name. Repeating changes nothing.
 
         Raises:
             CommitConflictError: other commits came first too often; the table still names the files.
@@ -274,7 +274,7 @@ def _list_missing(topic: str, path: str) -> DamagedMetadataError:
 
 
 def _list_paths(table: Table) -> set[str]:
-    """Paths of the files in the table's newest snapshot.
+    """Lists the paths of the files in the table's newest snapshot.
 
     Raises:
         DamagedMetadataError: its metadata are damaged; PyIceberg takes a manifest that ends early for a short one.
@@ -298,7 +298,7 @@ def _add_once(table: Table, paths: Sequence[str]) -> None:
 
 
 def _disable_retries(table: Table) -> Table:
-    """``table``, in this process, with PyIceberg's own retry off."""
+    """Turns PyIceberg's own retry off for ``table`` in this process."""
     properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table

@@ -33,7 +33,7 @@ class ConfigurationDifference:
 
 
 def read_configuration(properties: Mapping[str, str]) -> dict[str, str]:
-    """The configuration among a table's properties: topic keys and the number of partitions."""
+    """Reads the configuration among a table's properties: topic keys and the number of partitions."""
     return {key: text for key, text in sorted(properties.items()) if key == PARTITIONS_PROPERTY or is_topic_key(key)}
 
 
@@ -43,7 +43,7 @@ def read_overrides(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_initial_property(configuration: Mapping[str, str]) -> dict[str, str]:
-    """The table property that records what a topic is created with."""
+    """Makes the table property that records what a topic is created with."""
     return {INITIAL_PROPERTY: json.dumps(read_configuration(configuration), sort_keys=True)}
 
 
@@ -62,7 +62,7 @@ def read_initial_configuration(properties: Mapping[str, str]) -> dict[str, str] 
 def list_differences(
     recorded: Mapping[str, str] | None, properties: Mapping[str, str]
 ) -> tuple[ConfigurationDifference, ...]:
-    """What the table's ``properties`` say otherwise than what was ``recorded`` (None: nothing was)."""
+    """Lists where the table's ``properties`` differ from what was ``recorded`` (None: nothing was)."""
     if recorded is None:
         return ()
     present = read_configuration(properties)
@@ -74,7 +74,7 @@ def list_differences(
 
 
 def describe_differences(topic: str, found: tuple[ConfigurationDifference, ...], metadata_location: str) -> str:
-    """A sentence that names the keys, and one with the command that accepts them."""
+    """Describes the differences: names the keys and the command that accepts them."""
     told = join_first([str(each) for each in found], MAXIMUM_KEYS_NAMED)
     return (
         f"The configuration of topic {topic} is not the one that Winnow committed: {told}. Another tool changed "
@@ -87,7 +87,7 @@ def describe_differences(topic: str, found: tuple[ConfigurationDifference, ...],
 def check_recorded(
     topic: str, recorded: Mapping[str, str] | None, properties: Mapping[str, str], metadata_location: str
 ) -> None:
-    """Check that the table's properties hold the configuration that was recorded.
+    """Checks that the table's properties hold the configuration that was recorded.
 
     Raises:
         ForeignConfigurationError: they do not; names the keys and the command that accepts them.

@@ -23,7 +23,7 @@ from winnow.model import ChainReference, IngestLedger, IngestReference, ReceiptR
 R = TypeVar("R", ReceiptReference, IngestReference)
 
 MAXIMUM_LINK_REFERENCES: Final = 50
-"""So many references a link holds; the state itself holds fewer than twice as many of each kind."""
+"""References per link; the state itself holds fewer than twice as many of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Ingests:
 
 
 def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
-    """``state`` with its older references in links, and the paths of the links that were written for it.
+    """Moves older references of ``state`` into links; returns the new state and the paths of the links it wrote.
 
     Nothing refers to them until the commit that carries the state.
     """
@@ -66,7 +66,7 @@ def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, 
 
 
 def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -> list[ReceiptReference]:
-    """References to the receipts of all published plans, oldest first.
+    """Lists references to the receipts of all published plans, oldest first.
 
     Args:
         state: the carried state.
@@ -85,7 +85,7 @@ def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -
 
 
 def list_ingest_references(state: TopicState) -> list[IngestReference]:
-    """References to the ledgers of all ingest calls, oldest first; raises as :func:`all_receipts`."""
+    """Lists references to the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`."""
     found = list(state.ingests)
     link = state.older_ingests
     while link is not None:
@@ -113,7 +113,7 @@ def list_links(state: TopicState) -> Iterator[ChainReference]:
 
 
 def has_same_ingests(one: TopicState, other: TopicState) -> bool:
-    """Whether both states name the same ingest calls, however they are kept; reads nothing."""
+    """Checks whether both states name the same ingest calls, in the state or in links; reads no file."""
     return (_count_references(one.ingests, one.older_ingests), one.ingests[-1:]) == (
         _count_references(other.ingests, other.older_ingests),
         other.ingests[-1:],
@@ -138,7 +138,7 @@ def _read_link(topic: str, link: ChainReference) -> bytes:
 
 
 def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> IngestReference:
-    """Write the ledger of one ingest call; nothing refers to it until the commit that carries the reference."""
+    """Writes the ledger of one ingest call; nothing refers to it until the commit that carries the reference."""
     data = documents.dump_json(ledger)
     path = storage.join(table_location, "winnow", "ingests", f"{ledger.ingest_id}.json")
     storage.write_bytes(path, data)
@@ -146,7 +146,7 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
 
 
 def list_seen_digests(state: TopicState, partition: int) -> set[str]:
-    """Digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
+    """Lists digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
     seen: set[str] = set()
     for reference in list_ingest_references(state):
         data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)

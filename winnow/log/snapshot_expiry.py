@@ -34,7 +34,7 @@ class FileReferences:
         return path in self.data or path in self.manifests or path in self.manifest_lists or path in self.states
 
     def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
-        """Take in everything ``snapshot`` refers to; manifests in ``known`` were read already."""
+        """Adds everything ``snapshot`` refers to; manifests in ``known`` were read already."""
         self.manifest_lists.add(snapshot.manifest_list)
         state = find_state_path(table, snapshot)
         if state is not None:
@@ -48,13 +48,13 @@ class FileReferences:
 
 
 def find_state_path(table: Table, snapshot: Snapshot) -> str | None:
-    """The state file a snapshot's summary names."""
+    """Finds the state file that a snapshot's summary names."""
     summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
     return StateReference.from_summary(table.name()[-1], summary).path if summary.get(STATE_PROPERTY) else None
 
 
 def collect_references(table: Table, snapshot_ids: set[int] | None = None) -> FileReferences:
-    """Everything the named snapshots (none = all that are left, on every branch and tag) refer to."""
+    """Collects everything the given snapshots refer to (None: all in the metadata, on every branch and tag)."""
     found = FileReferences()
     known: set[str] = set()
     for snapshot in table.metadata.snapshots:
@@ -64,7 +64,7 @@ def collect_references(table: Table, snapshot_ids: set[int] | None = None) -> Fi
 
 
 def list_expirable_snapshots(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
-    """Snapshots whose grace has passed: not the head, on no branch or tag, and replaced longer ago than the grace.
+    """Lists snapshots that may expire: not the head, on no branch or tag, and replaced longer ago than the grace.
 
     A snapshot is replaced when its successor is committed; a snapshot with no successor in the metadata is kept.
     """
@@ -93,7 +93,7 @@ class Expiry:
 
 
 def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
-    """Which snapshots may be expired now, and which metadata files only they refer to. Changes nothing."""
+    """Plans which snapshots to expire now, and which metadata files only they refer to. Changes nothing."""
     table = log.head().table
     going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
     staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
@@ -114,12 +114,12 @@ def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
 
 
 def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
-    """Data files written under a plan id, by listing."""
+    """Lists data files written under a plan id."""
     return storage.list_files(storage.join(table_location, "data", plan_id))
 
 
 def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
-    """Ingest ids whose quarantined records are visible in some snapshot that ``table`` has kept; reads their states."""
+    """Lists ingest ids whose quarantined records are visible in a kept snapshot of ``table``; reads their states."""
     found: set[str] = set()
     for snapshot in table.metadata.snapshots:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
@@ -129,7 +129,7 @@ def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
 
 
 def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int) -> Expiry | None:
-    """Which snapshots of the quarantine may be expired now; None: none, or there is no table. Changes nothing.
+    """Plans which quarantine snapshots to expire now; None: none, or there is no table. Changes nothing.
 
     Raises:
         DamagedMetadataError: a manifest list is damaged.
@@ -181,7 +181,7 @@ def _expire(load: Callable[[], Table | None], snapshot_ids: Collection[int], whe
 
 
 def list_quarantine_metadata_files(quarantine: Quarantine) -> set[str]:
-    """The manifests and manifest lists that snapshots of the quarantine refer to, its newest among them.
+    """Lists the manifests and manifest lists that snapshots of the quarantine refer to, including the newest.
 
     Raises:
         DamagedMetadataError: a manifest list is damaged.

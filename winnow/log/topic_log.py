@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 _BY_OFFSET = operator.attrgetter("first_offset")
 
 MAXIMUM_COMMIT_TRIES = 12
-"""How often the commit loop begins again before it gives up with CommitConflictError."""
+"""Maximum tries of the commit loop before it raises CommitConflictError."""
 
 MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
-"""A receipt is looked for so much further back than it can be, in case the clocks of two machines disagree."""
+"""The search for a receipt starts this much earlier than it can have been made: clocks of machines may disagree."""
 
 
 class TopicLog:
@@ -319,7 +319,7 @@ class TopicLog:
             PlanVoidError: a file to remove is no longer in the log.
             CommitConflictError: other commits came first ``COMMIT_TRIES`` times.
             CommitUnknownError: the catalog did not say whether the commit landed; nothing was cleaned up.
-            and whatever ``build`` raises.
+            and what ``build`` raises.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
             head = self.head()
@@ -386,7 +386,7 @@ class TopicLog:
         return Committed(snapshot_id, new_state, receipt)
 
     def _with_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
-        """``state`` with what whoever loads it compares: the digest of its segments, its configuration, its table."""
+        """Adds to ``state`` what a reader compares: the digest of its segments, its configuration, its table."""
         live = head.state.live
         if live is None:  # of a Winnow that kept none
             live = head_checks.compute_segment_digest(self._listed(head))

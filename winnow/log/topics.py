@@ -1,6 +1,6 @@
 """All topics of a catalog: create, list, open.
 
-PyIceberg is loaded when the catalog is first asked for something: who asks the store alone does not wait for it.
+PyIceberg is imported when the catalog is first used, so commands that only use the store do not wait for it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TopicLogs:
                 catalog = self._load()
             except Exception:
                 # Two processes that open an empty SQL catalog at once both create its tables; the slower finds them
-                # now. Whatever else went wrong goes wrong again.
+                # now. Any other problem is raised again.
                 catalog = self._load()
             confirm_commits(catalog)
             ensure_namespace(catalog, NAMESPACE)
@@ -147,8 +147,8 @@ class TopicLogs:
 def _sync_files(catalog: Catalog, warehouse: str) -> None:
     """Let ``catalog`` sync what it writes where ``warehouse`` is a local folder.
 
-    A ``py-io-impl`` of the user's, of PyIceberg's configuration file or of a REST server stays. Whoever names one for a
-    local warehouse derives it from Winnow's, or does without the promise that a success survives a power cut.
+    A ``py-io-impl`` of the user's, of PyIceberg's configuration file or of a REST server stays. For a local
+    warehouse it has to be derived from Winnow's, or a success may not survive a power cut.
     """
     from winnow.files import storage
 

@@ -1,1 +1,1 @@
-"""What is decided before anything is read or written: eligibility, estimates, plans. Pure."""
+"""Decides what to compact before anything is read or written: eligibility, estimates, plans. Pure."""

@@ -1,7 +1,7 @@
 """Estimates what a compaction will keep, from manifests, history and earlier receipts. Pure.
 
-What a run of Winnow has cleaned holds one record per key, whatever order decides today; every version of a key beyond
-that is in what came since. How many of the records that came since bring a key of their own shows only when keys are
+The cleaned part of a log holds one record per key, regardless of the strategy in force now; all other versions of a
+key came since. How many of the records that came since bring a key of their own shows only when keys are
 read, so it is taken from earlier runs: of this partition, else of the topic. Where neither says anything the estimate
 is None, and the bounds, which need no earlier run, remain.
 """
@@ -17,7 +17,7 @@ from winnow.model import Cleaning, OffsetRange, PartitionPlan, Segment, Status
 from winnow.results import PartitionReceipt, Receipt
 
 MAXIMUM_EARLIER_RUNS = 5
-"""So many receipts of a topic, the newest, are looked at: enough to smooth one odd run, cheap for 10,000 partitions."""
+"""Newest receipts of a topic that an estimate reads: enough to smooth one odd run, cheap for 10,000 partitions."""
 
 WINNER_ENTRY_BYTES = 128
 """Memory that the engine takes per distinct key while it picks winners.
@@ -162,7 +162,7 @@ class NewKeyEstimator:
 def find_cleaned_offset(history: Sequence[Cleaning]) -> int:
     """The offset below which a run of Winnow left one record per key; 0 when none did.
 
-    An imported checkpoint (its cleaning time is unknown) says how far somebody else cleaned, perhaps another copy of
+    An imported checkpoint (its cleaning time is unknown) says how far another cleaner came, perhaps another copy of
     the log, so nothing is concluded from it.
     """
     end = 0

@@ -128,7 +128,7 @@ def make_urgency_key(plan: PartitionPlan) -> tuple[int, int, int]:
 def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPlan], *, as_of_ms: int) -> Plan:
     """The plan of one topic. Its id is a digest of the inputs, the configuration, the as-of and the version.
 
-    What is left out of it: :func:`winnow.documents.compute_plan_id`.
+    For what the id leaves out see :func:`winnow.documents.compute_plan_id`.
     """
     ordered = tuple(sorted(partitions, key=make_urgency_key))
     plan = Plan(

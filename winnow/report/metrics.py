@@ -13,14 +13,14 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from winnow.model import Assessment, Reason, Status, TopicState
+from winnow.model import STATES_HIDDEN_BY_PAUSE, Assessment, OverviewState, Reason, Status, TopicState
 from winnow.results import NO_FIGURES, Receipt, RunFigures, sum_figures
 
 Value = float | int | None
 """None: nothing is known, or there is nothing to measure; the metric is left out."""
 
 RUN_STATES = ("published", "invalid", "broken", "refused", "void", "unknown")
-TOPIC_STATES = ("uncleanable", "overdue", "due", "paused", "healthy")
+TOPIC_STATES = tuple(state.value for state in OverviewState)
 """The worst first."""
 
 _NOT_CONSIDERED = frozenset({Reason.IN_PROGRESS, Reason.PAUSED})
@@ -117,16 +117,19 @@ def compute_measurement(
     return measured if last is None else _add_run(measured, last)
 
 
-def _find_state(state: TopicState, assessments: Sequence[Assessment], compacted: Sequence[Assessment]) -> str:
-    """The state of a topic in one word: that of its worst partition."""
+def _find_state(state: TopicState, assessments: Sequence[Assessment], compacted: Sequence[Assessment]) -> OverviewState:
+    """Finds the state of a topic in one word: that of its worst partition."""
     paused = {number for number, part in state.partitions.items() if part.paused_since_ms is not None}
-    if any(part.uncleanable is not None for part in state.partitions.values()):
-        return "uncleanable"
-    if any(a.max_compaction_delay_ms > 0 and a.partition not in paused for a in compacted):
-        return "overdue"
-    if any(a.eligible and a.partition not in paused for a in assessments):
-        return "due"
-    return "paused" if paused else "healthy"
+    holding = {
+        OverviewState.UNCLEANABLE: {n for n, part in state.partitions.items() if part.uncleanable is not None},
+        OverviewState.OVERDUE: {a.partition for a in compacted if a.max_compaction_delay_ms > 0},
+        OverviewState.DUE: {a.partition for a in assessments if a.eligible},
+        OverviewState.PAUSED: paused,
+    }
+    for word in OverviewState:
+        if holding.get(word, set()) - (paused if word in STATES_HIDDEN_BY_PAUSE else set()):
+            return word
+    return OverviewState.HEALTHY
 
 
 def _find_last_compaction(receipts: Iterable[Receipt]) -> Receipt | None:

@@ -1,7 +1,7 @@
 """Open alerts, and messages that a channel has not taken yet.
 
 What is to be delivered is written in the transaction that opens or closes the alerts, so a crash loses no message:
-whoever delivers next finds it. A channel's messages go out in their order, one sender at a time.
+the next delivery finds it. A channel's messages go out in their order, one sender at a time.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SentAlerts(StorePart):
             return closed
 
     def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
-        """Somebody took it in hand: the alerts stay open, and are told again should it happen again."""
+        """Releases alerts that a person works on: they stay open, and are sent again if it happens again."""
         row = tables.AlertTable
         with self._database.writing() as session:
             bulk_statements.execute_change(
@@ -85,7 +85,7 @@ class SentAlerts(StorePart):
         """The oldest message that ``channel`` has not taken; nobody else gets it before ``until_ms``.
 
         None: there is none, or somebody has it, or it has just failed; what came after it waits for it, unless it was
-        written before ``stale_before_ms``: one message that nobody can take must not hold up all others.
+        written before ``stale_before_ms``: one message that cannot be delivered must not hold up all others.
         """
         row = tables.AlertDelivery
         waiting = or_(row.created_at_ms >= stale_before_ms, row.claimed_until_ms <= now_ms)

@@ -105,7 +105,7 @@ class Assessments(StorePart):
     """One row per topic partition and as-of."""
 
     def record(self, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
-        """Write down ``assessments``; the same as-of again replaces its row. Ten thousand rows are a few statements."""
+        """Records ``assessments``; the same as-of again replaces its row. Ten thousand rows are a few statements."""
         with self._database.writing() as session:
             write_assessments(session, as_of_ms, recorded_at_ms, assessments)
 
@@ -129,7 +129,7 @@ class Assessments(StorePart):
             return [_assessment(found) for found in session.scalars(statement)]
 
     def last_assessed_ms(self, topic: str) -> int | None:
-        """When ``topic`` was assessed last, whatever came of it; None: never."""
+        """Finds when ``topic`` was assessed last, with any outcome; None: never."""
         latest = tables.LatestAssessment
         with self._database.reading() as session:
             return session.scalar(select(func.max(latest.recorded_at_ms)).where(latest.topic == topic))

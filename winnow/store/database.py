@@ -66,7 +66,7 @@ def mask_address(url: URL) -> str:
 
 
 def remove_secrets(text: str, url: URL) -> str:
-    """``text`` without the password of ``url`` and without whatever looks like a secret."""
+    """Removes the password of ``url``, and all that looks like a secret, from ``text``."""
     options = {name: str(value) for name, value in url.query.items() if is_secret_name(name)}
     for secret in sorted([*options.values(), str(url.password or "")], key=len, reverse=True):
         if secret:
@@ -141,7 +141,7 @@ class Database:
     def _begin(self) -> None:
         self._leave_inherited_connections()
         with self._preparing:
-            # Whoever waited finds it done; and what is done here begins transactions of its own.
+            # A process that waited finds it done; and what is done here begins its own transactions.
             if not (self._is_prepared or self._is_preparing):
                 self._is_preparing = True
                 try:
@@ -152,7 +152,7 @@ class Database:
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Without the right to write beside it a SQLite file is read as it is: see that nobody changed it meanwhile."""
+        """Checks that a SQLite file read without write access to its folder was not changed meanwhile."""
         if not self.is_sqlite or not _is_read_only(self.url):
             yield
             return
@@ -264,7 +264,7 @@ class StorePart:
 
 
 def lock_topic_rows(session: Session, topic: str) -> None:
-    """Until this transaction ends, let nobody else write what is kept of ``topic`` as a whole.
+    """Locks the rows of ``topic`` until this transaction ends, against other writers.
 
     Rows are deleted and inserted again, which two transactions at once would do twice. SQLite has one writer anyway.
     """

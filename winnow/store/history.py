@@ -33,12 +33,12 @@ class Pruned:
 
 
 class History(StorePart):
-    """Rows that nobody needs but who asks what happened long ago."""
+    """Removes old rows that only questions about the distant past need."""
 
     def prune(self, topic: str, before_ms: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Pruned]:
         """Remove the history of ``topic`` from before ``before_ms``, one transaction for each value that is yielded.
 
-        What stays whatever its age: the assessment of each partition that was recorded last; runs that are open, whose
+        Kept regardless of age: the assessment of each partition that was recorded last; runs that are open, whose
         folder was not found empty twice, or that a mark of an uncleanable partition names; verdicts of open runs;
         files that still have their bytes. The attempts and verdicts of a removed run go with it.
 
@@ -100,7 +100,7 @@ def _old_ledger(topic: str, before_ms: int) -> ColumnElement[bool]:
     return and_(row.topic == topic, row.deleted_at_ms < before_ms)
 
 
-# Each statement asks again for what makes a row old: between choosing and removing somebody may open a run again.
+# Each statement asks again for what makes a row old: between choosing and removing a run may be opened again.
 
 
 def _prune_runs(session: Session, topic: str, before_ms: int, most: int) -> Pruned:

@@ -18,10 +18,10 @@ class Leases(StorePart):
     """At most one holder per topic. The clock is the callers'; a lease spares work, the commit loop keeps it safe."""
 
     def acquire(self, topic: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
-        """Hold ``topic`` until ``now_ms + ttl_ms``: if it is free, its lease has expired, or ``holder`` has it.
+        """Takes the lease of ``topic`` until ``now_ms + ttl_ms`` if it is free, expired or held by ``holder``.
 
         Raises:
-            TopicBusyError: somebody else holds it.
+            TopicBusyError: another holder has it.
             ServiceError: see :meth:`winnow.store.database.Database.writing`; so for every method of the store.
         """
         free = {"topic": topic, "holder": None, "token": 0, "expires_ms": 0}
@@ -43,7 +43,7 @@ class Leases(StorePart):
             return current
 
     def renew(self, lease: Lease, now_ms: int, ttl_ms: int) -> Lease:
-        """``lease`` until ``now_ms + ttl_ms``. One that expired is renewed too, as long as nobody took it over.
+        """Renews ``lease`` until ``now_ms + ttl_ms``. An expired one too, unless another holder took it over.
 
         Raises:
             TopicBusyError: the lease was released or taken over.
@@ -58,18 +58,18 @@ class Leases(StorePart):
         return Lease(lease.topic, lease.holder, lease.token, now_ms + ttl_ms)
 
     def release(self, lease: Lease) -> bool:
-        """Give ``lease`` back. False, and nothing changes, when it was released or taken over before."""
+        """Releases ``lease``. False, and nothing changes, when it was released or taken over before."""
         with self._database.writing() as session:
             statement = update(tables.LeaseTable).where(_is_held(lease)).values(holder=None, expires_ms=0)
             return bulk_statements.execute_change(session, statement) > 0
 
     def find(self, topic: str) -> Lease | None:
-        """The lease of ``topic``, which may have expired. None when nobody holds it."""
+        """Finds the lease of ``topic``, which may have expired. None: it has no holder."""
         with self._database.reading() as session:
             return _lease(session, topic)
 
     def find_many(self, topics: Sequence[str]) -> dict[str, Lease]:
-        """The leases of ``topics`` that somebody holds, or held until they expired."""
+        """Finds the leases of ``topics`` that have a holder, expired ones included."""
         row, found = tables.LeaseTable, dict[str, Lease]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVarTuple
 from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, and_, case, func, select
 from sqlalchemy.orm import Session
 
+from winnow.model import STATES_HIDDEN_BY_PAUSE, OverviewState
 from winnow.store import bulk_statements, tables
 from winnow.store.assessments import AssessedTopic, find_overview_topic, write_assessments, write_overviews
 from winnow.store.database import StorePart, lock_topic_rows
@@ -17,7 +18,6 @@ from winnow.store.runs import make_run
 from winnow.store.values import (
     Listed,
     MarkView,
-    OverviewState,
     PartitionOverview,
     PartitionView,
     PauseView,
@@ -48,24 +48,29 @@ _PAUSED: Final = and_(pause.topic == partition_overview.topic, pause.partition =
 
 
 def make_rank(state: OverviewState) -> int:
-    """The place of ``state`` in the order of severity."""
+    """Returns the place of ``state`` in the order of severity."""
     return _RANK[state]
 
 
 def make_partition_rank(now_ms: int) -> ColumnElement[int]:
     """The rank of a partition's state at ``now_ms``, over pictures with marks and pauses joined."""
+    holding: dict[OverviewState, ColumnElement[bool]] = {
+        OverviewState.UNCLEANABLE: mark.topic.is_not(None),
+        OverviewState.OVERDUE: partition_overview.deadline_ms < now_ms,
+        OverviewState.DUE: partition_overview.eligible.is_(True),
+        OverviewState.PAUSED: pause.topic.is_not(None),
+    }
     working = pause.topic.is_(None)
-    return case(
-        (mark.topic.is_not(None), _RANK[OverviewState.UNCLEANABLE]),
-        (and_(working, partition_overview.deadline_ms < now_ms), _RANK[OverviewState.OVERDUE]),
-        (and_(working, partition_overview.eligible), _RANK[OverviewState.DUE]),
-        (pause.topic.is_not(None), _RANK[OverviewState.PAUSED]),
-        else_=_RANK[OverviewState.HEALTHY],
-    )
+    ranks = [
+        (and_(working, holding[state]) if state in STATES_HIDDEN_BY_PAUSE else holding[state], rank)
+        for state, rank in _RANK.items()
+        if state in holding
+    ]
+    return case(*ranks, else_=_RANK[OverviewState.HEALTHY])
 
 
 def select_topic_ranks(now_ms: int, *, topic: str | None = None) -> Subquery:
-    """Per topic (None = all): the ``rank`` of its worst partition, the ``deadline_ms`` of what nobody paused."""
+    """Per topic (None = all): the ``rank`` of its worst partition, the earliest ``deadline_ms`` that is not paused."""
     ranked = select(
         partition_overview.topic,
         func.min(make_partition_rank(now_ms)).label("rank"),

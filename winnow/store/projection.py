@@ -20,7 +20,7 @@ from winnow.store.values import CheckpointRow
 
 
 def read_checkpoints(session: Session, topics: Sequence[str]) -> list[CheckpointRow]:
-    """Checkpoints of ``topics`` (none = all) with their histories, in the order of topic and partition."""
+    """Reads checkpoints of ``topics`` (none = all) with their histories, in the order of topic and partition."""
     row, entry = tables.Checkpoint, tables.CleaningTable
     checkpoints = select(row).order_by(row.topic, row.partition)
     cleanings = select(entry).order_by(entry.topic, entry.partition, entry.end_offset)
@@ -103,7 +103,7 @@ def read_states(session: Session, topic: str) -> dict[int, PartitionState]:
 
 
 def write_states(session: Session, topic: str, states: Mapping[int, PartitionState], now_ms: int) -> None:
-    """Replace what is projected of the partitions in ``states``. Those that say nothing new are not touched."""
+    """Replaces the projection of the partitions in ``states``; unchanged ones are not written."""
     known = read_states(session, topic)
     changed = {
         number: state for number, state in sorted(states.items()) if known.get(number) != replace(state, appends=())
@@ -230,13 +230,13 @@ class Projection(StorePart):
                 session.execute(delete(model).where(model.topic == topic))
 
     def find_receipt(self, plan_id: str) -> Receipt | None:
-        """The receipt of a published plan."""
+        """Finds the receipt of a published plan."""
         with self._database.reading() as session:
             row = session.get(tables.ReceiptTable, plan_id)
             return None if row is None else load_json(Receipt, row.document.encode())
 
     def list_receipts(self, topic: str | None = None, limit: int | None = None) -> list[Receipt]:
-        """Receipts of ``topic`` (None = all), newest first; at most ``limit``."""
+        """Lists receipts of ``topic`` (None = all), newest first; at most ``limit``."""
         row = tables.ReceiptTable
         statement = select(row).order_by(row.finished_at_ms.desc(), row.plan_id).limit(limit)
         if topic is not None:
@@ -245,7 +245,7 @@ class Projection(StorePart):
             return [load_json(Receipt, found.document.encode()) for found in session.scalars(statement)]
 
     def list_checkpoints(self, topics: Sequence[str] = ()) -> list[CheckpointRow]:
-        """Cleaner checkpoints of ``topics`` (none = all), in the order of topic and partition."""
+        """Lists cleaner checkpoints of ``topics`` (none = all), in the order of topic and partition."""
         with self._database.reading() as session:
             return read_checkpoints(session, topics)
 

@@ -29,7 +29,7 @@ class RetiredFiles(StorePart):
     """One row per topic and path. A file that was deleted never becomes pending again: paths are not used twice."""
 
     def record(self, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
-        """Write down files that nothing will refer to. Those that are in the ledger stay as they are.
+        """Records files that nothing will refer to. Those already in the ledger stay as they are.
 
         Args:
             topic: the topic they belong to.
@@ -45,7 +45,7 @@ class RetiredFiles(StorePart):
             insert_retired(session, topic, files, kind)
 
     def list_retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
-        """The ledger of ``topic``, oldest first; with ``pending_only`` only what still has its bytes."""
+        """Lists the ledger of ``topic``, oldest first; with ``pending_only`` only what still has its bytes."""
         row = tables.RetiredFileTable
         statement = select(row).where(row.topic == topic).order_by(row.retired_at_ms, row.path)
         if pending_only:
@@ -65,7 +65,7 @@ class RetiredFiles(StorePart):
             ]
 
     def mark_deleted(self, topic: str, paths: Sequence[str], now_ms: int) -> None:
-        """The bytes of ``paths`` are gone. Paths that are marked already or not in the ledger change nothing."""
+        """Marks ``paths`` as deleted. Paths that are marked already or not in the ledger change nothing."""
         row = tables.RetiredFileTable
         with self._database.writing() as session:
             for some in bulk_statements.split_chunks(sorted(paths)):
@@ -77,14 +77,14 @@ class RetiredFiles(StorePart):
                 )
 
     def sum_deleted_bytes(self, topic: str) -> int:
-        """Bytes of the files of ``topic`` that were recorded as retired and are deleted by now."""
+        """Sums the bytes of the files of ``topic`` that were recorded as retired and are deleted by now."""
         row = tables.RetiredFileTable
         statement = select(func.sum(row.size_bytes)).where(row.topic == topic, row.deleted_at_ms.is_not(None))
         with self._database.reading() as session:
             return int(session.scalar(statement) or 0)
 
     def list_waiting(self, retired_by_ms: int, topic: str | None = None) -> list[WaitingFiles]:
-        """Files of every topic (or of one) that were retired at or before ``retired_by_ms`` and are not deleted."""
+        """Lists files of every topic (or of one) retired at or before ``retired_by_ms`` and not deleted."""
         row = tables.RetiredFileTable
         sums = (func.count(), func.sum(row.size_bytes), func.min(row.retired_at_ms))
         found = select(row.topic, *sums).where(
@@ -98,7 +98,7 @@ class RetiredFiles(StorePart):
 
 
 def insert_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
-    """Add ``files`` to the ledger where they are not in it."""
+    """Adds ``files`` to the ledger unless they are in it."""
     rows = [
         {
             "topic": topic,

@@ -18,10 +18,10 @@ published         every state: the plan id is in the table's history, and the ta
 
 Every change compares the attempt, so that a process whose attempt was replaced changes nothing any more; published
 alone does not, because the table has decided. Publishing and unknown become void only after the topic's fence was
-raised (:mod:`winnow.log.fence`), by whoever names them as the state that was seen.
+raised (:mod:`winnow.log.fence`), by a caller that names them as the state that was seen.
 
 Published is final: asked to be published again it stays as it is, asked for anything else it refuses. From publishing
-and unknown nothing leads back to work before somebody has looked into the table's history.
+and unknown nothing leads back to work before the table's history has been read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Verdicts(StorePart):
     """One row per plan and attempt."""
 
     def record(self, verdict: Verdict) -> None:
-        """Write down ``verdict``; a second one of the same attempt replaces it."""
+        """Records ``verdict``; a second one of the same attempt replaces it."""
         row = {
             "plan_id": verdict.plan_id,
             "attempt": verdict.attempt,
@@ -58,13 +58,13 @@ class Verdicts(StorePart):
             bulk_statements.upsert(session, tables.VerdictTable, [row])
 
     def find(self, plan_id: str, attempt: str) -> Verdict | None:
-        """The verdict of one attempt at a plan."""
+        """Finds the verdict on one attempt at a plan."""
         with self._database.reading() as session:
             row = session.get(tables.VerdictTable, (plan_id, attempt))
             return None if row is None else load_json(Verdict, row.document.encode())
 
     def list_verdicts(self, topic: str | None = None, limit: int | None = None) -> list[Verdict]:
-        """Verdicts of ``topic`` (None = all), newest first; at most ``limit``."""
+        """Lists verdicts of ``topic`` (None = all), newest first; at most ``limit``."""
         row = tables.VerdictTable
         statement = select(row).order_by(row.checked_at_ms.desc(), row.plan_id, row.attempt).limit(limit)
         if topic is not None:
@@ -155,7 +155,7 @@ class Runs(StorePart):
             return run
 
     def begin_attempt(self, plan_id: str, attempt: str, now_ms: int) -> Run:
-        """Let ``attempt`` replace the latest attempt at a plan: the run is compacting. Call it before the first file.
+        """Lets ``attempt`` replace the latest attempt at a plan: the run is compacting. Call it before the first file.
 
         The attempt carries the fence that the run was opened with.
 
@@ -185,7 +185,7 @@ class Runs(StorePart):
         attempt: str,
         seen: RunState | None = None,
     ) -> Run:
-        """Move a run to ``state``; ``message`` replaces the one before, the snapshot stays where None is given.
+        """Moves a run to ``state``; ``message`` replaces the one before, the snapshot stays where None is given.
 
         Args:
             plan_id: whose run.
@@ -228,7 +228,7 @@ class Runs(StorePart):
             return run
 
     def list_attempt_fences(self, plan_id: str) -> dict[str, int]:
-        """The attempts that were ever begun at a plan, and the highest fence each was opened with."""
+        """Lists the attempts that were ever begun at a plan, and the highest fence each was opened with."""
         row = tables.Attempt
         with self._database.reading() as session:
             found = session.execute(select(row.attempt, row.fence).where(row.plan_id == plan_id))
@@ -248,7 +248,7 @@ class Runs(StorePart):
             return [make_run(found) for found in session.scalars(statement)]
 
     def note_empty(self, run: Run, *, first_ms: int | None, swept_ms: int | None = None) -> None:
-        """Note when nothing was left to delete of ``run``, for the first and for the second time.
+        """Notes when nothing was left to delete of ``run``, for the first and for the second time.
 
         Nothing changes when the run was opened again or moved since it was looked up.
         """
@@ -259,13 +259,13 @@ class Runs(StorePart):
             bulk_statements.execute_change(session, update(row).where(*unmoved).values(changes))
 
     def find(self, plan_id: str) -> Run | None:
-        """The run of a plan."""
+        """Finds the run of a plan."""
         with self._database.reading() as session:
             row = session.get(tables.RunTable, plan_id)
             return None if row is None else make_run(row)
 
     def list_runs(self, topic: str | None = None, limit: int | None = None) -> list[Run]:
-        """Runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
+        """Lists runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
         statement = _newest_first()
         if topic is not None:
             statement = statement.where(tables.RunTable.topic == topic)
@@ -273,14 +273,14 @@ class Runs(StorePart):
             return [make_run(row) for row in session.scalars(statement.limit(limit))]
 
     def list_open(self, topic: str) -> list[Run]:
-        """Runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
+        """Lists runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
         states = [state.value for state in RunState if not state.is_closed]
         statement = _newest_first().where(tables.RunTable.topic == topic, tables.RunTable.status.in_(states))
         with self._database.reading() as session:
             return [make_run(row) for row in session.scalars(statement)]
 
     def count_by_state(self, topic: str) -> dict[RunState, int]:
-        """Runs of ``topic`` by the state they are in; states without a run are left out."""
+        """Counts runs of ``topic`` by the state they are in; states without a run are left out."""
         row = tables.RunTable
         statement = select(row.status, func.count()).where(row.topic == topic).group_by(row.status)
         with self._database.reading() as session:
@@ -313,7 +313,7 @@ def _require_run(session: Session, plan_id: str) -> Run:
 
 
 def make_run(row: tables.RunTable) -> Run:
-    """The run in ``row``."""
+    """Makes the run in ``row``."""
     return Run(
         plan_id=row.plan_id,
         topic=row.topic,

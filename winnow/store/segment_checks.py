@@ -44,7 +44,7 @@ class SegmentChecks(StorePart):
     """One row per topic and file. A scrub that was interrupted goes on where the oldest check is."""
 
     def list_checks(self, topic: str) -> dict[str, FileCheck]:
-        """The last check of each file of ``topic``, by path."""
+        """Lists the last check of each file of ``topic``, by path."""
         row = tables.SegmentCheck
         with self._database.reading() as session:
             found = session.scalars(select(row).where(row.topic == topic))
@@ -64,7 +64,7 @@ class SegmentChecks(StorePart):
             }
 
     def summarize(self, topic: str) -> TopicChecks | None:
-        """The checks of ``topic`` together; None: nothing of it was ever checked."""
+        """Summarizes the checks of ``topic``; None: nothing of it was ever checked."""
         row = tables.SegmentCheck
         figures = select(
             func.count(), func.max(row.checked_at_ms), func.min(row.checked_at_ms), func.count(row.finding)
@@ -74,7 +74,7 @@ class SegmentChecks(StorePart):
         return TopicChecks(files, last_ms, oldest_ms, findings) if files else None
 
     def record(self, checks: Sequence[FileCheck]) -> None:
-        """Write down ``checks``; a file has one row, the last."""
+        """Records ``checks``; a file has one row, the latest."""
         rows = [
             {
                 "topic": each.topic,
@@ -94,7 +94,7 @@ class SegmentChecks(StorePart):
                 bulk_statements.upsert(session, tables.SegmentCheck, rows)
 
     def forget(self, topic: str, paths: Collection[str]) -> None:
-        """Forget files that left the topic."""
+        """Removes files that left the topic."""
         row = tables.SegmentCheck
         if paths:
             with self._database.writing() as session:

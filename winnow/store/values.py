@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from winnow.model import Cleaning
+from winnow.model import Cleaning, OverviewState
 from winnow.results import Receipt
 
 RETIRED_KINDS = frozenset({"data", "manifest", "manifest_list", "state", "metadata", "attempts"})
@@ -36,7 +36,7 @@ class RunState(StrEnum):
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether its commit may have landed and nobody knows yet: only the table's history does."""
+        """Whether its commit may have landed: only the table's history shows."""
         return self in {RunState.PUBLISHING, RunState.UNKNOWN}
 
     @property
@@ -132,19 +132,6 @@ class RetiredRow:
 T = TypeVar("T")
 
 
-class OverviewState(StrEnum):
-    """A topic's or topic partition's state in one word, the most severe first: of several that hold, the first."""
-
-    UNCLEANABLE = "uncleanable"
-    """Marked, because something failed."""
-    OVERDUE = "overdue"
-    """Its compaction deadline has passed, and nobody paused it."""
-    DUE = "due"
-    """A compaction now would take it."""
-    PAUSED = "paused"
-    HEALTHY = "healthy"
-
-
 class TopicSort(StrEnum):
     """By what topics are sorted. ``state`` ascending is the most severe first, and within that the nearest deadline."""
 
@@ -236,7 +223,7 @@ class TopicSummary:
     """A topic for the page: its picture, and what holds of it when it is asked for.
 
     ``states``: how many of its partitions are in each state. ``deadline_ms``: the earliest of the partitions that
-    nobody paused.
+    are not paused.
     """
 
     picture: TopicOverview
@@ -249,7 +236,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True)
 class TopicsView:
-    """A page of topics. ``counts``: topics in each state among those that the search finds, whatever the filter."""
+    """A page of topics. ``counts``: topics by state among those that the search finds, before the filter."""
 
     listed: Listed[TopicSummary]
     counts: Mapping[OverviewState, int]

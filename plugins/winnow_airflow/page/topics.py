@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 
-from winnow.model import Reason
+from winnow.model import OverviewState, Reason
 from winnow.report.receipts import explain_reason
-from winnow.store.values import MarkView, OverviewState, PartitionView, TopicSort, TopicSummary
+from winnow.store.values import MarkView, PartitionView, TopicSort, TopicSummary
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import LakeDep, NowDep, Search, WindowDep
 from winnow_airflow.page.responses import (
