@@ -116,12 +116,13 @@ def check_eligibility(topics: list[str]) -> list[TopicCheck]:
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     found: list[TopicCheck] = []
-    look = dry_run.preview_compaction if context["params"]["dry_run"] else compaction_steps.check_topic
+    open_checks = dry_run.open_previews if context["params"]["dry_run"] else compaction_steps.open_checks
     with compaction_steps.open_task_pipeline(context) as ctx:
         kept = TopicAttempts(ctx)
-        for topic in topics:
-            with kept.attempt(topic):
-                found.append(look(ctx, topic, as_of_ms=as_of_ms))
+        with open_checks(ctx, topics, as_of_ms=as_of_ms) as check:
+            for topic in topics:
+                with kept.attempt(topic):
+                    found.append(check(topic))
     # Pushed before a topic's error is raised: the others of this share are planned all the same.
     context["ti"].xcom_push(key="return_value", value=found)
     kept.raise_errors()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +61,33 @@ def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(wanted)) or known
 
 
-def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
-    """Settle what earlier runs of ``topic`` left open, then assess it and record the decision."""
-    from winnow.pipeline.compaction.assess import assess_topics
+@contextmanager
+def open_checks(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Iterator[Callable[[str], TopicCheck]]:
+    """Settle what earlier runs of ``topics`` left open, then assess them one by one and record the decisions together.
+
+    Gives a function that checks one of ``topics`` and raises what is wrong with that topic alone.
+    """
+    from winnow.pipeline.compaction.assess import open_assessor
+
+    problems: dict[str, Exception] = {}
+    for topic in topics:
+        try:
+            _settle_topic(ctx, topic)
+        except Exception as problem:  # raised when it is that topic's turn
+            problems[topic] = problem
+    with open_assessor(ctx, topics, as_of_ms=as_of_ms) as assess:
+
+        def check(topic: str) -> TopicCheck:
+            if topic in problems:
+                raise problems[topic]
+            found = assess(topic)
+            reasons = Counter(assessment.reason.value for assessment in found)
+            return TopicCheck(topic=topic, eligible=any(a.eligible for a in found), reasons=dict(reasons), would=None)
+
+        yield check
+
+
+def _settle_topic(ctx: Pipeline, topic: str) -> None:
     from winnow.pipeline.compaction.open_runs import settle_topic
 
     try:
@@ -71,9 +95,12 @@ def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
             log.info("Settled an earlier run of %s: plan %s is published.", topic, receipt.plan_id)
     except TopicBusyError as problem:
         log.info("%s", problem)
-    found = assess_topics(ctx, [topic], as_of_ms=as_of_ms)
-    reasons = Counter(assessment.reason.value for assessment in found)
-    return TopicCheck(topic=topic, eligible=any(a.eligible for a in found), reasons=dict(reasons), would=None)
+
+
+def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
+    """Check one topic as :func:`open_checks` does."""
+    with open_checks(ctx, [topic], as_of_ms=as_of_ms) as check:
+        return check(topic)
 
 
 def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from winnow_airflow.topic_locks import TopicAttempts
@@ -23,6 +24,12 @@ log = logging.getLogger("airflow.task")
 
 MAXIMUM_SAMPLE_KEYS = 3
 """Differing keys that a sentence names, by the offsets of their winners."""
+
+
+@contextmanager
+def open_previews(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Iterator[Callable[[str], TopicCheck]]:
+    """What stands for the checks of ``topics`` in a dry run."""
+    yield lambda topic: preview_compaction(ctx, topic, as_of_ms=as_of_ms)
 
 
 def preview_compaction(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from winnow.config.topic import list_entries
 from winnow.errors import WinnowError
+from winnow.log.head import Head
+from winnow.model import Segment
 from winnow.pipeline.compaction.topic_view import EarlierRuns, load_topic_view
 from winnow.pipeline.context import Context
 from winnow.planning import eligibility
@@ -191,8 +193,10 @@ def _format_configuration(view: TopicView) -> str:
     return json.dumps(rows, ensure_ascii=False)
 
 
-def refresh_overview(ctx: Context, topic: str) -> bool:
-    """Look at ``topic`` again and record what the page shows of it. Reads manifests and state, as assessing does.
+def refresh_overview(
+    ctx: Context, topic: str, head: Head | None = None, live: Mapping[int, tuple[Segment, ...]] | None = None
+) -> bool:
+    """Record what the page shows of ``topic`` now. Reads what :func:`load_topic_view` is not given.
 
     What was done is done and recorded, so a picture that cannot be taken never fails it: the page shows the one before
     until the next check.
@@ -201,6 +205,6 @@ def refresh_overview(ctx: Context, topic: str) -> bool:
         Whether the picture was taken.
     """
     with suppress_overview_errors(topic) as taken:
-        record_overview(ctx, load_topic_view(ctx, topic))
+        record_overview(ctx, load_topic_view(ctx, topic, head, live))
         taken.append(topic)
     return bool(taken)

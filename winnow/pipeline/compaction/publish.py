@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
 from winnow.files.quarantine_files import make_keyless_move_id
@@ -81,7 +82,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     # the same attempt in hand one goes on.
     ctx.store.runs.set_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
     try:
-        receipt = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
+        receipt, live = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
     except PlanVoidError as problem:
         published = _close_as_refused(ctx, log, run, str(problem))
         if published is not None:
@@ -97,7 +98,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
         log_event("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
         ctx.alerts.open_alert(unknown)
         raise CommitUnknownError(unknown.sentences) from problem
-    return move_checkpoint(ctx, log, receipt, started_ms=started_ms)
+    return move_checkpoint(ctx, log, receipt, started_ms=started_ms, live=live)
 
 
 def _close_as_refused(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
@@ -134,13 +135,21 @@ def describe_not_published(plan_id: str) -> str:
     return f"is settled: plan {plan_id} is not in the table's history and void, and the next run plans anew"
 
 
-def move_checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms: int | None = None) -> Receipt:
+def move_checkpoint(
+    ctx: Context,
+    log: TopicLog,
+    receipt: Receipt,
+    *,
+    started_ms: int | None = None,
+    live: Mapping[int, tuple[Segment, ...]] | None = None,
+) -> Receipt:
     """Move the checkpoint in the metadata store from a receipt; repeating it changes nothing.
 
-    ``started_ms``: when its publishing began, if that was now.
+    ``started_ms``: when its publishing began, if that was now. ``live``: the segments that its commit left.
     """
     assert receipt.plan_id is not None
-    state = log.head().state
+    head = log.head()
+    state = head.state
     retired = [file for file in state.waiting_files if file.plan_id == receipt.plan_id]
     ctx.store.projection.record_publication(receipt, state.partitions, retired, ctx.now_ms())
     run = ctx.store.runs.find(receipt.plan_id)
@@ -158,7 +167,7 @@ def move_checkpoint(ctx: Context, log: TopicLog, receipt: Receipt, *, started_ms
         )
         if run.status is not RunState.PUBLISHED:
             _log_published(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
-    refresh_overview(ctx, receipt.topic)
+    refresh_overview(ctx, receipt.topic, head, live)
     return receipt
 
 
@@ -195,10 +204,12 @@ def _log_published(receipt: Receipt, duration_ms: int | None) -> None:
 
 def _commit(
     ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
-) -> Receipt:
+) -> tuple[Receipt, Mapping[int, tuple[Segment, ...]] | None]:
+    """The receipt, and the segments that the commit left in the log, where it was made now."""
     limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
     moved: str | None = None
     listed = False
+    after: dict[int, tuple[Segment, ...]] = {}
 
     def build(head: Head) -> Change:
         # The same questions on every turn, in this order: a commit that landed is done, whatever came after it.
@@ -207,8 +218,12 @@ def _commit(
         fenced = find_fence_violation(run, head)
         if fenced is not None:
             raise PlanVoidError(fenced.message)
-        change = build_change(log, head, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved)
-        nonlocal listed
+        live = log.segments(head)
+        change = build_change(
+            log, head, live, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved
+        )
+        nonlocal listed, after
+        after = _list_segments_after(live, change)
         if not listed:
             # Once is enough: only behind a higher fence may anybody delete them from here on.
             check_staged_files(plan, manifest)
@@ -223,14 +238,25 @@ def _commit(
     except _AlreadyPublishedError:
         found = log.find_receipt(plan.plan_id, since_ms=run.opened_at_ms)
         assert found is not None
-        return found
+        return found, None
     assert committed.receipt is not None
-    return committed.receipt
+    return committed.receipt, after
+
+
+def _list_segments_after(live: Mapping[int, tuple[Segment, ...]], change: Change) -> dict[int, tuple[Segment, ...]]:
+    """The segments per partition in offset order once ``change`` is committed over ``live``."""
+    found: dict[int, list[Segment]] = {}
+    removed = set(change.remove)
+    for segment in (*chain.from_iterable(live.values()), *change.add):
+        if segment.path not in removed:
+            found.setdefault(segment.partition, []).append(segment)
+    return {number: tuple(sorted(each, key=lambda s: s.first_offset)) for number, each in found.items()}
 
 
 def build_change(
     log: TopicLog,
     head: Head,
+    live: Mapping[int, tuple[Segment, ...]],
     plan: Plan,
     manifest: StagingManifest,
     limits: PlanLimits,
@@ -239,13 +265,14 @@ def build_change(
     data_docs: str | None,
     moved: str | None = None,
 ) -> Change:
-    """What publishing ``manifest`` does to ``head``. ``moved``: the ingest id of keyless records now in quarantine.
+    """What publishing ``manifest`` does to ``head``, whose segments are ``live``.
+
+    ``moved``: the ingest id of keyless records now in quarantine.
 
     Raises:
         PlanVoidError: what lies below the plan's end offsets is not exactly what was planned, the plan goes beyond
             ``limits``, or the manifest names files that are not the attempt's own.
     """
-    live = log.segments(head)
     void = find_void(log, head, plan, live)
     if void is not None:
         raise PlanVoidError(void.message)

@@ -53,7 +53,7 @@ def change_states(
     except _UnchangedError:
         changed = False
     # What is there now, not what was committed: another commit may have come after it.
-    state = log.head().state
-    ctx.store.projection.record_states(topic, state.partitions, ctx.now_ms())
-    refresh_overview(ctx, topic)
-    return state, changed
+    head = log.head()
+    ctx.store.projection.record_states(topic, head.state.partitions, ctx.now_ms())
+    refresh_overview(ctx, topic, head)
+    return head.state, changed

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from winnow.config.topic import TopicConfig
 from winnow.log.head import Head
+from winnow.log.head_checks import compute_segment_digest
 from winnow.log.manifests import reduce_garbage_collection
 from winnow.log.topic_log import TopicLog
+from winnow.model import Segment
 from winnow.pipeline.context import Context
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.estimates import MAXIMUM_EARLIER_RUNS, NewKeyEstimator
@@ -46,22 +50,34 @@ def build_rules(config: TopicConfig) -> Rules:
     )
 
 
-def load_topic_view(ctx: Context, topic: str) -> TopicView:
+def load_topic_view(
+    ctx: Context, topic: str, head: Head | None = None, live: Mapping[int, tuple[Segment, ...]] | None = None
+) -> TopicView:
     """Head, configuration and segments of a topic.
+
+    ``head``: None: the newest. ``live``: its segments, where they are known already: then no manifest is decoded,
+    unless they are not those that the head's state records.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     log = ctx.log.open(topic)
     with reduce_garbage_collection():
-        head = log.head()
+        head = head or log.head()
         config = log.config(head)
-        return TopicView(log, head, config, build_rules(config), load_partition_logs(log, head), ctx.now_ms())
+        if live is not None and compute_segment_digest(chain.from_iterable(live.values())) != head.state.live:
+            live = None  # another commit came after
+        return TopicView(log, head, config, build_rules(config), load_partition_logs(log, head, live), ctx.now_ms())
 
 
-def load_partition_logs(log: TopicLog, head: Head) -> tuple[PartitionLog, ...]:
-    """Every partition of a topic as manifests and state show it, in partition order."""
-    segments = log.segments(head)
+def load_partition_logs(
+    log: TopicLog, head: Head, live: Mapping[int, tuple[Segment, ...]] | None = None
+) -> tuple[PartitionLog, ...]:
+    """Every partition of a topic as manifests and state show it, in partition order.
+
+    ``live``: the segments, where the manifests need not be decoded for them.
+    """
+    segments = log.segments(head) if live is None else live
     return tuple(
         PartitionLog(log.topic, number, segments.get(number, ()), state)
         for number, state in sorted(head.state.partitions.items())
