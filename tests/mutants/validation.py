@@ -24,7 +24,7 @@ VALIDATION = (
     .changes("FastKeyCensus.result", drop_operand("counts"))
     .caught_by("test_the_quick_census_gives_what_grouping_gives_or_nothing"),
     Mutant("facts-believe-any-tombstone", "a key that is gone need not have ended with a tombstone of an expired range")
-    .changes("_Recomputation._may_go", drop_statement("is_null"))
+    .changes("_Recomputation._mark_expirable", drop_statement("is_null"))
     .caught_by("test_a_key_that_is_gone_must_have_ended_with_a_tombstone_that_may_go"),
     Mutant("facts-of-some-partitions", "facts that Spark left of some partitions stand for all")
     .changes("FactRecomputer._left", always("wanted"))
@@ -50,7 +50,7 @@ VALIDATION = (
     .changes("read_facts", always("manifest_digest"))
     .caught_by("test_facts_of_another_staging_manifest_of_the_attempt_are_not_used"),
     Mutant("facts-rewrites-mixed-up", "a record that one rewrite took from the inputs of another is no finding")
-    .changes("_Recomputation._foreign", drop_operand("_strays"))
+    .changes("_Recomputation._count_foreign_offsets", drop_operand("_strays"))
     .caught_by("test_a_record_moved_from_one_rewrite_to_another_is_foreign_to_it"),
     Mutant("judged-without-figures", "a failing check is not run again for its partitions")
     .changes("GxSession.run", always("success"))

@@ -1,7 +1,7 @@
 """What programs started by spark-submit share: the path to PySpark, arguments and exit code.
 
 spark-submit puts ``python/lib/pyspark.zip`` first on the path of driver and workers. Python compiles imports from a zip
-anew in every process, which takes half a second at every start.
+again in every process, which takes half a second.
 """
 
 from __future__ import annotations

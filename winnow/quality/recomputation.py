@@ -138,7 +138,7 @@ def recompute_facts_with(
 
     try:
         maximum_survivors = memory_limit_bytes // SURVIVOR_BYTES
-        return _Recomputation(plan, partition, staged, attempt, connection, threads, maximum_survivors).facts()
+        return _Recomputation(plan, partition, staged, attempt, connection, threads, maximum_survivors).recompute()
     except duckdb.Error as problem:
         shortage = storage_health.describe_machine_fault(problem)
         if shortage is not None:
@@ -203,11 +203,11 @@ class _Recomputation:
             (span.start, span.end - 1) for span in (_find_offset_span(inputs) for inputs, _ in self._groups)
         )
 
-    def facts(self) -> IndependentFacts:
+    def recompute(self) -> IndependentFacts:
         figures = self._read_new_files()
         spans = figures.spans + self._read_kept_segments()
-        keys = self._keys()
-        counts = [self._inside_counts(segment) for segment in self._partition.segments]
+        keys = self._count_keys()
+        counts = [self._count_inside(segment) for segment in self._partition.segments]
         return IndependentFacts(
             records_in=sum(records for records, _ in counts),
             records_kept=self._records_kept,
@@ -223,11 +223,11 @@ class _Recomputation:
             headers_malformed=self._headers.malformed,
             wrong_extensions=keys.wrong_extensions,
             keyless_kept=self._keyless_kept,
-            keyless_not_aside=self._keyless_not_aside(),
+            keyless_not_aside=self._count_keyless_not_quarantined(),
             duplicate_keys=keys.duplicate_keys,
             stale_winners=keys.stale_winners,
             offset_order_violations=figures.order_violations + _count_overlaps(spans),
-            offsets_not_in_input=self._foreign(),
+            offsets_not_in_input=self._count_foreign_offsets(),
             touched_above_end=self._touched,
             wrong_partition=figures.wrong_partition,
             unreadable_files=figures.unreadable_files,
@@ -256,13 +256,13 @@ class _Recomputation:
                 above.append(offsets[offsets >= self._inside.end])
 
             total.add(read_staged_files(outputs, self._partition.partition, threads=self._threads, each=each))
-            self._touched += self._touched_above(inputs, np.concatenate([np.empty(0, dtype=np.int64), *above]))
+            self._touched += self._count_touched_above(inputs, np.concatenate([np.empty(0, dtype=np.int64), *above]))
         return total
 
     def _read_kept_segments(self) -> list[tuple[int, int]]:
         for segment in self._kept:
             records = 0
-            for batch in self._input_batches([segment], self._ordering.columns):
+            for batch in self._read_inputs([segment], self._ordering.columns):
                 records += batch.num_rows
                 self._count_survivors(batch, read_offsets(batch), by_reference=True)
             if records != segment.records:
@@ -286,26 +286,26 @@ class _Recomputation:
             self._quick.add_survivors(keys, RecordOrder.of(ranked), by_reference=by_reference)
         return int(keyed.num_rows)
 
-    def _keys(self) -> CensusResult:
+    def _count_keys(self) -> CensusResult:
         """Return the census. A finding of the fast one is counted again by the bytes of the keys."""
         gone = self._staged.facts.tombstones_expired
         if self._quick is None:
-            found = self._counted(HASHED, self._headers)
-            return found if found.is_clean(gone) else self._counted(EXACT)
+            found = self._count_by_grouping(HASHED, self._headers)
+            return found if found.is_clean(gone) else self._count_by_grouping(EXACT)
         for segment in self._rewritten:
-            for batch in self._input_batches([segment], self._rewritten_columns(segment)):
+            for batch in self._read_inputs([segment], self._list_input_columns(segment)):
                 offsets = read_offsets(batch)
                 self._strays += int(((offsets < segment.first_offset) | (offsets > segment.last_offset)).sum())
-                chosen = self._keyed_inside(batch)
+                chosen = self._select_keyed(batch)
                 ranked = self._ordering.ranked(chosen, self._headers)
                 (keys,) = hash_records(self._connection, ranked, KEY_HASH)
-                self._quick.add_inputs(keys, RecordOrder.of(ranked), self._may_go(chosen))
+                self._quick.add_inputs(keys, RecordOrder.of(ranked), self._mark_expirable(chosen))
         quick = self._quick.result(gone)
-        if quick is None or self._wrong_extensions(self._quick.superseding):
-            return self._counted(EXACT)
+        if quick is None or self._count_wrong_extensions(self._quick.superseding):
+            return self._count_by_grouping(EXACT)
         return quick
 
-    def _wrong_extensions(self, superseding: Superseding) -> int:
+    def _count_wrong_extensions(self, superseding: Superseding) -> int:
         def batches(segment: Segment) -> Iterator[pa.RecordBatch]:
             # Unreadable new files are counted already.
             unreadable = self._unreadable_inputs if segment in self._kept else set()
@@ -315,7 +315,7 @@ class _Recomputation:
         reported, covered_end = self._staged.facts.extended, self._partition.covered_end
         return count_wrong_extensions(after, reported, covered_end, superseding, batches)
 
-    def _counted(self, identity: str, count: HeaderCount | None = None) -> CensusResult:
+    def _count_by_grouping(self, identity: str, count: HeaderCount | None = None) -> CensusResult:
         """Return the census by grouping, which spills; ``count`` receives the header counts of rewritten records."""
         columns, by_version = self._ordering.columns, self._ordering.by_version
         expiring = self._staged.facts.tombstones_expired != 0
@@ -329,19 +329,21 @@ class _Recomputation:
         ) as census:
             # Unreadable files are counted already.
             for batch in read_readable_batches(self._new_files, columns, self._threads, set()):
-                census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=False)
-            for batch in self._input_batches(self._kept, columns):
-                census.add_survivors(self._ordering.ranked(self._keyed_inside(batch)), by_reference=True)
-            found = census.count(self._ranked_inputs(count))
-            return replace(found, wrong_extensions=self._wrong_extensions(census.superseding))
+                census.add_survivors(self._ordering.ranked(self._select_keyed(batch)), by_reference=False)
+            for batch in self._read_inputs(self._kept, columns):
+                census.add_survivors(self._ordering.ranked(self._select_keyed(batch)), by_reference=True)
+            found = census.count(self._rank_inputs(count))
+            return replace(found, wrong_extensions=self._count_wrong_extensions(census.superseding))
 
-    def _ranked_inputs(self, count: HeaderCount | None) -> Iterator[pa.RecordBatch]:
+    def _rank_inputs(self, count: HeaderCount | None) -> Iterator[pa.RecordBatch]:
         for segment in self._rewritten:
-            for batch in self._input_batches([segment], self._rewritten_columns(segment)):
-                chosen = self._keyed_inside(batch)
-                yield self._ordering.ranked(chosen, count).append_column("may_go", pa.array(self._may_go(chosen)))
+            for batch in self._read_inputs([segment], self._list_input_columns(segment)):
+                chosen = self._select_keyed(batch)
+                yield self._ordering.ranked(chosen, count).append_column(
+                    "may_go", pa.array(self._mark_expirable(chosen))
+                )
 
-    def _keyed_inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _select_keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the records that a census counts."""
         offsets = read_offsets(batch)
         chosen = (offsets >= self._inside.start) & (offsets < self._inside.end)
@@ -349,13 +351,13 @@ class _Recomputation:
             chosen &= batch.column("key").is_valid().to_numpy(zero_copy_only=False)
         return _get_single(batch, chosen)
 
-    def _rewritten_columns(self, segment: Segment) -> tuple[str, ...]:
-        """Return the columns to read; values only where an expired tombstone must be told from a lost record."""
+    def _list_input_columns(self, segment: Segment) -> tuple[str, ...]:
+        """Return the columns to read; values only where an expired tombstone must be distinguished from a lost one."""
         expired = self._staged.facts.tombstones_expired and segment.tombstones
         overlaps = any(r.start <= segment.last_offset and segment.first_offset < r.end for r in self._partition.expired)
         return (*self._ordering.columns, "value") if expired and overlaps else self._ordering.columns
 
-    def _may_go(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def _mark_expirable(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return which records are tombstones of an expired range; none if the values were not read."""
         may_go = np.zeros(batch.num_rows, dtype=np.bool_)
         if "value" in batch.schema.names and batch.column("value").null_count:
@@ -365,7 +367,7 @@ class _Recomputation:
             may_go &= batch.column("value").is_null().to_numpy(zero_copy_only=False)
         return may_go
 
-    def _foreign(self) -> int:
+    def _count_foreign_offsets(self) -> int:
         """Count the records of the new files whose offset is in none of the segments that they replace."""
         quick = self._quick
         if (
@@ -383,7 +385,7 @@ class _Recomputation:
             self._unreadable_inputs |= known.unreadable
         return foreign
 
-    def _keyless_not_aside(self) -> int:
+    def _count_keyless_not_quarantined(self) -> int:
         segments = [segment for segment in self._partition.segments if segment.keyless]
         if not segments and not self._staged.keyless_files:
             return 0
@@ -396,10 +398,10 @@ class _Recomputation:
             threads=self._threads,
         )
 
-    def _input_batches(self, segments: Iterable[Segment], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def _read_inputs(self, segments: Iterable[Segment], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         return read_readable_batches(segments, columns, self._threads, self._unreadable_inputs)
 
-    def _inside_counts(self, segment: Segment) -> tuple[int, int]:
+    def _count_inside(self, segment: Segment) -> tuple[int, int]:
         """Count records, and records without key, of a planned segment in the compacted range.
 
         Takes the manifest's figures, and reads the segment only if it crosses an end of the range.
@@ -409,19 +411,19 @@ class _Recomputation:
         if segment.first_offset in self._inside and segment.last_offset in self._inside:
             return segment.records, segment.keyless
         records = keyless = 0
-        for batch in self._input_batches([segment], KEY_AND_OFFSET):
+        for batch in self._read_inputs([segment], KEY_AND_OFFSET):
             offsets = read_offsets(batch)
             inside = batch.filter(pa.array((offsets >= self._inside.start) & (offsets < self._inside.end)))
             records += inside.num_rows
             keyless += inside.column("key").null_count
         return records, keyless
 
-    def _touched_above(self, inputs: Iterable[Segment], written: Offsets) -> int:
+    def _count_touched_above(self, inputs: Iterable[Segment], written: Offsets) -> int:
         """Count new records at or above the end of the range, and records there that a rewrite removed."""
         touched = len(written)
         for segment in inputs:
             if segment.last_offset >= self._inside.end:
-                for batch in self._input_batches([segment], ("offset",)):
+                for batch in self._read_inputs([segment], ("offset",)):
                     offsets = read_offsets(batch)
                     touched += int((~np.isin(offsets[offsets >= self._inside.end], written)).sum())
         return touched

@@ -38,23 +38,23 @@ def count_keyless_not_quarantined(
         ServiceError: the object store cannot be reached.
     """
     leaving = _read_keyless([segment.path for segment in segments if segment.keyless], inside, threads)
-    connection.execute('CREATE OR REPLACE TEMP TABLE aside ("offset" BIGINT, content UBIGINT, side TINYINT)')
+    connection.execute('CREATE OR REPLACE TEMP TABLE moved ("offset" BIGINT, content UBIGINT, side TINYINT)')
     try:
         for side, batches in ((1, leaving), (-1, _read_quarantined_rows(files, ingest_id, threads))):
             for batch in batches:
                 connection.register("feed", batch)
                 try:
-                    connection.execute(f'INSERT INTO aside SELECT "offset", {CONTENT_HASH}, {side} FROM feed')
+                    connection.execute(f'INSERT INTO moved SELECT "offset", {CONTENT_HASH}, {side} FROM feed')
                 finally:
                     connection.unregister("feed")
         ((found,),) = connection.execute(
             """
             SELECT coalesce(sum(abs(surplus)), 0)::BIGINT
-            FROM (SELECT sum(side) AS surplus FROM aside GROUP BY "offset", content)
+            FROM (SELECT sum(side) AS surplus FROM moved GROUP BY "offset", content)
             """
         ).fetchall()
     finally:
-        connection.execute("DROP TABLE IF EXISTS aside")
+        connection.execute("DROP TABLE IF EXISTS moved")
     return int(found)
 
 

@@ -232,12 +232,12 @@ def _return_no_time() -> int:
 
 
 def check_free_space(
-    name: str, place: str, said: str, variable: str, free_bytes: int | None, low_bytes: int
+    name: str, place: str, answer: str, variable: str, free_bytes: int | None, low_bytes: int
 ) -> CheckResult:
-    """Return the result ``text`` about ``place``, with its free space if known."""
+    """Return the result ``answer`` of ``place``, with its free space if known."""
     if free_bytes is None:
-        return build_ok(name, f"{place} {said}".strip() + ".")
-    text = f"{place}{' ' + said if said else ''}, {free_bytes / 2**30:,.1f} GiB free."
+        return build_ok(name, f"{place} {answer}".strip() + ".")
+    text = f"{place}{' ' + answer if answer else ''}, {free_bytes / 2**30:,.1f} GiB free."
     fix = f"Make room there (winnow sweep removes what was replaced), or point {variable} at a larger disk"
     if free_bytes < MINIMUM_DISK_BYTES:
         return build_failure(name, text, fix)

@@ -97,7 +97,7 @@ class KeyScan:
                     {"key": key},
                 )
             progress(sum(segment.size_bytes for segment in chunk))
-        return self.count()
+        return self.count_records()
 
     def read_key(self, offset: int) -> bytes | None:
         """Return the key of the record at ``offset``, which must exist; None if it has no key."""
@@ -110,22 +110,22 @@ class KeyScan:
             )
         return None if key is None else bytes(key)
 
-    def count(self, start: int = 0, end: int | None = None) -> int:
+    def count_records(self, start: int = 0, end: int | None = None) -> int:
         """Count the found records of the key in [``start``, ``end``); ``end`` None: to the log end."""
         return int(self._row(f"SELECT count(*) FROM found WHERE {_build_offset_condition(start, end)}")[0])
 
-    def winner(self, order: RecordOrder, end: int) -> int | None:
+    def find_winner(self, order: RecordOrder, end: int) -> int | None:
         """Return the offset that wins among the records found below ``end``; None if there are none."""
         greatest = build_greatest_offset_sql(order.strategy, order.header)
         offset = self._row(f"SELECT {greatest} FROM found WHERE {_build_offset_condition(0, end)}")[0]
         return None if offset is None else int(offset)
 
-    def newest(self, limit: int) -> list[int]:
+    def list_newest(self, limit: int) -> list[int]:
         """Return the highest offsets found, at most ``limit``, ascending."""
         rows = self._connection.execute(f'SELECT "offset" FROM found ORDER BY "offset" DESC LIMIT {limit}').fetchall()
         return sorted(offset for (offset,) in rows)
 
-    def coordinates(self, offsets: Iterable[int], header: str | None) -> Mapping[int, RecordCoordinates]:
+    def read_coordinates(self, offsets: Iterable[int], header: str | None) -> Mapping[int, RecordCoordinates]:
         """Return coordinates by offset; offsets without a record are left out."""
         with _explain_read_errors(self._log, self._segments):
             return find_coordinates(self._connection, self._segments, set(offsets), header)

@@ -57,7 +57,7 @@ class PartitionOrders:
         """The header whose versions are shown."""
         return self.order.header or self.next_order.header
 
-    def seen(self, found: RecordCoordinates) -> SeenRecord:
+    def build_seen_record(self, found: RecordCoordinates) -> SeenRecord:
         """Return a record with the section of the log that it is in."""
         section = LogSection.NOT_YET_CLEANABLE
         if found.offset < self.bounds.first_dirty_offset:
@@ -102,26 +102,26 @@ def build_partition_orders(ctx: Context, view: TopicView, log: PartitionLog, as_
     )
 
 
-def read_key_records(scan: KeyScan, judge: PartitionOrders) -> KeyRecords:
+def read_key_records(scan: KeyScan, orders: PartitionOrders) -> KeyRecords:
     """Read the records of the key that ``scan`` found last."""
-    newest = scan.newest(MAXIMUM_RECORDS)
-    winner = scan.winner(judge.order, judge.decided_below)
-    next_winner = scan.winner(judge.next_order, judge.bounds.first_uncleanable_offset)
+    newest = scan.list_newest(MAXIMUM_RECORDS)
+    winner = scan.find_winner(orders.order, orders.decided_below)
+    next_winner = scan.find_winner(orders.next_order, orders.bounds.first_uncleanable_offset)
     wanted = {offset for offset in (*newest, winner, next_winner) if offset is not None}
-    found = scan.coordinates(wanted, judge.shown_header)
+    found = scan.read_coordinates(wanted, orders.shown_header)
     return KeyRecords(
-        records=tuple(judge.seen(found[offset]) for offset in newest),
-        total=scan.count(),
-        not_yet_cleanable=scan.count(judge.bounds.first_uncleanable_offset),
-        winner=_read_seen_record(judge, found, winner),
-        next_winner=_read_seen_record(judge, found, next_winner),
+        records=tuple(orders.build_seen_record(found[offset]) for offset in newest),
+        total=scan.count_records(),
+        not_yet_cleanable=scan.count_records(orders.bounds.first_uncleanable_offset),
+        winner=_read_seen_record(orders, found, winner),
+        next_winner=_read_seen_record(orders, found, next_winner),
     )
 
 
 def _read_seen_record(
-    judge: PartitionOrders, found: Mapping[int, RecordCoordinates], offset: int | None
+    orders: PartitionOrders, found: Mapping[int, RecordCoordinates], offset: int | None
 ) -> SeenRecord | None:
-    return None if offset is None else judge.seen(found[offset])
+    return None if offset is None else orders.build_seen_record(found[offset])
 
 
 Progress = Callable[[int, int], None]
@@ -161,20 +161,20 @@ def explain_key(
     for log in wanted:
         searched += 1
         if log.segments:
-            judge = build_partition_orders(ctx, view, log, as_of_ms)
-            with KeyScan(log, judge.headers, ctx.budget) as scan:
+            orders = build_partition_orders(ctx, view, log, as_of_ms)
+            with KeyScan(log, orders.headers, ctx.budget) as scan:
                 if scan.find(key, byte_progress):
-                    found.append((judge, read_key_records(scan, judge)))
+                    found.append((orders, read_key_records(scan, orders)))
         if found and not everywhere and not view.head.state.partitions_added:
             break
     if not found:
         return _explain_missing_key(ctx, view, wanted[0], default, searched)
-    judge, records = found[0]
+    orders, records = found[0]
     elsewhere = tuple(
         MisplacedKey(other.log.partition, its.total, its.winner.offset if its.winner is not None else None)
         for other, its in found[1:]
     )
-    answer = _explain_found_key(ctx, view, judge, records, as_of_ms)
+    answer = _explain_found_key(ctx, view, orders, records, as_of_ms)
     answer = replace(answer, default_partition=default, partitions_searched=searched, elsewhere=elsewhere)
     return replace(answer, sentence=why_answer.describe_found_key(answer, len(view.partitions)))
 
@@ -190,17 +190,17 @@ def explain_offset(
     """
     view = load_topic_view(ctx, topic)
     log = view.partitions[_get_checked_log(view, partition)]
-    judge = build_partition_orders(ctx, view, log, as_of_ms)
-    with KeyScan(log, judge.headers, ctx.budget) as scan:
-        here = scan.coordinates([offset], judge.shown_header)
+    orders = build_partition_orders(ctx, view, log, as_of_ms)
+    with KeyScan(log, orders.headers, ctx.budget) as scan:
+        here = scan.read_coordinates([offset], orders.shown_header)
         if offset not in here or offset < log.state.log_start_offset:
-            return _explain_empty_offset(ctx, view, judge, offset, scan.find_offset_from(offset))
-        record = judge.seen(here[offset])
+            return _explain_empty_offset(ctx, view, orders, offset, scan.find_offset_from(offset))
+        record = orders.build_seen_record(here[offset])
         key = scan.read_key(offset)
         if key is not None:
             scan.find(key, _ByteProgress(progress, scan.size_bytes))
-        records = read_key_records(scan, judge)
-    return _explain_record(ctx, view, judge, record, records if key is not None else None, as_of_ms)
+        records = read_key_records(scan, orders)
+    return _explain_record(ctx, view, orders, record, records if key is not None else None, as_of_ms)
 
 
 def _get_checked_log(view: TopicView, partition: int) -> int:
@@ -230,38 +230,38 @@ class _ByteProgress:
 
 
 def _explain_found_key(
-    ctx: Context, view: TopicView, judge: PartitionOrders, found: KeyRecords, as_of_ms: int
+    ctx: Context, view: TopicView, orders: PartitionOrders, found: KeyRecords, as_of_ms: int
 ) -> WhyAnswer:
     decided = found.winner or found.next_winner
     runs = (
-        find_covering_runs(list_partition_runs(ctx, view, judge.log.partition), found.winner.offset)
+        find_covering_runs(list_partition_runs(ctx, view, orders.log.partition), found.winner.offset)
         if found.winner is not None
         else []
     )
     verdict = FoundVerdict.UNDECIDED
     if found.winner is not None:
         verdict = FoundVerdict.TOMBSTONE if found.winner.tombstone else FoundVerdict.SURVIVED
-    answer = _build_answer(view, judge, verdict, present=True)
+    answer = _build_answer(view, orders, verdict, present=True)
     return replace(
         answer,
         winner=found.winner,
         next_winner=found.next_winner,
         records=found.records,
         records_total=found.total,
-        tombstone=_build_tombstone_life(ctx, view, judge, decided, as_of_ms),
+        tombstone=_build_tombstone_life(ctx, view, orders, decided, as_of_ms),
         won_in=runs[-1] if runs else None,
         runs=tuple(runs),
     )
 
 
 def _explain_record(
-    ctx: Context, view: TopicView, judge: PartitionOrders, record: SeenRecord, found: KeyRecords | None, as_of_ms: int
+    ctx: Context, view: TopicView, orders: PartitionOrders, record: SeenRecord, found: KeyRecords | None, as_of_ms: int
 ) -> WhyAnswer:
-    runs = find_covering_runs(list_partition_runs(ctx, view, judge.log.partition), record.offset)
-    segment = find_segment(judge.log.segments, record.offset)
+    runs = find_covering_runs(list_partition_runs(ctx, view, orders.log.partition), record.offset)
+    segment = find_segment(orders.log.segments, record.offset)
     assert segment is not None
     answer = replace(
-        _build_answer(view, judge, _find_verdict(record, found, view.rules), present=True),
+        _build_answer(view, orders, _find_verdict(record, found, view.rules), present=True),
         offset=record.offset,
         record=record,
         runs=tuple(runs),
@@ -275,7 +275,7 @@ def _explain_record(
             next_winner=found.next_winner,
             records=found.records,
             records_total=found.total,
-            tombstone=_build_tombstone_life(ctx, view, judge, record, as_of_ms),
+            tombstone=_build_tombstone_life(ctx, view, orders, record, as_of_ms),
             won_in=runs[-1] if runs and is_winner else None,
         )
     return replace(answer, sentence=why_answer.describe_found_offset(answer))
@@ -296,11 +296,11 @@ def _find_verdict(record: SeenRecord, found: KeyRecords | None, rules: Rules) ->
 
 
 def _explain_empty_offset(
-    ctx: Context, view: TopicView, judge: PartitionOrders, offset: int, next_offset: int | None
+    ctx: Context, view: TopicView, orders: PartitionOrders, offset: int, next_offset: int | None
 ) -> WhyAnswer:
-    why: Absence = explain_absence(ctx, view, judge.log.partition, offset)
+    why: Absence = explain_absence(ctx, view, orders.log.partition, offset)
     answer = replace(
-        _build_answer(view, judge, why.verdict, present=False),
+        _build_answer(view, orders, why.verdict, present=False),
         offset=offset,
         runs=why.runs,
         causes=tuple(cause.value for cause in why.causes),
@@ -330,30 +330,30 @@ def _explain_missing_key(ctx: Context, view: TopicView, log: PartitionLog, defau
     return replace(answer, sentence=why_answer.describe_missing_key(answer, log.partition))
 
 
-def _build_answer(view: TopicView, judge: PartitionOrders, verdict: StrEnum, *, present: bool) -> WhyAnswer:
+def _build_answer(view: TopicView, orders: PartitionOrders, verdict: StrEnum, *, present: bool) -> WhyAnswer:
     return WhyAnswer(
         topic=view.log.topic,
-        partition=judge.log.partition,
+        partition=orders.log.partition,
         offset=None,
         present=present,
         verdict=verdict.value,
         sentence="",
-        rule=judge.order.words,
-        strategy=judge.order.strategy.value,
-        next_rule=judge.next_order.words,
-        bounds=judge.bounds,
+        rule=orders.order.words,
+        strategy=orders.order.strategy.value,
+        next_rule=orders.next_order.words,
+        bounds=orders.bounds,
     )
 
 
 def _build_tombstone_life(
-    ctx: Context, view: TopicView, judge: PartitionOrders, record: SeenRecord | None, as_of_ms: int
+    ctx: Context, view: TopicView, orders: PartitionOrders, record: SeenRecord | None, as_of_ms: int
 ) -> TombstoneLife | None:
     if record is None or not record.tombstone:
         return None
     clock_ms = ctx.cleaning_time_ms(as_of_ms)
-    history = judge.log.state.history
+    history = orders.log.state.history
     entry = find_covering_entries(record.offset, record.offset, history)[0]
-    going = make_tombstone_expiry(judge.log, view.rules, judge.bounds.first_uncleanable_offset, clock_ms)
+    going = make_tombstone_expiry(orders.log, view.rules, orders.bounds.first_uncleanable_offset, clock_ms)
     horizon_ms = going.horizon_ms(entry)
     if entry is None or horizon_ms is None or entry.cleaning_time_ms is None:
         earliest_ms = clock_ms + max(view.config.delete_retention_ms, going.late_arrival_ms)

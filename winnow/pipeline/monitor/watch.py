@@ -49,22 +49,22 @@ class WatchReport:
     """The result of a watch: the number of topics checked, and of new messages by kind."""
 
     topics: int = 0
-    told: dict[str, int] = field(default_factory=dict)
+    alerted: dict[str, int] = field(default_factory=dict)
     delivered: int = 0
     problems: list[str] = field(default_factory=list)
 
     def note(self, alert: object, kind: AlertKind) -> None:
         """Count ``alert`` if there is one."""
         if alert is not None:
-            self.told[kind.value] = self.told.get(kind.value, 0) + 1
+            self.alerted[kind.value] = self.alerted.get(kind.value, 0) + 1
 
     @property
     def sentence(self) -> str:
         """The report as text for logs."""
-        told = ", ".join(f"{count} {kind}" for kind, count in self.told.items()) or "nothing new"
+        alerted = ", ".join(f"{count} {kind}" for kind, count in self.alerted.items()) or "nothing new"
         late = f" {self.delivered} earlier message(s) reached their channel." if self.delivered else ""
         failed = f" {len(self.problems)} topic(s) could not be looked at." if self.problems else ""
-        return f"Looked at {self.topics} topic(s): {told}.{late}{failed}"
+        return f"Looked at {self.topics} topic(s): {alerted}.{late}{failed}"
 
 
 @dataclass(frozen=True, slots=True)
