@@ -43,7 +43,7 @@ CheckpointFile = Annotated[
 
 
 class CheckpointsGroup(TyperGroup):
-    """Commands beside ``winnow checkpoints [TOPIC] [--json]``: whatever does not begin with one of them is that."""
+    """Commands beside ``winnow checkpoints [TOPIC] [--json]``: anything that begins with none of them is a topic."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the command in that is never typed, unless one is named or help is asked for."""

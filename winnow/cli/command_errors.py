@@ -55,7 +55,7 @@ def _explain_machine_error(problem: Exception) -> WinnowError | None:
 
 
 def _format_sentence(problem: Exception) -> str:
-    # An exception nobody foresaw may quote what it choked on, and that may be a key or a value: only the operating
+    # An unexpected exception may quote its input, which may be a key or a value: only the operating
     # system's own words are repeated.
     if isinstance(problem, OSError) and problem.strerror:
         return f"Unexpected: {problem.strerror}{f' ({problem.filename})' if problem.filename else ''}."

@@ -35,7 +35,7 @@ def load_settings_in_force() -> Settings:
 def open_installation(*, to_read: bool = False) -> Iterator[Context]:
     """Store and catalog of the settings in force; ``to_read``: the command changes nothing and needs no right to.
 
-    While it is open whatever a library prints goes to standard error, so that results stay alone on standard output.
+    While it is open, what libraries print goes to standard error; standard output holds results only.
     """
     from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
     from winnow.pipeline.context import open_context

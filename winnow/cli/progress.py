@@ -64,7 +64,7 @@ class ProgressBar:
 
 
 class JobProgress:
-    """A bar over the bytes of Spark applications. What an event moves is said by whoever derives from this."""
+    """A bar over the bytes of Spark applications. Subclasses say how far an event moves it."""
 
     def __init__(self, description: str) -> None:
         self._bar = ProgressBar(description)

@@ -34,7 +34,7 @@ class Channel(Protocol):
         """Under which what it has not taken yet is kept."""
 
     def deliver(self, alert: Alert) -> None:
-        """Hand ``alert`` over; whatever it raises means that it was not taken."""
+        """Deliver ``alert``; any exception means that it was not delivered."""
 
 
 class Webhook:
@@ -49,7 +49,7 @@ class Webhook:
         """Post it.
 
         Raises:
-            ServiceError: nobody answered, or not with success. The message holds no part of the address.
+            ServiceError: no answer, or one that is not success. The message holds no part of the address.
         """
         body = json.dumps(asdict(alert)).encode()
         request = urllib.request.Request(self._url, data=body, headers={"Content-Type": "application/json"})
@@ -165,7 +165,7 @@ class AlertManager:
     page_url: str | None = None
 
     def open_alert(self, situation: Situation) -> Alert | None:
-        """Tell of ``situation`` what is not open already, in the log and through every channel. None: all was told."""
+        """Alert, in the log and through every channel, of what in ``situation`` is not open already; None: all is."""
         told = _AnnouncedAlert()
 
         def compose(fresh: Sequence[OpenAlert]) -> list[tuple[str, str]]:
@@ -207,12 +207,12 @@ class AlertManager:
         return told.alert
 
     def supersede(self, topic: str, kinds: Collection[AlertKind], partitions: Collection[int] | None) -> None:
-        """Close without a word what a worse alert stands for from now on, or what nobody can mend any more."""
+        """Close without a message what a worse alert now covers, or what can no longer be repaired."""
         with self._ignore_failures(f"{topic}: an alert could not be closed."):
             self.memory.forget_all(topic, kinds, partitions, self.now_ms(), lambda _: ())
 
     def release(self, topic: str, partitions: Collection[int], why: str) -> None:
-        """Somebody released ``partitions``: told again if they fail again, and named when they recover."""
+        """Mark alerts of ``partitions`` as released: a new failure alerts again, a recovery names them."""
         with self._ignore_failures(f"{topic}: an alert could not be marked as released."):
             self.memory.release(topic, RELEASABLE, partitions, why)
 
@@ -280,7 +280,7 @@ class AlertManager:
     def _ignore_failures(self, otherwise: str) -> Iterator[None]:
         try:
             yield
-        except Exception as problem:  # whatever it is, what the pipeline did is done
+        except Exception as problem:  # an alert that fails must not fail the run
             # A stranger's words may quote data.
             words = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
             log.error("%s", otherwise)

@@ -39,13 +39,13 @@ class Counter:
     added: Callable[[LoggedEvent], Mapping[str | None, Any]]
 
 
-def _read_number(told: LoggedEvent, field: str) -> int | float:
-    value = told.fields.get(field)
+def _read_number(logged: LoggedEvent, field: str) -> int | float:
+    value = logged.fields.get(field)
     return value if isinstance(value, int | float) else 0
 
 
-def _read_outcome(told: LoggedEvent) -> Mapping[str | None, Any]:
-    event = _BY_NAME.get(told.name)
+def _read_outcome(logged: LoggedEvent) -> Mapping[str | None, Any]:
+    event = _BY_NAME.get(logged.name)
     return {event.outcome: 1} if event is not None and event.outcome is not None else {}
 
 
@@ -57,26 +57,26 @@ _REMOVALS = {
 }
 
 
-def _count_records_removed(told: LoggedEvent) -> Mapping[str | None, Any]:
-    if told.name != "published":
+def _count_records_removed(logged: LoggedEvent) -> Mapping[str | None, Any]:
+    if logged.name != "published":
         return {}
-    return {why: _read_number(told, field) for why, field in _REMOVALS.items()}
+    return {why: _read_number(logged, field) for why, field in _REMOVALS.items()}
 
 
-def _count_bytes_removed(told: LoggedEvent) -> Mapping[str | None, Any]:
-    if told.name != "published":
+def _count_bytes_removed(logged: LoggedEvent) -> Mapping[str | None, Any]:
+    if logged.name != "published":
         return {}
-    left = _read_number(told, "bytes_in") - _read_number(told, "bytes_out") + _read_number(told, "bytes_retired")
+    left = _read_number(logged, "bytes_in") - _read_number(logged, "bytes_out") + _read_number(logged, "bytes_retired")
     # A counter cannot fall, and a rewrite may compress a little worse than its input.
     return {None: max(0, left)}
 
 
-def _count_records_ingested(told: LoggedEvent) -> Mapping[str | None, Any]:
-    return {None: _read_number(told, "records_appended")} if told.name == "ingested" else {}
+def _count_records_ingested(logged: LoggedEvent) -> Mapping[str | None, Any]:
+    return {None: _read_number(logged, "records_appended")} if logged.name == "ingested" else {}
 
 
-def _count_alerts(told: LoggedEvent) -> Mapping[str | None, Any]:
-    return {str(told.fields.get("kind")): 1} if told.name == "alerted" else {}
+def _count_alerts(logged: LoggedEvent) -> Mapping[str | None, Any]:
+    return {str(logged.fields.get("kind")): 1} if logged.name == "alerted" else {}
 
 
 COUNTERS: tuple[Counter, ...] = (
@@ -96,19 +96,19 @@ COUNTERS: tuple[Counter, ...] = (
 )
 
 
-def count_event(told: LoggedEvent) -> Iterator[Sample]:
-    """What ``told`` adds to which counter; nothing is added where it would be 0."""
+def count_event(logged: LoggedEvent) -> Iterator[Sample]:
+    """What ``logged`` adds to which counter; nothing is added where it would be 0."""
     for counter in COUNTERS:
-        for value, added in counter.added(told).items():
+        for value, added in counter.added(logged).items():
             if added:
                 label = None if counter.label is None or value is None else (counter.label, value)
                 yield Sample(counter.name, int(added), label)
 
 
-def time_event(told: LoggedEvent) -> Sample | None:
-    """How long the step took that ``told`` ended; None where it ended none, or does not say."""
-    event = _BY_NAME.get(told.name)
-    duration_ms = told.fields.get("duration_ms")
+def time_event(logged: LoggedEvent) -> Sample | None:
+    """How long the step took that ``logged`` ended; None where it ended none, or does not say."""
+    event = _BY_NAME.get(logged.name)
+    duration_ms = logged.fields.get("duration_ms")
     if event is None or event.phase is None or not isinstance(duration_ms, int):
         return None
     return Sample(PHASE, duration_ms, (PHASE, event.phase))

@@ -1,8 +1,8 @@
 """Logs the events of the pipeline as one line each: a fixed name, then fields; never user bytes.
 
 They go through the logger ``winnow.events`` at level INFO, alerts at ERROR. A formatter that knows nothing of them
-prints ``published topic=orders plan_id=...``; whoever wants fields finds a :class:`Told` on the record as its
-attribute ``winnow`` (:func:`told_of`). In Airflow the plugin does that, and the task log carries the fields.
+prints ``published topic=orders plan_id=...``; a handler that wants fields finds a :class:`LoggedEvent`
+on the record as its attribute ``winnow``. In Airflow the plugin does that, and the task log carries the fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ATTRIBUTE = "winnow"
 
 @dataclass(frozen=True, slots=True)
 class EventDefinition:
-    """What may be told. ``fields``: in the order in which they are printed, after the topic.
+    """An event that may be logged. ``fields``: in the order in which they are printed, after the topic.
 
     ``phase``: the step of a run whose time the field ``duration_ms`` is. ``outcome``: how this event ends a run.
     """
