@@ -58,7 +58,7 @@ def emit_event(event: dict[str, Any], stream: TextIO | None = None) -> None:
     stream.flush()
 
 
-def log_event(event: dict[str, Any], now_ms: int, stream: TextIO | None = None) -> None:
+def print_log_line(event: dict[str, Any], now_ms: int, stream: TextIO | None = None) -> None:
     """Write one event to this process's log (standard error): one line with a JSON object and its time."""
     stream = stream or sys.stderr
     # In one write: tasks of one machine may share the stream.

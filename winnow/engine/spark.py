@@ -12,7 +12,7 @@ from winnow import __version__
 from winnow.clock import read_wall_clock_ms
 from winnow.engine import staging
 from winnow.engine.damage import build_failed_result, find_plan_failure
-from winnow.engine.events import PlanOutcome, emit_event, log_event
+from winnow.engine.events import PlanOutcome, emit_event, print_log_line
 from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.engine.scheduling import Result, RunTasks, run_in_rounds
 from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
@@ -131,14 +131,14 @@ def _run_unit_with_events(
     """Carry out one unit and log it in the executor's own log, which shows the units in progress at a crash."""
     what = "partition" if unit.range is None else "range"
     begun = _build_event_key(unit, attempt) | ({} if unit.range is None else {"range": unit.range})
-    log_event({"event": f"{what}_started", **begun}, read_wall_clock_ms())
+    print_log_line({"event": f"{what}_started", **begun}, read_wall_clock_ms())
     result = run_unit(unit, attempt, budget, folder=folder, connections=connections)
     if unit.range is not None:
         ended = begun | ({"error": result["error"]} if "error" in result else {})
     else:
         ended = _build_progress_event(unit, attempt, result)
         report(ended)
-    log_event({**ended, "event": f"{what}_{'failed' if 'error' in result else 'done'}"}, read_wall_clock_ms())
+    print_log_line({**ended, "event": f"{what}_{'failed' if 'error' in result else 'done'}"}, read_wall_clock_ms())
     return result
 
 
