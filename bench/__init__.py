@@ -1,4 +1,4 @@
 """Benchmark of Winnow against other ways to compact the same files.
 
-``python -m bench --help`` says how to use it. Nothing in :mod:`winnow` imports this package.
+For usage see ``python -m bench --help``. Nothing in :mod:`winnow` imports this package.
 """

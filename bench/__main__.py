@@ -7,6 +7,6 @@ import sys
 
 from bench.cli import main
 
-# What is being measured must end with the benchmark: an exception unwinds, a signal by itself does not.
+# The measured processes must end with the benchmark; an exception unwinds the stack, a signal alone does not.
 signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 sys.exit(main(sys.argv[1:]))

@@ -38,7 +38,7 @@ missed is marked; results that are not equal end with exit code 1.
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All arguments."""
+    """Build the parser of all commands."""
     top = argparse.ArgumentParser(
         prog="python -m bench", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -77,8 +77,8 @@ DEFAULT_CURVES = ROOT / "docs" / "img" / "performance-curves.svg"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; 0 unless results differ or a competitor failed."""
-    # Without a command it is `run`.
+    """Run one command; return 0 unless results differ or a competitor failed."""
+    # The default command is `run`.
     given = build_parser().parse_args(arguments or ["run"])
     from bench.progress import ProgressPrinter
 
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def get_bench_folder() -> Path:
-    """Where data, lakes and results rest."""
+    """Return the folder of data, lakes and results."""
     home = os.environ.get("WINNOW_HOME") or str(ROOT / ".winnow")
     return Path(home).absolute() / "bench"
 

@@ -19,13 +19,13 @@ from bench.results import CompetitorRun
 from bench.targets import MEASURED_APPLICATIONS, MEMORY_BUDGET_BYTES
 
 SPARK_MEMORY = "8g"
-"""Of the driver, in which a local master does all the work: a third of a machine of 24 GiB."""
+"""Driver memory, with a local master that does all the work: a third of a machine of 24 GiB."""
 UPSERT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Competitor:
-    """``run(lake, looks)`` measures it on a lake that is in place; ``looks``: and takes its result's fingerprint."""
+    """A competitor; ``run(lake, looks)`` measures it on a prepared lake; ``looks``: also fingerprint its result."""
 
     name: str
     meaning: str
@@ -86,7 +86,7 @@ def _peer(
             lake,
             name,
             measured,
-            # The end of an application is part of its work, as it is of Winnow's.
+            # Stopping the application counts as work, as it does for Winnow.
             measured.ended - times["ready"] if times else None,
             [each for found in segments.values() for each in found],
             sum(path.stat().st_size for path in written),
@@ -99,7 +99,7 @@ def _peer(
 
 
 def _within_budget(lake: Lake, looks: bool) -> CompetitorRun:
-    """Winnow with little memory; whatever it leaves in its spill folder is an error."""
+    """Measure Winnow with little memory; files left in its spill folder are an error."""
     spill = lake.scratch / "spill"
     shutil.rmtree(spill, ignore_errors=True)
     spill.mkdir(parents=True)
@@ -110,7 +110,7 @@ def _within_budget(lake: Lake, looks: bool) -> CompetitorRun:
 
 
 def _spark_each(lake: Lake, looks: bool) -> CompetitorRun:
-    """One naive Spark application per topic partition: the first few are measured, all are estimated from them."""
+    """Run one naive Spark application per topic partition: measure the first few, and estimate the total from them."""
     window = COMPETITORS["spark-window"]
     segments = lake.segments()
     runs = [window.run(lake, False, only=partition) for partition in list(segments)[:MEASURED_APPLICATIONS]]

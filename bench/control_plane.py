@@ -20,7 +20,7 @@ from bench.synthetic_topics import register_topic
 from bench.workloads import SIZES
 
 VERSION = 1
-"""Raised whenever the synthetic topics change."""
+"""Increased when the synthetic topics change."""
 PARTITIONS, SEGMENTS, CLEAN, COMMITS = 10_000, 10, 8, 10
 TOPICS = 1_000
 TOPIC_PARTITIONS, TOPIC_SEGMENTS = 4, 6
@@ -30,7 +30,7 @@ LIMIT_SECONDS = 600.0
 
 
 def run_control(folder: Path, results: Results, parts: Sequence[str], told: ProgressCallback) -> None:
-    """Measure ``parts`` (none: those that are not in ``results`` yet), saving each."""
+    """Measure ``parts`` (none given: those that are not in ``results`` yet), saving each."""
     for name in parts:
         if name not in PARTS:
             raise ValueError(f"There is no part {name} of the control plane; there are {', '.join(PARTS)}.")
@@ -41,7 +41,7 @@ def run_control(folder: Path, results: Results, parts: Sequence[str], told: Prog
 
 
 def _assess(folder: Path, told: ProgressCallback) -> dict[str, Any]:
-    """One topic of ten thousand partitions: assess beside walking its manifests, each in a process of its own."""
+    """Measure one topic of ten thousand partitions: assess and a walk of its manifests, each in its own process."""
     place = _place(folder, "partitions", told, _many_partitions)
     walks, assessed = [], []
     peaks = []
@@ -125,7 +125,7 @@ def _many_topics(home: Path) -> None:
 
 
 def _place(folder: Path, name: str, told: ProgressCallback, make: Callable[[Path], None]) -> Path:
-    """The folder with a pristine home of synthetic topics, made unless it is complete."""
+    """Return the folder with a pristine home of synthetic topics; make it unless it is complete."""
     place = folder / "control" / name
     mark = place / "complete.json"
     if not mark.is_file() or json.loads(mark.read_text()) != {"version": VERSION}:

@@ -1,6 +1,6 @@
 """Writes the tables of docs/performance.md from stored results.
 
-The prose around them is written by hand. A test writes the page anew and compares, so that the two cannot drift apart.
+The text around them is written by hand. A test generates the page again and compares, so that the two stay equal.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from bench.workloads import WORKLOADS
 
 PAGE = ROOT / "docs" / "performance.md"
 STORED_RESULTS = ROOT / "docs" / "performance.json"
-"""What `make bench` measured for the page, large runs and control plane included."""
+"""Results of `make bench` for the page, large runs and control plane included."""
 STORED_CURVES = ROOT / "docs" / "performance-curves.json"
 _BLOCK = re.compile(r"(<!-- figures: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def fill_tables(page: str, results: Results, curves: Results) -> str:
-    """``page`` with the tables of these results.
+    """Fill the tables of ``page`` with these results.
 
     Raises:
         ValueError: a marker names no table.
@@ -97,7 +97,7 @@ TABLES: dict[str, Callable[[Results, Results], str]] = {
 
 
 def update_docs_page(results: Path, curves: Path) -> None:
-    """Keep these results beside the docs and write the page anew."""
+    """Store these results beside the docs and write the page again."""
     for found, kept in ((Results.load(results), STORED_RESULTS), (Results.load(curves), STORED_CURVES)):
         if found.runs:
             found.path = kept
@@ -106,5 +106,5 @@ def update_docs_page(results: Path, curves: Path) -> None:
 
 
 def write_page() -> None:
-    """Write the tables of docs/performance.md from the results that are kept there."""
+    """Write the tables of docs/performance.md from the stored results."""
     PAGE.write_text(fill_tables(PAGE.read_text(), Results.load(STORED_RESULTS), Results.load(STORED_CURVES)))

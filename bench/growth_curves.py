@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from bench.progress import ProgressPrinter
 
 RECORDS = 2_000_000
-"""Of every curve that does not vary them."""
+"""Records of every curve that does not vary them."""
 PARTITIONS = 4
 _CONFIG = {"segment.bytes": str(32 * MIB), "min.cleanable.dirty.ratio": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One log: ``x`` on the curve ``curve``."""
+    """One log: position ``x`` on the curve ``curve``."""
 
     curve: str
     x: float
@@ -37,7 +37,7 @@ class Point:
 
 
 def list_points() -> list[Point]:
-    """At least four per curve. A log that lies on several curves is made and measured once."""
+    """List the points, at least four per curve. A log on several curves is made and measured once."""
     found = [
         Point("records", records, Workload(f"records-{records}", "", segments=2, config=_CONFIG), records)
         for records in (500_000, 1_000_000, RECORDS, 4_000_000, 8_000_000)
@@ -61,7 +61,7 @@ def list_points() -> list[Point]:
 
 
 def run_curves(folder: Path, json_path: Path | None, plot: Path | None, shown: ProgressPrinter, *, fresh: bool) -> int:
-    """Measure what is missing, save after each, print, and draw where asked."""
+    """Measure what is missing, save after each point, print, and draw if asked."""
     path = json_path or folder / "curves.json"
     if fresh and path.is_file():
         path.replace(path.with_suffix(".before.json"))
@@ -107,7 +107,7 @@ def _prepare(lakes: list[Lake], shown: ProgressPrinter) -> None:
 
 
 def group_by_curve(results: Results) -> dict[str, list[tuple[float, dict[str, float]]]]:
-    """Per curve what was measured of it: x, and seconds by phase."""
+    """Group the measurements by curve: x, and seconds by phase."""
     curves: dict[str, list[tuple[float, dict[str, float]]]] = {}
     for point in list_points():
         run = results.typical("curves", point.workload.name, "winnow")

@@ -18,7 +18,7 @@ from bench.source_data import make_source_files
 
 
 def measure_ingest(lake: Lake, looks: bool) -> CompetitorRun:
-    """Half of the source files into a new topic, by ``winnow ingest files``."""
+    """Measure ``winnow ingest files`` of half the source files into a new topic."""
     from bench.lake import open_home
     from winnow.pipeline.admin.topics import create_topic
 
@@ -48,7 +48,7 @@ def measure_ingest(lake: Lake, looks: bool) -> CompetitorRun:
 
 
 def measure_duckdb_ingest(lake: Lake, looks: bool) -> CompetitorRun:
-    """The same files read, sorted and written with the same codec, by DuckDB."""
+    """Measure DuckDB reading, sorting and writing the same files with the same codec."""
     files = _ingested(lake)
     out = lake.scratch / "out"
     shutil.rmtree(out, ignore_errors=True)

@@ -10,13 +10,14 @@ if TYPE_CHECKING:
 
 _DECIDING = {"offset": ("key", "offset"), "timestamp": ("key", "offset", "timestamp")}
 _TRAILER_BYTES = 8
-"""Behind a footer: its length and the magic bytes."""
+"""Bytes after a Parquet footer: its length and the magic bytes."""
 
 
 def compute_allowed_bytes(plan: Plan) -> dict[str, int]:
-    """``allowed_read_bytes``: footers, key and ordering columns of all planned segments, losing segments as a whole.
+    """Compute ``allowed_read_bytes`` and ``allowed_written_bytes`` of a plan.
 
-    ``allowed_written_bytes``: the sizes of the segments that lose something.
+    Read: footers, key and ordering columns of all planned segments, and segments that lose records as a whole. Written:
+    the sizes of the segments that lose records.
     """
     columns = _DECIDING.get(plan.strategy.value, ("key", "offset", "headers"))
     scanned = sum(_sum_column_bytes(segment, columns) for part in plan.partitions for segment in part.segments)
@@ -40,7 +41,7 @@ def _sum_column_bytes(segment: Segment, columns: Sequence[str]) -> int:
 
 
 def _list_losing_segments(partition: PartitionPlan) -> list[Segment]:
-    """The segments of which a record has a later one of its key (strategy offset)."""
+    """Return the segments with a record whose key has a later one (strategy offset)."""
     import duckdb
 
     from winnow.files.duckdb_connection import quote_file_list

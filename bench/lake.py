@@ -1,7 +1,7 @@
 """Prepares benchmark topics once and restores them before every run.
 
-Everything Iceberg writes down holds absolute paths, so a run always happens in the same place: ``home``. The pristine
-copy rests beside it. Data files are never changed in place, so they are linked; all else is copied.
+Iceberg metadata holds absolute paths, so a run always uses the same folder: ``home``. The pristine copy is beside it.
+Data files are never changed in place, so they are linked; everything else is copied.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from winnow.pipeline.context import Context
 
 LAKE = 1
-"""Raised whenever lakes are made in another way, so that what is cached is made anew."""
+"""Increased when lakes are made in another way, so that cached lakes are rebuilt."""
 SPILL_BYTES = 4 << 30
 KEPT_SOURCES = {"small": tuple(WORKLOADS), "12m": ("uniform", "unique")}
-"""Generated files that something else is made from; the others go when their lake is complete."""
+"""Generated files that other workloads start from; the others are deleted when their lake is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where one workload at one size rests: a topic in a home of its own, or, ``shared``, in one with others.
+    """Location of one workload at one size: a topic in a home of its own, or in a ``shared`` home.
 
-    A workload that differs from another in its topic's configuration alone is that one's home, altered at every
+    A workload that differs from another in its topic's configuration only uses that one's home, changed at every
     :meth:`restore`; in a shared home it has a topic of its own.
     """
 
@@ -47,40 +47,40 @@ class Lake:
 
     @property
     def topic(self) -> str:
-        """The name of the topic."""
+        """Name of the topic."""
         return self.workload.name if self.shared else SAME_FILES.get(self.workload.name, self.workload.name)
 
     @property
     def home(self) -> Path:
-        """The ``WINNOW_HOME`` in which runs happen."""
+        """The ``WINNOW_HOME`` of the runs."""
         return self.folder / ("shared" if self.shared else self.topic) / "home"
 
     @property
     def pristine(self) -> Path:
-        """What :meth:`restore` puts in the place of ``home``."""
+        """Copy from which :meth:`restore` restores ``home``."""
         return self.home.parent / "pristine"
 
     @property
     def sources(self) -> Path:
-        """The generated files."""
+        """Folder of the generated files."""
         return self.folder / self.workload.name / "sources"
 
     @property
     def origin(self) -> Lake:
-        """Whose generated files it begins with: another workload's where it only goes on from there."""
+        """Lake whose generated files come first: another workload's when this one continues it, else itself."""
         incremental = self.workload.incremental
         name = incremental.base if incremental else SAME_FILES.get(self.workload.name)
         return self if name is None else Lake(WORKLOADS[name], self.size, self.folder)
 
     def restore(self) -> None:
-        """Make ``home`` as it was before any run."""
+        """Reset ``home`` to its state before any run."""
         replace_tree(self.pristine, self.home)
         if self.topic != self.workload.name:
             with open_home(self.home) as ctx:
                 ctx.log.open(self.topic).set_config(self.workload.config, ())
 
     def warm(self) -> None:
-        """Read all data files once, so that every run finds them in the page cache, whoever ran before it."""
+        """Read all data files once, so that every run finds them in the page cache."""
         block = bytearray(16 << 20)
         for path in sorted(self.pristine.rglob("*.parquet")):
             with path.open("rb", buffering=0) as file:
@@ -89,24 +89,24 @@ class Lake:
 
     @property
     def scratch(self) -> Path:
-        """Where runs may leave what they need, beside the home."""
+        """Folder for temporary files of runs, beside the home."""
         return self.home.parent
 
     def segments(self) -> dict[int, tuple[Segment, ...]]:
-        """The live segments per topic partition, in offset order."""
+        """Return the live segments per topic partition, in offset order."""
         with open_home(self.home) as ctx:
             log = ctx.log.open(self.topic)
             return log.segments(log.head())
 
 
 def get_lake(name: str, size: Size, folder: Path) -> Lake:
-    """The lake of the workload ``name`` below ``folder``; it may not be there yet."""
+    """Return the lake of the workload ``name`` below ``folder``; it may not exist yet."""
     return Lake(WORKLOADS[name], size, folder / size.name)
 
 
 @contextmanager
 def open_home(home: Path, **settings: str) -> Iterator[Context]:
-    """Winnow's store and catalog below ``home``; ``settings`` as environment variables without their prefix."""
+    """Open Winnow's store and catalog below ``home``; ``settings``: environment variables without their prefix."""
     from winnow.config.settings import load_settings
     from winnow.pipeline.context import open_context
 
@@ -129,7 +129,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def prepare(lake: Lake, told: ProgressCallback = lambda _: None) -> None:
-    """Make the pristine lake unless it is complete, and put it in place."""
+    """Make the pristine lake unless it is complete, and restore it."""
     if lake.topic != lake.workload.name:
         prepare(Lake(WORKLOADS[lake.topic], lake.size, lake.folder), told)
         lake.restore()
@@ -156,7 +156,7 @@ def prepare(lake: Lake, told: ProgressCallback = lambda _: None) -> None:
 
 
 def ingest_lakes(lakes: Sequence[Lake], told: ProgressCallback = lambda _: None) -> None:
-    """Bring the topics of ``lakes``, which share a home or have one each, into it."""
+    """Ingest the topics of ``lakes``, which share a home or have one each."""
     for lake in lakes:
         lake.home.mkdir(parents=True, exist_ok=True)
         _ingest(lake, lake.origin, told)
@@ -185,7 +185,7 @@ def _ingest(lake: Lake, origin: Lake, told: ProgressCallback) -> None:
 
 
 def _append(lake: Lake, told: ProgressCallback) -> None:
-    """Append the new records of an incremental workload to its log, which has been compacted."""
+    """Append the new records of an incremental workload to its compacted log."""
     from winnow.pipeline.ingest.ingest import ingest_files
 
     incremental = lake.workload.incremental
@@ -205,10 +205,10 @@ def _append(lake: Lake, told: ProgressCallback) -> None:
 
 
 def compact(home: Path, topics: Sequence[str]) -> None:
-    """Compact ``topics`` by the command line, outside of any measurement.
+    """Compact ``topics`` by the command line, without measuring.
 
     Raises:
-        RuntimeError: it did not succeed.
+        RuntimeError: the command failed.
     """
     done = subprocess.run(
         [sys.executable, "-m", "winnow.cli", "compact", *topics],
@@ -226,7 +226,7 @@ def compact(home: Path, topics: Sequence[str]) -> None:
 
 
 def build_environment(home: Path, **settings: str) -> dict[str, str]:
-    """The environment of a competitor: Winnow's home, one Java for all, and no setting of the caller's."""
+    """Build the environment of a competitor: Winnow's home, the same Java for all, and no setting of the caller."""
     from winnow.embedded.java import find_java, make_spark_environment
 
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("WINNOW_", "SPARK_", "GX_"))}
@@ -242,7 +242,7 @@ def _write_updates(
     log_end: int,
     path: Path,
 ) -> None:
-    """New records for keys that the clean section holds: from all its segments, or from the last one alone."""
+    """Write new records for keys of the clean section: from all its segments, or from the last one only."""
     import duckdb
 
     from winnow.files.duckdb_connection import quote_file_list

@@ -2,9 +2,9 @@
 
     python -m bench.launch REPORT COMMAND...
 
-It makes itself the parent of whatever loses its own, waits for all of them and writes REPORT: exit code, seconds, CPU
-seconds, bytes read and written. Linux adds the bytes of a process to its parent's when that one takes notice of its
-end, so at the end they are all here, however briefly a process lived.
+It becomes the parent of orphaned processes (subreaper), waits for all of them and writes REPORT: exit code, seconds,
+CPU seconds, bytes read and written. Linux adds the bytes of a process to its parent's when the parent reaps it, so the
+totals include even short-lived processes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _COUNTED = ("rchar", "wchar", "read_bytes", "write_bytes")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; its exit code."""
+    """Run the command; return its exit code."""
     report, *command = arguments
-    with contextlib.suppress(OSError, AttributeError):  # not on Linux: then orphans are not counted
+    with contextlib.suppress(OSError, AttributeError):  # not on Linux: orphans are not counted there
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = _counters()
     started = time.monotonic()

@@ -16,7 +16,7 @@ _VERSIONS = ("pyspark", "duckdb", "pyarrow", "pyiceberg", "great-expectations")
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, memory, system, versions, commit and day."""
+    """Return processor, memory, system, versions, commit and day."""
     return {
         "cores": os.cpu_count(),
         "processor": _processor(),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from winnow.model import Segment
 
 MAXIMUM_RUN_SECONDS = 900.0
-"""Longer than anything that is worth waiting for takes."""
+"""Maximum duration of one run (s)."""
 
 
 def run_peer(
@@ -40,9 +40,9 @@ def build_run(
     engine: dict[str, float] | None = None,
     fingerprint: str | None = None,
 ) -> CompetitorRun:
-    """The run of ``competitor`` that ``measured`` was; ``work``: seconds (None: it did not come so far).
+    """Build the run of ``competitor`` from ``measured``; ``work``: seconds (None: it did not get that far).
 
-    ``before``: the segments that it began with. ``output_bytes``: what it wrote as its result.
+    ``before``: the segments at the start. ``output_bytes``: size of its result.
     """
     return CompetitorRun(
         size=lake.size.name,

@@ -21,9 +21,9 @@ PHASES = (
     "rest",
 )
 """In the order of a run. ``start``: process, imports, catalog, store. ``plan``: assess and plan. ``spark start``: from
-spark-submit to the session. ``spark``: what the application took beside winners and rewrite: starting its workers,
-scheduling, its end. ``facts``: computed again for validation. ``gx import``: what validation waited for the import of
-Great Expectations, which begins while Spark works. ``validate``: its judgement. ``rest``: everything else."""
+spark-submit to the session. ``spark``: the application without winners and rewrite: starting its workers, scheduling,
+its end. ``facts``: computed again for validation. ``gx import``: how long validation waited for the import of Great
+Expectations, which begins while Spark works. ``validate``: validation itself. ``rest``: everything else."""
 
 WORK = ("winners", "rewrite", "spark")
 """The phases of the Spark application without its start."""
@@ -32,17 +32,17 @@ Event = Mapping[str, Any]
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """The events in the order in which they came; none when the file is not there."""
+    """Return the events in order of arrival; none when the file does not exist."""
     if not path.is_file():
         return []
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def compute_phases(events: Sequence[Event], started: float, ended: float, cores: int) -> dict[str, float]:
-    """Seconds per phase; together they are all of the time between ``started`` and ``ended`` (monotonic, s).
+    """Compute the seconds per phase; they add up to the time between ``started`` and ``ended`` (monotonic, s).
 
-    Winners and rewrite happen in tasks side by side: the time that all tasks were busy, divided by the cores that could
-    be busy, is shared between them as their own seconds are.
+    Winners and rewrite run in parallel tasks: the time of all busy tasks, divided by the cores that could be busy, is
+    split between the two in proportion to their own seconds.
     """
     found = dict.fromkeys(PHASES, 0.0)
     planned = _named(events, "planned")
@@ -73,8 +73,8 @@ def _work(events: Iterable[Event], seconds: float, cores: int) -> dict[str, floa
     winners = sum(part.get("winners_seconds", 0.0) for part in parts)
     rewrite = sum(part.get("rewrite_seconds", 0.0) for part in parts)
     if not winners + rewrite:
-        rewrite = busy  # an engine that does not tell them apart
-    # A partition that is cut over several tasks adds their seconds, so they can be more than cores had.
+        rewrite = busy  # an engine that does not report them separately
+    # A partition split over several tasks adds up their seconds, which can exceed the cores' time.
     wide = min(cores, max(1, len(parts)))
     share = min(1.0, seconds * wide / max(winners + rewrite, 1e-9))
     winners, rewrite = winners * share / wide, rewrite * share / wide
@@ -82,13 +82,13 @@ def _work(events: Iterable[Event], seconds: float, cores: int) -> dict[str, floa
 
 
 def compute_work_seconds(events: Sequence[Event]) -> float | None:
-    """From the session to the end of the Spark application; None when there was none."""
+    """Compute the seconds from the session to the end of the Spark application; None when there was none."""
     session, staged = _first(events, "spark_started"), _first(events, "staged")
     return None if session is None or staged is None else float(staged["at"] - session["at"])
 
 
 def sum_engine_seconds(events: Sequence[Event]) -> dict[str, float]:
-    """What all tasks together spent, by what they did."""
+    """Sum the seconds of all tasks by kind of work."""
     parts = _named(events, "spark_partition")
     names = ("seconds", "winners_seconds", "rewrite_seconds")
     return {name: round(sum(part.get(name, 0.0) for part in parts), 3) for name in names}

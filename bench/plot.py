@@ -1,6 +1,6 @@
 """Draws the plots of docs/performance.md.
 
-It has its own light background, so that it is readable on dark pages too.
+The plots have a light background of their own, so that they are readable on dark pages too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Bars = Sequence[tuple[str, Mapping[str, float]]]
 
 
 def draw(results: Results, path: Path) -> None:
-    """Write the plot of the runs of median work at size 12m.
+    """Plot the runs of median work at size 12m.
 
     Raises:
         ValueError: nothing was measured at that size.
@@ -93,7 +93,7 @@ def _figure(upper: int, lower: int) -> tuple[Any, tuple[Axes, Axes]]:
 
 
 def _bars(axes: Axes, bars: Bars, title: str) -> None:
-    """One bar per name, its parts one after another; the total stands behind it."""
+    """Draw one bar per name, its parts in sequence, with the total at its end."""
     labels = [label for label, _ in bars][::-1]
     parts = [phase for phase in (*PHASES, "work") if any(each.get(phase) for _, each in bars)]
     ends = [0.0] * len(bars)
@@ -116,7 +116,7 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def draw_curves(curves: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]], path: Path) -> None:
-    """Write one small plot per curve: work by phase against what grows. ``curves``: label to (x, seconds by phase)."""
+    """Draw one small plot per curve: work by phase against what varies. ``curves``: label to (x, seconds by phase)."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -133,7 +133,7 @@ def draw_curves(curves: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]
             axes.set_title(label, loc="left")
             axes.set_ylabel("seconds")
             axes.set_ylim(bottom=0)
-            if min(xs) > 0 and max(xs) / min(xs) > 20:  # noqa: PLR2004 - then a linear axis hides the lower half
+            if min(xs) > 0 and max(xs) / min(xs) > 20:  # noqa: PLR2004 - a linear axis would squeeze the lower half
                 axes.set_xscale("log")
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     import psutil  # type: ignore[import-untyped]
 
 INTERVAL_SECONDS = 0.15
-"""How often memory is looked at. Peaks of single processes come from the kernel and miss nothing."""
+"""Interval between memory samples. Peaks of single processes come from the kernel and are exact."""
 ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one command did, with every process below it.
+    """Figures of one command with all its child processes.
 
-    ``started`` is on the machine's monotonic clock (s), which all processes share. ``peak_bytes``: of all processes
-    together, shared pages counted once (proportional set size, where the system tells it). ``process_peaks``: per
-    kind of process the highest resident size of a single one. ``read_bytes`` and ``written_bytes`` are what was asked
-    of the system, the disk's share is apart. ``exit_code`` None: it was ended because it took too long.
+    ``started`` is on the machine's monotonic clock (s), which all processes share. ``peak_bytes``: all processes
+    together, shared pages counted once (proportional set size, where the system reports it). ``process_peaks``: per
+    kind of process the highest resident size of a single one. ``read_bytes`` and ``written_bytes`` are bytes requested
+    from the system; the bytes that reached the disk are separate. ``exit_code`` None: it was stopped at the time limit.
     """
 
     exit_code: int | None
@@ -47,12 +47,12 @@ class Measured:
 
     @property
     def ended(self) -> float:
-        """When it ended, on the same clock as ``started``."""
+        """End time, on the same clock as ``started``."""
         return self.started + self.seconds
 
 
 class _Sampler:
-    """Looks at all processes of one session."""
+    """Samples all processes of one session."""
 
     def __init__(self, session: int) -> None:
         self._session = session
@@ -79,16 +79,16 @@ class _Sampler:
         self.peak_bytes = max(self.peak_bytes, total)
 
     def task_counters(self) -> tuple[int, ...]:
-        """What Spark's Python workers were last seen to have read and written, as :func:`_counters`.
+        """Return what Spark's Python workers had read and written at the last sample, as :func:`_counters`.
 
-        Their parent ignores their end, so Linux adds their bytes to nobody's. They idle until the application stops,
-        so the last look comes after their work.
+        Their parent does not reap them, so Linux adds their bytes to no other process. They idle until the application
+        stops, so the last sample is after their work.
         """
         return tuple(map(sum, zip(*self._tasks.values(), strict=True))) or (0, 0, 0, 0)
 
 
 def _counters(process: psutil.Process) -> tuple[int, ...]:
-    """Bytes read and written as asked of the system, then those that reached the disk; zeros where nobody tells."""
+    """Return bytes read and written as asked of the system, then those that reached the disk; zeros if unknown."""
     if not hasattr(process, "io_counters"):
         return (0, 0, 0, 0)
     found = process.io_counters()
@@ -101,7 +101,7 @@ def _counters(process: psutil.Process) -> tuple[int, ...]:
 
 
 def _highest(pid: int, otherwise: int) -> int:
-    """The highest resident size that the process ever had, from the kernel where it tells."""
+    """Return the highest resident size of the process, from the kernel where available, else ``otherwise``."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -125,7 +125,7 @@ def _is_daemon(command_line: str) -> bool:
 def measure(
     command: Sequence[str], env: Mapping[str, str], *, cwd: Path = ROOT, limit_seconds: float | None = None
 ) -> Measured:
-    """Run ``command`` and wait for its end, or end it after ``limit_seconds``."""
+    """Run ``command`` until it ends, or stop it after ``limit_seconds``."""
     with tempfile.TemporaryDirectory(prefix="winnow-bench-") as folder:
         report, output = Path(folder) / "report.json", Path(folder) / "output"
         began = time.monotonic()
@@ -166,7 +166,7 @@ def measure(
 
 
 def _watch(process: subprocess.Popen[bytes], sampler: _Sampler, began: float, limit_seconds: float | None) -> bool:
-    """Sample until the process has ended; whether it did so by itself."""
+    """Sample until the process has ended; return whether it ended by itself."""
     while True:
         try:
             process.wait(INTERVAL_SECONDS)
@@ -179,7 +179,7 @@ def _watch(process: subprocess.Popen[bytes], sampler: _Sampler, began: float, li
 
 
 def _end_session(session: int) -> None:
-    """End every process of one session, which only holds what was started here."""
+    """End every process of one session, which contains only processes started here."""
     import psutil
 
     for pid in psutil.pids():

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from bench.suites import Step
 
 DEFAULT_WIDTH_CHARACTERS = 200
-"""Columns of tables that go into a file."""
+"""Default width (columns) of tables that go into a file."""
 
 
 class ProgressPrinter:
-    """Tables go to standard output, everything else to standard error."""
+    """Prints tables to standard output, everything else to standard error."""
 
     def __init__(self) -> None:
         self.out = Console()
@@ -28,7 +28,7 @@ class ProgressPrinter:
         self._progress: Progress | None = None
 
     def say(self, text: str) -> None:
-        """One line: what is at work now. On a terminal the bar's label."""
+        """Print the current step as one line; on a terminal as the bar's label."""
         if self._progress is not None and self._err.is_terminal:
             self._progress.update(self._progress.task_ids[0], description=text)
         else:
@@ -36,7 +36,7 @@ class ProgressPrinter:
 
     @contextmanager
     def over(self, steps: int) -> Iterator[None]:
-        """A bar over ``steps`` runs."""
+        """Show a bar over ``steps`` runs."""
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -52,7 +52,7 @@ class ProgressPrinter:
                 self._progress = None
 
     def heard(self, step: Step, run: CompetitorRun) -> None:
-        """A run has ended."""
+        """Advance by one finished run."""
         if self._progress is not None:
             self._progress.advance(self._progress.task_ids[0])
         work = f", work {run.work_seconds:.2f} s" if run.work_seconds is not None else ""

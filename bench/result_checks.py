@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def compute_fingerprint(files: Sequence[str]) -> str:
-    """count:sum:xor of the hashes of all columns, over the records in ``files`` (paths or URIs), in any order."""
+    """Compute count:sum:xor of all columns' hashes over the records in ``files`` (paths or URIs), in any order."""
     import duckdb
 
     from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
@@ -29,7 +29,7 @@ def compute_fingerprint(files: Sequence[str]) -> str:
 
 
 def read_records(lake: Lake) -> dict[int, list[Record]]:
-    """Every published record per topic partition, in offset order."""
+    """Read every published record per topic partition, in offset order."""
     from bench.lake import open_home
     from winnow.model import Record
     from winnow.pipeline.explain.read import read_batches
@@ -55,7 +55,7 @@ def read_records(lake: Lake) -> dict[int, list[Record]]:
 
 
 def compute_expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, list[Record]]:
-    """What the oracle keeps of ``before`` when all of it is compacted for the first time since its newest records."""
+    """Compute what the oracle keeps of ``before`` when all of it is first compacted right after its newest records."""
     from winnow.model import Strategy
 
     config = lake.workload.config
@@ -72,9 +72,9 @@ def compute_expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, l
 
 
 def find_differences(results: Results) -> list[str]:
-    """What is not equal although it must be, as sentences; none when all results of a workload are the same.
+    """List differences between results that must be equal, as sentences; none when each workload's are the same.
 
-    Strategies have rules of their own, so only what keeps the greatest offset is compared with others.
+    Other strategies have their own rules, so only results that keep the greatest offset are compared.
     """
     found: dict[tuple[str, str], dict[str, str]] = {}
     for run in results.runs:

@@ -14,16 +14,16 @@ from typing import Any
 
 FORMAT_VERSION = 1
 TOO_LONG = "took too long"
-"""How the note of a run begins that was ended because of its time."""
+"""Prefix of the note of a run that was stopped at the time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompetitorRun:
-    """One competitor, once, on one workload.
+    """One run of one competitor on one workload.
 
-    Seconds: ``seconds`` of the whole process, ``work_seconds`` of what it did after its start (None where it did not
-    come so far). ``fingerprint``: count:sum:xor over all columns of the surviving records, None where not looked at.
-    ``ended``: it came to its end by itself and with success.
+    Seconds: ``seconds`` of the whole process, ``work_seconds`` of the work after its start (None where it did not get
+    that far). ``fingerprint``: count:sum:xor over all columns of the surviving records, None where not computed.
+    ``ended``: it finished by itself and with success.
     """
 
     size: str
@@ -49,12 +49,12 @@ class CompetitorRun:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended with an error, which is another thing than taking too long."""
+        """Whether it ended with an error; a run stopped at the time limit has not failed."""
         return not self.ended and not self.note.startswith(TOO_LONG)
 
     @property
     def start_seconds(self) -> float:
-        """What passed before and after its work."""
+        """Seconds before and after its work."""
         return self.seconds - (self.work_seconds or 0.0)
 
 
@@ -69,7 +69,7 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> Results:
-        """What ``path`` holds; empty when it is not there.
+        """Load the results in ``path``; empty when the file does not exist.
 
         Raises:
             ValueError: another version of the benchmark wrote it.
@@ -86,7 +86,7 @@ class Results:
         return cls(path, document["machine"], runs, document["control"])
 
     def save(self) -> None:
-        """Write everything, whole or not at all."""
+        """Write all results atomically."""
         document = {
             "format_version": FORMAT_VERSION,
             "machine": self.machine,
@@ -99,12 +99,12 @@ class Results:
         draft.replace(self.path)
 
     def add(self, run: CompetitorRun) -> None:
-        """Note one more run."""
+        """Add one run."""
         self.runs.append(run)
         self.save()
 
     def of(self, size: str, workload: str, competitor: str) -> list[CompetitorRun]:
-        """The runs that came to their end."""
+        """Return the runs that finished."""
         return [
             run
             for run in self.runs
@@ -114,11 +114,11 @@ class Results:
     def median(
         self, size: str, workload: str, competitor: str, figure: Callable[[CompetitorRun], float | None]
     ) -> float | None:
-        """The median of a figure; None when there is none."""
+        """Return the median of a figure; None when there is none."""
         values = [value for run in self.of(size, workload, competitor) if (value := figure(run)) is not None]
         return statistics.median(values) if values else None
 
     def typical(self, size: str, workload: str, competitor: str) -> CompetitorRun | None:
-        """The run whose work took the median time, the lower one of two; None when there is none."""
+        """Return the run with the median work time, the lower one of two; None when there is none."""
         runs = sorted(self.of(size, workload, competitor), key=lambda run: run.work_seconds or run.seconds)
         return runs[(len(runs) - 1) // 2] if runs else None

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from winnow.model import Record
 
 PEERS = ("duckdb", "spark-window", "spark-semi-join", "spark-copy", "pyiceberg-upsert")
-"""Tried once on uniform: that they run, and find what Winnow finds."""
+"""Competitors run once on uniform, to check that they run and agree with Winnow."""
 TOMBSTONES = "tombstones"
 
 
 def run_small(folder: Path, workloads: Sequence[str], shown: ProgressPrinter, peers: Sequence[str] = PEERS) -> int:
-    """Compare all ``workloads`` and the ``peers``; 0 when everything is equal."""
+    """Compare all ``workloads`` and the ``peers``; return 0 when everything is equal."""
     lakes = [Lake(WORKLOADS[name], SMALL, folder / SMALL.name, shared=True) for name in workloads]
     wrong = [*find_compaction_errors(lakes, shown), *_find_expiry_errors(lakes, shown)]
     for name in peers:
@@ -35,7 +35,7 @@ def run_small(folder: Path, workloads: Sequence[str], shown: ProgressPrinter, pe
 
 
 def find_compaction_errors(lakes: Sequence[Lake], shown: ProgressPrinter) -> list[str]:
-    """What differs from the oracle, or from DuckDB, after one compaction of ``lakes``, which are made anew."""
+    """Make ``lakes`` again and compact them once; list differences from the oracle or from DuckDB."""
     if not lakes:
         return []
     for home in {lake.home for lake in lakes}:
@@ -58,7 +58,7 @@ def find_compaction_errors(lakes: Sequence[Lake], shown: ProgressPrinter) -> lis
 
 
 def _find_expiry_errors(lakes: Sequence[Lake], shown: ProgressPrinter) -> list[str]:
-    """Tombstones that were covered once go at the second compaction, since their retention is 0."""
+    """Check that the second compaction removes the tombstones that the first covered, since their retention is 0."""
     lake = next((lake for lake in lakes if lake.topic == TOMBSTONES), None)
     if lake is None:
         return []
@@ -70,7 +70,7 @@ def _find_expiry_errors(lakes: Sequence[Lake], shown: ProgressPrinter) -> list[s
 
 
 def find_wrong_partitions(what: str, found: dict[int, list[Record]], wanted: dict[int, list[Record]]) -> list[str]:
-    """A sentence per topic partition whose records are not those of the oracle, in its order."""
+    """Return a sentence per topic partition whose records or their order differ from the oracle's."""
     return [
         f"{what}: topic partition {number} holds {len(found.get(number, []))} records, the oracle "
         f"{len(wanted.get(number, []))}, and they are not the same"

@@ -15,12 +15,12 @@ from pathlib import Path
 from bench.workloads import BASE_MS, HEADER, Size, Workload
 
 GENERATOR = 1
-"""Raised whenever the generated records change, so that what is cached is made anew."""
+"""Increased when the generated records change, so that cached files are made again."""
 _MD5_CHARACTERS = 32
 _WORD = 18446744073709551616.0
 _JITTER_MS = 60_000
 _GROUP = 100
-"""Topic partitions that share a source file where there are many."""
+"""Topic partitions per source file where there are many."""
 
 ProgressCallback = Callable[[str], None]
 
@@ -28,7 +28,7 @@ ProgressCallback = Callable[[str], None]
 def make_source_files(
     workload: Workload, size: Size, folder: Path, told: ProgressCallback = lambda _: None
 ) -> list[list[Path]]:
-    """The files of ``workload`` below ``folder``, made unless they are complete: one list per ingest call."""
+    """Make the files of ``workload`` below ``folder`` unless they are complete; return one list per ingest call."""
     mark = folder / "complete.json"
     identity = {"generator": GENERATOR, "workload": workload.name, "records": workload.records(size)}
     calls = _names(workload, size, folder)
@@ -80,7 +80,7 @@ def _query(workload: Workload, size: Size, call: int, partitions: range) -> str:
 
 
 def build_records_query(workload: Workload, *, rows: str, key: str) -> str:
-    """The records at the places that ``rows`` selects (p, o); ``key`` is the expression of their keys (BLOB)."""
+    """Build the query for the records at the places (p, o) of ``rows``; ``key``: expression of their keys (BLOB)."""
     value = f"substr({_text(workload.value_bytes)}, 1, {workload.value_bytes})::BLOB"
     if workload.tombstones:
         share = int(workload.tombstones * 1000)
@@ -99,7 +99,7 @@ def build_records_query(workload: Workload, *, rows: str, key: str) -> str:
 
 
 def build_key_expression(keys: str, count: int) -> str:
-    """SQL for the key at topic partition p, offset o, out of ``count`` keys of the partition: 16 bytes."""
+    """Build the SQL for the key at topic partition p, offset o, out of ``count`` keys of the partition: 16 bytes."""
     number = "o"
     if keys == "uniform":
         number = f"hash(o, p, 1) % {count}"
@@ -110,7 +110,7 @@ def build_key_expression(keys: str, count: int) -> str:
 
 
 def _text(length: int) -> str:
-    """Hexadecimal text: it compresses to about half, as text of applications does."""
+    """Build hexadecimal text: it compresses to about half, like typical application text."""
     pieces = -(-length // _MD5_CHARACTERS)
     if pieces > 2 * _MD5_CHARACTERS:
         return f"array_to_string(list_transform(range({pieces}), lambda j: md5(j || '-' || o || '-' || p)), '')"

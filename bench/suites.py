@@ -56,13 +56,13 @@ SUITES: dict[str, tuple[Step, ...]] = {
         Step("uniform", "spark-copy", 1),
     ),
 }
-"""Beside these, size small is :mod:`bench.small_suite`, and the control plane :mod:`bench.control_plane`."""
+"""Steps per size. Size small is in :mod:`bench.small_suite`, the control plane in :mod:`bench.control_plane`."""
 
 
 def order_steps(
     steps: Sequence[Step], done: Callable[[Step], int], rounds: int | None = None
 ) -> Iterator[tuple[Step, int]]:
-    """Steps still to be run with the number of their round, workload by workload and A B C A B C within each."""
+    """Yield the remaining steps with their round number, workload by workload and A B C A B C within each."""
     for workload in dict.fromkeys(step.workload for step in steps):
         mine = [step for step in steps if step.workload == workload]
         for number in range(max(rounds or step.rounds for step in mine)):
@@ -74,10 +74,10 @@ def order_steps(
 def select_steps(
     size: Size, workloads: Sequence[str], competitors: Sequence[str], suites: dict[str, tuple[Step, ...]] = SUITES
 ) -> list[Step]:
-    """The steps of ``size`` that the command line asks for; what it names although no suite has it is added.
+    """Return the steps of ``size`` that the command line selects; combinations that no suite has are added.
 
     Raises:
-        ValueError: a workload or competitor that there is not.
+        ValueError: an unknown workload or competitor.
     """
     steps = [
         step
@@ -99,7 +99,7 @@ def run_suite(
     told: StepCallback,
     heard: Callable[[Step, CompetitorRun], None] = lambda step, run: None,
 ) -> None:
-    """Run what is missing in ``results``; each run is saved as it ends."""
+    """Run the steps missing in ``results``; save each run as it ends."""
     ready: set[str] = set()
     for step, number in order_steps(
         steps, lambda step: len(results.of(size.name, step.workload, step.competitor)), rounds

@@ -1,6 +1,6 @@
 """Registers topics with many partitions and segments but no data files.
 
-Segments are registered in the real table with figures made up; whatever opened a file would fail.
+Segments are registered in the real table with invented figures; opening one of their files would fail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEGMENT_BYTES = 128 << 20
 
 
 def register_topic(ctx: Context, topic: str, *, partitions: int, segments: int, clean: int, commits: int = 1) -> None:
-    """A topic whose first ``clean`` segments of each partition lie below its checkpoint, made in so many commits."""
+    """Create a topic whose first ``clean`` segments per partition lie below its checkpoint, in ``commits`` commits."""
     from winnow.pipeline.admin.topics import create_topic
 
     create_topic(ctx, topic, partitions, {})

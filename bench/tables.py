@@ -25,7 +25,7 @@ Curves = Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]
 
 
 def print_tables(results: Results, console: Console) -> None:
-    """Everything there is."""
+    """Print all tables."""
     for size in dict.fromkeys(run.size for run in results.runs):
         console.print(print_runs(results, size))
         console.print(print_phases(results, size))
@@ -45,7 +45,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def group_runs(results: Results, size: str) -> dict[tuple[str, str], list[CompetitorRun]]:
-    """The runs at one size by workload and competitor, in the order in which they came."""
+    """Group the runs at one size by workload and competitor, in order of arrival."""
     found: dict[tuple[str, str], list[CompetitorRun]] = {}
     for run in results.runs:
         if run.size == size:
@@ -54,7 +54,7 @@ def group_runs(results: Results, size: str) -> dict[tuple[str, str], list[Compet
 
 
 def build_run_rows(results: Results, size: str) -> list[tuple[str, ...]]:
-    """Per workload and competitor, as :data:`RUN_COLUMNS`: medians and spread over its runs."""
+    """Build a row per workload and competitor, as :data:`RUN_COLUMNS`: medians and spread over its runs."""
     rows: list[tuple[str, ...]] = []
     for (workload, competitor), runs in group_runs(results, size).items():
         ended = [run for run in runs if run.ended]
@@ -71,7 +71,7 @@ def build_run_rows(results: Results, size: str) -> list[tuple[str, ...]]:
 
 
 def print_runs(results: Results, size: str) -> Table:
-    """One line per workload and competitor."""
+    """Build the table of runs, one line per workload and competitor."""
     table = _table(f"{size}: seconds, median (lowest to highest)", *RUN_COLUMNS)
     for row in build_run_rows(results, size):
         table.add_row(*row)
@@ -79,7 +79,7 @@ def print_runs(results: Results, size: str) -> Table:
 
 
 def format_spread(seconds: list[float]) -> str:
-    """The median, and the lowest and the highest of several."""
+    """Format the median, and the lowest and the highest of several."""
     if not seconds:
         return "-"
     if len(seconds) == 1:
@@ -88,7 +88,7 @@ def format_spread(seconds: list[float]) -> str:
 
 
 def build_phase_rows(results: Results, size: str) -> list[tuple[str, ...]]:
-    """Where the time of Winnow went: workload, competitor and the phases of the run of median work."""
+    """Build the rows of Winnow's phase times: workload, competitor and the phases of the run of median work."""
     typical = ((names, results.typical(size, *names)) for names in group_runs(results, size))
     return [
         (*names, *(f"{run.phases[phase]:.2f}" for phase in PHASES))
@@ -98,7 +98,7 @@ def build_phase_rows(results: Results, size: str) -> list[tuple[str, ...]]:
 
 
 def print_phases(results: Results, size: str) -> Table:
-    """One line per workload that Winnow compacted."""
+    """Build the table of phases, one line per workload that Winnow compacted."""
     table = _table(f"{size}: seconds of winnow compact by phase", "workload", "competitor", *PHASES)
     for row in build_phase_rows(results, size):
         table.add_row(*row)
@@ -106,7 +106,7 @@ def print_phases(results: Results, size: str) -> Table:
 
 
 def build_target_rows(results: Results) -> list[tuple[str, str, str, str, bool | None]]:
-    """Every target: what, how, target, measured, whether it is met; None where it was not measured."""
+    """Build a row per target: figure, method, target, measured, whether it is met; None where it was not measured."""
     rows: list[tuple[str, str, str, str, bool | None]] = []
     for ratio in RATIOS:
         value = ratio.value(results)
@@ -116,7 +116,7 @@ def build_target_rows(results: Results) -> list[tuple[str, str, str, str, bool |
 
 
 def print_targets(results: Results) -> Table:
-    """Every target with what was measured and a mark."""
+    """Build the table of targets with measured values and a mark."""
     table = _table("Ratios", *RATIO_COLUMNS)
     marks = {None: "not measured", True: "[green]met[/]", False: "[red]missed[/]"}
     for *cells, met in build_target_rows(results):
@@ -125,7 +125,7 @@ def print_targets(results: Results) -> Table:
 
 
 def list_missed_targets(results: Results) -> list[tuple[str, str]]:
-    """The targets that were missed, with the reason and what was tried, where that is known."""
+    """List the missed targets, with the reason and what was tried, where known."""
     measured = ((ratio, ratio.value(results)) for ratio in RATIOS)
     return [
         (ratio.name, ratio.why_missed or "Not looked into yet.")
@@ -135,7 +135,7 @@ def list_missed_targets(results: Results) -> list[tuple[str, str]]:
 
 
 def build_curve_rows(curves: Curves) -> list[tuple[str, ...]]:
-    """Every point, as :data:`CURVE_COLUMNS`."""
+    """Build a row per point, as :data:`CURVE_COLUMNS`."""
     return [
         (
             label,
@@ -149,7 +149,7 @@ def build_curve_rows(curves: Curves) -> list[tuple[str, ...]]:
 
 
 def print_curves(curves: Curves) -> Table:
-    """Seconds of each point by phase."""
+    """Build the table of the seconds of each point by phase."""
     table = _table("Curves: seconds of winnow compact", *CURVE_COLUMNS)
     for row in build_curve_rows(curves):
         table.add_row(*row)

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from bench.results import CompetitorRun, Results
 
 MAXIMUM_TASK_CONSTANT_BYTES = 320 << 20
-"""The most a task holds beside its budget, as ``winnow.engine.rewrite.MAXIMUM_OVERHEAD_BYTES`` says."""
+"""Maximum memory of a task beside its budget; equal to ``winnow.engine.rewrite.MAXIMUM_OVERHEAD_BYTES``."""
 MEMORY_BUDGET_BYTES = 256 << 20
 MEASURED_APPLICATIONS = 5
-"""Applications from which the time of one application per topic partition is estimated."""
+"""Applications measured to estimate the total time of one application per topic partition."""
 
 Value = Callable[[Results], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One target. ``at_least``: the value must not be below ``target``; else not above. ``unit``: behind the number.
+    """One target. ``at_least``: ``target`` is the lower limit; else the upper limit. ``unit``: behind the number.
 
-    ``why_missed``: what is known where it was missed when it was last looked into, and what was tried.
+    ``why_missed``: the known reason when it was last missed, and what was tried.
     """
 
     name: str
@@ -32,16 +32,16 @@ class Ratio:
     why_missed: str = ""
 
     def met(self, value: float) -> bool:
-        """Whether ``value`` reaches the target."""
+        """Check whether ``value`` reaches the target."""
         return value >= self.target if self.at_least else value <= self.target
 
     @property
     def goal(self) -> str:
-        """The target for people."""
+        """The target as text."""
         return f"{'≥' if self.at_least else '≤'} {_shown(self.target, self.unit)}"
 
     def shown(self, value: float) -> str:
-        """The value for people."""
+        """Format the value as text."""
         return _shown(value, self.unit)
 
 
@@ -54,12 +54,12 @@ def _shown(value: float, unit: str) -> str:
 
 
 def compute_work(run: CompetitorRun) -> float | None:
-    """The application without its start."""
+    """Return the seconds of the application without its start."""
     return run.work_seconds
 
 
 def compute_whole(run: CompetitorRun) -> float | None:
-    """The process, start included."""
+    """Return the seconds of the process, start included."""
     return run.seconds
 
 
@@ -70,7 +70,7 @@ def _over(
     figure: Callable[[CompetitorRun], float | None] = compute_work,
     figure_below: Callable[[CompetitorRun], float | None] | None = None,
 ) -> Value:
-    """The median of one figure over the median of another; (workload, competitor) each."""
+    """Divide the median of one figure by the median of another; (workload, competitor) each."""
 
     def value(results: Results) -> float | None:
         one = results.median(size, *above, figure)
@@ -235,4 +235,4 @@ RATIOS: tuple[Ratio, ...] = (
         _control("commits", "manifest_ratio"),
     ),
 )
-"""In the order of the table. "Flat" is taken as at most a quarter more."""
+"""Targets in the order of the table. "Flat" means at most a quarter more."""

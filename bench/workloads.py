@@ -1,7 +1,7 @@
 """Defines sizes and workloads.
 
-A workload is a log that somebody may really have: how often keys come back, how large values are, how the records
-spread over topic partitions. ``12m`` is the size at which the targets are stated.
+A workload is a realistic log: how often keys repeat, how large values are, how the records spread over topic
+partitions. ``12m`` is the size at which the targets are stated.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 BASE_MS = 1_700_000_000_000
-"""The timestamp of the first record (ms): long past, so that the clock closes every segment."""
+"""Timestamp of the first record (ms): long past, so that every segment is closed."""
 MIB = 1 << 20
 HEADER = "version"
-"""The header that strategy ``header`` goes by."""
+"""Header that strategy ``header`` compares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large: ``records`` and ``partitions`` of the workload uniform; the others follow from it."""
+    """Size: ``records`` and ``partitions`` of the workload uniform; the others follow from it."""
 
     name: str
     records: int
     partitions: int
 
     def scaled(self, share: float) -> int:
-        """That share of the records, at least 100."""
+        """Return that share of the records, at least 100."""
         return max(100, int(self.records * share))
 
 
@@ -36,10 +36,10 @@ SIZES = {size.name: size for size in (SMALL, TWELVE, LARGE)}
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """New records behind a log that has been compacted.
+    """New records behind a compacted log.
 
-    ``share``: how many, as a share of the records of the compacted log. ``spread``: they update keys from all over it,
-    else only keys of the last segment of each topic partition.
+    ``share``: number of new records, as a share of the records of the compacted log. ``spread``: they update keys from
+    all of it, else only keys of the last segment of each topic partition.
     """
 
     base: str
@@ -52,8 +52,8 @@ class Workload:
     """One log.
 
     Attributes:
-        name: how it is called, also on disk.
-        meaning: one line for people.
+        name: name, also on disk.
+        meaning: description in one line.
         keys: ``uniform``, ``zipf`` or ``unique``.
         keys_share: distinct keys as a share of the records; for ``zipf`` the number of keys drawn from.
         records_share: records as a share of the size's.
@@ -82,12 +82,12 @@ class Workload:
     incremental: Incremental | None = None
 
     def records(self, size: Size) -> int:
-        """Records of the log at ``size``, a multiple of partitions and segments."""
+        """Return the number of records of the log at ``size``, a multiple of partitions and segments."""
         unit = self.partition_count(size) * self.segments
         return max(unit, size.scaled(self.records_share) // unit * unit)
 
     def partition_count(self, size: Size) -> int:
-        """Topic partitions at ``size``."""
+        """Return the number of topic partitions at ``size``."""
         if size is SMALL and self.small_partitions is not None:
             return self.small_partitions
         return self.partitions or size.partitions
@@ -168,7 +168,7 @@ WORKLOADS: dict[str, Workload] = {
         ),
     )
 }
-"""By name. ``timestamp`` and ``header`` share the files of ``uniform`` and ``headers``."""
+"""Workloads by name. ``timestamp`` and ``header`` share the files of ``uniform`` and ``headers``."""
 
 SAME_FILES = {"timestamp": "uniform", "header": "headers"}
-"""Workloads that differ from another in their topic's configuration alone."""
+"""Workloads that differ from another only in their topic's configuration, and the workload whose files they use."""

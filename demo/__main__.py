@@ -14,9 +14,9 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run the demo; the exit code."""
+    """Run the demo; return the exit code."""
     if not sys.warnoptions:
-        # Deprecations inside libraries are nothing a spectator can act on.
+        # A viewer of the demo cannot act on deprecations inside libraries.
         warnings.simplefilter("ignore")
     screen = Screen()
     try:

@@ -1,7 +1,7 @@
 """Writes the archive of the demo: four files per topic, the same bytes on every machine.
 
 ``aircraft`` is JSON lines without partitions and offsets: ingest chooses the partition from the key and counts offsets.
-``departures`` is Parquet with the columns of Spark's Kafka source: partition and offset are told, and kept.
+``departures`` is Parquet with the columns of Spark's Kafka source: partition and offset are given, and kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from winnow.files.segments import HEADERS_TYPE
 
 T = TypeVar("T")
 Progress = Callable[[int], None]
-"""Told how many further records were written."""
+"""Called with the number of further records written."""
 
 FILE_NAMES = {
     AIRCRAFT: ("1-9E-to-B6.jsonl.gz", "2-DL-to-EV.jsonl.gz", "3-F9-to-OO.jsonl.gz", "4-UA-to-YV.jsonl.gz"),
@@ -43,13 +43,13 @@ SPARK_KAFKA_SCHEMA = pa.schema(
         pa.field("headers", HEADERS_TYPE),
     ]
 )
-"""Columns and types as ``spark.read.format("kafka").option("includeHeaders", "true")`` gives them."""
+"""Columns and types of ``spark.read.format("kafka").option("includeHeaders", "true")``."""
 
 
 def write_aircraft(folder: Path, flights: Sequence[Flight], progress: Progress) -> list[Path]:
-    """Write the files of ``aircraft`` into ``folder``; returned in the order of arrival. Streams."""
+    """Write the files of ``aircraft`` into ``folder``; return them in order of arrival. Streams."""
     written: list[Path] = []
-    encode = msgspec.json.Encoder().encode  # bytes become base64, as the records of the interface have them
+    encode = msgspec.json.Encoder().encode  # bytes become base64, as in the records of the interface
     for number, arrivals in groupby(list_aircraft_arrivals(flights), key=lambda arrival: arrival.file):
         path = _path(folder, AIRCRAFT, number)
         # No name and no time in the header, so that the bytes depend on the records alone.
@@ -63,7 +63,7 @@ def write_aircraft(folder: Path, flights: Sequence[Flight], progress: Progress) 
 
 
 def write_departures(folder: Path, flights: Sequence[Flight], progress: Progress) -> list[Path]:
-    """Write the files of ``departures`` into ``folder``; returned in the order of their offsets. Streams."""
+    """Write the files of ``departures`` into ``folder``; return them in offset order. Streams."""
     written: list[Path] = []
     for number, placed in groupby(
         place_records(list_departure_arrivals(flights)), key=lambda placed: placed.arrival.file

@@ -2,12 +2,12 @@
 
     python -m demo.dag_process DAGS_FOLDER PLUGINS_FOLDER LOG_FILE DAG_ID...
 
-The DAGs are loaded at once, which takes seconds, and then wait. Each line of standard input asks for one run:
+The DAGs are loaded at the start, which takes seconds. Each line of standard input asks for one run:
 ``{"dag_id": ..., "conf": {...}}``. Each line of standard output answers: ``{"run_id", "state", "tasks": [[task_id,
-map_index, state, try_number], ...]}`` or ``{"error": ...}``. Everything that tasks and Airflow print goes to the log
-file. The runs are rows of Airflow's metadata database like any others.
+map_index, state, try_number], ...]}`` or ``{"error": ...}``. All output of tasks and Airflow goes to the log
+file. The runs are ordinary rows of Airflow's metadata database.
 
-Airflow is never imported here by name: the DAG files import it, and their DAGs know how to run.
+This module does not import Airflow: the DAG files do, and it calls their DAGs' own methods.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 
 
 def load_dag(folder: Path, dag_id: str) -> Any:
-    """The DAG ``dag_id`` of the file of that name, set so that a failed task fails its run at once."""
+    """Return the DAG ``dag_id`` from the file of that name, changed so that a failed task fails its run at once."""
     spec = importlib.util.spec_from_file_location(f"winnow_demo_{dag_id}", folder / f"{dag_id}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     dag = next(found for found in vars(module).values() if getattr(found, "dag_id", None) == dag_id)
-    # dag.test waits out retry delays while nobody else works, and cannot handle deadlines.
+    # dag.test waits out retry delays idly, and cannot handle deadlines.
     dag.deadline = None
     for task in dag.tasks:
         task.retries = 0
@@ -37,7 +37,7 @@ def load_dag(folder: Path, dag_id: str) -> Any:
 
 
 def run_dag(dag: Any, conf: dict[str, Any]) -> dict[str, Any]:
-    """Run ``dag`` once; the answer of the protocol."""
+    """Run ``dag`` once; return the answer of the protocol."""
     ended = dag.test(run_conf=conf)
     tasks = [[ti.task_id, ti.map_index, str(ti.state), ti.try_number] for ti in ended.get_task_instances()]
     return {"run_id": ended.run_id, "state": str(ended.state), "tasks": tasks}
@@ -68,7 +68,7 @@ def _get_loaded_dag(folder: Path, dag_id: str) -> Any:
     try:
         return load_dag(folder, dag_id)
     except Exception:
-        # It is loaded once more when it is asked for, and fails there, where somebody listens.
+        # Loaded again on request; the error is then reported to the caller.
         return None
 
 

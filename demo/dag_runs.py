@@ -26,7 +26,7 @@ _STOP_S = 15
 _STARTING = re.compile(r"\[DAG TEST\] starting task_id=(\S+) map_index=(-?\d+)")
 
 Progress = Callable[[str], None]
-"""Told the id of each task as it starts."""
+"""Called with the id of each task as it starts."""
 
 
 class DagRunFailedError(WinnowError):
@@ -35,7 +35,7 @@ class DagRunFailedError(WinnowError):
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
-    """How one task instance ended. ``map_index`` -1: not mapped."""
+    """Result of one task instance. ``map_index`` -1: not mapped."""
 
     task_id: str
     map_index: int
@@ -44,12 +44,12 @@ class TaskEnd:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name shown to people."""
         return self.task_id if self.map_index < 0 else f"{self.task_id}[{self.map_index}]"
 
 
 class DagRuns:
-    """The process that runs DAGs one after the other."""
+    """The process that runs the DAGs one after another."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path, airflow_logs: Path) -> None:
         self._process = process
@@ -57,7 +57,7 @@ class DagRuns:
         self._airflow_logs = airflow_logs
 
     def run(self, dag_id: str, conf: Mapping[str, Any], progress: Progress) -> list[TaskEnd]:
-        """Run ``dag_id`` with ``conf`` to its end.
+        """Run ``dag_id`` with ``conf`` and wait for its end.
 
         Raises:
             DagRunFailedError: a task failed, or the process ended.
@@ -74,7 +74,7 @@ class DagRuns:
         logs = split_log(text)
         self._keep_logs(dag_id, answer["run_id"], tasks, logs)
         failed = {(task.task_id, task.map_index): task for task in tasks if task.state == "failed"}
-        # The first to fail is the cause; a task that only sums up failures starts last.
+        # The first failed task is the cause; a task that only summarises failures starts last.
         for place, task_log in logs.items():
             if place in failed:
                 raise self._failure(f"Task {failed[place].name} of the DAG run {dag_id} failed", task_log)
@@ -88,10 +88,10 @@ class DagRuns:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            return  # the answer, or rather its absence, tells
+            return  # the missing answer shows that the process has ended
 
     def _follow(self, begins_at: int, progress: Progress) -> dict[str, Any] | None:
-        """The answer; None when the process has ended instead."""
+        """Follow the log until the answer; None when the process has ended instead."""
         assert self._process.stdout is not None
         told = 0
         while not _format_log_line(self._process.stdout):
@@ -128,7 +128,7 @@ class DagRuns:
 
 @contextmanager
 def start_dag_runs(environment: Mapping[str, str], folder: Path) -> Iterator[DagRuns]:
-    """Start the process with the embedded Airflow's ``environment``; its log is ``airflow.log`` in ``folder``."""
+    """Start the process in the embedded Airflow's ``environment``; its log is ``airflow.log`` in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "airflow.log"
     log.touch()
@@ -169,7 +169,7 @@ def _format_log_line(stream: IO[str]) -> bool:
 
 
 def split_log(text: str) -> dict[tuple[str, int], str]:
-    """The log of each task of one run, by task id and map index, in the order in which they started."""
+    """Split the log of a run by task id and map index, in the order in which the tasks started."""
     found: dict[tuple[str, int], str] = {}
     starts = list(_STARTING.finditer(text))
     for number, start in enumerate(starts):

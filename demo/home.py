@@ -1,8 +1,8 @@
 """Prepares the demo's folders below ``WINNOW_HOME`` and removes what an earlier demo made.
 
-The demo begins only where there are no topics, and leaves a mark before it makes any. So what a later run finds under
-the mark is the demo's own, as long as no other topic has come beside its two. Airflow's home stays as it is: its
-database takes longest to make, and holds the runs of before.
+The demo starts only in a home without topics, and writes a mark file before it creates any. So a later run that finds
+the mark may remove the topics, as long as no other topic exists beside the demo's two. Airflow's home is kept: its
+database takes longest to create, and holds the earlier runs.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _DATABASE_FILES = ("", "-wal", "-shm", "-journal", ".lock")
 
 
 def locate_demo_folder(settings: Settings) -> Path:
-    """Where the demo keeps its archive, its logs and its mark."""
+    """Return the folder of the demo's archive, logs and mark."""
     return settings.home / "demo"
 
 
 def locate_archive_folder(settings: Settings) -> Path:
-    """Where the archive of the topics lies."""
+    """Return the folder of the topics' archive."""
     return locate_demo_folder(settings) / "archive"
 
 
 def start_fresh(settings: Settings) -> bool:
-    """Make the home ready: what an earlier demo made is removed, nothing else. Whether there was an earlier one.
+    """Prepare the home: remove only what an earlier demo made. Return whether there was an earlier one.
 
     Raises:
         ConfigurationError: catalog, warehouse, staging area or metadata store lie outside the home.
@@ -73,7 +73,7 @@ def _check_embedded(settings: Settings) -> None:
 
 
 def _list_topics(settings: Settings) -> list[str]:
-    # Opening the catalog would make one.
+    # Opening the catalog would create one.
     if not (settings.home / "catalog.db").is_file():
         return []
     return TopicLogs(settings.catalog, settings.warehouse).names()
@@ -84,7 +84,7 @@ def _remove_own(settings: Settings) -> None:
     for database in _OWN_DATABASES:
         for ending in _DATABASE_FILES:
             (home / f"{database}{ending}").unlink(missing_ok=True)
-    # The mark goes last: whatever ends this half-way, the next run may go on with it.
+    # Delete the mark last: after an interruption the next run can then continue.
     for folder in (home / name for name in (*_OWN_FOLDERS, "demo")):
         if folder.exists():
             shutil.rmtree(folder)

@@ -1,12 +1,12 @@
 """The topics of the demo, their configuration, and their records in order of arrival.
 
 ``aircraft``: every flight, cancelled ones too. Key = tail number, value = the flight, timestamp = its departure (the
-scheduled one when it was cancelled). It arrives carrier by carrier, as airlines report, within a carrier by time: an
-aircraft that flew for two carriers can have offsets that are not in the order of its flights. A flight without tail
+scheduled one when it was cancelled). Records arrive carrier by carrier, as airlines report, within a carrier by time:
+the offsets of an aircraft that flew for two carriers may not be in the order of its flights. A flight without tail
 number is a record without key.
 
 ``departures``: key = one scheduled flight. First, a day before the scheduled departure, its schedule; then its
-departure when it left, or a tombstone at the scheduled time when it never did. It arrives by time.
+departure, or a tombstone at the scheduled time if it was cancelled. Records arrive by time.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ CARRIER_GROUPS = (
     ("F9", "FL", "HA", "MQ", "OO"),
     ("UA", "US", "VX", "WN", "YV"),
 )
-"""Carriers per file of ``aircraft``: alphabetical, and so is the order of the files."""
+"""Carriers per file of ``aircraft``, in alphabetical order like the files."""
 
 QUARTER_ENDS_MS = tuple(parse_as_of(f"2013-{month:02d}-01T00:00:00Z") for month in (4, 7, 10))
-"""Where ``departures`` is cut into files."""
+"""Times (ms) at which ``departures`` is split into files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One record on its way in, in the file numbered ``file`` from 0. No key: keyless; no value: a tombstone."""
+    """One incoming record, in the file numbered ``file`` from 0. No key: keyless; no value: a tombstone."""
 
     file: int
     key: bytes | None
@@ -53,7 +53,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class PlacedRecord:
-    """A record with its place in the log: offsets count from 0 per partition, in the order of arrival."""
+    """A record with its place in the log: offsets count from 0 per partition, in order of arrival."""
 
     partition: int
     offset: int
@@ -64,7 +64,7 @@ Arrivals = Callable[[Sequence[Flight]], Iterator[Arrival]]
 
 
 def list_aircraft_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
-    """The records of ``aircraft`` in the order of arrival, which does not depend on the order of ``flights``."""
+    """Yield the records of ``aircraft`` in order of arrival, which does not depend on the order of ``flights``."""
     file_of = {carrier: number for number, group in enumerate(CARRIER_GROUPS) for carrier in group}
     for flight in sorted(flights, key=lambda f: (f.carrier, f.moment_ms, f.number, f.origin)):
         key = None if flight.aircraft is None else flight.aircraft.encode()
@@ -72,7 +72,7 @@ def list_aircraft_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
 
 
 def list_departure_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
-    """The records of ``departures`` in the order of arrival, which does not depend on the order of ``flights``."""
+    """Yield the records of ``departures`` in order of arrival, which does not depend on the order of ``flights``."""
     named = sorted(flights, key=lambda f: f.name)
     # Two numbers per flight, schedule first; a stable sort keeps that order where times are equal.
     times = [time for f in named for time in (f.scheduled_ms - _DAY_MS, f.moment_ms)]
@@ -85,13 +85,13 @@ def list_departure_arrivals(flights: Sequence[Flight]) -> Iterator[Arrival]:
 
 
 ARRIVALS: dict[str, Arrivals] = {AIRCRAFT: list_aircraft_arrivals, DEPARTURES: list_departure_arrivals}
-"""The topics of the demo."""
+"""Functions that yield the records of the demo's topics."""
 
 
 def place_records(arrivals: Iterable[Arrival]) -> Iterator[PlacedRecord]:
-    """Each record with a key at its place: partition as Kafka's producer chooses it, the partition's next offset.
+    """Yield each record with a key and its place: Kafka's default partition for the key, and its next offset.
 
-    Keyless records have none: they go to quarantine.
+    Keyless records have no place: they go to quarantine.
     """
     next_offset = [0] * PARTITIONS
     partitions: dict[bytes, int] = {}
@@ -152,7 +152,7 @@ RETIRED_GRACE_MS = 1_000
 _COMMON = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
-    # A day: what happened in 2013 is closed at any present.
+    # A day, so that all segments of 2013 are closed.
     "segment.ms": "86400000",
     "delete.retention.ms": str(DELETE_RETENTION_MS),
     # So that the demo can show the sweep at once. The default, a day, is for lakes with readers.
@@ -163,4 +163,4 @@ CONFIGURATION = {
     AIRCRAFT: {**_COMMON, "winnow.keyless": "quarantine"},
     DEPARTURES: _COMMON,
 }
-"""What each topic sets; everything else is Winnow's default."""
+"""Configuration that each topic sets; everything else is Winnow's default."""

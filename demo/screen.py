@@ -14,7 +14,7 @@ _SECONDS_WIDTH = 6
 
 
 class Step:
-    """A step under way. ``line`` is what is printed when it is done."""
+    """A step in progress. ``line`` is printed when it is done."""
 
     def __init__(self, line: str, progress: Progress, bar: TaskID) -> None:
         self.line = line
@@ -22,16 +22,16 @@ class Step:
         self._bar = bar
 
     def advance(self, count: int) -> None:
-        """``count`` more of the total are done."""
+        """Advance by ``count`` of the total."""
         self._progress.advance(self._bar, count)
 
     def now(self, text: str) -> None:
-        """Say what it is at."""
+        """Show what the step is doing now."""
         self._progress.update(self._bar, description=text)
 
 
 class Screen:
-    """Standard output for people. Nothing in a text is taken for markup."""
+    """Prints to standard output. No text is interpreted as markup."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, markup=False)
@@ -40,7 +40,7 @@ class Screen:
     def step(self, text: str, total: int | None = None) -> Iterator[Step]:
         """Show ``text`` with a bar over ``total`` while the block runs, then the step's line with its seconds.
 
-        Without a total the bar only shows that something goes on.
+        Without a total the bar only shows activity.
         """
         began = time.monotonic()
         progress = Progress(
@@ -58,22 +58,22 @@ class Screen:
         self.line(step.line, time.monotonic() - began)
 
     def line(self, text: str, seconds: float) -> None:
-        """One finished step; further lines of a long text stay beside the seconds."""
+        """Print a finished step; further lines of a long text stay beside the seconds."""
         lead = f"{seconds:{_SECONDS_WIDTH}.1f} s  "
         self._print(text, lead, " " * len(lead))
 
     def say(self, text: str = "") -> None:
-        """Paragraphs, one per line of ``text``; further lines of a long one are indented as its first."""
+        """Print paragraphs, one per line of ``text``; further lines of a long one are indented like its first."""
         for paragraph in text.split("\n"):
             indent = paragraph[: len(paragraph) - len(paragraph.lstrip())]
             self._print(paragraph.lstrip(), indent, indent)
 
     def command(self, text: str, what: str) -> None:
-        """A line to type, whole, and what it shows."""
+        """Print a command to type, unwrapped, and what it shows."""
         self.console.print(f"  {text}\n      {what}", soft_wrap=True)
 
     def _print(self, text: str, first: str, others: str) -> None:
-        # Addresses stay whole, so that a terminal can open them.
+        # Do not wrap addresses, so that a terminal can open them.
         lines = textwrap.wrap(
             text,
             max(60, self.console.width),

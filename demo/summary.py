@@ -20,7 +20,7 @@ from winnow.results import Receipt
 
 
 def make_table(expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> Table:
-    """One column per topic; counts over all partitions."""
+    """Build the table with one column per topic; counts over all partitions."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     made.add_column("")
     for topic in measured:
@@ -43,7 +43,7 @@ def make_table(expected: Mapping[str, Expected], measured: Mapping[str, Measured
 
 
 def format_equation(receipt: Receipt) -> str:
-    """The conservation equation with this receipt's numbers."""
+    """Format the conservation equation with this receipt's numbers."""
     parts = receipt.partitions
     records_in, kept = sum(p.records_in for p in parts), sum(p.records_kept for p in parts)
     superseded, expired = sum(p.records_superseded for p in parts), sum(p.tombstones_expired for p in parts)
@@ -66,7 +66,7 @@ def print_figures(
 
 
 def print_next_commands(screen: Screen, settings: Settings) -> None:
-    """Print what to type next."""
+    """Print the commands to type next."""
     screen.say("\nLook at it yourself:")
     winnow = format_command(settings)
     screen.command(f"{winnow} read {AIRCRAFT} --limit 3", "the last report of three aircraft")
@@ -76,7 +76,7 @@ def print_next_commands(screen: Screen, settings: Settings) -> None:
 
 
 def format_command(settings: Settings) -> str:
-    """How the reader of this screen starts ``winnow`` on this home."""
+    """Format the command that starts ``winnow`` on this home."""
     program = Path(sys.executable).with_name("winnow")
     return _format_home(settings, shlex.quote(shorten_path(program)))
 
@@ -88,6 +88,6 @@ def _format_home(settings: Settings, text: str) -> str:
 
 
 def shorten_path(path: Path) -> str:
-    """``path`` as one would type it here: below the current folder without that folder."""
+    """Shorten ``path`` to what one would type here: below the current folder without that folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

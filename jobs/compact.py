@@ -17,7 +17,7 @@ from winnow.engine.splitting import DEFAULT_GIANT_BYTES
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse arguments, run the plans, report each; the worst exit code of its plans is the job's."""
+    """Parse arguments, run the plans, report each; return the worst exit code of the plans."""
     parser = spark_program.build_parser(__doc__)
     parser.add_argument("plans", nargs="+", metavar="PLAN", help="plans to carry out: URI#sha256=DIGEST, or URI alone")
     parser.add_argument("--attempt", required=True, help="name of this attempt; new files rest below it")

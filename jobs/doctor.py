@@ -12,7 +12,7 @@ from winnow.engine.events import emit_event
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print one event with what the tasks saw."""
+    """Print one event with what the tasks found."""
     spark_program.prefer_installed_pyspark()
     from winnow.engine.spark_application import diagnose_spark_tasks
 

@@ -15,7 +15,7 @@ from winnow.engine import spark_program
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse arguments, recompute, report each plan; the worst exit code of its plans is the job's."""
+    """Parse arguments, recompute, report each plan; return the worst exit code of the plans."""
     parser = spark_program.build_parser(__doc__)
     parser.add_argument(
         "plans", nargs="+", metavar="PLAN", help="plans whose attempt is recomputed: URI#sha256=DIGEST, or URI alone"

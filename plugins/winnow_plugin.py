@@ -12,7 +12,7 @@ from winnow_airflow.priority import RunKindFirst
 from winnow_airflow.timetables import BackfillTimetable
 
 ICONS = {"icon": "winnow/static/icon.svg", "icon_dark_mode": "winnow/static/icon-dark.svg"}
-"""Relative, as every address here: Airflow may live below a path of its host."""
+"""Relative, like every address here, because Airflow may be served below a path."""
 
 
 class WinnowPlugin(AirflowPlugin):
@@ -31,7 +31,7 @@ class WinnowPlugin(AirflowPlugin):
             "url_route": "winnow",
             **ICONS,
         },
-        # Airflow shows a tab on every DAG; on those that compact nothing the page says so.
+        # Airflow shows the tab on every DAG; for DAGs that compact nothing the page says so.
         {
             "name": "Winnow",
             "href": "winnow/page#/dags/{DAG_ID}",
@@ -50,7 +50,7 @@ class WinnowPlugin(AirflowPlugin):
 
     @cached_property
     def fastapi_apps(self) -> list[Any]:  # type: ignore[override]
-        """The page. Every process of Airflow loads plugins, and only the api-server asks for this."""
+        """Return the page's app. Every Airflow process loads plugins, and only the api-server asks for this."""
         from winnow_airflow.page.app import PREFIX, app
 
         return [{"app": app, "url_prefix": PREFIX, "name": "Winnow"}]

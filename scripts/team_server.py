@@ -22,15 +22,15 @@ MAXIMUM_ANSWER_SECONDS = 5.0
 
 
 def write_once(path: Path, text: str, mode: int) -> str:
-    """Put ``text`` into the file ``path`` unless it is there already; what the file holds after it.
+    """Write ``text`` to the file ``path`` unless it exists; return the file's content.
 
-    A file is whole or not there, whenever this process ends.
+    The write is atomic: the file is complete or absent, also when this process is killed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        os.fchmod(handle, mode)  # whatever the umask
+        os.fchmod(handle, mode)  # regardless of the umask
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
         with contextlib.suppress(FileExistsError):
@@ -41,7 +41,7 @@ def write_once(path: Path, text: str, mode: int) -> str:
 
 
 def make_secrets(env: Mapping[str, str]) -> None:
-    """Make what is missing below ``TEAM_SERVER_SECRETS``."""
+    """Create the missing secrets below ``TEAM_SERVER_SECRETS``."""
     folder = Path(env["TEAM_SERVER_SECRETS"])
     password = write_once(folder / "database" / "password", secrets.token_urlsafe(32), OPEN)
     key_id = write_once(folder / "objects" / "access-key-id", f"winnow{secrets.token_hex(7)}", OPEN)
@@ -49,7 +49,7 @@ def make_secrets(env: Mapping[str, str]) -> None:
     profile = f"[default]\naws_access_key_id = {key_id}\naws_secret_access_key = {key}\n"
     write_once(folder / "objects" / "credentials", profile, OPEN)
     airflow = folder / "airflow"
-    # libpq and asyncpg pass over a password file that others can read.
+    # libpq and asyncpg ignore a password file that others can read.
     write_once(airflow / "pgpass", f"*:*:*:{DATABASE_USER}:{password}\n", PRIVATE)
     write_once(airflow / "fernet-key", base64.urlsafe_b64encode(os.urandom(32)).decode(), PRIVATE)
     write_once(airflow / "jwt-secret", base64.b64encode(os.urandom(64)).decode(), PRIVATE)
@@ -58,7 +58,7 @@ def make_secrets(env: Mapping[str, str]) -> None:
 
 
 def make_databases(env: Mapping[str, str]) -> None:
-    """Create the databases of the catalog and the metadata store; Airflow's is there already."""
+    """Create the databases of the catalog and the metadata store; Airflow's exists already."""
     import psycopg
     from psycopg import sql
 
@@ -71,7 +71,7 @@ def make_databases(env: Mapping[str, str]) -> None:
 
 
 def make_bucket(env: Mapping[str, str]) -> None:
-    """Create the bucket in which the warehouse lies."""
+    """Create the bucket of the warehouse."""
     from pyarrow import fs
 
     store = fs.S3FileSystem(
@@ -95,7 +95,7 @@ def print_login(env: Mapping[str, str]) -> None:
 
 
 def check_component(env: Mapping[str, str], component: str) -> None:
-    """Ask Airflow for the health of one of its components; its heartbeats say it."""
+    """Check one Airflow component's health by its heartbeats, as Airflow's API reports them."""
     url = urlsplit(env["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"])._replace(path="/api/v2/monitor/health").geturl()
     status = json.loads(fetch_url(url)).get(component.replace("-", "_"), {}).get("status")
     if status != "healthy":
@@ -103,7 +103,7 @@ def check_component(env: Mapping[str, str], component: str) -> None:
 
 
 def fetch_url(url: str) -> bytes:
-    """What ``url`` answers; raises OSError when it does not."""
+    """Return the response of ``url``; raises OSError on failure."""
     with urllib.request.urlopen(url, timeout=MAXIMUM_ANSWER_SECONDS) as stream:
         return bytes(stream.read())
 
@@ -118,7 +118,7 @@ COMMANDS: dict[str, Callable[[Mapping[str, str]], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="team-server", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

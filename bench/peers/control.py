@@ -3,7 +3,7 @@
 walk      every manifest entry of the topic once, by PyIceberg
 assess    what ``winnow assess`` does for the topic, or for all topics of the home where TOPIC is empty
 commits   two hundred small compactions: ingest, plan, rewrite in process, publish; the last in turn with a new topic's
-bytes     what the engine reads and writes to carry out the topic's plan, and what it has to
+bytes     what the engine reads and writes to carry out the topic's plan, and what the plan requires
 
 It prints one JSON line of figures.
 """
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 COMPACTIONS = 200
 EDGE = 20
-"""So many of the last compactions happen in turn with the first ones of a topic in another home. They are compared."""
+"""Number of last compactions, run in turn with the first ones of a topic in another home; the two are compared."""
 _PARTITIONS = 4
 _KEYS = 25
 Figures = dict[str, Any]
 
 
 def walk(ctx: Context, topic: str) -> Figures:
-    """Every live entry."""
+    """Read every live manifest entry."""
     table = ctx.log.open(topic).head().table
     snapshot = table.current_snapshot()
     assert snapshot is not None
@@ -49,7 +49,7 @@ def walk(ctx: Context, topic: str) -> Figures:
 
 
 def assess(ctx: Context, topic: str) -> Figures:
-    """All decisions, recorded in the metadata store."""
+    """Run all decisions and record them in the metadata store."""
     from winnow.pipeline.compaction import assess as step
 
     topics = [topic] if topic else ctx.log.names()
@@ -59,9 +59,9 @@ def assess(ctx: Context, topic: str) -> Figures:
 
 
 def commits(ctx: Context, topic: str) -> Figures:
-    """Publish again and again; what each commit took, and how many manifests the snapshot then had.
+    """Publish repeatedly; return what each commit took, and how many manifests the snapshot then had.
 
-    What the first commits took is measured beside the last: whoever else uses the machine then slows both alike.
+    The first commits are measured in turn with the last, so that other load on the machine slows both alike.
     """
     old, new = _Commits(ctx, topic), Path(f"{ctx.settings.home}-new")
     for _ in range(COMPACTIONS - EDGE):
@@ -87,7 +87,7 @@ class _Commits:
         self.figures: dict[str, list[float]] = {"publish_seconds": [], "ingest_seconds": [], "manifests": []}
 
     def once(self) -> None:
-        """Ingest, compact and publish once more."""
+        """Ingest, compact and publish once."""
         number = len(self.figures["manifests"])
         self.figures["ingest_seconds"].append(_ingest(self._ctx, self._topic, number))
         self.figures["publish_seconds"].append(_compact(self._ctx, self._topic, number))
@@ -119,7 +119,7 @@ def _ingest(ctx: Context, topic: str, number: int) -> float:
 
 
 def _compact(ctx: Context, topic: str, number: int) -> float:
-    """Plan, rewrite and publish; the seconds of publishing. What is measured is the commit, so nothing is judged."""
+    """Plan, rewrite and publish without validation; return the seconds of publishing, since the commit is measured."""
     from winnow import __version__, documents
     from winnow.engine import staging
     from winnow.engine.rewrite import ENGINE_NAME
@@ -165,7 +165,7 @@ def _carry_out(ctx: Context, plan: Plan, partition: PartitionPlan, attempt: str)
 
 
 def engine_bytes(ctx: Context, topic: str) -> Figures:
-    """Bytes that the engine reads and writes, as the system counts them, and what the plan makes necessary."""
+    """Return the bytes that the engine reads and writes, as the system counts them, and the bytes the plan requires."""
     from bench.io_limits import compute_allowed_bytes
     from winnow.engine import staging
     from winnow.pipeline.compaction.plan import plan_topic
@@ -173,7 +173,7 @@ def engine_bytes(ctx: Context, topic: str) -> Figures:
     reference = plan_topic(ctx, topic, as_of_ms=ctx.now_ms(), attempt="bytes")
     assert reference is not None
     plan = staging.read_plan(reference.uri)
-    _carry_out(ctx, plan, plan.partitions[0], "warm")  # whatever is loaded at the first time
+    _carry_out(ctx, plan, plan.partitions[0], "warm")  # load what is loaded on first use
     before, started = _io(), time.monotonic()
     staged = [_carry_out(ctx, plan, part, "bytes") for part in plan.partitions]
     after, seconds = _io(), time.monotonic() - started
@@ -201,7 +201,7 @@ WAYS: dict[str, Callable[[Context, str], Figures]] = {
 
 
 def main(way: str, home: str, topic: str = "") -> None:
-    """Carry out one way and print its figures."""
+    """Run one way and print its figures."""
     with open_home(Path(home)) as ctx:
         figures = WAYS[way](ctx, topic)
     sys.stdout.write(f"{PREFIX}{json.dumps(figures)}\n")

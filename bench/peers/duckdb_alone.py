@@ -36,7 +36,7 @@ def main(way: str, request_file: str) -> None:
 
 
 def compact(connection: object, files: list[str], target: Path) -> None:
-    """The latest record of each key of one topic partition, in offset order."""
+    """Write the latest record of each key of one topic partition, in offset order."""
     log = f"read_parquet({files!r})"
     _run(
         connection,
@@ -49,7 +49,7 @@ def compact(connection: object, files: list[str], target: Path) -> None:
 
 
 def copy(connection: object, files: list[str], out: Path) -> None:
-    """Everything, sorted by topic partition and offset, as one file."""
+    """Write all records, sorted by topic partition and offset, as one file."""
     _run(
         connection,
         f"""

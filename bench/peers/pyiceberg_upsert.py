@@ -1,7 +1,7 @@
 """Upserts by key with PyIceberg: ``python -m bench.peers.pyiceberg_upsert upsert REQUEST``.
 
-REQUEST is a JSON file: ``files`` in offset order, ``out``. What is upserted must not hold a key twice, so each file is
-reduced to its latest records first.
+REQUEST is a JSON file: ``files`` in offset order, ``out``. An upsert must not contain a key twice, so each file is
+first reduced to the latest record per key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.peers.timing import print_times
 
 
 def main(_way: str, request_file: str) -> None:
-    """Bring the files in, one after another; the table's data files stay below ``out``."""
+    """Upsert the files in order; the table's data files stay below ``out``."""
     request = json.loads(Path(request_file).read_text())
     out = Path(request["out"])
     out.mkdir(parents=True)
@@ -49,7 +49,7 @@ def _latest(file: str) -> Any:
 
 
 def _keep_live_files(table: Any, out: Path) -> None:
-    """Remove the data files of earlier snapshots, so that what is left is the result."""
+    """Remove the data files of earlier snapshots, so that only the result is left."""
     live = {Path(str(path).removeprefix("file://")) for path in table.inspect.files()["file_path"].to_pylist()}
     for path in out.rglob("*.parquet"):
         if path not in live:

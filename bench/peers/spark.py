@@ -2,7 +2,7 @@
 
 REQUEST is a JSON file: ``files``, ``out``, ``memory`` (of the driver, which does the work with a local master).
 
-window     row_number() over (partition, key), keep the first: what everybody writes first
+window     row_number() over (partition, key), keep the first: the usual first solution
 semi-join  narrow winners by max(offset), then a semi join
 copy       read and write, nothing else
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def session(request: dict[str, Any]) -> SparkSession:
-    """A session as a user would start it on this machine, without the UI and without more shuffle tasks than help."""
+    """Start a session with a user's likely settings for this machine, without the UI and unneeded shuffle tasks."""
     from pyspark.sql import SparkSession
 
     return (
@@ -39,7 +39,7 @@ def session(request: dict[str, Any]) -> SparkSession:
 
 
 def window(log: DataFrame) -> DataFrame:
-    """The latest record of each key, by a window."""
+    """Return the latest record of each key, by a window."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -48,7 +48,7 @@ def window(log: DataFrame) -> DataFrame:
 
 
 def semi_join(log: DataFrame) -> DataFrame:
-    """The latest record of each key, by the offsets that a narrow aggregation finds."""
+    """Return the latest record of each key, by the offsets from a narrow aggregation."""
     from pyspark.sql import functions as f
 
     winners = log.groupBy("partition", "key").agg(f.max("offset").alias("offset")).select("partition", "offset")
@@ -56,7 +56,7 @@ def semi_join(log: DataFrame) -> DataFrame:
 
 
 def copy(log: DataFrame) -> DataFrame:
-    """Everything."""
+    """Return all records."""
     return log
 
 
@@ -64,7 +64,7 @@ WAYS: dict[str, Callable[[DataFrame], DataFrame]] = {"window": window, "semi-joi
 
 
 def main(way: str, request_file: str) -> None:
-    """Carry out one way; the end of the application counts as its work."""
+    """Run one way; stopping the application counts as its work."""
     request = json.loads(Path(request_file).read_text())
     with print_times() as times:
         spark = session(request)

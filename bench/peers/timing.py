@@ -21,7 +21,7 @@ class Times:
 
 @contextmanager
 def print_times() -> Iterator[Times]:
-    """Print the times when the block has ended."""
+    """Print the times at the end of the block."""
     times = Times()
     yield times
     sys.stdout.write(f"{PREFIX}{json.dumps({'ready': times.ready, 'done': times.done or time.monotonic()})}\n")
@@ -29,7 +29,7 @@ def print_times() -> Iterator[Times]:
 
 
 def parse_times(output: str) -> dict[str, float]:
-    """The times in what a competitor printed; empty when it did not come to its end."""
+    """Parse the times from a competitor's output; empty when it did not finish."""
     for line in reversed(output.splitlines()):
         if line.startswith(PREFIX):
             return {name: float(value) for name, value in json.loads(line[len(PREFIX) :]).items()}

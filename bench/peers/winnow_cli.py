@@ -1,7 +1,7 @@
 """Runs Winnow's command line and records its events: ``python -m bench.peers.winnow_cli EVENTS ARGUMENTS...``.
 
-It is ``winnow ARGUMENTS...`` and nothing else. Events of the pipeline and of the Spark application are also written to
-the file EVENTS with the moment at which they came, on the machine's monotonic clock.
+It runs ``winnow ARGUMENTS...`` unchanged. Events of the pipeline and of the Spark application are also written to the
+file EVENTS with their time of arrival, on the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, TextIO
 
 
 class Listener(logging.Handler):
-    """Writes events down, one JSON object a line."""
+    """Writes events to a file, one JSON object a line."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(logging.INFO)
         self._stream = stream
 
     def note(self, name: str, **fields: Any) -> None:
-        """One event, now."""
+        """Write one event with the current time."""
         self._stream.write(json.dumps({"at": time.monotonic(), "event": name, **fields}) + "\n")
         self._stream.flush()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """An event of the pipeline."""
+        """Write an event of the pipeline."""
         from winnow.report.events import read_event
 
         told = read_event(record)
@@ -35,8 +35,8 @@ class Listener(logging.Handler):
 
 
 def main(events_file: str, *arguments: str) -> None:
-    """Run the command, listening."""
-    with open(events_file, "w", encoding="utf-8") as stream:  # noqa: PTH123 - pathlib is not needed for anything else
+    """Run the command and record its events."""
+    with open(events_file, "w", encoding="utf-8") as stream:  # noqa: PTH123 - no other use for pathlib
         listener = Listener(stream)
         listener.note("process")
         log = logging.getLogger("winnow.events")
@@ -55,7 +55,7 @@ def main(events_file: str, *arguments: str) -> None:
 
 
 def listen_to_spark(listener: Listener) -> None:
-    """Hear what the Spark application tells, as the progress bar does."""
+    """Record the Spark application's events, in the same way as the progress bar."""
     from winnow.cli import compact
     from winnow.cli.progress import CompactionProgress
 

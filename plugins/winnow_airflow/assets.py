@@ -3,9 +3,9 @@
     schedule=[topic_asset("orders")]
     if not compacted_past(context["triggering_asset_events"], "orders", midnight_ms): ...
 
-There is an event whenever a compaction of the topic was published. A topic with nothing to compact makes none, however
-far the clock has gone since: a quarter of an hour's event of every idle topic would start every consumer for nothing.
-A consumer that must know the watermark of an idle topic asks :func:`compacted_through_ms`.
+Each published compaction of a topic emits one event. A topic with nothing to compact emits none, however much time has
+passed: one event per idle topic every 15 minutes would start every consumer for nothing. A consumer that needs the
+watermark of an idle topic calls :func:`compacted_through_ms`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ if TYPE_CHECKING:
     from winnow.results import Receipt
 
 COMPACTED = AssetAlias("winnow_compacted", group="winnow")
-"""Stands for the assets of all topics, which nobody knows when the DAG is parsed."""
+"""Alias for the assets of all topics, which are not known when the DAG is parsed."""
 
 MAXIMUM_EVENT_OFFSETS = 1_000
-"""Partitions in one event; a larger vector is left out, and read from the snapshot that the event names."""
+"""Maximum partitions in one event; a larger vector is left out; read it from the snapshot that the event names."""
 
 
 def topic_asset(topic: str) -> Asset:
-    """The asset of ``topic``, for ``schedule=[topic_asset("orders")]`` and for its events."""
+    """Return the asset of ``topic``, for ``schedule=[topic_asset("orders")]`` and for its events."""
     uri = f"winnow://topic/{topic}"
     return Asset(name=uri, uri=uri, group="winnow")
 
 
 def build_event(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
-    """What an event says of a publish.
+    """Build the event of a publish.
 
-    ``plan_id``, ``snapshot_id``: of the publish. ``partitions``: how many the topic has. ``offsets``: per partition its
-    first dirty offset; None where there are too many. ``compacted_through_ms``: every record of the log with this
-    timestamp or an earlier one is compacted (:class:`winnow.pipeline.monitor.watermark.Watermark`); None: not known.
+    ``plan_id``, ``snapshot_id``: of the publish. ``partitions``: number of partitions of the topic. ``offsets``: first
+    dirty offset per partition; None where there are more than :data:`MAXIMUM_EVENT_OFFSETS`. ``compacted_through_ms``:
+    every record of the log with this timestamp or an earlier one is compacted
+    (:class:`winnow.pipeline.monitor.watermark.Watermark`); None: not known.
     """
     offsets = {str(partition): offset for partition, offset in sorted(mark.first_dirty_offsets.items())}
     return {
@@ -51,7 +52,7 @@ def build_event(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
 
 
 def read_events(events: Mapping[Any, Sequence[Any]], topic: str) -> Iterator[dict[str, Any]]:
-    """What the events of ``topic`` among ``triggering_asset_events`` say, in their order."""
+    """Yield the contents of ``topic``'s events among ``triggering_asset_events``, in order."""
     try:
         found = events[topic_asset(topic)]
     except KeyError:
@@ -61,13 +62,13 @@ def read_events(events: Mapping[Any, Sequence[Any]], topic: str) -> Iterator[dic
 
 
 def compacted_past(events: Mapping[Any, Sequence[Any]], topic: str, at_ms: int) -> bool:
-    """Whether one of the ``triggering_asset_events`` says that ``topic`` is compacted up to ``at_ms`` and beyond."""
+    """Check whether one of the ``triggering_asset_events`` says that ``topic`` is compacted through ``at_ms``."""
     times = [extra.get("compacted_through_ms") for extra in read_events(events, topic)]
     return any(time_ms is not None and time_ms >= at_ms for time_ms in times)
 
 
 def compacted_through_ms(topic: str) -> int | None:
-    """The watermark of ``topic`` as it is now, also when it is idle; reads the table's manifests. For use in tasks.
+    """Return the current watermark of ``topic``, also when it is idle; reads the table's manifests. For use in tasks.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see

@@ -1,8 +1,8 @@
 """Order of backfill runs on one topic: a run waits until runs with an earlier as-of have finished.
 
-A run that looks from an instant does everything that a run from an earlier instant would. So of two runs that meet,
-the one that looks from the later instant must come last, and the other has nothing left to do. The schedule need not
-wait for anybody, since it comes again; a backfill does not.
+A run with a later as-of does everything that a run with an earlier one would. So of two runs on one topic, the run with
+the later as-of goes last; once it has run, the earlier one has nothing left to do. Scheduled runs need not wait,
+because the schedule comes round again; a backfill does not.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ log = logging.getLogger("airflow.task")
 
 MINIMUM_WAIT_MS = 15_000
 MAXIMUM_WAIT_MS = 600_000
-"""How long a waiting run leaves its worker to others before it looks again: half of what the other took so far."""
+"""Maximum wait (ms) until a waiting run, which frees its worker, checks again: half of the other run's time so far."""
 
 
 def lock_topics_in_as_of_order(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[TopicCheck]:
-    """Hold every topic that is due or was in progress; of what another run holds, wait for what looks from earlier.
+    """Lock every topic that is due or in progress; wait for topics that a run with an earlier as-of holds.
 
-    Gives what is to be planned. All topics or none are held meanwhile, so two waiting runs never wait for each other.
+    Returns the checks to plan. While it waits it holds no topic at all, so two waiting runs never wait for each other.
 
     Raises:
-        AirflowRescheduleException: a topic is held by a run that looks from earlier, or does not say from when.
+        AirflowRescheduleException: a topic is held by a run with an earlier as-of, or by one whose as-of is not known.
     """
     mine: list[TopicCheck] = []
     try:
@@ -53,7 +53,7 @@ def lock_topics_in_as_of_order(ctx: Pipeline, checks: Iterable[TopicCheck], *, a
 def _lock_free_topics(
     ctx: Pipeline, checks: Iterable[TopicCheck], mine: list[TopicCheck], *, as_of_ms: int
 ) -> int | None:
-    """Hold what is free and add it to ``mine``; how long to wait for the rest, None where nothing is waited for."""
+    """Lock the free topics and add them to ``mine``; return how long to wait for the rest, None for no wait."""
     from winnow.pipeline.leases import acquire_lease
 
     waits_ms: list[int] = []
@@ -84,7 +84,7 @@ def _release_topics(ctx: Pipeline, mine: Iterable[TopicCheck]) -> None:
 
 
 def _find_holding_run(ctx: Pipeline, topic: str) -> Run | None:
-    """The open run of whoever holds ``topic``; None while it has planned nothing yet."""
+    """Return the open run of the holder of ``topic``; None while the holder has planned nothing yet."""
     lease = ctx.store.leases.find(topic)
     holder = None if lease is None else lease.holder
     return next((run for run in ctx.store.runs.list_open(topic) if run.holder == holder), None)

@@ -1,8 +1,8 @@
 """Steps of the DAG compact_topics: one pipeline call each, safe to run again.
 
-What goes wrong with one topic is kept until the others of the task are through, then raised; a topic that another run
-has is left to it (:mod:`winnow_airflow.topic_locks`). Heavy libraries load inside the steps, so that parsing a DAG
-does not pay for them.
+The error of one topic is kept until the task has gone through its other topics, then raised. A topic that another run
+holds is skipped (:mod:`winnow_airflow.topic_locks`). Heavy libraries are imported inside the steps, to keep DAG parsing
+fast.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ log = logging.getLogger("airflow.task")
 
 @contextmanager
 def open_task_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
-    """Settings, store and catalog for one task; leases belong to its DAG run, events to its log."""
+    """Open settings, store and catalog for one task; its DAG run holds the leases, and events go to the task's log."""
     with open_pipeline(context) as ctx, log_pipeline_events(ctx):
         yield ctx
 
 
 def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
-    """The topics of a run: those it names, or all.
+    """Return the topics of a run: those it names, or all.
 
     Raises:
         UnknownTopicError: a named topic does not exist.
@@ -63,9 +63,9 @@ def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
 
 @contextmanager
 def open_checks(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Iterator[Callable[[str], TopicCheck]]:
-    """Settle what earlier runs of ``topics`` left open, then assess them one by one and record the decisions together.
+    """Clean up what earlier runs of ``topics`` left open, then assess the topics and record the decisions together.
 
-    Gives a function that checks one of ``topics`` and raises what is wrong with that topic alone.
+    Yields a function that checks one of ``topics`` and raises that topic's own error.
     """
     from winnow.pipeline.compaction.assess import open_assessor
 
@@ -73,7 +73,7 @@ def open_checks(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Itera
     for topic in topics:
         try:
             _settle_topic(ctx, topic)
-        except Exception as problem:  # raised when it is that topic's turn
+        except Exception as problem:  # raised when that topic is checked
             problems[topic] = problem
     with open_assessor(ctx, topics, as_of_ms=as_of_ms) as assess:
 
@@ -98,19 +98,19 @@ def _settle_topic(ctx: Pipeline, topic: str) -> None:
 
 
 def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
-    """Check one topic as :func:`open_checks` does."""
+    """Check one topic like :func:`open_checks`."""
     with open_checks(ctx, [topic], as_of_ms=as_of_ms) as check:
         return check(topic)
 
 
 def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:
-    """Plan every eligible topic and pack the plans into batches, most urgent first. Planned topics stay held.
+    """Plan every eligible topic and pack the plans into batches, most urgent first. Planned topics stay locked.
 
-    Topics that cannot be planned become batches of their own that say why. What would be more than
-    :data:`winnow_airflow.xcom_values.MAXIMUM_MAPPED_TASKS` batches is given back for the next run.
+    A topic that cannot be planned becomes a batch of its own that carries the reason. Batches beyond
+    :data:`winnow_airflow.xcom_values.MAXIMUM_MAPPED_TASKS` are released for the next run.
 
     Raises:
-        ServiceError: a service is away; it is away for every topic.
+        ServiceError: a service is unavailable, which affects every topic.
     """
     from winnow.pipeline.compaction.plan import pack_batches
     from winnow.pipeline.leases import release_lease
@@ -183,10 +183,10 @@ def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
 
 
 def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
-    """Judge what the batch staged, topic by topic. Gives a sentence per topic that passed.
+    """Validate what the batch staged, topic by topic. Returns a sentence per topic that passed.
 
-    What was not staged is not judged: the Spark task says what became of it. What is published needs no verdict any
-    more, and its inputs may be gone.
+    Plans that were not staged are skipped: the Spark task reports those. Published plans are skipped too: they need no
+    verdict any more, and their inputs may be deleted.
     """
     from winnow.pipeline.compaction import validate as step
 
@@ -206,9 +206,10 @@ def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
 
 
 def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
-    """Publish what passed, commit and checkpoint, topic by topic. Gives the ids of the published plans.
+    """Publish the plans that passed, commit and checkpoint, topic by topic. Returns the ids of the published plans.
 
-    Whether a topic passed is what the metadata store says, so a sibling's failed validation is no obstacle.
+    The metadata store says whether a topic passed, so a failed validation of another topic in the batch does not
+    matter.
     """
     from winnow.pipeline.compaction import publish as step
 
@@ -240,7 +241,7 @@ def _may_be_published(ctx: Pipeline, plan_id: str) -> bool:
 
 @contextmanager
 def _hold_topic(ctx: Pipeline, topic: str) -> Iterator[None]:
-    """Hold ``topic``, as its DAG run does already unless a task was cleared after the report gave the topic back."""
+    """Lock ``topic``. Its DAG run already holds it, unless a task was cleared after the report released the topic."""
     from winnow.pipeline.leases import renew_leases
 
     with renew_leases(ctx) as leases:
@@ -251,10 +252,10 @@ def _hold_topic(ctx: Pipeline, topic: str) -> Iterator[None]:
 def report_batch(
     ctx: Pipeline, batch: BatchRow, *, last_try: bool = False
 ) -> tuple[list[str], list[tuple[Receipt, Watermark]]]:
-    """One paragraph per topic of the batch, and what this run published with its watermark. Gives the topics back.
+    """Return one paragraph per topic of the batch, and what this run published with its watermark. Releases the topics.
 
-    Airflow sends no event of a task that fails. So what goes wrong with one topic is raised only while trying again may
-    help (not on the ``last_try``), or where there is no other topic's event to be lost; else its paragraph tells it.
+    Airflow sends no asset event from a failed task. So the error of one topic is raised only while a retry may help
+    (not on the ``last_try``), or when no other topic's event would be lost; otherwise its paragraph reports the error.
     """
     from winnow.pipeline.leases import release_lease
     from winnow.pipeline.monitor.watermark import compute_watermark
@@ -306,7 +307,7 @@ def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
         f"Topic {row['topic']} was not compacted: plan {row['plan_id']} was not published. Readers see the log as "
         "before. The failed task of this batch says why."
     )
-    # What is staged may still be judged when its task is cleared; the next run closes what nobody took up.
+    # A cleared task may still validate what is staged; the next run closes runs that were not resumed.
     if run is not None and run.status in {RunState.PLANNED, RunState.COMPACTING}:
         close_run(ctx, run, text)
     return text

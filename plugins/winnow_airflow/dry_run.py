@@ -1,6 +1,7 @@
 """Dry run and strategy comparison: the steps of compact_topics that change nothing.
 
-Numbers, offsets and reasons; never a key. Nothing is written that a reader, another run or the next one would see.
+They report numbers, offsets and reasons; never a key. They write nothing that a reader, another run or the next run
+would see.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("airflow.task")
 
 MAXIMUM_SAMPLE_KEYS = 3
-"""Differing keys that a sentence names, by the offsets of their winners."""
+"""Maximum differing keys in a sentence, named by the offsets of their winners."""
 
 
 @contextmanager
 def open_previews(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Iterator[Callable[[str], TopicCheck]]:
-    """What stands for the checks of ``topics`` in a dry run."""
+    """Open the checks of ``topics`` for a dry run, in place of :func:`winnow_airflow.compaction_steps.open_checks`."""
     yield lambda topic: preview_compaction(ctx, topic, as_of_ms=as_of_ms)
 
 
 def preview_compaction(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
-    """What compacting ``topic`` now would do. No plan, row, lease or assessment is left behind."""
+    """Return what compacting ``topic`` now would do. Leaves no plan, row, lease or assessment behind."""
     from winnow.pipeline.explain.explain import explain_compaction
 
     found = explain_compaction(ctx, topic, as_of_ms=as_of_ms)
@@ -44,7 +45,7 @@ def preview_compaction(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicChec
 
 
 def log_preview(checks: Sequence[TopicCheck]) -> None:
-    """Say once more, of all topics together, what a run would do."""
+    """Log a summary of what a run would do, over all topics."""
     due = [check for check in checks if check["eligible"]]
     for check in due:
         log.info("%s", check["would"])
@@ -99,10 +100,10 @@ def _describe_removals(due: Sequence[PartitionExplanation]) -> str:
 
 
 def skip_comparison(task_id: str) -> None:
-    """Have Airflow mark the task ``task_id`` of this run as skipped now: to start a task only to skip it takes seconds.
+    """Have Airflow mark the task ``task_id`` of this run as skipped now: starting a task only to skip it takes seconds.
 
-    What Airflow's own branches ask for, but while this task goes on and returns a value. An Airflow that does not know
-    the message starts the task, which skips itself.
+    Sends the same message as Airflow's own branch operators, but the calling task continues and returns a value. An
+    Airflow version that does not know the message starts the task, which then skips itself.
     """
     try:
         from airflow.sdk.execution_time import task_runner
@@ -114,9 +115,9 @@ def skip_comparison(task_id: str) -> None:
 
 
 def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, as_of_ms: int) -> list[str]:
-    """What ``strategy`` would keep of each topic instead of its own; a sentence for each.
+    """Compare ``strategy`` with each topic's own: return a sentence per topic about what it would keep instead.
 
-    One Spark application per topic that has anything cleanable and another strategy.
+    Runs one Spark application per topic that has cleanable records and another strategy.
     """
     from winnow.model import Strategy
 

@@ -1,7 +1,7 @@
 """Writes pipeline events to the task log as structured lines and counts them as metrics.
 
-Airflow's log is structlog's: a line there has a text and fields, which the UI and JSON logs keep apart. It drops what
-the standard library's logging knows as ``extra``, so events are handed to structlog here.
+Airflow logs through structlog: a line has a text and fields, which the UI and JSON logs keep apart. It drops the
+``extra`` fields of the standard library's logging, so this module passes events to structlog directly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _EventHandler(logging.Handler):
-    """Writes each event once with its fields, and counts it where metrics are on."""
+    """Writes each event once with its fields, and counts it when metrics are on."""
 
     def __init__(self, ctx: Pipeline) -> None:
         super().__init__()
@@ -35,11 +35,11 @@ class _EventHandler(logging.Handler):
     def _with_topic(self) -> bool:
         try:
             return len(self._ctx.log.names()) <= self._ctx.settings.metrics.most_topics
-        except Exception:  # a catalog that is away is told by whoever needs it
+        except Exception:  # an unavailable catalog is reported by the code that needs it
             return False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell and count one event. Never raises."""
+        """Log and count one event. Never raises."""
         import structlog
 
         told = events.read_event(record)
@@ -50,13 +50,13 @@ class _EventHandler(logging.Handler):
             getattr(logger, record.levelname.lower())(told.name, **told.fields)
             if self._counts_events:
                 self.has_counted |= metrics.count_pipeline_event(told, with_topic=self._with_topic)
-        except Exception:  # what is told of a run must not decide it
+        except Exception:  # an error while logging must not fail the run
             self.handleError(record)
 
 
 @contextmanager
 def log_pipeline_events(ctx: Pipeline) -> Iterator[None]:
-    """While the block runs, events go into the log of this task and into Airflow's metrics; once, also when nested."""
+    """Send events to this task's log and to Airflow's metrics while the block runs; each once, also when nested."""
     logger = events.log
     if any(isinstance(handler, _EventHandler) for handler in logger.handlers):
         yield
@@ -64,7 +64,7 @@ def log_pipeline_events(ctx: Pipeline) -> Iterator[None]:
     teller = _EventHandler(ctx)
     before = (logger.propagate, logger.level)
     logger.addHandler(teller)
-    # Counted also where the log shows warnings only; whether a line is shown is structlog's to say.
+    # Count events also when the log shows warnings only; structlog decides which lines are shown.
     logger.propagate, logger.level = False, logging.INFO
     try:
         yield

@@ -2,7 +2,7 @@
 
     python -m winnow_airflow.health [--embedded]      prints [{"check", "status", "detail", "fix", "exit_code"}]
 
-Database, pools and connection are looked up as Airflow's own command line does: straight in its database.
+Database, pools and connection are read directly from Airflow's database, as Airflow's own command line does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 MAXIMUM_HTTP_SECONDS = 5
 REQUIRED_COMPONENTS = ("metadatabase", "scheduler", "dag_processor")
 EMBEDDED_OPTION = "--embedded"
-"""It is the Airflow below WINNOW_HOME; without it, one that the shell names."""
+"""Selects the embedded Airflow below WINNOW_HOME; without it, the Airflow that the shell's environment names."""
 
 _SET_ENVIRONMENT = 'eval "$(python -m winnow.embedded.airflow_home env)" && '
 
 
 def main() -> None:
-    """Print the findings as one JSON document, whatever else Airflow has to say on the way."""
+    """Print the findings as one JSON document, and keep Airflow's own output out of it."""
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     out, sys.stdout = sys.stdout, sys.stderr
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def run_checks(embedded: bool) -> Iterator[CheckResult]:
-    """Everything, one thing after another; what stands on a database that is not there is left out."""
+    """Run all checks in order; skip those that need the database when it is not available."""
     from airflow import __version__
     from airflow.configuration import AIRFLOW_HOME
 
@@ -73,7 +73,7 @@ def _start(embedded: bool, component: str) -> str:
 
 
 def check_database(before: str = "") -> CheckResult:
-    """Whether Airflow's own database answers and has the tables of this Airflow."""
+    """Check that Airflow's own database answers and has the tables of this Airflow version."""
     from airflow.utils.db import check_migrations
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -96,7 +96,7 @@ def check_database(before: str = "") -> CheckResult:
 
 
 def check_dags(folder: Path, before: str = "") -> tuple[list[str], list[CheckResult]]:
-    """The DAGs in ``folder``, and whether they parse; and whether Airflow's plugins load."""
+    """List the DAGs in ``folder``, and check that they parse and that Airflow's plugins load."""
     from airflow import plugins_manager
     from airflow.dag_processing.dagbag import DagBag
 
@@ -122,7 +122,7 @@ def _last(error: str) -> str:
 
 
 def check_schedules(names: Sequence[str], start: str, before: str = "") -> CheckResult:
-    """Whether Airflow has read the DAGs ``names``, and whether it may run them."""
+    """Check that Airflow has read the DAGs ``names``, and that it may run them."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -144,7 +144,7 @@ def check_schedules(names: Sequence[str], start: str, before: str = "") -> Check
 
 
 def check_pools(before: str = "") -> CheckResult:
-    """Whether the pools of the tasks are there."""
+    """Check that the pools of the tasks exist."""
     from airflow.models.pool import Pool
 
     from winnow.embedded.airflow_home import POOLS
@@ -163,7 +163,7 @@ def check_pools(before: str = "") -> CheckResult:
 
 
 def check_connection(before: str = "") -> CheckResult:
-    """Whether the connection to Spark is there, and leads where the settings lead."""
+    """Check that the connection to Spark exists and matches the settings."""
     from airflow.models.connection import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -192,9 +192,9 @@ def check_connection(before: str = "") -> CheckResult:
 
 
 def check_api(embedded: bool) -> CheckResult:
-    """Whether Airflow's API answers where tasks ask it, and its components are well.
+    """Check that Airflow's API answers at the address that tasks use, and that its components are healthy.
 
-    ``[api] base_url`` is where people find it, which may be another machine's name, or a proxy's.
+    ``[api] base_url`` is the address for people, which may be another machine or a proxy.
     """
     from airflow.configuration import conf
 

@@ -1,8 +1,8 @@
 """Builds OpenLineage datasets and facets of a topic's Iceberg table, without keys or values.
 
-Names follow OpenLineage's rules for tables that are folders of files, so that Spark's and other engines' events meet
-Winnow's at the same dataset: the namespace is the store (``s3://bucket``, ``file``), the name the table's place in it.
-The table's name in the catalog is a symlink.
+Names follow OpenLineage's rules for tables that are folders of files, so that events of Spark and other engines name
+the same dataset: the namespace is the store (``s3://bucket``, ``file``), the name the table's path in it. The table's
+name in the catalog is a symlink.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from winnow_airflow.xcom_values import BatchRow, PlanRow, list_staged_attempts
 
 _OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 _KEYED = ("s3", "gs", "abfs", "abfss", "wasb", "wasbs")
-"""Stores whose names are keys, which begin without a slash."""
+"""Schemes of stores that address objects by key; a key has no leading slash."""
 
 
 @attr.define
 class WinnowReceiptOutputDatasetFacet(OutputDatasetFacet):
-    """The receipt of a published plan: *in = kept + superseded + expired + keyless*; retention is counted apart."""
+    """Receipt of a published plan: *in = kept + superseded + expired + keyless*; retention is counted separately."""
 
-    planId: str = attr.field(default="")  # noqa: N815 - OpenLineage's way to spell
+    planId: str = attr.field(default="")  # noqa: N815 - OpenLineage's spelling
     attempt: str | None = attr.field(default=None)
     partitions: int = attr.field(default=0)
     recordsIn: int = attr.field(default=0)  # noqa: N815
@@ -58,7 +58,7 @@ class WinnowReceiptOutputDatasetFacet(OutputDatasetFacet):
 
 
 def compacted(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
-    """What Spark read of each table; what it wrote nobody reads yet, so there is no output."""
+    """Return what Spark read of each table; no output, because the staged files are not visible to readers yet."""
     from winnow.engine import staging
 
     inputs = []
@@ -74,7 +74,7 @@ def compacted(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
 
 
 def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
-    """The verdict on each table's new files, as assertions."""
+    """Return the verdict on each table's new files, as assertions."""
     inputs = []
     for row, facets, name in _tables(ctx, batch):
         verdict = next(
@@ -91,7 +91,7 @@ def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
 
 
 def published(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
-    """Each table that a plan of ``batch`` was published to, as what was read and as what there is now."""
+    """Return each table that a plan of ``batch`` was published to, as input before and output after the publish."""
     lineage: OperatorLineage[Any, Any] = OperatorLineage()
     for row, facets, name in _tables(ctx, batch):
         receipt = ctx.store.projection.find_receipt(row["plan_id"])
@@ -106,7 +106,7 @@ def published(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
 
 
 def build_dataset_name(location: str) -> tuple[str, str]:
-    """Namespace and name of the table at ``location``, a URI or a local path."""
+    """Build namespace and name of the table at ``location``, a URI or a local path."""
     parts = urlsplit(location)
     if parts.scheme in {"", "file"}:
         return "file", unquote(parts.path) if parts.scheme else location
@@ -116,7 +116,7 @@ def build_dataset_name(location: str) -> tuple[str, str]:
 
 
 def remove_credentials(uri: str) -> str:
-    """``uri`` without user, password and parameters."""
+    """Return ``uri`` without user, password and parameters."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -135,7 +135,7 @@ def _identity(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
     uri = remove_credentials(catalog["uri"]) if "uri" in catalog else None
     kind = catalog.get("type") or ("rest" if (uri or "").startswith("http") else "sql")
     table = symlinks_dataset.Identifier(
-        # As Spark's integration has it: a REST catalog is where the table is known, else its warehouse is.
+        # Same rule as Spark's integration: the address of a REST catalog, otherwise the catalog's warehouse.
         namespace=uri if kind == "rest" and uri is not None else warehouse,
         name=f"{NAMESPACE}.{topic}",
         type="TABLE",

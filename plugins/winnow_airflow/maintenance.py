@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
 
 MINIMUM_SCRUB_WAIT_MS = 900_000
-"""How long a run leaves its slot to others at least before it looks whether the day's budget has room again."""
+"""Minimum wait (ms) before a scrub run, which frees its slot, checks the day's budget again."""
 
 MAXIMUM_SCRUB_RUN_MS = 7 * 86_400_000
-"""A run ends after so long: the next one is due, and goes on with what was checked longest ago."""
+"""Maximum duration (ms) of a scrub run; the next run is due then, and continues with the files checked longest ago."""
 
 
 def build_maintenance_dag(dag_id: str, cron: str, doc: str) -> DAG:
-    """A DAG without tasks, on a schedule in UTC, whose only Param is the list of topics."""
+    """Build a DAG without tasks, on a schedule in UTC, whose only Param is the list of topics."""
     return DAG(
         dag_id=dag_id,
         schedule=CronTriggerTimetable(cron, timezone="UTC"),
@@ -43,7 +43,7 @@ def build_maintenance_dag(dag_id: str, cron: str, doc: str) -> DAG:
 
 
 def list_run_topics() -> list[str]:
-    """The topics of the running DAG run: those of its Param, or all. Fails when a pool is missing."""
+    """Return the topics of the running DAG run: those of its Param, or all. Fails when a pool is missing."""
     context = get_current_context()
     pool_checks.require_pools(context)
     with compaction_steps.open_task_pipeline(context) as ctx:
@@ -51,11 +51,11 @@ def list_run_topics() -> list[str]:
 
 
 def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> list[str]:
-    """Check the files that were not checked since the run began. Gives a sentence for each topic.
+    """Check the files that were not checked since the run began. Returns a sentence per topic.
 
     Raises:
         AirflowRescheduleException: the budget of the day is used up, and files are left.
-        DamagedSegmentError: files are missing or are not what was written.
+        DamagedSegmentError: files are missing or differ from what was written.
     """
     from winnow.pipeline.admin.scrub import find_budget_free_at_ms
     from winnow.pipeline.admin.scrub import open_scrub as step
@@ -76,18 +76,18 @@ def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> lis
 
 
 def get_run_start_ms(context: Mapping[str, Any]) -> int:
-    """When the DAG run began, in ms since the epoch."""
+    """Return when the DAG run began, in ms since the epoch."""
     return int(context["dag_run"].start_date.timestamp() * 1000)
 
 
 log = logging.getLogger("airflow.task")
 
 MAXIMUM_NAMED_PARTITIONS = 20
-"""Partitions that a sentence names; of more it names their number."""
+"""Maximum partitions that a sentence names; above it gives their number."""
 
 
 def ingest_entry(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
-    """Append the files of one entry, in one commit. Gives a sentence."""
+    """Append the files of one entry, in one commit. Returns a sentence."""
     from winnow.pipeline.ingest.ingest import ingest_files
 
     done = ingest_files(ctx, entry["topic"], entry["paths"], as_of_ms=as_of_ms, source_topic=entry.get("source_topic"))
@@ -104,10 +104,11 @@ def ingest_entry(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
 
 
 def sweep_topics(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list[str]:
-    """Sweep topics one by one. Gives a sentence for each.
+    """Sweep topics one by one. Returns a sentence per topic.
 
     Raises:
-        TopicBusyError: topics are being compacted, and this is not the last try; on that they wait for the next sweep.
+        TopicBusyError: topics are being compacted, and this is not the last try; on the last try they are left to the
+            next sweep.
     """
     from winnow.pipeline.admin import sweep as step
 
@@ -125,7 +126,7 @@ def sweep_topics(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list
 
 
 def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
-    """Pause, resume or release partitions of a topic; a sentence about what changed. Again, it changes nothing.
+    """Pause, resume or release partitions of a topic; return a sentence about what changed. Idempotent.
 
     Raises:
         UsageError: no such partition or action, or a pause without a name.

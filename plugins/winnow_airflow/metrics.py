@@ -1,8 +1,8 @@
 """Sends Winnow's metrics through Airflow's StatsD, DogStatsD or OpenTelemetry client.
 
-Gauges are called ``winnow.<metric>`` and tagged with their topic; all topics together ``winnow.total.<metric>``. What
-events count and time is called ``winnow.<counter>`` and ``winnow.phase``. Plain StatsD has no tags: there a topic, or a
-counter's label, ends the name, with ``__`` for its dots, as Airflow itself does it.
+Gauges are called ``winnow.<metric>`` and tagged with their topic; totals over all topics ``winnow.total.<metric>``.
+Counters and timers from events are called ``winnow.<counter>`` and ``winnow.phase``. Plain StatsD has no tags: there
+the topic, or a counter's label, is the end of the name, with ``__`` for its dots, as in Airflow's own metrics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Gauge = tuple[str, float, dict[str, str]]
 
 
 def are_metrics_enabled() -> bool:
-    """Whether the installation sends metrics anywhere; nothing is measured for nobody."""
+    """Check whether the installation sends metrics; without a receiver nothing is measured."""
     from airflow.sdk.configuration import conf
 
     switches = ("statsd_on", "statsd_datadog_enabled", "otel_on")
@@ -38,7 +38,7 @@ def are_metrics_enabled() -> bool:
 
 
 def supports_tags() -> bool:
-    """Whether tags arrive: everywhere but in plain StatsD, that is without ``statsd_influxdb_enabled``."""
+    """Check whether the client sends tags: all but plain StatsD, which has ``statsd_influxdb_enabled`` off."""
     from airflow.sdk.configuration import conf
 
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
@@ -50,7 +50,7 @@ def supports_tags() -> bool:
 def build_gauges(
     measured: Sequence[Measurement], *, tagged: bool, each_topic: bool = True, together: bool = True
 ) -> Iterable[Gauge]:
-    """Every known metric, of every topic with ``each_topic``, then of all ``together``."""
+    """Yield every known metric, of every topic with ``each_topic``, then of all ``together``."""
     from winnow.report.metrics import list_metric_values, sum_measurements
 
     for each in measured if each_topic else ():
@@ -59,17 +59,18 @@ def build_gauges(
             if value is not None:
                 ending = "" if tagged else f".{topic.replace('.', '__')}"
                 yield f"{PREFIX}.{name}{ending}", value, {"topic": topic}
-    # Nothing measured is not nothing to worry about: no zeros then.
+    # No measurement is not a measurement of zero, so send no zeros.
     for name, value in list_metric_values(sum_measurements(measured)).items() if measured and together else ():
         if value is not None:
             yield f"{TOTAL_PREFIX}.{name}", value, {}
 
 
 def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) -> int:
-    """Measure ``topics`` as of now and send their gauges. Gives how many were handed over.
+    """Measure ``topics`` as of now and send their gauges. Returns how many were sent.
 
-    As of now, also in a backfill, since whoever receives a gauge takes it for the present. ``together``: these are all
-    topics there are, so their total is that of all. What cannot be measured or sent is logged, and the others are.
+    As of now also in a backfill, because receivers take a gauge for the present. ``together``: these are all existing
+    topics, so their total is the total of all. A topic that cannot be measured or sent is logged, and the others are
+    sent.
     """
     from airflow.sdk.observability import stats
 
@@ -89,7 +90,7 @@ def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) 
 
 
 def count_pipeline_event(told: LoggedEvent, *, with_topic: bool) -> bool:
-    """Count and time what ``told`` says. Gives whether anything was handed over; never raises."""
+    """Count and time the event ``told``. Returns whether anything was sent; never raises."""
     from airflow.sdk.observability import stats
 
     from winnow.report.counters import count_event, time_event
@@ -112,9 +113,9 @@ def count_pipeline_event(told: LoggedEvent, *, with_topic: bool) -> bool:
 
 
 def flush_metrics() -> None:
-    """Hand over what is still here: a task's process ends without exit hooks, and OpenTelemetry collects for a minute.
+    """Send what is still buffered: a task's process ends without exit hooks, and OpenTelemetry buffers for a minute.
 
-    Waits for ten seconds at most; never raises.
+    Waits at most ten seconds; never raises.
     """
     _log_failure_of("Metrics could not be flushed", _force_flush)
 
@@ -143,14 +144,14 @@ def _measure_topics(ctx: Pipeline, topics: Iterable[str]) -> list[Measurement]:
 def _log_failure_of(what: str, action: Callable[..., object], *arguments: object, **options: object) -> bool:
     try:
         action(*arguments, **options)
-    except Exception as problem:  # metrics tell of runs; they must not decide them
+    except Exception as problem:  # metrics must not decide the result of a run
         log.warning("%s: %s", what, describe_metrics_error(problem))
         return False
     return True
 
 
 def describe_metrics_error(problem: BaseException) -> str:
-    """Describes why metrics were not sent."""
+    """Describe why metrics were not sent."""
     return describe_error(problem) if isinstance(problem, Exception) else "it took longer than the task may"
 
 

@@ -17,7 +17,7 @@ from winnow_airflow.params import get_as_of_ms
 log = logging.getLogger("airflow.task")
 
 MAXIMUM_PRESENT_DISTANCE_MS = 3_600_000
-"""A run whose as-of lies further from the present looks at another time: a backfill, say."""
+"""Maximum distance (ms) of a run's as-of from the present; beyond it the run is a backfill or the like."""
 
 WATCH_DOC = """
 Alerts on compaction deadlines that are near or missed and on sweeps that are stuck, reports recoveries, and delivers
@@ -28,9 +28,9 @@ are about the present.
 
 
 def send_run_metrics(context: Mapping[str, Any]) -> int:
-    """Send the gauges of the topics of a DAG run; how many were handed over.
+    """Send the gauges of the topics of a DAG run; return how many were sent.
 
-    Never raises, whatever is away and however long it takes: metrics tell of runs, they must not decide them.
+    Never raises, even when a service fails or hangs: metrics must not decide the result of a run.
     """
     wanted = context["params"]["topics"]
     try:
@@ -42,10 +42,10 @@ def send_run_metrics(context: Mapping[str, Any]) -> int:
 
 
 def watch_topics(context: Mapping[str, Any]) -> str:
-    """Look around; a sentence that says what came of it.
+    """Check deadlines and sweeps; return a sentence about the result.
 
     Raises:
-        AirflowSkipException: this run does not look from the present.
+        AirflowSkipException: the as-of of this run is not the present.
     """
     from winnow.pipeline.monitor.watch import watch_topics as look_around
 
@@ -59,9 +59,9 @@ def watch_topics(context: Mapping[str, Any]) -> str:
 
 
 def explain_not_present(context: Mapping[str, Any], *, now_ms: int) -> str | None:
-    """Why a run is no occasion to look at the present; None when it is one.
+    """Explain why a run is not suited to check the present; None when it is.
 
-    A scheduled run is one however late it begins: when runs queue up, deadlines pass.
+    A scheduled run always is, however late it begins: when runs queue up, deadlines pass.
     """
     try:
         as_of_ms = get_as_of_ms(context, now_ms=now_ms)

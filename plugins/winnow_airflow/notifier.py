@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class WinnowNotifier(BaseNotifier):
-    """An alert per topic of the failed task about which nobody was told: to the log, the webhook, and every notifier.
+    """Alerts once per topic of the failed task that was not alerted yet: to the log, the webhook and every notifier.
 
-    For ``on_failure_callback``. The pipeline alerts by itself what it finds wrong, and what was alerted is not alerted
-    twice; so this tells what a task left behind that ended without a word. ``listing_task``: the task whose return
-    value lists what the mapped tasks work on, batches or shares of topics.
+    For ``on_failure_callback``. The pipeline itself alerts about errors it finds, and no alert is sent twice, so this
+    covers tasks that ended without a report. ``listing_task``: the task whose return value lists what the mapped tasks
+    work on, batches or shares of topics.
     """
 
     template_fields = ("listing_task",)
@@ -33,7 +33,7 @@ class WinnowNotifier(BaseNotifier):
         self.listing_task = listing_task
 
     def notify(self, context: Context) -> None:
-        """Alert what the failed task left behind."""
+        """Alert about what the failed task left behind."""
         from winnow_airflow.compaction_steps import open_task_pipeline
 
         task_instance: Any = context["ti"]
@@ -54,7 +54,7 @@ class WinnowNotifier(BaseNotifier):
 
 
 def find_unreported_failures(ctx: Pipeline, batch: BatchRow, step: str, problem: object) -> Iterator[Situation]:
-    """What to tell about the topics of a batch whose ``step`` failed, from what the metadata store knows."""
+    """Yield the situations of the topics of a batch whose ``step`` failed, from the metadata store."""
     for row in batch["plans"]:
         situation = find_situation(ctx, row, batch["attempt"], step, problem)
         if situation is not None:
@@ -62,7 +62,7 @@ def find_unreported_failures(ctx: Pipeline, batch: BatchRow, step: str, problem:
 
 
 def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: object) -> Situation | None:
-    """What to tell about one topic of a batch whose ``step`` failed; None when nothing is wrong with it."""
+    """Return the situation of one topic of a batch whose ``step`` failed; None when nothing is wrong with it."""
     from winnow.report import alert_templates
     from winnow.store import RunState
 
@@ -105,14 +105,14 @@ def _find_marks(ctx: Pipeline, run: Run) -> dict[int, Any]:
 
 
 def find_stuck_sweeps(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
-    """What to tell about topics whose sweep failed. One that a run holds is swept another time."""
+    """Yield the situations of topics whose sweep failed. A topic that a run holds is left to a later sweep."""
     from winnow.report import alert_templates
 
     if isinstance(problem, TopicBusyError):
         return
     share = list(topics)
     words = _describe_cause(problem)
-    # Where several are swept by one task, its error has a line for each that failed; of one alone it is the error.
+    # The error of a task that sweeps several topics has a line per failed topic; for one topic it is the error itself.
     lines = {topic: line for line in words.splitlines() for topic in share if line.startswith(f"{topic}: ")}
     named = [topic for topic in share if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w-])", words)]
     now_ms = ctx.now_ms()

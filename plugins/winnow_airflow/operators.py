@@ -45,9 +45,8 @@ _EXIT_CODE = re.compile(r"Error code is: (\d+)")
 class CompactOperator(SparkSubmitOperator):
     """Carries out the plans of one batch in one Spark application, as an attempt named after the try.
 
-    Running it again writes a new attempt beside the old one and opens a run that was closed again: whether the log
-    moved meanwhile is checked when it is published. Plans that are published, may be, or are staged and not judged yet
-    are left out.
+    A second execution writes a new attempt beside the old one and reopens a closed run; publishing checks whether the
+    log moved meanwhile. Plans are skipped when they are published, possibly published, or staged and not validated yet.
     """
 
     _file_of: Callable[[Mapping[str, str]], list[str]] | None = None
@@ -59,12 +58,12 @@ class CompactOperator(SparkSubmitOperator):
         self.batch = batch
 
     def execute(self, context: Context) -> None:
-        """Submit and wait. What another run has is left to it.
+        """Submit and wait. Skips topics that another run holds.
 
         Raises:
             AirflowFailException: the topics of the batch could not be planned.
-            AirflowSkipException: all of it is left to other runs.
-            WinnowError: of the kind that the job's exit code says.
+            AirflowSkipException: other runs hold all topics of the batch.
+            WinnowError: the class that belongs to the job's exit code.
         """
         from winnow.pipeline.compaction.open_runs import lock_for_plan, reopen_run
         from winnow.pipeline.leases import renew_leases
@@ -77,7 +76,7 @@ class CompactOperator(SparkSubmitOperator):
         with open_pipeline(context) as ctx, log_pipeline_events(ctx):
             topics = TopicAttempts(ctx)
             plans: list[PlanReference] = []
-            # Spark may take longer than a lease lasts; the report gives the topics back.
+            # Spark may run longer than a lease lasts; the report releases the topics.
             with renew_leases(ctx) as leases:
                 for plan in list_pending_plans(ctx, batch):
                     with topics.attempt(plan.topic, plan.plan_id):
@@ -93,7 +92,7 @@ class CompactOperator(SparkSubmitOperator):
     def _submit(
         self, ctx: Pipeline, topics: TopicAttempts, plans: Sequence[PlanReference], attempt: str, context: Context
     ) -> list[str]:
-        """Run Spark on ``plans``; the topics whose plans are staged then."""
+        """Run Spark on ``plans``; return the topics whose plans are staged afterwards."""
         from winnow.pipeline.compaction.spark_submit import build_spark_conf, find_job_file, open_properties_file
         from winnow.pipeline.compaction.stage import JOB_NAME, begin_attempt, build_job_arguments, stage_retention_plans
 
@@ -116,7 +115,7 @@ class CompactOperator(SparkSubmitOperator):
         try:
             if reading:
                 with ExitStack() as files:
-                    # Asked when the command line is put together: lineage may have added properties by then.
+                    # Read when the command line is built: lineage may have added properties by then.
                     self._file_of = lambda conf: files.enter_context(open_properties_file(ctx.settings, conf))
                     super().execute(context)
             elif begun:
@@ -143,7 +142,7 @@ class CompactOperator(SparkSubmitOperator):
         return staged
 
     def _get_hook(self) -> SparkSubmitHook:
-        """The provider's hook, which is given the properties in a file: a command line is read by all, and logged."""
+        """Return the provider's hook with the properties in a file: a command line is logged and public on the host."""
         if self._file_of is None:
             return super()._get_hook()
         options = self._file_of(self.conf or {})
@@ -162,9 +161,10 @@ class CompactOperator(SparkSubmitOperator):
         missing: Collection[PlanReference],
         attempt: str,
     ) -> None:
-        """Judge what failed: topics that are left, partitions to mark, and the error to end with.
+        """Handle the failed plans: collect skipped topics, partitions to mark, and the error to raise.
 
-        ``missing``: those of ``plans`` without a staging manifest. The last lines need not tell of each of them.
+        ``missing``: those of ``plans`` without a staging manifest. The last lines of the output may not name all of
+        them.
         """
         from winnow.pipeline.compaction.failures import judge_failure
 
@@ -188,11 +188,11 @@ class CompactOperator(SparkSubmitOperator):
         topics.errors.append((build_label([plan.topic for plan in failing]), build_failure(outcome, failing, told)))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """What was read of which table; OpenLineage's provider asks, where it is installed and on."""
+        """Return what was read of which table; the OpenLineage provider calls it when installed and enabled."""
         return lineage.build_facets(lineage.COMPACTED, task_instance)
 
     def _close_pipe(self) -> None:
-        # The hook leaves the output of spark-submit open.
+        # The hook does not close the output of spark-submit.
         process = getattr(self._hook, "_submit_sp", None)
         if process is not None and process.stdout is not None:
             process.stdout.close()
@@ -210,7 +210,7 @@ class CompactOperator(SparkSubmitOperator):
 def _drop_refused(
     topics: TopicAttempts, plans: Sequence[PlanReference], refused: Mapping[str, PlanFailure]
 ) -> list[PlanReference]:
-    """``plans`` that may be carried out; of the others their topics are told why not."""
+    """Return those of ``plans`` that may be carried out; record for the other topics why not."""
     for plan in plans:
         with topics.attempt(plan.topic, plan.plan_id):
             if plan.plan_id in refused:
@@ -220,7 +220,10 @@ def _drop_refused(
 
 
 def list_pending_plans(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
-    """The plans of ``batch`` that want an attempt: neither published, nor maybe so, nor staged and not judged."""
+    """Return the plans of ``batch`` that need an attempt.
+
+    Plans are left out when they are published, possibly published, or staged and not validated yet.
+    """
     from winnow.planning.plans import PlanReference
 
     found = []
@@ -235,7 +238,7 @@ def list_pending_plans(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
 
 
 def _build_driver_environment(settings: Settings) -> dict[str, str] | None:
-    """What the driver needs of this machine where it runs on this machine; elsewhere its image knows better."""
+    """Build the driver's environment from this machine when it runs here; elsewhere its image defines it."""
     from winnow.embedded.java import check_spark_install, find_java, is_local, make_spark_environment
 
     master = settings.spark.master
@@ -247,7 +250,7 @@ def _build_driver_environment(settings: Settings) -> dict[str, str] | None:
 
 
 def read_outcome(output: str, plans: Sequence[PlanReference]) -> JobOutcome:
-    """What the hook's exception says of ``plans``: its text holds the exit code and the last lines of the job."""
+    """Parse the hook's exception for ``plans``: its text holds the exit code and the last lines of the job."""
     from winnow.pipeline.compaction.spark_submit import JobOutput
 
     read = JobOutput([plan.plan_id for plan in plans])
@@ -260,9 +263,9 @@ def read_outcome(output: str, plans: Sequence[PlanReference]) -> JobOutcome:
 def build_failure(
     outcome: JobOutcome, plans: Sequence[PlanReference], told: Mapping[str, str] | None = None
 ) -> WinnowError:
-    """The error of the failed ``plans``: what the job reported of them, or that Spark ended before it reported any.
+    """Build the error of the failed ``plans``: what the job reported of them, or that Spark ended before a report.
 
-    ``told``: per plan id a whole sentence that says more than the job's own words: what was marked, what to do.
+    ``told``: per plan id a full sentence with more detail than the job's own: what was marked, what to do.
     """
     told = told or {}
     failures = {p.plan_id: outcome.failures[p.plan_id] for p in plans if p.plan_id in outcome.failures}
@@ -274,7 +277,7 @@ def build_failure(
             "Nothing of it was published. It is tried again."
         )
     sentences = list(told.values())
-    # What the application says of itself is one failure of all its plans.
+    # A failure of the application itself is one failure of all its plans.
     said = dict.fromkeys(failure.error.rstrip(".") for plan_id, failure in reported.items() if plan_id not in told)
     if said:
         sentences.append(f"Not all of {topics} was compacted: {'; '.join(said)}. Nothing of it was published.")

@@ -16,9 +16,9 @@ from winnow_airflow.xcom_values import TOPIC_PATTERN
 def choose_as_of_ms(
     params: Mapping[str, Any], data_interval_end: datetime | None, run_after: datetime | None, *, now_ms: int
 ) -> int:
-    """The as-of of a run in ms since the epoch: its parameter, else the end of its data interval, else ``run_after``.
+    """Choose the as-of of a run (ms since the epoch): its parameter, else its data interval's end, else ``run_after``.
 
-    Manual and asset-triggered runs have no data interval. All three stay what they are when a task runs again.
+    Manual and asset-triggered runs have no data interval. All three stay the same when a task runs again.
 
     Raises:
         UsageError: the parameter is not a point in time, or lies more than a minute ahead without ``simulate``.
@@ -46,7 +46,7 @@ def _to_ms(moment: datetime) -> int:
 
 
 def get_as_of_ms(context: Mapping[str, Any], *, now_ms: int) -> int:
-    """The as-of of the DAG run that ``context`` belongs to; see :func:`choose_as_of_ms`."""
+    """Return the as-of of the DAG run that ``context`` belongs to; see :func:`choose_as_of_ms`."""
     return choose_as_of_ms(
         context["params"], context.get("data_interval_end"), context["dag_run"].run_after, now_ms=now_ms
     )

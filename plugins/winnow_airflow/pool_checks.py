@@ -1,8 +1,8 @@
 """Fails a run at once when a pool is missing; Airflow alone would let its tasks wait forever.
 
-A task cannot see pools: the interface between tasks and Airflow knows none. The scheduler can, so a listener there
-looks when a run begins, and puts the names of those that are missing into the run's configuration, which the run's
-first task reads. Nothing is written while all of them are there.
+A task cannot see pools, because the interface between tasks and Airflow does not offer them. The scheduler can, so a
+listener there checks them when a run begins and puts the names of missing pools into the run's configuration, which the
+run's first task reads. Nothing is written while all pools exist.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MISSING_POOLS_KEY = "winnow_missing_pools"
-"""The entry of a run's configuration."""
+"""Entry of a run's configuration."""
 
 
 @hookimpl
 def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
-    """In the scheduler: note the pools that tasks of the run would wait in for ever; anew when a run is cleared."""
+    """In the scheduler: record the missing pools of the run's tasks; again when a run is cleared."""
     dag = dag_run.dag
     if dag is None or not set(TAGS) <= set(dag.tags):
         return
@@ -47,13 +47,13 @@ def _list_pools(dag_run: DagRun) -> set[str]:
 
     session = object_session(dag_run)
     assert session is not None, "the scheduler's runs belong to its session"
-    # What the scheduler is about to write is its own business: nothing is flushed for this question.
+    # Do not flush the scheduler's pending writes for this query.
     with session.no_autoflush:
         return set(session.scalars(select(Pool.pool)))
 
 
 def require_pools(context: Mapping[str, Any]) -> None:
-    """In the first task of a run: end it when pools are missing.
+    """In the first task of a run: fail it when pools are missing.
 
     Raises:
         ConfigurationError: with the command that creates them.

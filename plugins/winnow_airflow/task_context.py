@@ -1,7 +1,7 @@
 """Opens Winnow's pipeline for one task, with Airflow's notifiers as alert channels.
 
-Each is made for one alert and rendered by Airflow: ``{{ alert.text }}`` and every other field of the alert are there
-beside what a task's templates know. Addresses and secrets rest in Airflow's connections.
+Each notifier is created for one alert and rendered by Airflow: its templates may use ``{{ alert.text }}`` and every
+other field of the alert, beside the task's template variables. Addresses and secrets stay in Airflow's connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class NotifierChannel:
-    """One of Airflow's notifiers as a channel of alerts, within one task."""
+    """Alert channel that uses one of Airflow's notifiers, within one task."""
 
     def __init__(self, name: str, notifier: NotifierSettings, context: Mapping[str, Any]) -> None:
         self.name = name
@@ -34,11 +34,11 @@ class NotifierChannel:
         self._context = context
 
     def deliver(self, alert: Alert) -> None:
-        """Make the notifier, have Airflow render it, and let it notify.
+        """Create the notifier, let Airflow render it, and call it.
 
         Raises:
             ConfigurationError: there is no such notifier, or it does not take these arguments.
-            Exception: whatever the notifier raises when nobody takes the message.
+            Exception: the notifier's own error when the message is not accepted.
         """
         arguments = copy.deepcopy(self._notifier.arguments)
         try:
@@ -49,8 +49,8 @@ class NotifierChannel:
                 f"{self._notifier.path} does not take these arguments: {named}. Mend alert.notifiers."
             ) from None
         context: Any = {**self._context, "alert": asdict(alert)}
-        # What calling it would do, except that it would log a stranger's words, which may quote an address that is a
-        # secret. Rendered once, by the notifier itself: what an alert quotes is no template.
+        # Same as calling the notifier, but without logging a foreign error message, which may contain a secret address.
+        # Only the notifier renders: text quoted by an alert is never treated as a template.
         made._update_context(context)
         made.render_template_fields(context)
         made.notify(context)
@@ -68,7 +68,7 @@ def _load_notifier_class(path: str) -> type[BaseNotifier]:
 
 
 def build_channels(settings: Settings, context: Mapping[str, Any]) -> list[NotifierChannel]:
-    """The notifiers of the settings, for the task that ``context`` belongs to."""
+    """Build the notifiers of the settings, for the task that ``context`` belongs to."""
     from winnow.report.alert_manager import make_notifier_name
 
     return [
@@ -78,7 +78,7 @@ def build_channels(settings: Settings, context: Mapping[str, Any]) -> list[Notif
 
 
 def get_airflow_url() -> str | None:
-    """Where Airflow's UI is, as Airflow was told: ``[api] base_url``."""
+    """Return the address of Airflow's UI from ``[api] base_url``."""
     from airflow.sdk.configuration import conf
 
     return conf.get("api", "base_url", fallback=None) or None
@@ -86,7 +86,7 @@ def get_airflow_url() -> str | None:
 
 @contextmanager
 def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
-    """Settings, store, catalog and channels for one task; leases belong to its DAG run."""
+    """Open settings, store, catalog and channels for one task; its DAG run holds the leases."""
     from winnow.config.settings import load_settings
     from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
     from winnow.pipeline.context import open_context

@@ -25,7 +25,7 @@ SCRUB_POOL = "winnow_scrub"
 SPARK_CONNECTION = "winnow_spark"
 
 START = datetime(2011, 1, 1, tzinfo=UTC)
-"""Before every record that Kafka ever took, so that a backfill may reach any of them."""
+"""Earlier than any Kafka record, so that a backfill can reach all of them."""
 
 DEFAULT_RETRIES = 3
 
@@ -48,13 +48,13 @@ RETRY_POLICY = ExceptionRetryPolicy(
             reason="Another commit came first; it is through by now.",
         ),
     ],
-    # Services that are away, commits of unknown outcome, topics in other hands and the unforeseen: tried again, each
-    # time after twice the delay.
+    # Retried with a doubling delay: unavailable services, commits of unknown outcome, topics held by another run, and
+    # unexpected errors.
     default=RetryAction.DEFAULT,
 )
 
 RUN_KIND_FIRST = "winnow_airflow.priority.RunKindFirst"
-"""By its name: of a mapped task Airflow serialises the weight rule as text."""
+"""Class path of the weight rule, because Airflow serialises the rule of a mapped task as text."""
 
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": OWNER,
@@ -68,14 +68,14 @@ DEFAULT_ARGS: dict[str, Any] = {
 
 
 def combine_errors(errors: Sequence[tuple[str, Exception]]) -> Exception:
-    """One exception for what went wrong with several topics, of a kind that says whether trying again can help.
+    """Combine the errors of several topics into one exception that is retryable if one of them is.
 
-    It can when it can for one of them: the others have ended, and end the same way again.
+    A retry does not harm the other topics: they have ended, and end the same way again.
     """
     if len(errors) == 1:
         return errors[0][1]
     worth_retrying = [problem for _, problem in errors if is_worth_retrying(problem)]
-    # The most patient first: what waits for a service must not be tried again at once.
+    # The longest delay first: an error that waits for a service must not be retried at once.
     patient = [problem for problem in worth_retrying if not isinstance(problem, CommitConflictError)]
     chosen = next(iter([*patient, *worth_retrying]), errors[0][1])
     kind = type(chosen) if isinstance(chosen, WinnowError) else WinnowError
@@ -83,10 +83,10 @@ def combine_errors(errors: Sequence[tuple[str, Exception]]) -> Exception:
 
 
 def is_worth_retrying(problem: Exception) -> bool:
-    """Whether the same call may end otherwise without anybody changing anything."""
+    """Check whether the same call may succeed later without anyone changing something."""
     return RETRY_POLICY.evaluate(problem, 1, 1).action is not RetryAction.FAIL
 
 
 def describe_error(problem: Exception) -> str:
-    """What may be said of an exception: Winnow's own words; of a stranger its type alone, since it may quote data."""
+    """Describe an exception: Winnow's own message, or only the type of a foreign exception, which may quote data."""
     return str(problem) if isinstance(problem, WinnowError) else f"{type(problem).__name__}, see the log of the task"

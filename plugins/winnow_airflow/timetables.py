@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class BackfillTimetable(CronTriggerTimetable):
-    """The dates of a cron expression, for backfills alone.
+    """Dates of a cron expression, for backfills only.
 
-    Airflow backfills nothing without a schedule, and runs whatever has one, at once when it is unpaused. A DAG that
-    does not catch up is asked for its dates with ``catchup`` by a backfill only.
+    Airflow refuses backfills of a DAG without a schedule, and runs a DAG with a schedule as soon as it is unpaused. For
+    a DAG that does not catch up, only a backfill asks for dates with ``catchup``.
     """
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """The next date of a backfill; none for the scheduler."""
+        """Return the next date of a backfill; None for the scheduler."""
         if not restriction.catchup:
             return None
         return super().next_dagrun_info(

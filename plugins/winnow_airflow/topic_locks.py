@@ -1,7 +1,7 @@
 """Topic locks: skips topics that another run holds and keeps one topic's error from stopping the others.
 
-Schedule, backfill and shell exclude one another by a lease per topic. What a run finds in other hands, or finds that
-the log moved on under its plan, is *left*: told in a sentence, skipped, green. Only backfills wait
+Schedule, backfill and shell exclude one another by a lease per topic. A topic that another run holds, or whose log
+changed since it was planned, is *left*: logged in a sentence, skipped, not failed. Only backfills wait
 (:mod:`winnow_airflow.backfill_order`).
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger("airflow.task")
 
 
 class TopicAttempts:
-    """Goes through topics one by one; a topic that fails stops no other, and hides no other's failure."""
+    """Processes topics one by one; an error in one topic does not stop the others or hide their errors."""
 
     def __init__(self, ctx: Pipeline) -> None:
         self.ctx = ctx
@@ -33,13 +33,13 @@ class TopicAttempts:
 
     @contextmanager
     def attempt(self, topic: str, plan_id: str | None = None) -> Iterator[None]:
-        """Whatever the block raises is kept under ``topic``: as an error, or as a sentence where the topic is left.
+        """Keep an exception of the block under ``topic``: as an error, or as a sentence when the topic is left.
 
-        ``plan_id``: what the block carries out, so that a void plan can be explained.
+        ``plan_id``: the plan that the block carries out, to explain a void plan.
         """
         try:
             yield
-        except Exception as problem:  # another topic's bug is no reason to leave this one uncompacted
+        except Exception as problem:  # a bug in one topic must not leave this one uncompacted
             text = self._left(problem, plan_id)
             if text is not None:
                 self.leave(text)
@@ -48,7 +48,7 @@ class TopicAttempts:
             self.errors.append((topic, problem))
 
     def leave(self, text: str) -> None:
-        """Say that a topic is left, and why."""
+        """Log and keep the reason why a topic is left."""
         log.info("%s", text)
         self.left.append(text)
 
@@ -61,18 +61,20 @@ class TopicAttempts:
 
         try:
             return explain_void(self.ctx, plan_id)
-        except Exception as unknown:  # the void plan is told, and the next topic's turn comes, whatever this was
+        except Exception as unknown:  # report the void plan and go on, even if explaining it fails
             strange = not isinstance(unknown, WinnowError)
             log.warning("Why the plan is void could not be looked up: %s", describe_error(unknown), exc_info=strange)
             return None
 
     def raise_errors(self) -> None:
-        """Raise one exception for all that failed, if any did."""
+        """Raise one exception for all errors, if there are any."""
         if self.errors:
             raise combine_errors(self.errors)
 
     def close(self, done: Sized, *, nothing: str) -> None:
-        """End a task: raise what was kept; skip it when nothing was ``done``, because all was left or for ``nothing``.
+        """End a task: raise the kept errors, or skip the task when nothing was ``done``.
+
+        The skip's message lists the topics that were left; without any it is ``nothing``.
 
         Raises:
             AirflowSkipException: there was nothing to do for this run.

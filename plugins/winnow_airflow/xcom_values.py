@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from winnow.planning.plans import PlanReference
 
 MAXIMUM_MAPPED_TASKS = 200
-"""Mapped tasks of one kind in one run; Airflow's own limit is 1,024, and its scheduler suffers well below it."""
+"""Maximum mapped tasks of one kind in one run; Airflow's limit is 1,024, but its scheduler slows down far below it."""
 
 
 MAXIMUM_FAILED_TASKS = 20
-"""Of these, tasks that only say why topics could not be planned; what is more shares them."""
+"""Maximum of these tasks that only report why topics could not be planned; further topics share them."""
 
 TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
-"""Kafka's topic names."""
+"""Kafka's rule for topic names."""
 
 MAXIMUM_REASON_CHARACTERS = 100
-"""Characters of a pause's name, or of why something is released."""
+"""Maximum characters of a pause's name, or of the reason for a release."""
 
 T = TypeVar("T")
 
 
 class PlanRow(TypedDict):
-    """A plan: which topic, under which id, resting where, with which digest, and how much it reads."""
+    """Reference to a plan: topic, id, address, digest, and how much it reads."""
 
     topic: str
     plan_id: str
@@ -42,7 +42,7 @@ class PlanRow(TypedDict):
 
 
 def build_plan_row(plan: PlanReference) -> PlanRow:
-    """``plan`` as it travels."""
+    """Build the row that passes ``plan`` between tasks."""
     return PlanRow(
         topic=plan.topic,
         plan_id=plan.plan_id,
@@ -55,7 +55,7 @@ def build_plan_row(plan: PlanReference) -> PlanRow:
 
 
 class BatchRow(TypedDict):
-    """What one Spark application carries out. ``error``: why a topic could not be planned, for its task to say."""
+    """Work of one Spark application. ``error``: why a topic could not be planned, for its task to report."""
 
     label: str
     attempt: str
@@ -64,7 +64,7 @@ class BatchRow(TypedDict):
 
 
 class TopicCheck(TypedDict):
-    """What the check of a topic found: whether it is eligible, and how many partitions for which reason.
+    """Result of a topic's check: whether it is eligible, and the number of partitions per reason.
 
     ``would``: in a dry run, what compacting it would read, write and remove.
     """
@@ -76,9 +76,9 @@ class TopicCheck(TypedDict):
 
 
 class IngestRow(TypedDict):
-    """Files for one topic, in the order of their offsets; one commit.
+    """Files for one topic, in offset order; one commit.
 
-    ``source_topic``: of files that hold several topics, the one whose records are taken.
+    ``source_topic``: for files with several topics, the one whose records are ingested.
     """
 
     topic: str
@@ -87,7 +87,7 @@ class IngestRow(TypedDict):
 
 
 class ChangeRow(TypedDict):
-    """What ``change_partitions`` does: an action, to which partitions (none: all), under which name or why."""
+    """A change by ``change_partitions``: action, partitions (none: all), and its name or reason."""
 
     action: str
     topic: str
@@ -96,7 +96,7 @@ class ChangeRow(TypedDict):
 
 
 def build_ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
-    """What the Params of ``ingest_topics`` ask for: ``topic`` and ``paths``, and the entries of ``files``.
+    """Build the ingest entries from the Params of ``ingest_topics``: ``topic`` with ``paths``, and ``files``.
 
     Raises:
         UsageError: a topic without paths, paths without a topic, or neither; a source topic without both.
@@ -125,31 +125,31 @@ def _build_ingest_row(entry: Mapping[str, Any]) -> IngestRow:
 
 
 def build_holder_name(context: Mapping[str, Any]) -> str:
-    """The name under which a DAG run holds its topics: all its tasks share it, however often they run."""
+    """Build the name under which a DAG run holds its topics; all its tasks and their retries share it."""
     return f"airflow:{context['dag_run'].dag_id}:{context['dag_run'].run_id}"
 
 
 def create_attempt_name() -> str:
-    """A name for the attempts at a batch; each try of its Spark task appends its number."""
+    """Create a name for the attempts at a batch; each try of its Spark task appends its number."""
     return f"a-{uuid.uuid4().hex[:12]}"
 
 
 def build_label(topics: Sequence[str]) -> str:
-    """What a mapped task is called: its topic; of several the first, the last, and how many."""
+    """Build the label of a mapped task: its topic, or the first, the last and the number of its topics."""
     if len(topics) <= 1:
         return "".join(topics)
     return f"{topics[0]} … {topics[-1]} ({len(topics)} topics)"
 
 
 def split_evenly(topics: Sequence[T], most: int = MAXIMUM_MAPPED_TASKS) -> list[list[T]]:
-    """``topics`` for at most ``most`` mapped tasks, evenly and in order: one topic each where that is enough."""
+    """Split ``topics`` over at most ``most`` mapped tasks, evenly and in order; one topic each if possible."""
     count = min(len(topics), most)
     cuts = [number * len(topics) // count for number in range(count + 1)] if count else []
     return [list(topics[start:end]) for start, end in pairwise(cuts)]
 
 
 def list_staged_attempts(plan_uri: str, base: str) -> Iterator[str]:
-    """The attempts of ``base`` at a plan that left a staging manifest, the newest first."""
+    """Yield the attempts of ``base`` at a plan that left a staging manifest, the newest first."""
     from winnow.files import storage
 
     folder = plan_uri.rsplit("/", 1)[0]

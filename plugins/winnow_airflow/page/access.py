@@ -1,6 +1,6 @@
 """Access rules of the page, decided by Airflow's login and auth manager.
 
-Airflow does not authenticate the routes of plugins, so every router but that of static files depends on this.
+Airflow does not authenticate the routes of plugins, so every router except static files depends on this module.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ COMPACT, CHANGE = "compact_topics", "change_partitions"
 """The DAGs that actions of the page trigger."""
 
 may_view = Depends(requires_access_view(AccessView.PLUGINS))
-"""401 without a login, 403 without the right to see plugins' pages."""
+"""Answers 401 without a login, 403 without the right to see plugins' pages."""
 
 router = APIRouter(dependencies=[may_view])
 
 
 def may_trigger(user: BaseUser, dag_id: str) -> bool:
-    """Whether ``user`` may trigger ``dag_id``: asked as Airflow's own route for new DAG runs asks."""
+    """Check whether ``user`` may trigger ``dag_id``, by the same check as Airflow's own route for new DAG runs."""
     details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
     return get_auth_manager().is_authorized_dag(
         method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user
@@ -34,6 +34,6 @@ def may_trigger(user: BaseUser, dag_id: str) -> bool:
 
 @router.get("/api/me")
 def get_me(user: GetUserDep, now_ms: NowDep) -> Me:
-    """Who asks, and which actions to offer them."""
+    """Return the user and the actions to offer."""
     can = Rights(compact=may_trigger(user, COMPACT), change=may_trigger(user, CHANGE))
     return Me(user=user.get_name(), now_ms=now_ms, can=can)

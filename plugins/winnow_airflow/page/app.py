@@ -18,7 +18,7 @@ from winnow_airflow.page import access, data_docs, index_page, quality, runs, to
 PREFIX = "/winnow"
 
 POLICY: Final = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'; object-src 'none'"
-"""No inline script, nothing from elsewhere, and only Airflow's own pages may frame it."""
+"""Content security policy: no inline script, nothing from other hosts, framed by Airflow's own pages only."""
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -28,7 +28,7 @@ HEADERS: Final = {
 
 
 class SecurityHeaders:
-    """Adds :data:`HEADERS`, also to errors. A browser may keep files, and asks each time whether they still hold."""
+    """Adds :data:`HEADERS`, also to errors. Browsers may cache files but must revalidate them on each use."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class SecurityHeaders:
 
 
 def make_app() -> FastAPI:
-    """The page, its API and the Data Docs; everything but static files behind Airflow's login."""
+    """Build the app: page, API and Data Docs; everything except static files requires Airflow's login."""
     made = FastAPI(title="Winnow", docs_url=None, redoc_url=None, openapi_url=None)
     for module in (index_page, access, topics, runs, quality, data_docs):
         made.include_router(module.router)
@@ -62,13 +62,13 @@ def make_app() -> FastAPI:
 
 async def _refuse(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
-    if problem.status_code == 401 and index_page.wants_html(request):  # noqa: PLR2004 - HTTP's own number
+    if problem.status_code == 401 and index_page.wants_html(request):  # noqa: PLR2004 - HTTP status
         return index_page.redirect_to_login(request)
     return await http_exception_handler(request, problem)
 
 
 async def _unavailable(request: Request, problem: Exception) -> Response:
-    # Requests only read the store, so whatever it raises is about the store.
+    # Requests only read the store, so any error it raises is about the store.
     return JSONResponse({"detail": str(problem)}, status_code=503)
 
 

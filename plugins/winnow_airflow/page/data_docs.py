@@ -19,18 +19,18 @@ from winnow_airflow.page.dependencies import LakeDep
 _EXTERNAL_PARTS: Final = (
     re.compile(r"<script\b.*?</script\s*>", re.DOTALL | re.IGNORECASE),
     re.compile(r"<link\b[^>]*\bhref=\"(?:https?:)?//[^>]*>", re.IGNORECASE),
-    # Its path has one step too few.
+    # The icon's relative path is one level short.
     re.compile(r"<link\b[^>]*\brel=\"shortcut icon\"[^>]*>", re.IGNORECASE),
     re.compile(r"<img\b[^>]*\bsrc=\"(?:https?:)?//[^>]*>", re.IGNORECASE),
     re.compile(r"url\(['\"]?(?:https?:)?//[^)]*\)", re.IGNORECASE),
     re.compile(r"\son\w+=\"[^\"]*\"", re.IGNORECASE),
-    # An invitation to a newsletter.
+    # A newsletter invitation.
     re.compile(r"<footer>.*?</footer>", re.DOTALL | re.IGNORECASE),
 )
 
 
 def make_self_contained(html: str, style_sheet: str) -> str:
-    """``html`` without scripts and without what lies on other hosts, under the style sheet at that address."""
+    """Return ``html`` without scripts and external resources, with the style sheet at that address."""
     for pattern in _EXTERNAL_PARTS:
         html = pattern.sub("", html)
     return html.replace("</head>", f'<link rel="stylesheet" href="{escape(style_sheet)}">\n</head>', 1)
@@ -40,10 +40,10 @@ POLICY: Final = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""No script runs and nothing is loaded from elsewhere: the pages are read, and stand within Airflow's own origin."""
+"""No script runs and no other host is used, because the pages share Airflow's origin."""
 
 SITE: Final = "site"
-"""The folder of the pages, below that of the Data Docs; what lies beside it is Great Expectations' own."""
+"""Folder of the pages, below that of the Data Docs; the files beside it are internal to Great Expectations."""
 
 INDEX: Final = "index.html"
 
@@ -52,7 +52,7 @@ router = APIRouter(dependencies=[may_view])
 
 @router.get("/data-docs/{path:path}")
 def serve_data_docs(request: Request, lake: LakeDep, path: str) -> Response:
-    """A file of the site. Its index is a table that only scripts fill, so the page's own list of verdicts stands in."""
+    """Serve a file of the site. Its index needs scripts, so the page's own list of verdicts replaces it."""
     root = request.scope.get("root_path", "")
     if path in {"", INDEX}:
         return RedirectResponse(f"{root}/page#/quality")
@@ -73,7 +73,7 @@ def serve_data_docs(request: Request, lake: LakeDep, path: str) -> Response:
 
 
 def find_file(folder: Path, path: str) -> Path | None:
-    """The file ``path`` below ``folder``; None where there is none, or where the path or a link leads out of it."""
+    """Return the file ``path`` below ``folder``; None when it does not exist, or the path or a link leads out of it."""
     parts = path.split("/")
     if any(part in {"", ".", ".."} or part.startswith(".") or {"\\", "\0"} & set(part) for part in parts):
         return None
@@ -86,7 +86,7 @@ def find_file(folder: Path, path: str) -> Path | None:
 
 
 def find_page(settings: Settings, address: str | None) -> str | None:
-    """The path below ``data-docs/`` of the page that a verdict names by its file; None where it names none.
+    """Return the path below ``data-docs/`` of the page whose file a verdict names; None when it names none.
 
     The file may have been written on another machine, where the same folder has another name.
     """

@@ -19,7 +19,7 @@ MAXIMUM_PAGE_NUMBER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """One installation as the page sees it."""
+    """The installation that the page shows."""
 
     settings: Settings
     store: Store
@@ -30,9 +30,9 @@ _opened: list[Lake] = []
 
 
 def open_lake() -> Lake:
-    """The installation that the process's settings name; its store is opened by the first request that needs it.
+    """Return the installation of the process's settings; the first request that needs its store opens it.
 
-    A store that cannot be opened is tried again by the next request.
+    The next request retries a store that could not be opened.
 
     Raises:
         WinnowError: the settings are not valid, or the store cannot be opened.
@@ -49,7 +49,7 @@ def parse_window(
     page: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE_NUMBER)] = 1,
     size: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE_SIZE)] = 50,
 ) -> Window:
-    """Which part of a list a request asks for."""
+    """Return which part of a list a request asks for."""
     return Window(page, size)
 
 
@@ -57,4 +57,4 @@ LakeDep = Annotated[Lake, Depends(open_lake)]
 WindowDep = Annotated[Window, Depends(parse_window)]
 NowDep = Annotated[int, Depends(read_wall_clock_ms)]
 Search = Annotated[str, Query(max_length=249)]
-"""Part of a topic's name, which has 249 characters at most."""
+"""Part of a topic's name; names have at most 249 characters."""

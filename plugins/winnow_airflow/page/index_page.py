@@ -27,20 +27,20 @@ _LOGIN: Final = """\
 
 @router.get("/page")
 def serve_index() -> FileResponse:
-    """The HTML document; everything it shows comes from the API."""
+    """Serve the HTML document; all its data comes from the API."""
     return FileResponse(STATIC / "index.html", media_type="text/html")
 
 
 def wants_html(request: Request) -> bool:
-    """Whether a browser shows the answer to a person."""
+    """Check whether the client is a browser that shows the answer to a person."""
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
 def redirect_to_login(request: Request) -> HTMLResponse:
-    """Answers 401, and leads a browser through Airflow's login back to where it wanted to go.
+    """Answer 401 and send a browser through Airflow's login back to the address it asked for.
 
-    A script and not a redirect, because what follows the ``#`` of a link (which run an alert is about) is known to the
-    browser alone, and a login would lose it. Without scripts there is a link.
+    Uses a script instead of a redirect: the part after the ``#`` of a link (which run an alert is about) is known to
+    the browser only, and a redirect to the login would lose it. Browsers without scripts get a link.
     """
     root = request.scope.get("root_path", "")
     login = f"{request.scope.get('app_root_path', '')}/api/v2/auth/login"

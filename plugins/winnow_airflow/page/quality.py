@@ -25,7 +25,7 @@ router = APIRouter(prefix="/api/quality", dependencies=[may_view])
 
 @router.get("")
 def get_quality(lake: LakeDep, now_ms: NowDep, days: Annotated[int, Query(ge=1, le=MAXIMUM_DAYS)] = 30) -> Quality:
-    """What validation said over the last days, in UTC; today is the last."""
+    """Return verdicts and failing expectations of the last days, in UTC; today is the last."""
     seen = lake.store.quality.summarize(now_ms, days)
     return Quality(
         now_ms=now_ms,
@@ -37,7 +37,7 @@ def get_quality(lake: LakeDep, now_ms: NowDep, days: Annotated[int, Query(ge=1, 
 
 @router.get("/uncleanable")
 def list_uncleanable(lake: LakeDep, window: WindowDep, search: Search = "") -> UncleanablePage:
-    """A page of partitions that are not cleaned, the latest mark first."""
+    """Return a page of uncleanable partitions, the latest mark first."""
     found = lake.store.quality.list_uncleanable(window, search=search)
     rows = [UncleanableRow(**asdict(each)) for each in found.rows]
     return UncleanablePage(total=found.total, page=window.number, size=window.size, partitions=rows)
@@ -45,7 +45,7 @@ def list_uncleanable(lake: LakeDep, window: WindowDep, search: Search = "") -> U
 
 @router.get("/alerts")
 def list_alerts(lake: LakeDep, window: WindowDep) -> AlertPage:
-    """A page of alerts that have not recovered, the newest first."""
+    """Return a page of alerts that have not recovered, the newest first."""
     found = lake.store.quality.list_alerts(window)
     rows = [AlertRow(**asdict(each)) for each in found.rows]
     return AlertPage(total=found.total, page=window.number, size=window.size, alerts=rows)

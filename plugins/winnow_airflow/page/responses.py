@@ -1,6 +1,6 @@
 """Response models of the page's API: times in ms since the epoch, sizes in bytes, offsets and snapshot ids as text.
 
-Text, because a 64-bit number does not survive JavaScript.
+Text, because JavaScript numbers cannot hold 64-bit integers exactly.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Document(BaseModel):
-    """An answer, or a part of one."""
+    """A response, or a part of one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Rights(Document):
-    """Which DAGs the user may trigger: ``compact_topics``, ``change_partitions``."""
+    """DAGs that the user may trigger: ``compact_topics``, ``change_partitions``."""
 
     compact: bool
     change: bool
 
 
 class Me(Document):
-    """Who asks, and what they may do."""
+    """The user and their rights."""
 
     user: str
     now_ms: int
@@ -30,7 +30,7 @@ class Me(Document):
 
 
 class States(Document):
-    """How many are in which state."""
+    """Number of items per state."""
 
     healthy: int
     due: int
@@ -40,7 +40,7 @@ class States(Document):
 
 
 class LastRun(Document):
-    """The run of a topic that moved last."""
+    """The latest run of a topic."""
 
     plan_id: str
     status: str
@@ -48,7 +48,7 @@ class LastRun(Document):
 
 
 class TopicRow(Document):
-    """A topic in one line. ``reclaimable_bytes`` None: no earlier run says anything."""
+    """A topic in a list. ``reclaimable_bytes`` None: no earlier run to estimate from."""
 
     topic: str
     state: str
@@ -70,7 +70,7 @@ class TopicRow(Document):
 
 
 class TopicPage(Document):
-    """A page of topics. ``counts``: those that the search finds, whatever state was asked for."""
+    """A page of topics. ``counts``: all topics that match the search, regardless of the state filter."""
 
     now_ms: int
     total: int
@@ -81,14 +81,14 @@ class TopicPage(Document):
 
 
 class Table(Document):
-    """The Iceberg table that is the log."""
+    """The topic's Iceberg table."""
 
     name: str
     location: str
 
 
 class ConfigurationRow(Document):
-    """One topic key: its value, where that comes from, and what it does."""
+    """One topic key: its value, its source, and its effect."""
 
     name: str
     value: str
@@ -98,7 +98,7 @@ class ConfigurationRow(Document):
 
 
 class Scrubbed(Document):
-    """When files of a topic were read in full and checked: the newest check and the oldest. ``findings``: open ones."""
+    """Newest and oldest check of a topic's files; a check reads a file in full. ``findings``: open ones."""
 
     files: int
     last_checked_ms: int
@@ -107,7 +107,7 @@ class Scrubbed(Document):
 
 
 class TopicDetail(TopicRow):
-    """A topic with everything about it but its partitions. ``scrub`` None: no file of it was ever checked."""
+    """A topic with everything except its partitions. ``scrub`` None: no file of it was ever checked."""
 
     table: Table
     configuration: list[ConfigurationRow]
@@ -116,14 +116,14 @@ class TopicDetail(TopicRow):
 
 
 class Pause(Document):
-    """Since when, and under which names."""
+    """Start and names of a pause."""
 
     since_ms: int
     by: list[str]
 
 
 class Mark(Document):
-    """Why and since when a partition is not cleaned."""
+    """Reason and time of an uncleanable mark."""
 
     reason: str
     since_ms: int
@@ -133,7 +133,7 @@ class Mark(Document):
 
 
 class PartitionRow(Document):
-    """A partition; its log runs from log start over first dirty, first uncleanable and active offset to log end."""
+    """A partition. Its log in order: log start, first dirty, first uncleanable and active offset, log end."""
 
     partition: int
     state: str
@@ -190,7 +190,7 @@ class Totals(Document):
 
 
 class RunRow(Document):
-    """A run in one line. ``totals`` None: it published nothing."""
+    """A run in a list. ``totals`` None: it published nothing."""
 
     plan_id: str
     topic: str
@@ -218,8 +218,8 @@ class RunPage(Document):
 class ReceiptPartition(Document):
     """What a run did to one partition. ``balanced``: in = kept + superseded + expired + keyless.
 
-    ``expected_*`` None: the plan knew nothing. ``seconds`` None: the receipt was written before it was measured.
-    Figures that have no field here follow by name (:class:`winnow.results.RunFigures`): ``headers_missing`` for one.
+    ``expected_*`` None: the plan has no estimate. ``seconds`` None: the receipt is older than this measurement. Figures
+    without a field here are added by name (:class:`winnow.results.RunFigures`), for example ``headers_missing``.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -245,7 +245,7 @@ class ReceiptPartition(Document):
 
 
 class FailureRow(Document):
-    """An expectation that did not hold. ``partition`` None: the topic as a whole."""
+    """A failed expectation. ``partition`` None: the topic as a whole."""
 
     expectation: str
     severity: str
@@ -254,7 +254,7 @@ class FailureRow(Document):
 
 
 class VerdictRow(Document):
-    """What validation said of one attempt. ``data_docs``: a path below ``data-docs/``."""
+    """The validation result of one attempt. ``data_docs``: a path below ``data-docs/``."""
 
     plan_id: str
     attempt: str
@@ -296,7 +296,7 @@ class Day(Document):
 
 
 class FailingExpectation(Document):
-    """How often an expectation did not hold; ``by_day`` runs beside the series."""
+    """How often an expectation failed; ``by_day`` has one entry per day of the series."""
 
     expectation: str
     failures: int
@@ -306,7 +306,7 @@ class FailingExpectation(Document):
 
 
 class Quality(Document):
-    """What validation said over the last days."""
+    """Verdicts and failing expectations of the last days."""
 
     now_ms: int
     days: int
@@ -315,14 +315,14 @@ class Quality(Document):
 
 
 class UncleanableRow(Mark):
-    """A partition that is not cleaned."""
+    """An uncleanable partition."""
 
     topic: str
     partition: int
 
 
 class UncleanablePage(Document):
-    """A page of partitions that are not cleaned."""
+    """A page of uncleanable partitions."""
 
     total: int
     page: int

@@ -41,20 +41,20 @@ def list_runs(
     dag_id: str | None = None,
     dag_run_id: str | None = None,
 ) -> RunPage:
-    """A page of runs, the one that moved last first."""
+    """Return a page of runs, the latest activity first."""
     found = lake.store.run_history.list_runs(window, topic=topic, status=status, dag_id=dag_id, dag_run_id=dag_run_id)
     return _build_runs(found, window)
 
 
 @router.get("/topics/{topic}/runs")
 def list_topic_runs(lake: LakeDep, window: WindowDep, topic: str) -> RunPage:
-    """A page of a topic's runs, the one that moved last first."""
+    """Return a page of a topic's runs, the latest activity first."""
     return _build_runs(lake.store.run_history.list_runs(window, topic=topic), window)
 
 
 @router.get("/runs/{plan_id}")
 def get_run(lake: LakeDep, plan_id: str) -> RunDetail:
-    """One run: its receipt, and what validation said of its attempts."""
+    """Return one run: its receipt and the verdicts on its attempts."""
     seen = lake.store.run_history.find_run(plan_id)
     if seen is None:
         raise HTTPException(
@@ -79,7 +79,7 @@ def get_run(lake: LakeDep, plan_id: str) -> RunDetail:
 
 @router.get("/topics/{topic}/verdicts")
 def verdicts(lake: LakeDep, window: WindowDep, topic: str) -> VerdictPage:
-    """A page of a topic's verdicts, the newest first."""
+    """Return a page of a topic's verdicts, the newest first."""
     found = lake.store.run_history.list_verdicts(topic, window)
     rows = [_build_verdict_row(lake, each) for each in found.rows]
     return VerdictPage(total=found.total, page=window.number, size=window.size, verdicts=rows)

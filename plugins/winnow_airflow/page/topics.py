@@ -44,7 +44,7 @@ def list_topics(
     sort: TopicSort = TopicSort.STATE,
     order: Literal["asc", "desc"] = "asc",
 ) -> TopicPage:
-    """A page of topics."""
+    """Return a page of topics."""
     seen = lake.store.overview.list_topics(
         now_ms, window, search=search, state=state, sort=sort, descending=order == "desc"
     )
@@ -60,7 +60,7 @@ def list_topics(
 
 @router.get("/{topic}")
 def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> TopicDetail:
-    """One topic."""
+    """Return one topic."""
     seen = lake.store.overview.find_topic(topic, now_ms)
     if seen is None:
         raise _build_not_found(topic)
@@ -77,7 +77,7 @@ def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> TopicDetail:
 
 @router.get("/{topic}/partitions")
 def list_partitions(lake: LakeDep, now_ms: NowDep, window: WindowDep, topic: str, state: State = None) -> PartitionPage:
-    """A page of a topic's partitions, in their order."""
+    """Return a page of a topic's partitions, ordered by partition."""
     pictured = lake.store.overview.find_recorded(topic)
     if pictured is None:
         raise _build_not_found(topic)
