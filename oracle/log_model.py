@@ -1,6 +1,6 @@
 """Models one partition's log as a list of files: append, assess, compact, retention, as Kafka does it.
 
-This module is the oracle. It is slow and obvious, imports nothing of the code that it judges, and says what the words
+This module is the oracle. It is slow and obvious, imports nothing of the code it checks, and defines what the words
 mean. Where it and the engine differ, one of them is wrong.
 
 *The log.* A partition log is a list of records with rising offsets. An offset is assigned once, never changed, never
@@ -9,7 +9,7 @@ stays what it was. Keys meet within one topic partition only.
 
 *Clean and dirty.* The cleaner checkpoint is the first dirty offset: everything below it, the clean section or tail,
 has been covered by a finished cleaning; everything at or above it is the dirty section or head. A checkpoint outside
-[log start, log end] says nothing, and the whole log is dirty (KAFKA-6266).
+[log start, log end] is ignored, and the whole log is dirty (KAFKA-6266).
 
 *Cleanable.* A cleaning covers the log up to the first uncleanable offset, which is the lowest of: the beginning of the
 active segment; the beginning of the first closed dirty file with a record younger than min.compaction.lag.ms; the log
@@ -78,7 +78,7 @@ cleaning at g itself that would have kept the tombstone (2, 3). So s is not read
 An earlier form of the rule counted from the first covering only. Then a value that arrived in time to lose, and the
 tombstone that it lost to, could leave in one cleaning, and an older value that came the next moment was the latest
 of its key: a reader had seen the newer value, then its deletion, and then the older one. Under offset nothing of this
-applies, since what arrives later ranks higher, nor with L = 0, which says that nothing arrives late.
+applies, since later records rank higher, nor with L = 0, which means that nothing arrives late.
 
 *Retention.* Whole files leave the log, oldest first, in three scans of which each stops at the first file that does not
 qualify (Kafka 2.12): files wholly below the log start, under every policy; then, where the policy has delete, files as
@@ -111,7 +111,7 @@ from winnow.model import ELIGIBLE_REASONS, Cleaning, Reason, Record, Strategy
 
 
 class LogModel:
-    """One topic partition as a list of files, with what is known about its cleanings.
+    """One topic partition as a list of files, with its cleaning history.
 
     Comparable with the engine: every record, every offset, every decision that rests on files not rewritten yet. Not
     comparable: byte sums, and so dirty ratios, after the first compaction, because the engine chooses which files it
@@ -135,14 +135,14 @@ class LogModel:
     def append(
         self, records: Sequence[Record], as_of_ms: int, size_bytes: int | None = None, now_ms: int | None = None
     ) -> None:
-        """Adds one file: at least one record, offsets rising from the log end or above."""
+        """Add one file: at least one record, offsets rising from the log end or above."""
         size_bytes = self._size_of(records) if size_bytes is None else size_bytes
         appended_ms = as_of_ms if now_ms is None else min(as_of_ms, now_ms)
         self.files.append(ModelFile(tuple(records), size_bytes, as_of_ms, appended_ms))
         self.log_end_offset = records[-1].offset + 1
 
     def import_checkpoint(self, offset: int) -> None:
-        """Imports a first dirty offset from Kafka, at an unknown time.
+        """Import a first dirty offset from Kafka, at an unknown time.
 
         Never over a cleaning of our own; over an imported one only by a later one, which has a higher offset.
         """
@@ -152,19 +152,19 @@ class LogModel:
             self.history = (Cleaning(offset, None, None),)
 
     def delete_records_before(self, offset: int) -> None:
-        """Raises the log start offset, to the log end at most. Nothing below it can be read from now on.
+        """Raise the log start offset, to the log end at most. Nothing below it can be read from now on.
 
         Files wholly below it go at the next run.
         """
         self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
 
     def retired(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> list[ModelFile]:
-        """Lists the files that retention takes now, oldest first."""
+        """List the files that retention takes now, oldest first."""
         below_start = [file for file in self.files if file.last_offset < self.log_start_offset]
         return below_start + ([] if config.protects_latest and config.compacts else self._due(config, as_of_ms, now_ms))
 
     def _due(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> list[ModelFile]:
-        """The readable files that are too many or too old, oldest first."""
+        """List the readable files that are too many or too old, oldest first."""
         left = [file for file in self.files if file.last_offset >= self.log_start_offset]
         due: list[ModelFile] = []
         if config.deletes and config.retention_bytes >= 0:
@@ -192,7 +192,7 @@ class LogModel:
         return file.last_offset < first_dirty and not holds_tombstones
 
     def _after_retention(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> LogModel:
-        """This log without what retention takes, its log start behind it."""
+        """Return this log without the files that retention takes; its log start moves behind them."""
         gone = self.retired(config, as_of_ms, now_ms)
         after = copy(self)
         after.files = self.files[len(gone) :]
@@ -201,12 +201,12 @@ class LogModel:
         return after
 
     def read(self, from_offset: int = 0) -> list[Record]:
-        """Reads the records at or above both ``from_offset`` and the log start, in offset order."""
+        """Read the records at or above both ``from_offset`` and the log start, in offset order."""
         first = max(from_offset, self.log_start_offset)
         return [record for file in self.files for record in file.records if record.offset >= first]
 
     def _cleanable(self, config: ModelConfig, as_of_ms: int) -> tuple[int, int, int]:
-        """First dirty offset, first uncleanable offset, and where the active segment begins."""
+        """Return the first dirty offset, the first uncleanable offset, and the start of the active segment."""
         checkpoint = self._checkpoint()
         first_dirty = self.log_start_offset if self._strategy_changed(config) else checkpoint
         active = self._active_offset(checkpoint, config, as_of_ms)
@@ -225,7 +225,7 @@ class LogModel:
         return self.cleaned_with is not None and self.cleaned_with != config.order
 
     def assess(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> ModelAssessment:
-        """Decides whether the log would be compacted at ``as_of_ms``, and why or why not.
+        """Decide whether the log would be compacted at ``as_of_ms``, and why or why not.
 
         All figures are those of the log that retention leaves.
         """
@@ -299,7 +299,7 @@ class LogModel:
         )
 
     def compact(self, config: ModelConfig, as_of_ms: int, now_ms: int) -> CleaningOutcome | None:
-        """Cleans the log if ``assess`` calls it eligible, and move the checkpoint; None where it is idle.
+        """Clean the log if ``assess`` calls it eligible, and move the checkpoint; None where it is idle.
 
         What retention takes goes first; retention alone moves no checkpoint. Records below the log start are not
         judged, not counted, and gone afterwards.
@@ -370,7 +370,7 @@ class LogModel:
         return open_files[0].first_offset if open_files else self.log_end_offset
 
     def _passed(self, offset: int, config: ModelConfig, end_offset: int, clock_ms: int) -> bool:
-        """Whether a tombstone at ``offset`` may go in a cleaning up to ``end_offset`` at ``clock_ms``."""
+        """Check whether a tombstone at ``offset`` may go in a cleaning up to ``end_offset`` at ``clock_ms``."""
         entry = find_history_entry(offset, self.history)
         if entry is None or entry.cleaning_time_ms is None or entry.delete_horizon_ms is None:
             return False
@@ -390,13 +390,13 @@ class LogModel:
         return all(self._passed(offset, config, end_offset, clock_ms) for offset in self._starts(file))
 
     def _starts(self, file: ModelFile) -> list[int]:
-        """One offset for every entry that covers some of ``file``: it may span millions of offsets."""
+        """Return one offset for every entry that covers part of ``file``, which may span millions of offsets."""
         ends = [entry.end_offset for entry in self.history]
         return [file.first_offset] + [end for end in ends if file.first_offset < end <= file.last_offset]
 
 
 def _find_earliest_ms(files: Sequence[ModelFile], config: ModelConfig) -> int | None:
-    """The earliest timestamp of ``files`` (dirty, in offset order), estimated for files without one (KIP-354, 2)."""
+    """Return the earliest timestamp of ``files`` (dirty, in offset order); estimate missing ones (KIP-354, 2)."""
     found: list[int] = []
     previous: ModelFile | None = None
     for file in files:

@@ -14,7 +14,7 @@ _DAY_MS = 86_400_000
 
 _RECORD_OVERHEAD_BYTES = 32
 
-# When a log is worth compacting
+# When a log is eligible for compaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class ModelConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age (ms) past which the clock closes the open segment (KIP-354)."""
+        """The age (ms) at which the clock closes the open segment (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     @property
     def order(self) -> tuple[Strategy, str | None]:
-        """What must not change between cleanings without making the whole log dirty."""
+        """The order of versions; changing it between cleanings makes the whole log dirty."""
         return (self.strategy, self.header if self.strategy is Strategy.HEADER else None)
 
 
@@ -77,7 +77,7 @@ class ModelFile:
     size_bytes: int
     as_of_ms: int | None
     appended_ms: int | None = None
-    """When it was appended at the latest: the earlier of as-of and the present then; None like ``as_of_ms``."""
+    """Latest time at which it was appended: the earlier of as-of and the present then; None like ``as_of_ms``."""
 
     @property
     def first_offset(self) -> int:
@@ -106,10 +106,10 @@ class ModelFile:
 
     @property
     def has_null_values(self) -> bool:
-        """All that a manifest tells of tombstones."""
+        """Whether any record has a null value: all that a manifest says about tombstones."""
         return any(record.value is None for record in self.records)
 
 
 def count_record_bytes(records: Sequence[Record]) -> int:
-    """The default size of a file in bytes: keys and values, and a constant for each record."""
+    """Return the default size of a file in bytes: keys and values, and a constant for each record."""
     return sum(len(r.key or b"") + len(r.value or b"") + _RECORD_OVERHEAD_BYTES for r in records)

@@ -32,7 +32,7 @@ class CleaningOutcome:
 
 
 def read_header_version(record: Record, header: str | None) -> int | None:
-    """Reads the version that ``record`` carries in ``header``, -2^63 to 2^63 - 1, or None where it counts as missing.
+    """Read the version that ``record`` carries in ``header``, -2^63 to 2^63 - 1, or None where it counts as missing.
 
     Without a header name no record has a version (KIP-280: blank falls back to offset).
     """
@@ -45,7 +45,7 @@ def read_header_version(record: Record, header: str | None) -> int | None:
 
 
 def compute_version(record: Record, strategy: Strategy, header: str | None) -> tuple[int, ...]:
-    """Computes the place of ``record`` in the total order of ``strategy``; the greatest record of a key survives."""
+    """Compute the place of ``record`` in the total order of ``strategy``; the greatest record of a key survives."""
     if strategy is Strategy.TIMESTAMP:
         timestamp_ms = _MISSING_TIMESTAMP_MS if record.timestamp_ms is None else record.timestamp_ms
         return (timestamp_ms, record.offset)
@@ -64,9 +64,9 @@ def compute_survivors(
     expired: Callable[[int], bool],
     late_arrivals: bool = False,
 ) -> CleaningOutcome:
-    """Cleans ``records``, one partition in offset order, up to ``next_first_dirty_offset`` (exclusive).
+    """Clean ``records``, one partition in offset order, up to ``next_first_dirty_offset`` (exclusive).
 
-    ``expired`` says of a tombstone's offset whether it may go if it won; the cleaning history decides that, and the
+    ``expired`` decides by a tombstone's offset whether it may go if it won; the cleaning history decides that, and the
     history must be the one from before this cleaning. ``late_arrivals``: whether lower versions may still arrive
     (timestamp and header, winnow.late.arrival.ms above 0): then a tombstone that superseded a record stays.
     """
@@ -107,12 +107,12 @@ def compute_survivors(
 
 
 def find_history_entry(offset: int, history: Sequence[Cleaning]) -> Cleaning | None:
-    """Finds the entry that covers ``offset``; None where no cleaning covered it."""
+    """Find the entry that covers ``offset``; None where no cleaning covered it."""
     return next((entry for entry in history if offset < entry.end_offset), None)
 
 
 def find_delete_horizon(offset: int, history: Sequence[Cleaning]) -> int | None:
-    """Finds the delete horizon (ms) of a tombstone at ``offset``; None: not covered, or at an unknown time."""
+    """Find the delete horizon (ms) of a tombstone at ``offset``; None: not covered, or at an unknown time."""
     entry = find_history_entry(offset, history)
     return None if entry is None else entry.delete_horizon_ms
 
@@ -120,7 +120,7 @@ def find_delete_horizon(offset: int, history: Sequence[Cleaning]) -> int | None:
 def advance_history(
     history: Sequence[Cleaning], end_offset: int, cleaning_time_ms: int, delete_retention_ms: int
 ) -> tuple[Cleaning, ...]:
-    """Advances the history by a cleaning of everything below ``end_offset``.
+    """Advance the history by a cleaning of everything below ``end_offset``.
 
     The cleaning stamps the offsets that no earlier one covered at a known time: those past the last entry, and those of
     entries with unknown time. What is stamped once never moves, also when delete.retention.ms changes. The part of an
@@ -149,7 +149,7 @@ def advance_history(
 def extend_tombstone_lives(
     history: Sequence[Cleaning], offsets: Iterable[int], cleaning_time_ms: int
 ) -> tuple[Cleaning, ...]:
-    """Extends the history by a cleaning in which the tombstones at ``offsets`` superseded something.
+    """Extend the history by a cleaning in which the tombstones at ``offsets`` superseded something.
 
     Each has an entry of its own from then on, with that cleaning's time. A time that is later already stays, and so do
     delete horizons.
@@ -171,7 +171,7 @@ def extend_tombstone_lives(
 
 
 def prune_history(history: Sequence[Cleaning], remaining_tombstone_offsets: Iterable[int]) -> tuple[Cleaning, ...]:
-    """Removes the history entries that no remaining tombstone needs: those with none below their end.
+    """Remove the history entries that no remaining tombstone needs: those with none below their end.
 
     An entry's lower bound is its predecessor's end, so dropping one lets the next claim its offsets. That is safe.
     "None below its end" holds for all earlier entries too, so a prefix goes, never an entry in the middle; below the

@@ -13,7 +13,7 @@ Clock = Callable[[], int]
 """Gives the present in ms since the epoch."""
 
 MAXIMUM_CLOCK_SKEW_MS = 60_000
-"""An as-of further ahead of the present than this is simulated, and said so."""
+"""An as-of further ahead of the present than this is simulated, and reported as such."""
 
 MAXIMUM_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -25,14 +25,14 @@ _RIGHT_FORM = "Write 2026-01-31T18:00:00Z, 2026-01-31T19:00:00+01:00, or ms sinc
 
 
 def read_wall_clock_ms() -> int:
-    """The present, in ms since the epoch."""
+    """Return the present in ms since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 def parse_as_of(text: str) -> int:
-    """A point in time in ms since the epoch, from ISO 8601 with an offset (or Z), or from a whole number of ms.
+    """Parse a point in time (ms since the epoch) from ISO 8601 with an offset (or Z), or from a whole number of ms.
 
-    What is finer than a millisecond is cut off. Range: 0 to :data:`MAX_MS`.
+    Fractions of a millisecond are cut off. Range: 0 to :data:`MAXIMUM_TIME_MS`.
 
     Raises:
         UsageError: ``text`` is neither, has no offset, or lies outside the years 1970 to 9999 (UTC).
@@ -45,7 +45,7 @@ def parse_as_of(text: str) -> int:
 
 
 def format_ms(ms: int) -> str:
-    """``ms`` as ISO 8601 in UTC with milliseconds; plain ms where no calendar date exists."""
+    """Format ``ms`` as ISO 8601 in UTC with milliseconds; plain ms where no calendar date exists."""
     try:
         moment = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:

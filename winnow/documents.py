@@ -1,7 +1,7 @@
 """Encodes frozen dataclasses as JSON documents and decodes them; computes plan ids.
 
-Canonical: keys sorted, no white space, so that a digest of the bytes is a digest of the value. The state of ten
-thousand partitions passes through here with every look at a topic, so documents are decoded straight into dataclasses.
+Canonical form: keys sorted, no white space, so a digest of the bytes is a digest of the value. The state of ten
+thousand partitions is decoded at every read of a topic, so documents are decoded straight into dataclasses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from winnow.model import Plan
 T = TypeVar("T")
 
 FORMAT_VERSION = 4
-"""The newest document format this version reads."""
+"""Newest document format that this version reads."""
 
 _PLACE = re.compile(r"at `\$\.?(.*)`$")
 
@@ -40,24 +40,24 @@ def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def convert_to_json_types(value: object) -> Any:
-    """Converts ``value`` (a frozen dataclass of the model, or a container of them) to plain JSON types."""
+    """Convert ``value`` (a frozen dataclass of the model, or a container of them) to plain JSON types."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def dump_json(value: object) -> bytes:
-    """Encodes a frozen dataclass of the model as canonical JSON."""
-    # Numbers as they always were written, and keys that are numbers in the order of their text.
+    """Encode a frozen dataclass of the model as canonical JSON."""
+    # Numbers keep their historic notation; keys that are numbers are sorted as text.
     plain = msgspec.to_builtins(value, str_keys=True)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def compute_digest(value: object) -> str:
-    """Computes the sha256 of the canonical JSON, in hex."""
+    """Compute the sha256 of the canonical JSON, in hex."""
     return hashlib.sha256(dump_json(value)).hexdigest()
 
 
 def load_json(kind: type[T], data: bytes) -> T:
-    """Decodes ``data`` into a value of type ``kind``.
+    """Decode ``data`` into a value of type ``kind``.
 
     Raises:
         FormatVersionError: the document was written by a newer Winnow.
@@ -79,13 +79,13 @@ def _read_version(kind: type[Any], data: bytes) -> object:
     try:
         return msgspec.json.decode(data, type=_Versioned).format_version
     except msgspec.ValidationError:
-        return None  # no object at all: told where it is decoded
+        return None  # not an object: the decoder reports it
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise WinnowError(f"A {kind.__name__} document is damaged: it is not JSON ({problem}).") from None
 
 
 def _describe_place(told: str) -> str:
-    # Only the place: the rest may quote a value.
+    # Show only the position: the rest may quote a value.
     place, missing = _PLACE.search(told), _MISSING.search(told)
     return ".".join(found for found in (place and place[1], missing and missing[1]) if found) or "its beginning"
 
@@ -94,7 +94,7 @@ _FIELDS_OUTSIDE_ID = {"log_end_offset": 0, "expected_records_kept": None, "expec
 
 
 def compute_plan_id(plan: Plan) -> str:
-    """Computes the id of ``plan``: 32 hex digits of the sha256 over all that was decided.
+    """Compute the id of ``plan``: 32 hex digits of the sha256 over everything that was decided.
 
     Left out are the id itself, the log end offset (an append between two identical decisions changes nothing planned)
     and the estimates, which decide nothing.
@@ -103,7 +103,7 @@ def compute_plan_id(plan: Plan) -> str:
 
 
 def compute_document_id(data: bytes) -> str:
-    """Computes the id of the plan in the JSON document ``data``, which must hold one.
+    """Compute the id of the plan in the JSON document ``data``, which must hold one.
 
     Of the document as it is: a Winnow with fewer or more fields made the id of those that it wrote.
     """

@@ -2,21 +2,21 @@
 
 ::
 
-    WinnowError                      exit 1   nobody foresaw it
+    WinnowError                      exit 1   unexpected
     ├── UsageError                   exit 2   change the command or the configuration
     │   ├── ConfigurationError
     │   ├── UnknownTopicError
-    │   ├── ForeignTableError                 somebody else committed to the table
-    │   │   └── ForeignConfigurationError     somebody else changed the topic's configuration
+    │   ├── ForeignTableError                 another tool committed to the table
+    │   │   └── ForeignConfigurationError     another tool changed the topic's configuration
     │   └── FormatVersionError                a newer Winnow wrote this
-    ├── BadInputError                exit 3   mend the input; nothing of the call landed
-    ├── ValidationFailedError        exit 4   look at the data; nothing was published
+    ├── BadInputError                exit 3   correct the input; nothing was committed
+    ├── ValidationFailedError        exit 4   check the data; nothing was published
     │   ├── DamagedSegmentError               a segment of the log cannot be read
-    │   ├── DamagedMetadataError              the table's metadata are not what was committed
-    │   └── ValidationBrokenError             a check raised; nothing is known about the data
+    │   ├── DamagedMetadataError              the table's metadata differ from the commit
+    │   └── ValidationBrokenError             a check raised; the data was not judged
     ├── RunAgainError                exit 5   run it again
     │   ├── PlanVoidError                     refused: the table changed, the plan is void
-    │   ├── CommitUnknownError                unknown: never clean up, settle first
+    │   ├── CommitUnknownError                outcome unknown: settle it before cleaning up
     │   ├── CommitConflictError               another commit came first
     │   └── TopicBusyError                    another run holds the topic
     └── ServiceError                 exit 6   wait for the service, then run it again
@@ -32,7 +32,7 @@ from typing import ClassVar
 
 
 class WinnowError(Exception):
-    """The root. ``exit_code`` is what a command line or a Spark job ends with."""
+    """The root. ``exit_code`` is the exit code of a command line or a Spark job."""
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
@@ -53,7 +53,7 @@ class UnknownTopicError(UsageError):
 
 
 class ForeignTableError(UsageError):
-    """The head of the table was committed by somebody else; Winnow does not know its state."""
+    """Another tool committed the head of the table; Winnow does not know its state."""
 
 
 class ForeignConfigurationError(ForeignTableError):
@@ -61,11 +61,11 @@ class ForeignConfigurationError(ForeignTableError):
 
 
 class FormatVersionError(UsageError):
-    """A plan, state or manifest of a newer format than this Winnow reads."""
+    """A plan, state or manifest has a newer format than this Winnow reads."""
 
 
 class BadInputError(WinnowError):
-    """The input data is bad; nothing of the call landed."""
+    """The input data is bad; nothing of the call was committed."""
 
     exit_code = 3
 
@@ -81,7 +81,7 @@ class DamagedSegmentError(ValidationFailedError):
 
 
 class DamagedMetadataError(ValidationFailedError):
-    """A metadata file of the table, or one that Winnow keeps beside it, is missing or is not what was committed.
+    """A metadata file of the table, or one that Winnow keeps beside it, is missing or differs from the committed one.
 
     Nothing is read from it and nothing was changed.
     """
@@ -122,12 +122,12 @@ class ServiceError(WinnowError):
 
 
 def find_worst_exit_code(codes: Iterable[int]) -> int:
-    """The exit code of several: 1 before all, else the highest; 0 when there are none."""
+    """Combine several exit codes: 1 before all, else the highest; 0 when there are none."""
     listed = list(codes)
     return WinnowError.exit_code if WinnowError.exit_code in listed else max(listed, default=0)
 
 
 def join_first(parts: Sequence[str], maximum: int, separator: str = "; ", *, last: str = "; and ") -> str:
-    """Joins the first ``maximum`` parts of a message and says how many more there are."""
+    """Join the first ``maximum`` parts of a message and say how many more there are."""
     more = f"{last}{len(parts) - maximum:,} more" if len(parts) > maximum else ""
     return separator.join(parts[:maximum]) + more

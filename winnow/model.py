@@ -1,4 +1,4 @@
-"""The values that travel between the steps. Frozen, comparable, standard library only.
+"""Values that the steps exchange. Frozen, comparable, standard library only.
 
 Kafka's words for the log, Iceberg's for the table. Offsets are 64-bit, first inclusive, end exclusive unless a name
 says ``last``. Times are milliseconds since the epoch and end in ``_ms``; sizes end in ``_bytes``.
@@ -45,11 +45,11 @@ class OverviewState(StrEnum):
     """The state of a topic or topic partition in one word, the most severe first; of several that hold, the first."""
 
     UNCLEANABLE = "uncleanable"
-    """Marked, because something failed."""
+    """Marked because something failed."""
     OVERDUE = "overdue"
     """Its compaction deadline has passed, and it is not paused."""
     DUE = "due"
-    """A compaction now would take it."""
+    """Would be compacted now."""
     PAUSED = "paused"
     HEALTHY = "healthy"
 
@@ -59,7 +59,7 @@ STATES_HIDDEN_BY_PAUSE: Final = frozenset({OverviewState.OVERDUE, OverviewState.
 
 
 class Strategy(StrEnum):
-    """Which record of a key survives (KIP-280)."""
+    """How the surviving record of a key is chosen (KIP-280)."""
 
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
@@ -67,12 +67,12 @@ class Strategy(StrEnum):
 
 
 def name_total_order(strategy: Strategy, header: str | None) -> str:
-    """The name of the order that decides which record of a key wins; another order makes the whole log dirty."""
+    """Return the name of the order that decides which record of a key wins; another order makes the whole log dirty."""
     return f"{strategy.value}:{header or ''}" if strategy is Strategy.HEADER else strategy.value
 
 
 class Reason(StrEnum):
-    """Why a topic partition is eligible, or idle. The order is the order in which they are looked at."""
+    """Why a topic partition is eligible, or idle. Checked in this order."""
 
     # idle, regardless of the log's content
     IN_PROGRESS = "in_progress"
@@ -115,7 +115,7 @@ class Status(StrEnum):
 
 
 class Severity(StrEnum):
-    """What a failed expectation does: ``fail`` voids the plan, ``warn`` is reported."""
+    """Effect of a failed expectation: ``fail`` voids the plan, ``warn`` is reported."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -168,9 +168,9 @@ class Cleaning:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What one ingest call added to one partition from one file: the slice's digest and its offsets.
+    """Records that one ingest call added to one partition from one file: the slice's digest and its offsets.
 
-    ``as_of_ms`` stands in where records carry no timestamp. ``arrived_ms``: the wall clock's time where the as-of lay
+    ``as_of_ms`` replaces missing timestamps. ``arrived_ms``: the wall clock's time where the as-of lay
     ahead of it, else None.
     """
 
@@ -200,10 +200,10 @@ class Uncleanable:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What must outlive table snapshots, per topic partition.
+    """State per topic partition that must outlive table snapshots.
 
-    ``first_dirty_offset`` None: no checkpoint. ``strategy``: the :func:`total_order` last cleaned with, None: never.
-    ``paused_by``: who paused it; it goes on when the last of them has resumed it (Kafka's nested pauses).
+    ``first_dirty_offset`` None: no checkpoint. ``strategy``: :func:`name_total_order` of the last cleaning, or None.
+    ``paused_by``: names that paused it; it continues when all of them have resumed it (Kafka's nested pauses).
     """
 
     log_start_offset: int = 0
@@ -219,7 +219,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """A topic grew from ``before`` to ``after`` partitions: keys written earlier may sit in two of them since."""
+    """A topic grew from ``before`` to ``after`` partitions: keys written earlier may be in two of them since."""
 
     at_ms: int
     before: int
@@ -228,7 +228,7 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class RetiredFile:
-    """A file that a publish took out of the log; its bytes go when the grace after ``retired_at_ms`` has passed."""
+    """A file that a publish removed from the log; it is deleted when the grace after ``retired_at_ms`` has passed."""
 
     path: str
     size_bytes: int
@@ -238,7 +238,7 @@ class RetiredFile:
 
 @dataclass(frozen=True, slots=True)
 class VoidedIngest:
-    """An ingest call that ended without a commit and may not commit any more.
+    """An ingest call that ended without a commit and may no longer commit.
 
     ``number``: its place in the order in which the topic's ingest calls were opened.
     """
@@ -249,7 +249,7 @@ class VoidedIngest:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptReference:
-    """Where the receipt of a published plan rests. ``finished_at_ms``: the receipt's, None where it was not noted."""
+    """Location of the receipt of a published plan. ``finished_at_ms``: the receipt's; None if it was not recorded."""
 
     plan_id: str
     path: str
@@ -259,7 +259,7 @@ class ReceiptReference:
 
 @dataclass(frozen=True, slots=True)
 class IngestReference:
-    """Where the ledger of one ingest call rests: the slices it added, looked up when old offsets come again."""
+    """Location of the ledger of one ingest call, with its slices; read when old offsets come again."""
 
     ingest_id: str
     path: str
@@ -269,9 +269,9 @@ class IngestReference:
 
 @dataclass(frozen=True, slots=True)
 class ChainReference:
-    """Where the newest link of older references rests: an immutable file that names the link before it.
+    """Location of the newest link of older references: an immutable file that names the link before it.
 
-    ``count``: how many references this link and those before it hold. ``newest_ms``: when the last receipt of this link
+    ``count``: number of references in this link and those before it. ``newest_ms``: when the last receipt of this link
     was finished, None where that is not known.
     """
 
@@ -283,7 +283,7 @@ class ChainReference:
 
 @dataclass(frozen=True, slots=True)
 class IngestLedger:
-    """What one ingest call added, per partition and in the order of its files. Immutable."""
+    """Slices that one ingest call added, per partition and in the order of its files. Immutable."""
 
     ingest_id: str
     topic: str
@@ -293,7 +293,7 @@ class IngestLedger:
 
 @dataclass(frozen=True, slots=True)
 class SegmentDigest:
-    """How many live segments a topic has, with how many records and bytes, and the sum of their digests.
+    """Number of a topic's live segments, with their records, bytes, and the sum of their digests.
 
     ``value``: 128 bits as 32 hex digits, additive modulo 2**128 (:mod:`winnow.log.head_checks`).
     """
@@ -344,11 +344,11 @@ class TopicState:
 
     @property
     def waiting_files(self) -> tuple[RetiredFile, ...]:
-        """Files that left the log and whose bytes may still be there."""
+        """Files that left the log and may not be deleted yet."""
         return (*self.retired, *self.condemned)
 
     def is_voided(self, ingest_id: str, number: int) -> bool:
-        """Whether an ingest call may not commit any more."""
+        """Check whether an ingest call may no longer commit."""
         return number < self.first_valid_ingest or any(each.ingest_id == ingest_id for each in self.voided_ingests)
 
 
@@ -373,11 +373,11 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What a compaction of one topic partition reads and where it stops.
+    """The segments that a compaction of one topic partition reads, and the offset where it stops.
 
     ``segments``: every segment that begins below ``next_first_dirty_offset``, in offset order; what is at or above it
     is not touched. ``expired``: the offset ranges whose tombstones may go if they won. ``covered_end``: a tombstone
-    below it that supersedes a record in this run stays and waits for late records anew; 0 where none does.
+    below it that supersedes a record in this run stays, and its wait for late records restarts; 0 where none does.
 
     ``retired``: the oldest segments, which retention takes out of the log unread; ``segments`` begin after them, and
     ``log_start_offset`` is the one after retention (``previous_log_start_offset`` the one that was planned from).
@@ -412,7 +412,7 @@ class Plan:
     """The immutable decision for one topic. ``plan_id`` is a digest of everything else in it.
 
     ``partition_count``: how many partitions the topic has now, None unless some were added: then the engine counts
-    the keys that sit elsewhere. ``configuration``: digest of the rules it was made under; under others it is void.
+    the misplaced keys. ``configuration``: digest of the rules it was made under; under others it is void.
     ``quarantine_location``: folder of the quarantine's table, for keyless records.
     """
 

@@ -1,4 +1,4 @@
-"""What a run produced: staged files, facts, verdict, receipt, open alerts. Frozen, standard library only."""
+"""Results of a run: staged files, facts, verdict, receipt, open alerts. Frozen, standard library only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from winnow.model import OffsetRange, Reason, Segment, Severity, Status
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """What a run counted for one topic partition over [log start, next first dirty offset).
+    """Figures of a run for one topic partition over [log start, next first dirty offset).
 
     The manifest, the receipt, the store, the metrics and the page have every figure that is defined here. A new figure
     goes to the end, with the default that older documents are read with.
@@ -21,7 +21,7 @@ class RunFigures:
 
     Under strategy header: ``headers_missing`` keyed records without the header, ``headers_malformed`` with a value that
     is no 8-byte long; both count as missing (KIP-280), and the first ``malformed_offsets`` say where to look.
-    ``keys_elsewhere``: after partitions were added, keys that Kafka's default partitioner would put elsewhere now.
+    ``keys_elsewhere``: after partitions were added, keys that Kafka's default partitioner now puts elsewhere.
     """
 
     records_in: int
@@ -38,16 +38,16 @@ class RunFigures:
 
 
 NO_FIGURES = RunFigures(0, 0, 0, 0, 0, 0, 0)
-"""Nothing was counted."""
+"""The figures of an empty run."""
 
 
 def extract_figures(source: RunFigures) -> dict[str, Any]:
-    """The figures of ``source`` by name, as arguments of another type that has them."""
+    """Extract the figures of ``source`` by name, as arguments of another type that has them."""
     return {each.name: getattr(source, each.name) for each in fields(RunFigures)}
 
 
 def sum_figures(found: Iterable[RunFigures]) -> RunFigures:
-    """The figures of several partitions, or of several shares of one: sums of numbers, sorted lists of offsets."""
+    """Sum up the figures of several partitions, or of parts of one: sums of numbers, sorted lists of offsets."""
     listed = list(found)
     totals: dict[str, Any] = {}
     for each in fields(RunFigures):
@@ -58,7 +58,7 @@ def sum_figures(found: Iterable[RunFigures]) -> RunFigures:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts(RunFigures):
-    """The figures of one rewritten partition, and what proves them.
+    """The figures of one rewritten partition, and their proof.
 
     ``winners_fingerprint`` is order-independent over (key, offset) of all survivors; ``content_fingerprint`` over every
     field of the records that were rewritten.
@@ -82,7 +82,7 @@ class Rewrite:
 class StagedPartition:
     """The result of compacting one topic partition; planned segments outside ``rewrites`` are kept by reference.
 
-    ``keyless_files``: where the keyless records rest that leave the log for the quarantine. ``seconds``: all of the
+    ``keyless_files``: files of the keyless records that leave the log for the quarantine. ``seconds``: all of the
     work; ``winners_seconds`` finding survivors and ``rewrite_seconds`` copying them, of all its tasks together.
     """
 
@@ -97,7 +97,7 @@ class StagedPartition:
 
 @dataclass(frozen=True, slots=True)
 class StagingManifest:
-    """What one attempt at a plan wrote. Until this document exists the files do not count."""
+    """Files that one attempt at a plan wrote. Until this document exists the files do not count."""
 
     plan_id: str
     topic: str
@@ -120,10 +120,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What validation says of one attempt. ``broken``: a check raised, nothing is known about the data.
+    """Validation's result for one attempt. ``broken``: a check raised, nothing is known about the data.
 
     ``plan_sha256`` and ``manifest_digest``: of the plan's bytes and of the staging manifest that were judged; None:
-    from before verdicts said so, and not enough to publish.
+    an older verdict, which does not allow publishing.
     """
 
     plan_id: str
@@ -147,7 +147,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReceipt(RunFigures):
-    """What a published plan did to one topic partition (interface: ``compact --json``)."""
+    """Effect of a published plan on one topic partition (interface: ``compact --json``)."""
 
     partition: int
     first_dirty_offset: int
@@ -160,14 +160,14 @@ class PartitionReceipt(RunFigures):
     expected_bytes_out: int | None = None
     seconds: float = 0.0
     tombstones_expired_early: int = 0
-    """Of ``tombstones_expired`` those (at most) whose horizon had not passed by the wall clock: the as-of lay ahead."""
+    """Maximum of ``tombstones_expired`` whose horizon had not passed by the wall clock: the as-of lay ahead."""
     offsets_cleaned_early: int = 0
-    """Offsets that by the wall clock were not cleanable yet: the as-of lay ahead."""
+    """Offsets that were not cleanable yet by the wall clock: the as-of lay ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one compaction of one topic did."""
+    """Result of one compaction of one topic."""
 
     topic: str
     plan_id: str | None
@@ -184,9 +184,9 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class OpenAlert:
-    """An alert that has not recovered: one kind of trouble of one topic partition, or of the topic (None).
+    """An alert that has not recovered: one kind of problem of one topic partition, or of the topic (None).
 
-    ``since_ms``: when it began. ``released``: by whom or why it was released by hand since, None: it was not.
+    ``since_ms``: when it began. ``released``: by whom or why it was released by hand, None if it was not.
     """
 
     kind: str
@@ -198,13 +198,13 @@ class OpenAlert:
 
     @property
     def key(self) -> str:
-        """What it is about, for deduplication. A topic's name holds no colon, so no two have the same."""
+        """The key for deduplication. A topic's name holds no colon, so keys are unique."""
         return f"{self.kind}:{self.topic}:{'' if self.partition is None else self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message that a channel has not taken yet. ``document``: the alert as canonical JSON."""
+    """A message that a channel has not delivered yet. ``document``: the alert as canonical JSON."""
 
     key: str
     channel: str

@@ -1,1 +1,1 @@
-"""Configuration: what a topic says (Kafka's names and errors) and what the installation says (settings)."""
+"""Configuration of topics (Kafka's names and errors) and of the installation (settings)."""

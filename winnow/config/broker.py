@@ -27,7 +27,7 @@ MAXIMUM_DOUBLE = "1.7976931348623157E308"
 
 @dataclass(frozen=True, slots=True)
 class BrokerDefinition:
-    """One key of a broker that no topic has.
+    """One broker key that has no topic key.
 
     Attributes:
         name: Kafka's name.
@@ -50,10 +50,10 @@ class BrokerDefinition:
 
 @dataclass(frozen=True, slots=True)
 class _Enabled:
-    """The cleaner cannot be switched off: nothing runs by itself."""
+    """Refuses false: the cleaner cannot be switched off, because nothing runs by itself."""
 
     def reason(self, value: Value) -> str | None:
-        """Why ``value`` is not valid; None when it is."""
+        """Return why ``value`` is not valid; None when it is."""
         if value is True:
             return None
         return (
@@ -175,7 +175,7 @@ BROKER_KEYS_WITHOUT_MEANING: frozenset[str] = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""Keys that stand beside the cleaner's in a usual server.properties; Winnow refuses them and says so."""
+"""Broker keys that usually stand beside the cleaner's in server.properties; Winnow refuses them with a message."""
 
 TABLE = "kafka"
 
@@ -185,14 +185,14 @@ MINIMUM_DEDUPE_BYTES_PER_THREAD = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TopicDefault:
-    """The installation's default of a topic key: ``text`` in the topic key's unit, ``source`` with the name it has."""
+    """The installation's default of a topic key: ``text`` in the topic key's unit, ``source`` with its broker name."""
 
     text: str
     source: str
 
 
 def merge_broker_values(layers: Iterable[Layer]) -> tuple[dict[str, str], dict[str, str]]:
-    """Broker names to values and to origins; of two layers that set a name the earlier one wins."""
+    """Merge layers into values and origins by broker name; the first layer that sets a name wins."""
     found: dict[str, str] = {}
     origins: dict[str, str] = {}
     for layer in layers:
@@ -204,7 +204,7 @@ def merge_broker_values(layers: Iterable[Layer]) -> tuple[dict[str, str], dict[s
 
 
 def make_topic_defaults(given: Mapping[str, str], origins: Mapping[str, str]) -> dict[str, TopicDefault]:
-    """The defaults of topic keys among ``given``; of several broker names of one key the first in Kafka's order wins.
+    """Make the defaults of topic keys from ``given``; of several names of one key the first in Kafka's order wins.
 
     Raises:
         ConfigurationError: an unknown name, or a bad value; in Kafka's words, and with the place it came from.
@@ -224,9 +224,9 @@ def make_topic_defaults(given: Mapping[str, str], origins: Mapping[str, str]) ->
 
 
 def make_engine_layer(given: Mapping[str, str], origins: Mapping[str, str], chosen: Iterable[Layer]) -> Layer:
-    """What the cleaner's keys among ``given`` mean as settings.
+    """Translate the cleaner's keys in ``given`` into settings.
 
-    A setting that ``chosen`` names itself stays, and a notice says so.
+    A setting that ``chosen`` contains keeps its value, and a notice says so.
 
     Raises:
         ConfigurationError: the memory is too small for the threads; in Kafka's words.
@@ -280,7 +280,7 @@ def _convert_topic_text(definition: Definition, broker: BrokerName, text: str, o
     value = _parse(broker.name, text, kind, validator, origin)
     if broker.kind is None or not isinstance(value, int):
         return values.trim_like_java(text)
-    # Every negative retention is "no limit", which a topic can only call -1; nothing else may be negative.
+    # Any negative retention means "no limit", which a topic spells -1; nothing else may be negative.
     number = max(value * broker.factor, -1)
     if broker.requirement and broker.requirement[0].reason(number):
         raise ConfigurationError(f"{broker.requirement[1]}. {_describe_origin(origin, broker.name)}")

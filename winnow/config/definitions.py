@@ -18,7 +18,7 @@ MAXIMUM_LONG = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class BrokerName:
-    """What a broker calls a topic key. A broker value times ``factor`` is the value in the topic key's unit.
+    """The broker's name for a topic key. A broker value times ``factor`` is the value in the topic key's unit.
 
     ``kind``: how the broker reads it, with ``validator``; None: as the topic key is read and checked.
     ``requirement``: what the product must fulfil besides, and Kafka's sentence when it does not.
@@ -312,4 +312,4 @@ KAFKA_KEYS_WITHOUT_MEANING: frozenset[str] = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""Topic keys of Kafka that concern brokers and replicas only; Winnow refuses them and says so."""
+"""Kafka's topic keys that concern only brokers and replicas; Winnow refuses them with a message."""

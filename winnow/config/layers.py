@@ -1,7 +1,7 @@
 """Reads settings from environment, ``winnow.toml`` and embedded defaults; the first one wins.
 
 A layer maps a setting's dotted name to a value, and remembers where each value came from. Three settings are open maps
-whose keys belong to somebody else:
+whose keys another product defines:
 
 ``catalog.*`` (PyIceberg's properties)
     Environment names are lower-cased. ``__`` becomes ``.``, then ``_`` becomes ``-``, so
@@ -36,7 +36,7 @@ from winnow.errors import ConfigurationError
 PREFIX = "WINNOW_"
 CONFIG_VARIABLE = "WINNOW_CONFIG"
 NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "WINNOW_DEBUG", "WINNOW_UI_PORT"})
-"""Variables of Winnow's that are read elsewhere."""
+"""Variables of Winnow that are read elsewhere."""
 CONFIG_FILE = "winnow.toml"
 
 _GROUPS = tuple(dict.fromkeys(name.split(".")[0] for name in (*NAMES, *MAPS) if "." in name))
@@ -53,7 +53,7 @@ class Layer:
     notices: tuple[str, ...] = ()
 
     def tree(self) -> dict[str, Any]:
-        """The values as nested dictionaries, the open maps flat."""
+        """Return the values as nested dictionaries, the open maps flat."""
         found: dict[str, Any] = {}
         for name, value in self.values.items():
             path = split_setting_name(name)
@@ -65,7 +65,7 @@ class Layer:
 
 
 def split_setting_name(name: str) -> tuple[str, ...]:
-    """The steps to a setting; the key within an open map is one step, whatever dots it holds."""
+    """Split a setting's name into steps; the key within an open map is one step, even with dots in it."""
     for each in MAPS:
         if name.startswith(f"{each}."):
             return (*each.split("."), name.removeprefix(f"{each}."))
@@ -73,12 +73,12 @@ def split_setting_name(name: str) -> tuple[str, ...]:
 
 
 def name_variable(name: str) -> str:
-    """The environment variable of a setting that is in no open map."""
+    """Return the environment variable of a setting that is in no open map."""
     return PREFIX + name.upper().replace(".", "__")
 
 
 def read_environment_layer(env: Mapping[str, str], cwd: Path) -> Layer:
-    """The settings among the variables of ``env``; a ``WINNOW_`` variable that is none becomes a notice."""
+    """Read the settings among the variables of ``env``; unknown ``WINNOW_`` variables become notices."""
     names = {name_variable(name): name for name in NAMES}
     known = [*names, *(f"{name_variable(each)}__*" for each in MAPS), CONFIG_VARIABLE]
     values: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def read_environment_layer(env: Mapping[str, str], cwd: Path) -> Layer:
 
 
 def read_file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
-    """The settings in the file that ``WINNOW_CONFIG`` names, else in ``winnow.toml`` in ``cwd`` if it exists.
+    """Read the settings in the file that ``WINNOW_CONFIG`` names, else in ``winnow.toml`` in ``cwd`` if it exists.
 
     Raises:
         ConfigurationError: the named file is missing, or the file cannot be read or holds an unknown key.
@@ -122,9 +122,9 @@ def read_file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
 
 
 def make_default_layer(home: Path, chosen_catalog: Mapping[str, Any]) -> Layer:
-    """Everything embedded below ``home``, an absolute folder.
+    """Return the defaults of everything embedded below ``home``, an absolute folder.
 
-    The embedded catalog takes part only where nothing names another one: half of it beside half of another is neither.
+    The embedded catalog is left out where any catalog setting is given, because two catalogs cannot be mixed.
     """
     values = {name: each.from_home(home) if each.from_home else each.default for name, each in SETTINGS.items()}
     values = {name: value for name, value in values.items() if value is not None}
@@ -213,5 +213,5 @@ def _make_absolute(name: str, text: str, folder: Path, origin: str) -> Path:
         path = folder / Path(text).expanduser()
     except RuntimeError as problem:
         raise ConfigurationError(f"{name} ({origin}) begins with '~', but there is no such user's folder.") from problem
-    # Where '..' leads depends on symbolic links; one place must have one spelling, because tables remember it.
+    # The target of '..' depends on symbolic links. Tables store the path, so a place must have one spelling.
     return path.resolve() if ".." in path.parts else path

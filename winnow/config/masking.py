@@ -1,6 +1,6 @@
 """Masks secrets in settings that are shown.
 
-Errs on the side of hiding too much.
+Hides too much rather than too little.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MASK = "***"
 _SECRET_NAMES = re.compile(
     r"secret|passw|passphrase|token|credential|authorization|access|pwd|(?:^|-)sas(?:-|$)|key-?id|account-?key|connection-?string|webhook"
 )
-# SQLAlchemy takes a password with an unescaped slash, so everything up to the last @ goes.
+# SQLAlchemy accepts a password with an unescaped slash, so everything up to the last @ is hidden.
 _URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@")
 _ASSIGNMENT = re.compile(
     r"([\w.-]*(?:secret|passw|pwd|passphrase|token|credential|access[._-]?key|account[._-]?key|signature)[\w.-]*=)"
@@ -22,12 +22,12 @@ _ASSIGNMENT = re.compile(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting called ``name`` holds a secret as a whole."""
+    """Check whether a setting called ``name`` is a secret as a whole."""
     return _SECRET_NAMES.search(re.sub(r"[._]", "-", name.lower())) is not None
 
 
 def mask(name: str, value: str) -> str:
-    """``value`` as it may be shown: no passwords in URLs or options, and nothing at all under a secret name."""
+    """Mask ``value`` for display: no passwords in URLs or options, and nothing at all under a secret name."""
     if not value:
         return value
     if is_secret_name(name):

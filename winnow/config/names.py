@@ -1,4 +1,4 @@
-"""Topic names: which are legal, which collide; and the known name closest to a misspelt one."""
+"""Topic names: validity, collisions, and the closest known name to a misspelt one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from winnow.errors import ConfigurationError
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str:
-    """The known name most like ``name``, upper and lower case alike. ``known`` must not be empty."""
+    """Find the known name most similar to ``name``, ignoring case. ``known`` must not be empty."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     return by_lower[get_close_matches(name.lower(), by_lower, n=1, cutoff=0.0)[0]]
 
@@ -21,10 +21,10 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def validate_topic_name(name: str) -> None:
-    """Check that ``name`` can be a topic.
+    """Check that ``name`` is a valid topic name.
 
     Raises:
-        ConfigurationError: it cannot; in the words of Kafka's Topic.validate.
+        ConfigurationError: it is not; in the words of Kafka's Topic.validate.
     """
     reason = _find_fault(name)
     if reason:
@@ -32,12 +32,12 @@ def validate_topic_name(name: str) -> None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether ``name`` can be a topic."""
+    """Check whether ``name`` is a valid topic name."""
     return _find_fault(name) is None
 
 
 def has_collision(a: str, b: str) -> bool:
-    """Whether ``a`` and ``b`` are one name where '.' and '_' are the same, as in metrics (Kafka's hasCollision)."""
+    """Check whether ``a`` and ``b`` collide when '.' and '_' are the same, as in metrics (Kafka's hasCollision)."""
     return a.replace(".", "_") == b.replace(".", "_")
 
 

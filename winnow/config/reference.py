@@ -91,7 +91,7 @@ file than `winnow.toml` in the current folder.
 
 
 def render_reference() -> str:
-    """The reference as Markdown, ending with a newline."""
+    """Render the reference as Markdown, ending with a newline."""
     topic_rows = [
         (
             _code(each.name),
@@ -235,7 +235,7 @@ HEAD = """\
 
 
 def render_initial_file(folder: Path, chosen: Mapping[str, str], from_environment: Collection[str] = ()) -> str:
-    """The text of a ``winnow.toml`` for ``folder`` in which ``chosen`` is set, by dotted names.
+    """Render a ``winnow.toml`` for ``folder`` in which ``chosen`` is set, by dotted names.
 
     ``from_environment``: settings whose value holds a secret; the text refers to their variables instead.
     """
@@ -252,7 +252,7 @@ def render_initial_file(folder: Path, chosen: Mapping[str, str], from_environmen
 
 
 def _group_settings() -> dict[str, list[str]]:
-    """Settings by the TOML table in which they stand; the top level comes first, as TOML wants it."""
+    """Group settings by their TOML table; the top level comes first, as TOML requires."""
     groups: dict[str, list[str]] = {"": []}
     for name, setting in SETTINGS.items():
         group = name if setting.is_map else name.rpartition(".")[0]
@@ -261,7 +261,7 @@ def _group_settings() -> dict[str, list[str]]:
 
 
 def _portable(value: Any, folder: Path) -> Any:
-    """Below the folder of the file without naming it, where relative paths are allowed."""
+    """Make a path below the file's folder relative, where relative paths are allowed."""
     if isinstance(value, str):
         for start in (f"{make_folder_uri(folder, 'the folder')}/", f"{folder}/"):
             value = value.removeprefix(start)
@@ -294,5 +294,5 @@ def _lines(
 
 
 def _toml(value: Any) -> str:
-    # What JSON writes of text, numbers and lists is TOML too.
+    # JSON's notation of text, numbers and lists is valid TOML.
     return json.dumps(value, ensure_ascii=False)

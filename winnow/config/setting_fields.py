@@ -1,4 +1,4 @@
-"""The fields of the settings: type, default, sentence and example of each, once.
+"""The fields of the settings: type, default, sentence and example of each.
 
 The layers, ``winnow init``'s file and the reference derive from them: a setting is added here and nowhere else.
 """
@@ -35,7 +35,7 @@ from winnow.errors import ConfigurationError
 
 
 def make_folder_uri(folder: Path, origin: str) -> str:
-    """The ``file://`` URI of an absolute folder, as the table format spells it: nothing is percent-encoded.
+    """Make the ``file://`` URI of an absolute folder in the table format's spelling: nothing is percent-encoded.
 
     Raises:
         ConfigurationError: the path holds a character that means something else in a URI.
@@ -50,7 +50,7 @@ def make_folder_uri(folder: Path, origin: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Extra:
-    """What a setting has beside what pydantic's ``Field`` knows; see :func:`describe_setting`."""
+    """Attributes of a setting that pydantic's ``Field`` does not have; see :func:`describe_setting`."""
 
     from_home: Callable[[Path], str] | None
     relative_to: str | None
@@ -68,16 +68,16 @@ def describe_setting(
     example: str | None = None,
     secret: bool = False,
 ) -> Any:
-    """The field of a setting.
+    """Make the field of a setting.
 
     Args:
         sentence: what it is, for the reference and the initial file.
         default: its default; None where it may be left out.
-        default_factory: makes the default of an open map.
-        from_home: makes the default of what is embedded below the home folder.
+        default_factory: function that makes the default of an open map.
+        from_home: function that makes the default from the home folder.
         relative_to: how a relative path is made absolute: to a ``folder``, or to a ``uri`` unless it is one.
         in_file: what the initial file says instead of ``sentence``.
-        example: a line of TOML for what has no default.
+        example: a line of TOML, for a setting without a default.
         secret: whether its value stays out of the settings' ``repr``.
     """
     options: dict[str, Any] = {"description": sentence, "repr": not secret}
@@ -110,7 +110,7 @@ class SparkSettings(_Frozen):
 
 
 class EngineSettings(_Frozen):
-    """What a task of the engine may use, and what one Spark application may use. None: no limit."""
+    """Limits of one engine task and of one Spark application. None: no limit."""
 
     memory_bytes: SizeBytes = describe_setting(
         "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.", default=2**30
@@ -144,7 +144,7 @@ class EngineSettings(_Frozen):
 
 
 class FactsSettings(_Frozen):
-    """How validation recomputes what a compaction says of itself."""
+    """How validation recomputes the facts of a compaction."""
 
     workers: Count | None = describe_setting(
         "How many partitions validation recomputes at once in one process, each within the engine's memory; "
@@ -160,10 +160,10 @@ class FactsSettings(_Frozen):
 
 
 class NotifierSettings(_Frozen):
-    """One of Airflow's notifiers: its class, and the arguments that it is made of.
+    """One of Airflow's notifiers: its class and its arguments.
 
     Airflow renders them with ``{{ alert.text }}``, ``{{ alert.kind }}``, ``{{ alert.topic }}``, ``{{ alert.link }}``
-    and every other field of an alert. Secrets belong into Airflow's connections.
+    and every other field of an alert. Secrets belong in Airflow's connections.
     """
 
     path: Dotted = Field(alias="class")
@@ -174,7 +174,7 @@ class NotifierSettings(_Frozen):
 
 
 class AlertSettings(_Frozen):
-    """Who is alerted, and when."""
+    """Who gets alerts, and when."""
 
     webhook: Webhook = describe_setting(
         "Who receives a JSON document for each alert: an http or https URL.",
@@ -214,7 +214,7 @@ class AlertSettings(_Frozen):
 
 
 class ScrubSettings(_Frozen):
-    """How fast the files of a log are read in full to check them. None: no limit."""
+    """How fast a scrub reads the files of a log in full. None: no limit."""
 
     bytes_per_day: SizeBytes | None = describe_setting(
         "What `winnow scrub` and the DAG `scrub_topics` read within 24 hours, at most: bytes, or a size like "
@@ -230,7 +230,7 @@ class ScrubSettings(_Frozen):
 
 
 class HistorySettings(_Frozen):
-    """How long the metadata store keeps what happened."""
+    """How long the metadata store keeps history."""
 
     retention_ms: Count = describe_setting(
         "How long the metadata store keeps its history, in ms: assessments, runs that ended, verdicts with their "
@@ -348,4 +348,4 @@ SETTINGS = {each.name: each for each in _define_settings(SettingFields)}
 NAMES = tuple(name for name, each in SETTINGS.items() if not each.is_map)
 
 MAPS = tuple(name for name, each in SETTINGS.items() if each.is_map)
-"""Open maps; everything below them is a key of its own, dots included."""
+"""Open maps; everything below them is one key, dots included."""

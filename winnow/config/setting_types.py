@@ -1,6 +1,6 @@
 """The types of settings: how a value is parsed and how a valid one is described.
 
-No sentence repeats the value: a database URL or a webhook is a secret.
+No message repeats the value: a database URL or a webhook is a secret.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def _size_bytes(value: object) -> int:
 
 
 def parse_size_bytes(text: str) -> int:
-    """A size of at least one byte as a person types it: ``1073741824``, ``512MB``, ``1GiB``.
+    """Parse a size of at least one byte in human notation: ``1073741824``, ``512MB``, ``1GiB``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a size.
     """
     size = _size(text)
     if size is None or size < 1:
@@ -74,7 +74,7 @@ def _location(value: object) -> str:
     if not rest or (scheme == "file" and not rest.startswith("/")):
         raise ValueError("it must be a path, file:///folder (three slashes), or a URI like s3://bucket/folder")
     if re.search(r"[%#?]", rest):
-        # Some readers take these for escapes and some for themselves, and files would be looked for in two places.
+        # Some readers treat these as escapes and some as literal characters, so the same path would name two places.
         raise ValueError("it must not hold '%', '#' or '?'; choose a folder without them")
     return location
 
@@ -125,7 +125,7 @@ def _spark_name(name: str) -> str:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
-"""Not empty; white space at the ends goes."""
+"""Text that is not empty; white space at the ends is removed."""
 
 FolderPath = Annotated[Path, BeforeValidator(_text)]
 """A local folder; it need not exist yet."""
@@ -137,7 +137,7 @@ SizeBytes = Annotated[int, BeforeValidator(_size_bytes)]
 """``536870912``, ``512MB`` or ``512M`` (powers of 1000), ``512MiB`` (powers of 1024), any case; at least 1 MB."""
 
 BytesPerSecond = Annotated[float, BeforeValidator(_bytes_per_second)]
-"""Spelled like a size: ``50000000``, ``50MB``, ``48MiB``; at least 1."""
+"""Bytes per second, spelled like a size: ``50000000``, ``50MB``, ``48MiB``; at least 1."""
 
 Location = Annotated[str, BeforeValidator(_location)]
 """The URI of a folder, without a slash at the end."""

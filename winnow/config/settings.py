@@ -1,7 +1,7 @@
-"""The settings of an installation: where catalog, data and metadata live, and what one task may use.
+"""The settings of an installation: locations of catalog, data and metadata, and the limits of one task.
 
 Each comes from the environment, else from ``winnow.toml``, else from the defaults embedded below ``WINNOW_HOME``
-(:mod:`winnow.config.layers` has the spelling rules). Topic configuration is another thing: :mod:`winnow.config.topic`.
+(:mod:`winnow.config.layers` has the spelling rules). Topic configuration is separate: :mod:`winnow.config.topic`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from winnow.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One line of ``winnow settings``: secrets masked, and where the value came from."""
+    """One line of ``winnow settings``: secrets masked, with the origin of the value."""
 
     name: str
     value: str
@@ -35,7 +35,7 @@ class SettingRow:
 class Settings(SettingFields):
     """All settings, frozen. Made by :func:`load_settings`; never reads the environment by itself.
 
-    :attr:`topic_defaults`: what topics make of ``kafka``.
+    :attr:`topic_defaults`: the topic defaults that ``kafka`` sets.
     """
 
     _layers: tuple[Layer, ...] = PrivateAttr(default=())
@@ -49,7 +49,7 @@ class Settings(SettingFields):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments only: the environment comes in through a layer, or ``home`` would be read from HOME."""
+        """Accept arguments only: the environment comes in through a layer, or ``home`` would be read from HOME."""
         return (init_settings,)
 
     @property
@@ -64,39 +64,39 @@ class Settings(SettingFields):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where an installation writes: paths and URIs."""
+        """All places that an installation writes to: paths and URIs."""
         databases = tuple(str(path.parent) for path in self.embedded_databases)
         return (str(self.home), self.warehouse, self.staging, self.engine.spill_folder, *databases)
 
     @property
     def private_folder(self) -> Path:
-        """Where files with secrets lie while a started process needs them."""
+        """The folder for files with secrets while a started process needs them."""
         return self.home / "run"
 
     @property
     def embedded_databases(self) -> tuple[Path, ...]:
-        """The SQLite files of store and catalog that lie below ``home``."""
+        """The SQLite files of store and catalog below ``home``."""
         urls = (self.store_url, self.catalog.get("uri", ""))
         paths = [Path("/", url.removeprefix("sqlite:///")) for url in urls if url.startswith("sqlite:///")]
         return tuple(path for path in paths if path.is_relative_to(self.home))
 
     @property
     def spill_folder_is_default(self) -> bool:
-        """Whether nobody said where tasks spill; where they run on other machines, these have no such folder."""
+        """Whether the spill folder is the default; on other machines tasks do not have that folder."""
         return self.engine.spill_folder == str(self.home / "spill")
 
     @property
     def topic_defaults(self) -> dict[str, TopicDefault]:
-        """The installation's defaults of topic keys, each with where it came from."""
+        """The installation's defaults of topic keys, each with its origin."""
         return make_topic_defaults(self.kafka, {name: self._source(f"kafka.{name}") for name in self.kafka})
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What is odd but harmless, as sentences: environment variables that look like settings and are none."""
+        """Harmless oddities as sentences: environment variables that begin like settings but are unknown."""
         return tuple(notice for layer in self._layers for notice in layer.notices)
 
     def rows(self) -> list[SettingRow]:
-        """What is in force and where each value came from, secrets masked; in the order of the fields."""
+        """Return the settings in force with their origins, secrets masked; in the order of the fields."""
         rows: list[SettingRow] = []
         for name in type(self).model_fields:
             rows += self._rows_of(name, getattr(self, name))
@@ -135,7 +135,7 @@ class _LayerSource(PydanticBaseSettingsSource):
 
 
 def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force: environment over ``winnow.toml`` over defaults.
+    """Load the settings in force: environment over ``winnow.toml`` over defaults.
 
     Args:
         cwd: the folder that relative paths and ``winnow.toml`` belong to; the current one when left out.
@@ -157,9 +157,9 @@ def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = No
         if name.startswith("catalog.")
     }
     kafka, origins = merge_broker_values(chosen)
-    make_topic_defaults(kafka, origins)  # refuses what is not valid before anything is done with it
+    make_topic_defaults(kafka, origins)  # Refuse invalid values before anything else is done.
     layers = (*chosen, make_engine_layer(kafka, origins, chosen), make_default_layer(home, catalog))
-    # Type checkers take the constructor of a pydantic class from its fields alone and miss this argument.
+    # Type checkers derive the constructor of a pydantic class from its fields alone and miss this argument.
     make: Callable[..., Settings] = Settings
     try:
         settings = make(_build_sources=(tuple(map(_LayerSource, layers)), {}))
@@ -191,7 +191,7 @@ def _check_utf8(home: Path) -> None:
 
 
 def _describe_problem(problem: ValidationError, layers: tuple[Layer, ...]) -> ConfigurationError:
-    # Places, never values: a database URL or a webhook is a secret.
+    # Names of places, never values: a database URL or a webhook is a secret.
     sentences: list[str] = []
     for error in problem.errors(include_url=False, include_input=False, include_context=False):
         name = ".".join(str(part) for part in error["loc"] if part != "[key]")
@@ -201,8 +201,8 @@ def _describe_problem(problem: ValidationError, layers: tuple[Layer, ...]) -> Co
 
 
 def _describe_origin(name: str, layers: tuple[Layer, ...]) -> str:
-    # A complaint about a group as a whole has no place of its own; its members have.
-    # What is inside a list has no place of its own either; the list has.
+    # An error about a group as a whole has no place of its own; its members have.
+    # The elements of a list have no place of their own either; the list has.
     found = [
         origin
         for layer in layers

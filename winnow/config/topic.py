@@ -22,7 +22,7 @@ COMPACT, DELETE = "compact", "delete"
 
 
 class KeylessPolicy(StrEnum):
-    """What ingest does with a record without a key while the policy includes compact."""
+    """How ingest treats a record without a key while the policy includes compact."""
 
     REJECT = "reject"
     QUARANTINE = "quarantine"
@@ -44,11 +44,11 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What holds for one topic. Keys, ranges and units: :mod:`winnow.config.definitions`.
+    """The configuration in force for one topic. Keys, ranges and units: :mod:`winnow.config.definitions`.
 
     ``segment_bytes`` is the effective size: ``internal.segment.bytes`` where that is set. ``retention_ms`` -1 and a
-    negative ``retention_bytes`` mean no limit. ``overrides``: what the topic itself sets, white space at the ends off.
-    ``defaults``: what the installation sets for every topic.
+    negative ``retention_bytes`` mean no limit. ``overrides``: values that the topic sets, stripped.
+    ``defaults``: values that the installation sets for all topics.
     """
 
     cleanup_policy: frozenset[str]
@@ -80,7 +80,7 @@ class TopicConfig:
     def parse(
         cls, overrides: Mapping[str, str | None], defaults: Mapping[str, TopicDefault] | None = None
     ) -> TopicConfig:
-        """The configuration of a topic that sets ``overrides``; the rest comes from ``defaults``, else from the table.
+        """Parse the configuration of a topic that sets ``overrides``; the rest comes from ``defaults`` or the table.
 
         Raises:
             ConfigurationError: an unknown key, a bad value, or values that contradict one another.
@@ -117,12 +117,12 @@ class TopicConfig:
 
 
 def is_topic_key(name: str) -> bool:
-    """Whether ``name`` is a key of topic configuration (Winnow's own included)."""
+    """Check whether ``name`` is a key of topic configuration (Winnow's own included)."""
     return name in BY_NAME
 
 
 def make_unknown_key_error(name: str) -> ConfigurationError:
-    """The error for a key that is none: Kafka's sentence, and a second one with what to write instead."""
+    """Make the error for an unknown key: Kafka's sentence, and a second one that says what to write instead."""
     if name in TOPIC_KEY_OF_BROKER_NAME:
         hint = f"That is a broker's name; a topic's is {TOPIC_KEY_OF_BROKER_NAME[name]}."
     elif name in BROKER_BY_NAME:
@@ -135,7 +135,7 @@ def make_unknown_key_error(name: str) -> ConfigurationError:
 
 
 def list_entries(config: TopicConfig) -> tuple[ConfigEntry, ...]:
-    """Every key with its value, where that comes from, and what it does, in the table's order.
+    """List every key with value, origin and description, in the table's order.
 
     A key without a default appears only where the topic sets it.
     """
@@ -172,7 +172,7 @@ def _check_together(config: TopicConfig) -> None:
 
 
 def _name_source(config: TopicConfig, joint: str, *names: str) -> str:
-    # Only where the installation has a part in it: who sets both on one topic knows where they come from.
+    # Only where the installation sets a default; where the topic sets both, their origin is clear.
     if all(name in config.overrides or name not in config.defaults for name in names):
         return ""
     sources = {entry.name: entry.source for entry in list_entries(config)}

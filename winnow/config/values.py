@@ -1,6 +1,6 @@
 """Parses configuration values as Kafka does, with Kafka's error messages.
 
-Parsing is Java's, not Python's: ``1_000``, ``nan`` and ``٣`` are no numbers here, ``+5`` and ``1e-1`` are.
+Values are parsed as in Java, not as in Python: ``+5`` and ``1e-1`` are numbers; ``1_000``, ``nan`` and ``٣`` are not.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _JAVA_WHITE_SPACE = "".join(map(chr, range(0x21)))
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
 _FRACTION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
 _NOT_FINITE = ("NaN", "Infinity")
-_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7  # outside, Java's Double.toString writes an exponent
+_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7  # outside this range, Java's Double.toString writes an exponent
 _LIST_SEPARATOR = re.compile(r"\s*,\s*", re.ASCII)
 
 
 class ValueType(StrEnum):
-    """Kafka's ConfigDef.Type, as far as topics need it."""
+    """Kafka's ConfigDef.Type, limited to the types that topics need."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -43,7 +43,7 @@ class Validator(Protocol):
     """One rule for a parsed value; for a list, for each element."""
 
     def reason(self, value: Value) -> str | None:
-        """Why ``value`` is not valid, as Kafka says it; None when it is."""
+        """Return why ``value`` is not valid, in Kafka's words; None when it is."""
         ...
 
 
@@ -55,7 +55,7 @@ class Range:
     maximum: int | None = None
 
     def reason(self, value: Value) -> str | None:
-        """Why ``value`` is not valid, in Kafka's words; None when it is."""
+        """Return why ``value`` is not valid, in Kafka's words; None when it is."""
         number = cast(float, value)  # the table gives ranges to numbers only
         if isnan(number):
             return (
@@ -76,26 +76,26 @@ class OneOf:
     values: tuple[str, ...]
 
     def reason(self, value: Value) -> str | None:
-        """Why ``value`` is not valid, in Kafka's words; None when it is."""
+        """Return why ``value`` is not valid, in Kafka's words; None when it is."""
         return None if value in self.values else f"String must be one of: {', '.join(self.values)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Unlimited:
-    """-1 for no limit, or at least 1: what a broker demands of its retention time."""
+    """-1 for no limit, or at least 1: the rule for a broker's retention time."""
 
     def reason(self, value: Value) -> str | None:
-        """Why ``value`` is not valid; None when it is."""
+        """Return why ``value`` is not valid; None when it is."""
         number = cast(int, value)
         return None if number == -1 or number >= 1 else "Value must be -1 or at least 1"
 
 
 @dataclass(frozen=True, slots=True)
 class BytesPerSecond:
-    """Bytes per second, at least 1. Kafka takes any number, and never moves a byte at 0; Winnow's own rule."""
+    """Bytes per second, at least 1 (Winnow's own rule). Kafka takes any number, and never moves a byte at 0."""
 
     def reason(self, value: Value) -> str | None:
-        """Why ``value`` is not valid; None when it is."""
+        """Return why ``value`` is not valid; None when it is."""
         return None if cast(float, value) >= 1 else "Value must be at least 1"
 
 
@@ -104,27 +104,27 @@ class SuiteName:
     """The name of a content suite: letters, digits, ``_`` and ``-``; empty for none. Winnow's own rule."""
 
     def reason(self, value: Value) -> str | None:
-        """Why ``value`` is not valid; None when it is."""
+        """Return why ``value`` is not valid; None when it is."""
         if re.fullmatch(r"[A-Za-z0-9_-]*", str(value)):
             return None
         return "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"
 
 
 def make_invalid_value_error(name: str, value: object, reason: str) -> ConfigurationError:
-    """The error of one bad value, in the shape of Kafka's ConfigException."""
+    """Make the error for one bad value, in the form of Kafka's ConfigException."""
     return ConfigurationError(f"Invalid value {_format_like_java(value)} for configuration {name}: {reason}")
 
 
 def trim_like_java(text: str) -> str:
-    """``text`` without what Java's String.trim() removes at both ends."""
+    """Trim ``text`` like Java's String.trim()."""
     return text.strip(_JAVA_WHITE_SPACE)
 
 
 def parse_value(name: str, text: str | None, kind: ValueType, validator: Validator | None) -> Value:
-    """The value behind ``text``.
+    """Parse ``text`` into its value.
 
     Raises:
-        ConfigurationError: ``text`` is no value of ``kind``, or ``validator`` refuses it; in Kafka's words.
+        ConfigurationError: ``text`` is not a value of ``kind``, or ``validator`` refuses it; in Kafka's words.
     """
     if text is None:
         raise make_invalid_value_error(name, None, "Value must be non-null")

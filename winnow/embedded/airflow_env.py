@@ -1,6 +1,6 @@
 """Environment variables of the embedded Airflow: home, database, secrets, connection to Spark.
 
-Everything rests below ``WINNOW_HOME/airflow``. Secrets are generated once into files of mode 0600; the environment only
+All files are below ``WINNOW_HOME/airflow``. Secrets are generated once into files of mode 0600; the environment only
 names the commands that read them, so that neither ``/proc`` nor a printed environment shows them.
 """
 
@@ -20,7 +20,7 @@ from winnow.embedded.java import find_java, make_spark_environment
 from winnow.errors import ConfigurationError
 
 Secret = Callable[[], str]
-"""Makes a new secret."""
+"""Function that makes a new secret."""
 
 PORT_VARIABLE = "WINNOW_UI_PORT"
 DEFAULT_PORT = 8080
@@ -38,17 +38,17 @@ _TUNABLE = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
     "AIRFLOW__LOGGING__UVICORN_LOGGING_LEVEL": "WARNING",
-    # Airflow tells every reader of a task log what it will have to change itself one day; naming any filter ends that.
+    # Airflow prints its own deprecation warnings into every task log; naming any filter stops that.
     "PYTHONWARNINGS": "ignore::DeprecationWarning:pathspec",
 }
-"""What a variable that is set already overrides. The rest is what makes this Airflow the embedded one."""
+"""Variables that keep their value if they are set already. All others are fixed in the embedded Airflow."""
 
 
 def read_ui_port(env: Mapping[str, str]) -> int:
-    """The port of the UI: ``WINNOW_UI_PORT``, or 8080.
+    """Return the port of the UI: ``WINNOW_UI_PORT``, or 8080.
 
     Raises:
-        ConfigurationError: it is not a port, 1 to 65535.
+        ConfigurationError: it is not a port (1 to 65535).
     """
     text = env.get(PORT_VARIABLE) or str(DEFAULT_PORT)
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAXIMUM_PORT:
@@ -59,10 +59,10 @@ def read_ui_port(env: Mapping[str, str]) -> int:
 
 
 def make_airflow_environment(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
-    """``env`` with everything that the embedded Airflow and its tasks need. Generates secrets that are missing.
+    """Add to ``env`` everything that the embedded Airflow and its tasks need. Generates missing secrets.
 
     Raises:
-        ConfigurationError: no Java, an incomplete installation, or a port that is none.
+        ConfigurationError: no Java, an incomplete installation, or an invalid port.
     """
     home = settings.airflow_home
     home.mkdir(parents=True, exist_ok=True)
@@ -93,24 +93,24 @@ def make_airflow_environment(settings: Settings, env: Mapping[str, str]) -> dict
 
 
 def make_spark_connection(settings: Settings) -> str:
-    """The Airflow connection ``winnow_spark`` as JSON: where spark-submit sends the application."""
+    """Make the Airflow connection ``winnow_spark`` as JSON: where spark-submit sends the application."""
     return json.dumps({"conn_type": "spark", "host": settings.spark.master}, sort_keys=True)
 
 
 def locate_password_file(settings: Settings) -> Path:
-    """Where the password of the login rests, as SimpleAuthManager keeps it."""
+    """Return the path of the login's password file, as SimpleAuthManager keeps it."""
     return settings.airflow_home / "simple_auth_manager_passwords.json"
 
 
 def read_or_create_login_password(settings: Settings) -> str:
-    """The password of the login ``admin``; generated the first time."""
+    """Read the password of the login ``admin``; generate it the first time."""
     path = locate_password_file(settings)
     write_secret(path, json.dumps({LOGIN: secrets.token_urlsafe(12)}))
     return str(json.loads(path.read_text(encoding="utf-8"))[LOGIN])
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Write a secret that only its owner may read; one that is there already stays."""
+    """Write a secret that only its owner may read; keep an existing one."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -47,7 +47,7 @@ POOLS: dict[str, dict[str, Any]] = {
     "winnow_commit": {"slots": 4, "description": "Commits to topic logs at a time", "include_deferred": False},
     "winnow_scrub": {"slots": 1, "description": "Scrubs at a time", "include_deferred": False},
 }
-"""A pool that does not exist fails nothing: its tasks wait for ever. So they are created before anything starts."""
+"""A task of a missing pool waits for ever without an error, so pools are created before anything starts."""
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
@@ -61,7 +61,7 @@ HEALTHY = ("metadatabase", "scheduler", "dag_processor")
 
 
 def migrate(settings: Settings, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Prepare database and pools of the embedded Airflow once per Airflow version. Returns its environment.
+    """Prepare database and pools of the embedded Airflow once per Airflow version; return its environment.
 
     Raises:
         ConfigurationError: Airflow is not installed, or see
@@ -114,7 +114,7 @@ class Components:
     processes: dict[str, subprocess.Popen[bytes]]
 
     def check_alive(self) -> None:
-        """Raise ServiceError when one of the components has ended."""
+        """Raise ServiceError if one of the components has ended."""
         for name, process in self.processes.items():
             if process.poll() is not None:
                 raise ServiceError(
@@ -123,7 +123,7 @@ class Components:
                 )
 
     def is_healthy(self) -> bool:
-        """Whether database, scheduler and DAG processor say that they are well."""
+        """Check whether database, scheduler and DAG processor report that they are healthy."""
         try:
             with urllib.request.urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
                 health = json.load(answer)
@@ -134,10 +134,10 @@ class Components:
 
 @contextlib.contextmanager
 def run_components(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[Components]:
-    """All components of the embedded Airflow, healthy, until the block ends.
+    """Run all components of the embedded Airflow, healthy, until the block ends.
 
     Raises:
-        ConfigurationError: the port is taken; besides, as :func:`migrate`.
+        ConfigurationError: the port is taken, or as :func:`migrate`.
         ServiceError: a component ended, or was not healthy within three minutes.
     """
     variables = os.environ if env is None else env
@@ -150,7 +150,7 @@ def run_components(settings: Settings, env: Mapping[str, str] | None = None) -> 
     try:
         for name, arguments in COMPONENTS.items():
             with (logs / f"{name}.log").open("ab") as stream:
-                # Its own session, so that a Ctrl-C in the terminal reaches this process alone.
+                # In its own session, so that Ctrl-C in the terminal reaches only this process.
                 components.processes[name] = subprocess.Popen(
                     [sys.executable, "-m", "airflow", *arguments],
                     env=environment,
@@ -189,7 +189,7 @@ def _wait_healthy(components: Components) -> None:
 
 
 def stop_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End ``processes`` with all their descendants: asked first, killed after twenty seconds."""
+    """End ``processes`` with all their descendants: terminate first, kill after twenty seconds."""
     import psutil  # type: ignore[import-untyped]
 
     sessions = {process.pid for process in processes}
@@ -208,7 +208,7 @@ def stop_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _is_working_in(pid: int, sessions: set[int]) -> bool:
-    # Task processes and Spark form process groups of their own, but nothing leaves its component's session.
+    # Task processes and Spark form process groups of their own, but stay in their component's session.
     import psutil
 
     try:
@@ -218,7 +218,7 @@ def _is_working_in(pid: int, sessions: set[int]) -> bool:
 
 
 def run_ui(settings: Settings) -> None:
-    """Start Airflow, say where it is and how to log in, and keep it until a signal comes.
+    """Start Airflow, print its address and how to log in, and keep it running until a signal comes.
 
     Raises:
         ServiceError: a component ended.
@@ -238,7 +238,7 @@ def run_ui(settings: Settings) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # A second Ctrl-C must not cut the stopping short and leave components behind.
+    # A second Ctrl-C must not interrupt stopping and leave components behind.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -250,7 +250,7 @@ def _print_message(text: str) -> None:
 
 
 def format_environment(environment: Mapping[str, str], base: Mapping[str, str]) -> list[str]:
-    """What ``environment`` adds to ``base``, as lines for a shell."""
+    """Format the variables that ``environment`` adds to ``base`` as lines for a shell."""
     return [
         f"export {name}={shlex.quote(value)}" for name, value in sorted(environment.items()) if base.get(name) != value
     ]
@@ -259,7 +259,7 @@ def format_environment(environment: Mapping[str, str], base: Mapping[str, str]) 
 def check_health(settings: Settings, env: Mapping[str, str]) -> int:
     """Print what ``winnow_airflow.health`` finds in the Airflow that ``env`` names, else in the embedded one.
 
-    Returns its exit code. An embedded Airflow that nobody prepared is left unprepared.
+    Returns its exit code. An embedded Airflow that is not prepared yet stays so.
     """
     database = env.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
     home = settings.airflow_home
@@ -283,7 +283,7 @@ def check_health(settings: Settings, env: Mapping[str, str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m winnow.embedded.airflow_home",
         description=__doc__,

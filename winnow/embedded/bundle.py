@@ -13,15 +13,15 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def find_bundled_folder(kind: Kind, *, package: Path = _PACKAGE) -> Path:
-    """The folder ``kind`` of this installation, absolute. ``package`` is the folder of the package itself.
+    """Find the folder ``kind`` of this installation, absolute. ``package`` is the folder of the package itself.
 
     Raises:
-        ConfigurationError: the installation carries no such folder.
+        ConfigurationError: the installation has no such folder.
     """
     inside = package / "_bundled" / kind
     if inside.is_dir():
         return inside.resolve()
-    # Beside an installed package lie the folders of strangers; only a checkout's are ours.
+    # Folders beside an installed package belong to other packages; only in a checkout are they Winnow's.
     beside = package.parent / kind
     if (package.parent / "pyproject.toml").is_file() and beside.is_dir():
         return beside.resolve()

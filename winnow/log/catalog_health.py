@@ -1,4 +1,4 @@
-"""Checks the catalog: its tables, which are Winnow's, and access to the warehouse."""
+"""Checks the catalog: its tables, which of them are Winnow's, and access to the warehouse."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from winnow.log.catalog_access import translate_catalog_errors
 from winnow.log.topics import TopicLogs
 
 MAXIMUM_HEADS = 100
-"""Topics whose newest snapshot is looked at; each costs a look into catalog and warehouse."""
+"""Maximum topics whose newest snapshot is read; each costs a read of catalog and warehouse."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogHealth:
-    """``topics``: all of them. ``left_alone``: why Winnow leaves some of the ``looked_at`` first ones alone."""
+    """``topics``: all of them. ``left_alone``: why Winnow ignores some of the first ``looked_at`` ones."""
 
     topics: tuple[str, ...]
     left_alone: dict[str, str]
@@ -26,7 +26,7 @@ class CatalogHealth:
 
 
 def examine_catalog(logs: TopicLogs, *, most: int = MAXIMUM_HEADS) -> CatalogHealth:
-    """List the topics and look at the heads of the first ``most``.
+    """List the topics and read the heads of the first ``most``.
 
     Raises:
         ServiceError: the catalog cannot be reached, or names tables whose files are out of reach.
@@ -45,12 +45,12 @@ def examine_catalog(logs: TopicLogs, *, most: int = MAXIMUM_HEADS) -> CatalogHea
 
 
 def write_through_catalog(logs: TopicLogs, warehouse: str) -> None:
-    """Write and remove a small file below ``warehouse`` as a commit would: with the catalog's own access to it.
+    """Write and remove a small file below ``warehouse`` as a commit would: with the catalog's own credentials.
 
-    A REST catalog gives each table its own access, so nothing is tried there.
+    A REST catalog gives each table its own access, so this does nothing there.
 
     Raises:
-        ServiceError: it cannot.
+        ServiceError: the file cannot be written or removed.
     """
     if "Rest" in type(logs.catalog).__name__:
         return

@@ -1,4 +1,4 @@
-"""Raises the fence of a topic, which decides the attempts that may still be published.
+"""Raises the fence of a topic, so that earlier attempts can no longer be published.
 
 The fence is an integer table property that only grows. Every attempt at a plan carries the fence that the table had
 when its run was opened, and is published only by a commit to a head that still has it. So a commit that raises the
@@ -26,12 +26,12 @@ class _NoCommitNeededError(Exception):
 
 
 def end_attempts(log: TopicLog, plan_id: str, fence: int, *, since_ms: int) -> Receipt | None:
-    """Makes sure that no attempt with ``fence`` at a plan is published from now on, unless one has been.
+    """Make sure that no attempt with ``fence`` at a plan is published from now on, unless one was already.
 
     Args:
-        log: the topic's.
-        plan_id: which plan may have been published meanwhile.
-        fence: what the attempts carry.
+        log: the topic's log.
+        plan_id: the plan, which may have been published meanwhile.
+        fence: the fence of the attempts.
         since_ms: when the run was opened (ms): its receipt is no older.
 
     Returns:
@@ -40,7 +40,7 @@ def end_attempts(log: TopicLog, plan_id: str, fence: int, *, since_ms: int) -> R
     Raises:
         CommitConflictError: other commits came first too often; nothing was decided.
         CommitUnknownError: whether the fence was raised is not known; nothing may be concluded.
-        ServiceError: the catalog cannot be reached; so.
+        ServiceError: the catalog cannot be reached; nothing may be concluded.
     """
     published: list[Receipt] = []
 
@@ -56,7 +56,7 @@ def end_attempts(log: TopicLog, plan_id: str, fence: int, *, since_ms: int) -> R
 
 
 def make_fence_change(head: Head, fences: Iterable[int], *, operation: str) -> Change:
-    """Makes the commit that raises the fence of ``head`` above ``fences`` and changes nothing else."""
+    """Make the commit that raises the fence of ``head`` above ``fences`` and changes nothing else."""
     fence = max([head.fence, *fences]) + 1
     return Change(
         state=replace(head.state, fence=fence),

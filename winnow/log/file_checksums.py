@@ -1,7 +1,7 @@
 """Checksums of the metadata files that Winnow writes for a table: manifests, manifest lists, metadata.json.
 
 Iceberg has no field for them, so they are in the files' names, where Iceberg has a random UUID. One half of ours is a
-digest of the content, the other is random, and UUID version 8 with a mark tells it from others'. So a changed byte is
+digest of the content, the other is random, and UUID version 8 with a mark identifies it. So a changed byte is
 found before anything is decoded, and the error names the file. Files that another tool wrote, or an older Winnow, have
 no checksum and are decoded as they are.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import InputStream, OutputStream
 
 _MARK: Final = "8c5c"
-"""Version 8 (RFC 9562: the bits are the application's own) and three digits that say whose."""
+"""Version 8 (RFC 9562: application-defined bits) and three digits that mark Winnow's files."""
 _VARIANT: Final = "a"
 _IN_NAME: Final = re.compile(rf"([0-9a-f]{{8}})-([0-9a-f]{{4}})-{_MARK}-{_VARIANT}([0-9a-f]{{3}})-[0-9a-f]{{12}}[^/]*$")
 _NO_PATH: Final = frozenset({errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP})
@@ -33,14 +33,14 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[^/]*$
 
 
 def make_checksum_name(path: str, data: bytes) -> str:
-    """Replaces the last UUID in the file name of ``path`` by one that holds a checksum of ``data``."""
+    """Replace the last UUID in the file name of ``path`` by one that holds a checksum of ``data``."""
     digest, salt = _compute_digest(data), secrets.token_hex(6)
     made = f"{digest[:8]}-{digest[8:12]}-{_MARK}-{_VARIANT}{digest[12:]}-{salt}"
     return _UUID.sub(made, path, count=1)
 
 
 def require_checksum(path: str, data: bytes) -> None:
-    """Checks ``data`` against the checksum in the name of its file; accepts it if the name has none.
+    """Check ``data`` against the checksum in the name of its file; accept it if the name has none.
 
     Raises:
         DamagedMetadataError: they differ.
@@ -51,12 +51,12 @@ def require_checksum(path: str, data: bytes) -> None:
 
 
 def has_checksum(path: str) -> bool:
-    """Checks whether the file's name holds a checksum, which every read compares."""
+    """Check whether the file's name holds a checksum, which every read compares."""
     return _IN_NAME.search(path) is not None
 
 
 def make_damage_error(path: str) -> DamagedMetadataError:
-    """Makes the error for a metadata file that does not hold what was written into it."""
+    """Make the error for a metadata file that does not hold what was written into it."""
     return DamagedMetadataError(
         f"The metadata file {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
         "object store's versions, then run it again."
@@ -68,7 +68,7 @@ def _compute_digest(data: bytes) -> str:
 
 
 def read_checked(io: FileIO, path: str) -> bytes:
-    """Reads a whole metadata file and checks it.
+    """Read a whole metadata file and check it.
 
     Raises:
         DamagedMetadataError: its content does not match the checksum in its name.
@@ -82,10 +82,10 @@ def read_checked(io: FileIO, path: str) -> bytes:
 
 @contextmanager
 def make_missing_path_error(path: str) -> Iterator[None]:
-    """Turns errors about an impossible path into the error that the file which names it is damaged.
+    """Turn errors about an impossible path into the error that the file which names it is damaged.
 
     Raises:
-        DamagedMetadataError: it is no path.
+        DamagedMetadataError: it is not a path.
     """
     try:
         yield
@@ -109,18 +109,18 @@ class ChecksumNames(FileIO):
         super().__init__(inner.properties)
         self._inner = inner
         self.written: list[str] = []
-        """Where the files are that were written, in that order."""
+        """Locations of the written files, in order."""
 
     def new_input(self, location: str) -> InputFile:
-        """A file that is read whole and checked when it is opened."""
+        """Return a file that is read whole and checked when it is opened."""
         return _CheckedFile(location, self._inner)
 
     def new_output(self, location: str) -> ChecksumNamedFile:
-        """A file whose ``location`` is the given one with another UUID, once it is closed."""
+        """Return a file whose ``location`` is the given one with another UUID, once it is closed."""
         return ChecksumNamedFile(location, self._inner, self.written)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Deletes a file."""
+        """Delete a file."""
         self._inner.delete(location)
 
 
@@ -137,15 +137,15 @@ class ChecksumNamedFile(OutputFile):
         return self._size_bytes
 
     def exists(self) -> bool:
-        """Whether it was written."""
+        """Check whether it was written."""
         return self._size_bytes > 0
 
     def to_input_file(self) -> InputFile:
-        """The file to read."""
+        """Return the file for reading."""
         return self._io.new_input(self.location)
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        """Open it for writing. No file of its name can be there, so ``overwrite`` means nothing."""
+        """Open it for writing. Its name is unique, so ``overwrite`` has no effect."""
         return _BufferedOutput(self)
 
     def write(self, data: bytes) -> None:
@@ -168,16 +168,16 @@ class _CheckedFile(InputFile):
         return len(self._io.new_input(self.location))
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Check whether the file exists."""
         return self._io.new_input(self.location).exists()
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Its content, checked."""
+        """Open its content, checked."""
         return BytesIO(read_checked(self._io, self.location))
 
 
 class _BufferedOutput:
-    """What is being written, in memory."""
+    """The content being written, in memory."""
 
     def __init__(self, file: ChecksumNamedFile) -> None:
         self._file = file

@@ -1,7 +1,7 @@
 """Lets PyIceberg sync files to the local disk before a commit refers to them.
 
 PyIceberg's own FileIO leaves manifests, manifest lists and metadata files in the kernel's memory, while the catalog's
-database, which names them, is synced. A catalog takes another by its property ``py-io-impl``
+database, which names them, is synced. The catalog property ``py-io-impl`` selects another FileIO
 (:data:`winnow.log.topics.SYNCED_FILE_IO`).
 """
 
@@ -23,7 +23,7 @@ class SyncedFileIO(PyArrowFileIO):
     """
 
     def new_output(self, location: str) -> PyArrowFile:
-        """The file to be written at ``location``: a URI or a plain local path."""
+        """Return the output file for ``location``: a URI or a plain local path."""
         output = super().new_output(location)
         scheme, _, path = self.parse_location(location, self.properties)
         return _LocalFile(location, path, output._filesystem) if scheme == "file" else output
@@ -33,24 +33,24 @@ class _LocalFile(PyArrowFile):
     """A local file, as PyIceberg's OutputFile."""
 
     def create(self, overwrite: bool = False) -> _SyncedStream:
-        """Open it for writing, and its folder is made.
+        """Open it for writing; create its folder.
 
         Raises:
-            FileExistsError: it is there already, and ``overwrite`` is not set.
+            FileExistsError: the file exists, and ``overwrite`` is not set.
         """
         Path(self._path).parent.mkdir(parents=True, exist_ok=True)
         return _SyncedStream(self._path, "wb" if overwrite else "xb")
 
 
 class _SyncedStream(io.BufferedWriter):
-    """A new file whose content is on disk, and its folder, when it is closed."""
+    """A new file; closing it syncs its content and its folder to disk."""
 
     def __init__(self, path: str, mode: str) -> None:
         super().__init__(io.FileIO(path, mode))
         self._path = Path(path)
 
     def close(self) -> None:
-        """Flushes, syncs and closes the file and syncs its folder."""
+        """Flush, sync and close the file and sync its folder."""
         if self.closed:
             return
         try:

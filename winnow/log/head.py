@@ -1,4 +1,4 @@
-"""The head of a topic's log (snapshot and state), and what one commit changes."""
+"""The head of a topic's log (snapshot and state), and the changes of one commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Head:
-    """The newest snapshot of a topic's table and the state it names. ``snapshot_id`` None: nothing committed yet."""
+    """The newest snapshot of a topic's table and the state that it names. ``snapshot_id`` None: no commit yet."""
 
     table: Table
     snapshot_id: int | None
@@ -34,7 +34,7 @@ class Head:
 
     @property
     def configuration_differences(self) -> tuple[ConfigurationDifference, ...]:
-        """Where the table's properties are not the configuration that Winnow committed."""
+        """Differences between the table's properties and the configuration that Winnow committed."""
         return recorded.list_differences(self.state.configuration, self.table.properties)
 
     @property
@@ -49,7 +49,7 @@ class Head:
         The state remembers it too, in case another tool removed the property.
 
         Raises:
-            ForeignTableError: the property is no number.
+            ForeignTableError: the property is not a number.
         """
         text = self.table.properties.get(FENCE_PROPERTY, "0")
         if not text.isdecimal():
@@ -62,11 +62,11 @@ class Head:
 
 @dataclass(frozen=True)
 class Change:
-    """What one commit does: files in, files out (by path), table properties, and the state after it.
+    """The changes of one commit: files in, files out (by path), table properties, and the new state.
 
-    ``remove_from``: the partitions of the files that go out, where they are known; manifests of others are not opened.
+    ``remove_from``: the partitions of the removed files, if known; manifests of other partitions are not opened.
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
-    the state. ``accepts_configuration``: what the table's properties hold is the topic's configuration from now on,
+    the state. ``accepts_configuration``: the table's properties become the topic's configuration from now on,
     no matter which tool wrote it.
     """
 
@@ -83,7 +83,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Committed:
-    """A commit that landed."""
+    """A successful commit."""
 
     snapshot_id: int
     state: TopicState

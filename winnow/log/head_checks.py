@@ -28,7 +28,7 @@ _MODULUS: Final = 1 << 8 * _DIGEST_BYTES
 
 
 def compute_segment_digest(segments: Iterable[Segment]) -> SegmentDigest:
-    """Computes the digest of ``segments``; their order does not matter."""
+    """Compute the digest of ``segments``; their order does not matter."""
     count, records, size_bytes, value = _sum_digests(segments)
     return SegmentDigest(count, records, size_bytes, f"{value:032x}")
 
@@ -36,7 +36,7 @@ def compute_segment_digest(segments: Iterable[Segment]) -> SegmentDigest:
 def update_segment_digest(
     before: SegmentDigest, *, added: Iterable[Segment], removed: Iterable[Segment]
 ) -> SegmentDigest:
-    """Updates the digest ``before`` for segments that were added and removed."""
+    """Update the digest ``before`` for segments that were added and removed."""
     plus, minus = _sum_digests(added), _sum_digests(removed)
     return SegmentDigest(
         before.segments + plus[0] - minus[0],
@@ -47,10 +47,10 @@ def update_segment_digest(
 
 
 def require_segments(topic: str, recorded: SegmentDigest, found: SegmentDigest, manifest_list: str) -> None:
-    """Checks the digest of the segments that a head's manifests name against the one in the head's state.
+    """Check the digest of the segments that a head's manifests name against the one in the head's state.
 
     Raises:
-        DamagedMetadataError: they differ; says how, and which manifest list was read.
+        DamagedMetadataError: they differ; the message has the difference and the manifest list.
     """
     if found == recorded:
         return
@@ -87,7 +87,7 @@ MAIN = "main"
 
 
 def require_consistent(topic: str, table: Table) -> None:
-    """Checks that a table's metadata is consistent and that its columns are a topic's.
+    """Check that a table's metadata is consistent and that its columns are a topic's.
 
     Raises:
         ForeignTableError: the table is no topic.
@@ -108,7 +108,7 @@ def require_consistent(topic: str, table: Table) -> None:
 
 
 def require_same_table(topic: str, table: Table, state: TopicState) -> None:
-    """Checks that ``state`` was committed to this table at this location.
+    """Check that ``state`` was committed to this table at this location.
 
     Raises:
         DamagedMetadataError: it was not.
@@ -124,7 +124,7 @@ def require_same_table(topic: str, table: Table, state: TopicState) -> None:
 
 
 def require_below(topic: str, table: Table, path: str) -> None:
-    """Checks that the state's ``path`` lies below the table's folder, where Winnow has written it.
+    """Check that the state's ``path`` lies below the table's folder, where Winnow has written it.
 
     Raises:
         DamagedMetadataError: it does not: one of the two was changed.

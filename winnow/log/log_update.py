@@ -1,4 +1,4 @@
-"""Writes a snapshot with few manifests: segments added and removed in one commit.
+"""Writes a snapshot with few manifests: adds and removes segments in one commit.
 
 PyIceberg's fast append leaves one manifest for each append for ever, and its overwrite reads every manifest of a
 touched partition twice and keeps manifests that name only deleted files. Here the manifests that lose a file are read
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 MAXIMUM_MANIFEST_ENTRIES: Final = 10_000
 """Maximum entries per merged manifest; one with less than half of it counts as small."""
 MAXIMUM_SMALL_MANIFESTS: Final = 20
-"""With more small manifests a commit merges them, often enough that deciding opens few files."""
+"""Maximum small manifests before a commit merges them; keeps the number of files that planning opens low."""
 _MAXIMUM_BLOCK_ENTRIES: Final = 1_000
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """What the new snapshot takes over: unchanged manifests, entries to write again, and entries to remove."""
+    """Contents that the new snapshot takes over: unchanged manifests, entries to rewrite, and entries to remove."""
 
     manifests: list[ManifestFile] = field(default_factory=list)
     entries: list[ManifestEntry] = field(default_factory=list)
@@ -50,11 +50,11 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
     """One commit to a log: adds the segments ``add`` and removes those in ``remove``. An append if nothing is removed.
 
     Args:
-        transaction: the table's, at the head that the commit is made for.
+        transaction: the table's transaction, at the head that the commit is made for.
         table: the table at that head.
         manifests: those of its newest snapshot.
         add: new segments.
-        remove: paths of segments to take out. :attr:`missing` says how many of them are not in the log any more.
+        remove: paths of segments to take out. :attr:`missing` counts those that are no longer in the log.
         remove_from: their partitions; None: any.
     """
 
@@ -91,7 +91,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         ordered = None if partitions is None else sorted(partitions)
         for manifest in manifests:
             if not manifest.has_added_files() and not manifest.has_existing_files():
-                continue  # it says only what an earlier snapshot took out
+                continue  # names only files that an earlier snapshot removed
             if not wanted or not _may_contain_partitions(manifest, ordered):
                 carried.manifests.append(manifest)
                 continue
@@ -114,15 +114,15 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         if not has_checksum(manifest.manifest_path):
             list_live_paths(
                 self._io, manifest
-            )  # decodes it safely: PyIceberg's decoder can end the process at a damaged one
+            )  # decodes safely: PyIceberg's decoder can end the process at a damaged file
         try:
             entries = self.fetch_manifest_entry(manifest)
         except (OSError, WinnowError):
             raise
-        except Exception as problem:  # what a decoder raises for damaged bytes
+        except Exception as problem:  # exceptions that a decoder raises for damaged bytes
             raise make_damage_error(manifest.manifest_path) from problem
         if len(entries) != count_live_files(manifest):
-            raise make_damage_error(manifest.manifest_path)  # PyIceberg takes one that ends early for a short one
+            raise make_damage_error(manifest.manifest_path)  # PyIceberg reads a truncated file as a short one
         return entries
 
     def _manifests(self) -> list[ManifestFile]:
@@ -141,7 +141,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             return made
 
     def _account(self, made: Sequence[ManifestFile]) -> None:
-        """Checks that every file of the log is still in it, except those that are removed."""
+        """Check that every file of the log is still in it, except the removed ones."""
         expected = self._live_before + len(self._added_data_files) - len(self._carried.gone)
         found = sum(map(count_live_files, made))
         if found != expected:
@@ -158,7 +158,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         for spec_id, mine in sorted(by_spec.items()):
             # In the order of partitions, so that the next commit opens only those that hold its partitions.
             mine.sort(key=lambda entry: (entry.data_file.partition[0] or 0, entry.data_file.file_path))
-            # Evenly, so that no small one is left over.
+            # Distributed evenly, so that no small manifest is left over.
             count = -(-len(mine) // MAXIMUM_MANIFEST_ENTRIES)
             for number in range(count):
                 some = mine[len(mine) * number // count : len(mine) * (number + 1) // count]
@@ -176,7 +176,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
 
     def _commit(self) -> UpdatesAndRequirements:
         updates, requirements = super()._commit()
-        # PyIceberg takes the names from before the files are written, and their checksums are known afterwards.
+        # PyIceberg reads the names before the files are written; the names with checksums are known only afterwards.
         *self._written_manifests, manifest_list = self._files.written
         self._written_manifest_lists = [manifest_list]
         return tuple(_set_manifest_list(update, manifest_list) for update in updates), requirements
@@ -188,7 +188,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         return self._carried.gone
 
     def _refresh_for_retry(self) -> None:
-        # What is carried belongs to one head; Winnow's own loop begins again with the next.
+        # The carried contents belong to one head; Winnow's own loop starts over with the next.
         raise CommitFailedException("Winnow's commit loop retries, PyIceberg does not.")
 
 
@@ -220,7 +220,7 @@ class _Blocks:
 
 
 def _set_manifest_list(update: TableUpdate, path: str) -> TableUpdate:
-    """Sets the manifest list of the snapshot that ``update`` adds to ``path``."""
+    """Set the manifest list of the snapshot that ``update`` adds to ``path``."""
     if not isinstance(update, AddSnapshotUpdate):
         return update
     snapshot = update.snapshot.model_copy(update={"manifest_list": path})
@@ -233,7 +233,7 @@ def _make_entry(
     return ManifestEntry.from_args(
         status=status,
         snapshot_id=snapshot_id,
-        # Those of new files are the commit's, and readers take them from the manifest list.
+        # Sequence numbers of new files are the commit's; readers take them from the manifest list.
         sequence_number=None if before is None else before.sequence_number,
         file_sequence_number=None if before is None else before.file_sequence_number,
         data_file=file,
@@ -245,7 +245,7 @@ def _is_small(manifest: ManifestFile) -> bool:
 
 
 def _may_contain_partitions(manifest: ManifestFile, partitions: Sequence[int] | None) -> bool:
-    """Checks by its bounds whether ``manifest`` may name a file of one of the sorted ``partitions``."""
+    """Check by its bounds whether ``manifest`` may name a file of one of the sorted ``partitions``."""
     summaries = manifest.partitions
     if partitions is None or manifest.partition_spec_id != LOG_SPEC.spec_id or not summaries or len(summaries) != 1:
         return True

@@ -1,7 +1,7 @@
-"""Reads manifest lists and manifests, only the columns that decisions need.
+"""Reads manifest lists and manifests, limited to the columns that decisions need.
 
 PyIceberg's own walk reads the schema in every file's header anew and makes two records, two enums and four maps of
-every entry. Here a reader is made once per schema, rows are plain lists, and a bound is read where it is asked for.
+every entry. Here a reader is made once per schema, rows are plain lists, and bounds are decoded on demand.
 Columns are found by their field ids, as Iceberg requires, so it does not matter which tool wrote the manifest.
 """
 
@@ -47,7 +47,7 @@ _DELETED: Final = int(ManifestEntryStatus.DELETED)
 _OFFSET, _TIMESTAMP = FIELD_IDS["offset"], FIELD_IDS["timestamp"]
 _KEY, _VALUE = FIELD_IDS["key"], FIELD_IDS["value"]
 
-# The specification's field ids. PyIceberg cannot leave out maps and lists, so those of no use here are read along.
+# The specification's field ids. PyIceberg cannot skip maps and lists, so unused ones are read too.
 _FILE_PATH, _PARTITION, _RECORDS, _SIZE, _NULLS, _LOWER, _UPPER = 100, 102, 103, 104, 110, 125, 128
 _READ_ALONG: Final = (108, 109, 137, 132, 135)
 _COLUMNS: Final = (_FILE_PATH, _PARTITION, _RECORDS, _SIZE, _NULLS, _LOWER, _UPPER, *_READ_ALONG)
@@ -56,9 +56,9 @@ _STATUS_ID, _DATA_FILE_ID, _PARTITION_SUMMARY_ID, _CONTENT_ID = 0, 2, 508, 517
 
 @contextmanager
 def reduce_garbage_collection() -> Iterator[None]:
-    """Stops Python's cycle collector from scanning a hundred thousand new objects repeatedly.
+    """Keep Python's cycle collector from scanning a hundred thousand new objects repeatedly.
 
-    Nothing made meanwhile is a cycle, and reading manifests takes half as long. Threads may nest it.
+    The objects form no cycles, and reading manifests takes half as long. Threads may nest it.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -70,7 +70,7 @@ def reduce_garbage_collection() -> Iterator[None]:
 
 
 def list_live_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """Lists the manifests that ``snapshot`` names.
+    """List the manifests that ``snapshot`` names.
 
     Raises:
         DamagedMetadataError: the manifest list is damaged or cut off.
@@ -80,15 +80,15 @@ def list_live_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 
 
 def list_live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[str], Exception]) -> list[Segment]:
-    """Lists the segments of the live entries of ``manifest``, in its order; opens no data file.
+    """List the segments of the live entries of ``manifest``, in its order; opens no data file.
 
     Args:
         io: the table's access to files.
         manifest: of data files, not of deletes.
-        foreign: the error for an entry at this path that has no bounds, so that Winnow did not write it.
+        foreign: makes the error for an entry at this path without bounds, which Winnow did not write.
 
     Raises:
-        DamagedMetadataError: the manifest is damaged or cut off. And what ``foreign`` makes.
+        DamagedMetadataError: the manifest is damaged or cut off. Also the error that ``foreign`` makes.
     """
     found = []
     for status, row in _read_entry_rows(io, manifest):
@@ -103,7 +103,7 @@ def list_live_segments(io: FileIO, manifest: ManifestFile, foreign: Callable[[st
 
 
 def list_live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
-    """Lists the paths of the live entries of ``manifest``, also where another tool wrote them.
+    """List the paths of the live entries of ``manifest``, also where another tool wrote them.
 
     Raises:
         DamagedMetadataError: the manifest is damaged or cut off.
@@ -115,7 +115,7 @@ def list_live_paths(io: FileIO, manifest: ManifestFile) -> list[str]:
 
 
 def read_live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, int]]:
-    """Reads records and bytes of the live entries of ``manifest`` by path, also where another tool wrote them.
+    """Read records and bytes of the live entries of ``manifest`` by path, also where another tool wrote them.
 
     Raises:
         DamagedMetadataError: the manifest is damaged or cut off.
@@ -127,19 +127,19 @@ def read_live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, 
 
 
 def count_live_files(manifest: ManifestFile) -> int:
-    """Counts the files that ``manifest`` says are in the log, without opening it."""
+    """Count the files that ``manifest`` says are in the log, without opening it."""
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 
 def _read_entry_rows(io: FileIO, manifest: ManifestFile) -> Iterator[Any]:
     data = read_checked(io, manifest.manifest_path)
     if len(data) != manifest.manifest_length:
-        raise make_damage_error(manifest.manifest_path)  # perhaps between two blocks, where no reader would notice
+        raise make_damage_error(manifest.manifest_path)  # may be cut off between two blocks, unseen by readers
     return _read_rows(manifest.manifest_path, data, _entry_reader)
 
 
 def make_segment(file: DataFile) -> Segment:
-    """Makes the segment of a manifest entry that PyIceberg read."""
+    """Make the segment of a manifest entry that PyIceberg read."""
     return _make_segment_from_row(
         [
             file.file_path,
@@ -172,13 +172,13 @@ def _make_segment_from_row(row: Row) -> Segment:
 
 
 def decode_long(bound: bytes) -> int:
-    """Decodes a long or timestamptz bound (microseconds): both are 8 bytes, little-endian (Iceberg's appendix D)."""
+    """Decode a long or timestamptz bound (microseconds): both are 8 bytes, little-endian (Iceberg's appendix D)."""
     return int.from_bytes(bound, "little", signed=True)
 
 
 def _read_rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> Iterator[Any]:
-    # PyIceberg's compiled decoder does not look where its bytes end, and a damaged length can end the process. So it is
-    # for content whose checksum was right; the slow one is for files from before there were checksums, and of others.
+    # PyIceberg's compiled decoder does not check where its bytes end, and a damaged length can end the process. It is
+    # used for content with a correct checksum; the slow one for files without checksums (older or another tool's).
     decoder_of = new_decoder if has_checksum(path) else StreamingBinaryDecoder
     decoder = decoder_of(data)
     try:
@@ -187,7 +187,7 @@ def _read_rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> It
         codec = header.compression_codec()
         while decoder.tell() < len(data):
             count, size_bytes = decoder.read_int(), decoder.read_int()
-            # The decoder does not look where its bytes end.
+            # The decoder does not check where its bytes end.
             if decoder.tell() + size_bytes + _SYNC_BYTES > len(data):
                 raise EOFError
             block = decoder.read(size_bytes)
@@ -196,13 +196,13 @@ def _read_rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> It
             for _ in range(count):
                 yield reader.read(rows)
             if rows.tell() != len(plain):
-                raise EOFError  # the count is not the block's: entries would be missing
+                raise EOFError  # the count differs from the block's: entries would be missing
             if decoder.read(_SYNC_BYTES) != header.sync:
                 raise EOFError
     except WinnowError:
         raise
     except Exception as problem:
-        # What a decoder raises for damaged bytes. PyIceberg takes a file that ends early for a short one, and
+        # Exceptions that a decoder raises for damaged bytes. PyIceberg reads a truncated file as a short one, and
         # segments would be missing.
         raise make_damage_error(path) from problem
 

@@ -1,4 +1,4 @@
-"""The side table of quarantined records: keyless ones that a compacted topic cannot hold.
+"""The side table of quarantined records: records without a key that a compacted topic cannot hold.
 
 Rows are keyed by ingest id, file digest and row; those that a compaction moved out of the log by ingest id, partition
 and offset. They are in the table before the log's commit and count only when the log's state names their ingest id, so
@@ -83,7 +83,7 @@ _PROPERTIES = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class QuarantineFile:
-    """A file of the quarantine as the table's manifest has it."""
+    """A file of the quarantine as listed in the table's manifest."""
 
     path: str
     records: int
@@ -91,7 +91,7 @@ class QuarantineFile:
 
 
 class Quarantine:
-    """The quarantined records of one topic. ``location``: the folder of its table, which may not be there yet."""
+    """The quarantined records of one topic. ``location``: the folder of its table, which may not exist yet."""
 
     def __init__(self, catalog: Catalog, topic: str, location: str) -> None:
         self._catalog = catalog
@@ -100,13 +100,13 @@ class Quarantine:
         self.topic = topic
 
     def append(self, rows: pa.Table, ingest_id: str) -> None:
-        """Adds rows of :data:`winnow.files.quarantine_files.QUARANTINE_SCHEMA`, all of one ingest call.
+        """Add rows of :data:`winnow.files.quarantine_files.QUARANTINE_SCHEMA`, all of one ingest call.
 
         Appends do not conflict with one another.
         """
         with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
             table = self._created()
-            # Not Table.append: PyIceberg makes an empty list of a missing one, and records must stay what they were.
+            # Not Table.append: PyIceberg turns a missing list into an empty one, and records must not change.
             path = storage.join(locate_ingest_folder(self.location, ingest_id), f"{uuid.uuid4().hex}.parquet")
             with QuarantineWriter(file_bytes=rows.nbytes + 1, name=lambda _: path) as writer:
                 for batch in rows.to_batches():
@@ -115,12 +115,12 @@ class Quarantine:
             table.add_files([path], check_duplicate_files=False)
 
     def adopt(self, paths: Sequence[str]) -> None:
-        """Adds files that are already written to the table.
+        """Add files that are already written to the table.
 
-        Those that it names are passed over, so repeating it changes nothing.
+        Files that the table names already are skipped, so repeating it changes nothing.
 
         Raises:
-            CommitConflictError: other commits came first too often; nothing of this one landed.
+            CommitConflictError: other commits came first too often; nothing was added.
             ServiceError: the catalog cannot be reached.
         """
         with translate_catalog_errors(f"The quarantine of topic {self.topic} could not take over {len(paths)} file(s)"):
@@ -144,12 +144,12 @@ class Quarantine:
     def read(
         self, visible: Sequence[str], *, partition: int | None = None, offsets: tuple[int, int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Reads rows of the ingests in ``visible`` (from the log's state), in no particular order.
+        """Read rows of the ingests in ``visible`` (from the log's state), in no particular order.
 
-        ``partition`` and ``offsets`` (first and last) leave out the rows of others, and of none.
+        ``partition`` and ``offsets`` (first and last) select rows; rows without these values are left out.
 
         Raises:
-            DamagedSegmentError: a file is not what was written.
+            DamagedSegmentError: a file differs from what was written.
             ServiceError: the catalog cannot be reached.
         """
         if not visible:
@@ -169,11 +169,11 @@ class Quarantine:
                 if may_contain_ingest(path, self.location, ids):
                     yield from _read_rows(self.topic, path, wanted)
                 elif not storage.exists(path):
-                    # From an ingest that will never be visible, or a name in a damaged manifest.
+                    # Rows of an ingest that will never be visible, or a name in a damaged manifest.
                     raise _list_missing(self.topic, path)
 
     def files(self) -> list[QuarantineFile]:
-        """Lists the files of the table by path; none if there is no table.
+        """List the files of the table by path; none if there is no table.
 
         Raises:
             ServiceError: the catalog cannot be reached.
@@ -187,7 +187,7 @@ class Quarantine:
         return sorted(QuarantineFile(path, *sizes) for each in found for path, sizes in each.items())
 
     def table(self) -> Table | None:
-        """Loads the table; None: nothing was ever quarantined.
+        """Load the table; None if nothing was ever quarantined.
 
         Raises:
             ServiceError: the catalog cannot be reached.
@@ -199,18 +199,18 @@ class Quarantine:
                 return None
 
     def files_of_plan(self, plan_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
-        """Lists files with keyless records that attempts at a plan wrote: in their folder, or named by the table.
+        """List files with keyless records that attempts at a plan wrote: in their folder, or named by the table.
 
         ``adopted``: the paths of :meth:`files`.
         """
         return _is_below(locate_keyless_move_folder(self.location, plan_id), adopted)
 
     def files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
-        """Lists files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
+        """List files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
         return _is_below(locate_ingest_folder(self.location, ingest_id), adopted)
 
     def withdraw(self, paths: Collection[str]) -> None:
-        """Removes files from the table whose records no state of the log names or will name. Repeating changes nothing.
+        """Remove files from the table whose records no state names or will name. Repeating it changes nothing.
 
         Raises:
             CommitConflictError: other commits came first too often; the table still names the files.
@@ -260,7 +260,7 @@ class Quarantine:
 def _is_below(folder: str, adopted: Collection[str]) -> list[storage.FileEntry]:
     listed = storage.list_files(folder)
     there = {entry.uri for entry in listed}
-    # A process that was paused may have adopted a file after a sweep deleted it.
+    # A process that was paused may have added a file after a sweep deleted it.
     gone = [path for path in adopted if path.startswith(f"{folder}/") and path not in there]
     return [*listed, *(storage.FileEntry(path, 0) for path in sorted(gone))]
 
@@ -274,7 +274,7 @@ def _list_missing(topic: str, path: str) -> DamagedMetadataError:
 
 
 def _list_paths(table: Table) -> set[str]:
-    """Lists the paths of the files in the table's newest snapshot.
+    """List the paths of the files in the table's newest snapshot.
 
     Raises:
         DamagedMetadataError: its metadata are damaged; PyIceberg takes a manifest that ends early for a short one.
@@ -286,19 +286,19 @@ def _manifests(table: Table) -> list[ManifestFile]:
     snapshot = table.current_snapshot()
     if snapshot is None:
         if table.metadata.snapshots or table.metadata.current_snapshot_id is not None:
-            raise make_damage_error(table.metadata_location)  # it would look empty
+            raise make_damage_error(table.metadata_location)  # the table would appear empty
         return []
     return list_live_manifests(table.io, snapshot)
 
 
 def _add_once(table: Table, paths: Sequence[str]) -> None:
-    # Here only and not in the catalog: PyIceberg's own retry does not ask again whether somebody else, with the same
-    # attempt in hand, has added a file meanwhile.
+    # Disabled here only and not in the catalog: PyIceberg's own retry does not check again whether another process with
+    # the same attempt has added a file meanwhile.
     _disable_retries(table).add_files(list(paths), check_duplicate_files=False)
 
 
 def _disable_retries(table: Table) -> Table:
-    """Turns PyIceberg's own retry off for ``table`` in this process."""
+    """Turn PyIceberg's own retry off for ``table`` in this process."""
     properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
@@ -312,7 +312,7 @@ def _read_rows(topic: str, path: str, wanted: pc.Expression) -> Iterator[pa.Reco
     checked = ds.ParquetFileFormat(default_fragment_scan_options=options)
     try:
         with translate_read_errors(), storage.translate_store_errors(path):
-            # Row groups without a row that is wanted are passed over by their statistics.
+            # Row groups without a selected row are skipped by their statistics.
             scanner = ds.dataset(path_in_store, filesystem=filesystem, format=checked).scanner(
                 filter=wanted, batch_readahead=1, fragment_readahead=1, use_threads=False
             )

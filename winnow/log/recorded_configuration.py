@@ -1,8 +1,8 @@
 """Compares the committed topic configuration with the table's properties.
 
 Iceberg lets any tool set a table's properties without a snapshot, and a metadata file has no checksum of its own in
-most catalogs. What a topic's configuration decides cannot be taken back (retention deletes), so it counts only as it
-was committed through Winnow: the carried state has a copy. Properties that are not of the configuration are anybody's.
+most catalogs. The effects of a topic's configuration cannot be undone (retention deletes), so it counts only as it
+was committed through Winnow: the carried state has a copy. Other properties may be set by any tool.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from winnow.errors import ForeignConfigurationError, join_first
 
 PARTITIONS_PROPERTY = "winnow.partitions"
 INITIAL_PROPERTY = "winnow.initial-configuration"
-"""The configuration that a topic was created with, as JSON: it counts until the first commit, which makes a state."""
+"""The configuration that a topic was created with, as JSON: valid until the first commit makes a state."""
 MAXIMUM_KEYS_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationDifference:
-    """One key that the table's properties and the committed configuration do not agree on; None: not set."""
+    """One key on which the table's properties and the committed configuration differ; None: not set."""
 
     key: str
     committed: str | None
@@ -33,22 +33,22 @@ class ConfigurationDifference:
 
 
 def read_configuration(properties: Mapping[str, str]) -> dict[str, str]:
-    """Reads the configuration among a table's properties: topic keys and the number of partitions."""
+    """Read the configuration from a table's properties: topic keys and the number of partitions."""
     return {key: text for key, text in sorted(properties.items()) if key == PARTITIONS_PROPERTY or is_topic_key(key)}
 
 
 def read_overrides(properties: Mapping[str, str]) -> dict[str, str]:
-    """The topic configuration among a table's properties, or in a recorded configuration: keys the table knows."""
+    """Read the known topic keys from a table's properties or a recorded configuration."""
     return {key: text for key, text in properties.items() if is_topic_key(key)}
 
 
 def make_initial_property(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Makes the table property that records what a topic is created with."""
+    """Make the table property that records what a topic is created with."""
     return {INITIAL_PROPERTY: json.dumps(read_configuration(configuration), sort_keys=True)}
 
 
 def read_initial_configuration(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """What :func:`initial_property` recorded; None: nothing, by an older Winnow. An unreadable one equals no other."""
+    """Read the property of :func:`make_initial_property`; None: not set. An unreadable one equals no other."""
     text = properties.get(INITIAL_PROPERTY)
     if text is None:
         return None
@@ -62,7 +62,7 @@ def read_initial_configuration(properties: Mapping[str, str]) -> dict[str, str] 
 def list_differences(
     recorded: Mapping[str, str] | None, properties: Mapping[str, str]
 ) -> tuple[ConfigurationDifference, ...]:
-    """Lists where the table's ``properties`` differ from what was ``recorded`` (None: nothing was)."""
+    """List where the table's ``properties`` differ from what was ``recorded`` (None: nothing was)."""
     if recorded is None:
         return ()
     present = read_configuration(properties)
@@ -74,7 +74,7 @@ def list_differences(
 
 
 def describe_differences(topic: str, found: tuple[ConfigurationDifference, ...], metadata_location: str) -> str:
-    """Describes the differences: names the keys and the command that accepts them."""
+    """Describe the differences: the keys and the command that accepts them."""
     told = join_first([str(each) for each in found], MAXIMUM_KEYS_NAMED)
     return (
         f"The configuration of topic {topic} is not the one that Winnow committed: {told}. Another tool changed "
@@ -87,10 +87,10 @@ def describe_differences(topic: str, found: tuple[ConfigurationDifference, ...],
 def check_recorded(
     topic: str, recorded: Mapping[str, str] | None, properties: Mapping[str, str], metadata_location: str
 ) -> None:
-    """Checks that the table's properties hold the configuration that was recorded.
+    """Check that the table's properties equal the recorded configuration.
 
     Raises:
-        ForeignConfigurationError: they do not; names the keys and the command that accepts them.
+        ForeignConfigurationError: they differ; names the keys and the command that accepts them.
     """
     found = list_differences(recorded, properties)
     if found:

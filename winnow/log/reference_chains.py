@@ -1,7 +1,7 @@
-"""Chains of receipt and ingest-ledger references: old ones in immutable files, so that the state stays small.
+"""Chains of receipt and ingest-ledger references: old ones move to immutable files, so that the state stays small.
 
-Every commit writes the whole state anew, and deciding reads it. So of the receipts and of the ingest ledgers only the
-newest stay in the state itself. What is older goes, ``LINK_REFERENCES`` at a time, into a file that names the file
+Every commit writes the whole state, and planning reads it. So of the receipts and of the ingest ledgers only the
+newest stay in the state itself. Older ones go, ``LINK_REFERENCES`` at a time, into a file that names the file
 before it; the state names the last one. Nothing is ever taken out: a link is written once, before the commit that
 names it, and no sweep lists or deletes it.
 """
@@ -23,7 +23,7 @@ from winnow.model import ChainReference, IngestLedger, IngestReference, ReceiptR
 R = TypeVar("R", ReceiptReference, IngestReference)
 
 MAXIMUM_LINK_REFERENCES: Final = 50
-"""References per link; the state itself holds fewer than twice as many of each kind."""
+"""Maximum references per link; the state itself holds fewer than twice as many of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Ingests:
 
 
 def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
-    """Moves older references of ``state`` into links; returns the new state and the paths of the links it wrote.
+    """Move older references of ``state`` into links; return the new state and the paths of the written links.
 
     Nothing refers to them until the commit that carries the state.
     """
@@ -66,14 +66,14 @@ def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, 
 
 
 def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -> list[ReceiptReference]:
-    """Lists references to the receipts of all published plans, oldest first.
+    """List references to the receipts of all published plans, oldest first.
 
     Args:
         state: the carried state.
-        since_ms: nothing is read beyond the first link whose receipts were all finished before that; None: all are.
+        since_ms: stop at the first link whose receipts were all finished before that; None: read all links.
 
     Raises:
-        DamagedMetadataError: a link is missing or is not the one that was committed.
+        DamagedMetadataError: a link is missing or differs from the committed one.
     """
     found = list(state.receipts)
     link = state.older_receipts
@@ -85,7 +85,7 @@ def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -
 
 
 def list_ingest_references(state: TopicState) -> list[IngestReference]:
-    """Lists references to the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`."""
+    """List references to the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`."""
     found = list(state.ingests)
     link = state.older_ingests
     while link is not None:
@@ -96,7 +96,7 @@ def list_ingest_references(state: TopicState) -> list[IngestReference]:
 
 
 def list_links(state: TopicState) -> Iterator[ChainReference]:
-    """The links of both chains, newest first, as far as they can be read: the last that is given may be damaged."""
+    """List the links of both chains, newest first, up to the first unreadable one: the last one may be damaged."""
     kinds: tuple[tuple[ChainReference | None, type[_Receipts | _Ingests]], ...] = (
         (state.older_receipts, _Receipts),
         (state.older_ingests, _Ingests),
@@ -113,7 +113,7 @@ def list_links(state: TopicState) -> Iterator[ChainReference]:
 
 
 def has_same_ingests(one: TopicState, other: TopicState) -> bool:
-    """Checks whether both states name the same ingest calls, in the state or in links; reads no file."""
+    """Check whether both states name the same ingest calls, in the state or in links; read no file."""
     return (_count_references(one.ingests, one.older_ingests), one.ingests[-1:]) == (
         _count_references(other.ingests, other.older_ingests),
         other.ingests[-1:],
@@ -138,7 +138,7 @@ def _read_link(topic: str, link: ChainReference) -> bytes:
 
 
 def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> IngestReference:
-    """Writes the ledger of one ingest call; nothing refers to it until the commit that carries the reference."""
+    """Write the ledger of one ingest call; nothing refers to it until the commit that carries the reference."""
     data = documents.dump_json(ledger)
     path = storage.join(table_location, "winnow", "ingests", f"{ledger.ingest_id}.json")
     storage.write_bytes(path, data)
@@ -146,7 +146,7 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
 
 
 def list_seen_digests(state: TopicState, partition: int) -> set[str]:
-    """Lists digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
+    """List digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
     seen: set[str] = set()
     for reference in list_ingest_references(state):
         data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)

@@ -34,7 +34,7 @@ class FileReferences:
         return path in self.data or path in self.manifests or path in self.manifest_lists or path in self.states
 
     def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
-        """Adds everything ``snapshot`` refers to; manifests in ``known`` were read already."""
+        """Add everything ``snapshot`` refers to; manifests in ``known`` were read already."""
         self.manifest_lists.add(snapshot.manifest_list)
         state = find_state_path(table, snapshot)
         if state is not None:
@@ -48,13 +48,13 @@ class FileReferences:
 
 
 def find_state_path(table: Table, snapshot: Snapshot) -> str | None:
-    """Finds the state file that a snapshot's summary names."""
+    """Find the state file that a snapshot's summary names."""
     summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
     return StateReference.from_summary(table.name()[-1], summary).path if summary.get(STATE_PROPERTY) else None
 
 
 def collect_references(table: Table, snapshot_ids: set[int] | None = None) -> FileReferences:
-    """Collects everything the given snapshots refer to (None: all in the metadata, on every branch and tag)."""
+    """Collect everything that the given snapshots refer to (None: all in the metadata, on every branch and tag)."""
     found = FileReferences()
     known: set[str] = set()
     for snapshot in table.metadata.snapshots:
@@ -64,7 +64,7 @@ def collect_references(table: Table, snapshot_ids: set[int] | None = None) -> Fi
 
 
 def list_expirable_snapshots(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
-    """Lists snapshots that may expire: not the head, on no branch or tag, and replaced longer ago than the grace.
+    """List snapshots that may expire: not the head, on no branch or tag, and replaced longer ago than the grace.
 
     A snapshot is replaced when its successor is committed; a snapshot with no successor in the metadata is kept.
     """
@@ -84,7 +84,7 @@ def list_expirable_snapshots(table: Table, *, now_ms: int, grace_ms: int) -> set
 
 @dataclass(frozen=True)
 class Expiry:
-    """What expiring a table's old snapshots would leave unreferenced."""
+    """The snapshots to expire, and the files that would then be unreferenced."""
 
     snapshot_ids: frozenset[int]
     manifests: frozenset[str]
@@ -93,7 +93,7 @@ class Expiry:
 
 
 def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
-    """Plans which snapshots to expire now, and which metadata files only they refer to. Changes nothing."""
+    """Plan which snapshots to expire now, and which metadata files only they refer to. Changes nothing."""
     table = log.head().table
     going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
     staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
@@ -108,18 +108,18 @@ def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
 
 
 def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
-    """Expires snapshots of the log by id; skips those that are gone already, and tries again on conflict."""
+    """Expire snapshots of the log by id; skip those that are gone already, and retry on conflict."""
     if not _expire(lambda: log.head().table, snapshot_ids, f"topic {log.topic}"):
         raise log.conflict()
 
 
 def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
-    """Lists data files written under a plan id."""
+    """List data files written under a plan id."""
     return storage.list_files(storage.join(table_location, "data", plan_id))
 
 
 def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
-    """Lists ingest ids whose quarantined records are visible in a kept snapshot of ``table``; reads their states."""
+    """List ingest ids whose quarantined records are visible in a kept snapshot of ``table``; read their states."""
     found: set[str] = set()
     for snapshot in table.metadata.snapshots:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
@@ -129,7 +129,7 @@ def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
 
 
 def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int) -> Expiry | None:
-    """Plans which quarantine snapshots to expire now; None: none, or there is no table. Changes nothing.
+    """Plan which quarantine snapshots to expire now; None: none, or there is no table. Changes nothing.
 
     Raises:
         DamagedMetadataError: a manifest list is damaged.
@@ -150,7 +150,7 @@ def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int
 
 
 def expire_quarantine(quarantine: Quarantine, snapshot_ids: Collection[int]) -> None:
-    """Expires snapshots of the quarantine by id; skips those that are gone already, and tries again on conflict.
+    """Expire snapshots of the quarantine by id; skip those that are gone already, and retry on conflict.
 
     Raises:
         CommitConflictError: other commits came first too often; the snapshots stay.
@@ -164,7 +164,7 @@ def expire_quarantine(quarantine: Quarantine, snapshot_ids: Collection[int]) -> 
 
 
 def _expire(load: Callable[[], Table | None], snapshot_ids: Collection[int], where: str) -> bool:
-    """Expires those of ``snapshot_ids`` that the table still has. False: other commits came first too often."""
+    """Expire those of ``snapshot_ids`` that the table still has. False: other commits came first too often."""
     for attempt in range(MAXIMUM_COMMIT_TRIES):
         table = load()
         there = [] if table is None else table.metadata.snapshots
@@ -181,7 +181,7 @@ def _expire(load: Callable[[], Table | None], snapshot_ids: Collection[int], whe
 
 
 def list_quarantine_metadata_files(quarantine: Quarantine) -> set[str]:
-    """Lists the manifests and manifest lists that snapshots of the quarantine refer to, including the newest.
+    """List the manifests and manifest lists that snapshots of the quarantine refer to, including the newest.
 
     Raises:
         DamagedMetadataError: a manifest list is damaged.

@@ -36,14 +36,14 @@ class LogSqlCatalog(SqlCatalog):
 
     @classmethod
     def over(cls, catalog: Catalog) -> Self:
-        """PyIceberg's own SqlCatalog under this class; both share its database connections."""
+        """Return PyIceberg's own SqlCatalog under this class; both share its database connections."""
         made = cls.__new__(cls)
         made.__dict__.update(catalog.__dict__)
         _sync_commits(made.engine)
         return made
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Loads a table; as PyIceberg's method, with the metadata file checked.
+        """Load a table; as PyIceberg's method, with the metadata file checked.
 
         Raises:
             DamagedMetadataError: the metadata file is damaged.
@@ -81,7 +81,7 @@ class LogSqlCatalog(SqlCatalog):
         return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
 
     def _write_version(self, metadata: TableMetadata, before: str) -> str:
-        """Writes the metadata file that follows the one at ``before``; returns its location."""
+        """Write the metadata file that follows the one at ``before``; return its location."""
         named = TABLE_METADATA_FILE_NAME_REGEX.fullmatch(before.rpartition("/")[2])
         provider = load_location_provider(metadata.location, metadata.properties)
         location = provider.new_table_metadata_file_location(int(named[1]) + 1 if named else 0)
@@ -90,7 +90,7 @@ class LogSqlCatalog(SqlCatalog):
         return output.location
 
     def _swap(self, identifier: Identifier, before: str, after: str) -> None:
-        """Makes the table's row name the metadata file ``after`` if it still names ``before``."""
+        """Set the metadata file in the table's row to ``after`` if it is still ``before``."""
         row = IcebergTables
         statement = update(row).where(*self._is_row_of(identifier), row.metadata_location == before)
         with Session(self.engine) as session:
@@ -114,9 +114,9 @@ class LogSqlCatalog(SqlCatalog):
 
 
 def _sync_commits(engine: Engine) -> None:
-    """Lets a commit to a SQLite file survive a power cut.
+    """Make a commit to a SQLite file survive a power cut.
 
-    SQLite ends a transaction by removing its journal. By default it leaves syncing that to the kernel, and a journal
+    SQLite ends a transaction by removing its journal. By default the kernel syncs that removal later, and a journal
     that is there again after a power cut rolls the commit back.
     """
     if engine.dialect.name != "sqlite" or engine.url.database in (None, "", ":memory:"):
@@ -130,7 +130,7 @@ def _sync_commits(engine: Engine) -> None:
 
 
 def _read_metadata(io: FileIO, location: str) -> TableMetadata:
-    """Reads a table's metadata file and checks it.
+    """Read a table's metadata file and check it.
 
     Raises:
         DamagedMetadataError: it is damaged.
@@ -140,5 +140,5 @@ def _read_metadata(io: FileIO, location: str) -> TableMetadata:
         return FromInputFile.table_metadata(ChecksumNames(io).new_input(location))
     except (OSError, WinnowError):
         raise
-    except Exception as problem:  # what PyIceberg raises depends on where decoding fails
+    except Exception as problem:  # PyIceberg's exception depends on where decoding fails
         raise make_damage_error(location) from problem

@@ -1,6 +1,6 @@
 """Reads and writes the carried state: one immutable file per table snapshot.
 
-Everything that must outlive snapshots rests in it. It is written before the commit that names it and never changed.
+It holds everything that must outlive snapshots. It is written before the commit that names it and never changed.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ STATE_FORMAT = 1
 CHAIN_FORMAT = 3
 """Format of the links of older references."""
 TOPIC_STATE_FORMAT = 4
-"""Format of every state that is written: since 4 with the fence, which a Winnow that does not know it must not pass."""
+"""Format of every written state: 4 added the fence, which a Winnow that does not know it must not pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateReference:
-    """Where a snapshot's state rests, and its digest."""
+    """The location of a snapshot's state, and its digest."""
 
     path: str
     sha256: str
 
     def to_property(self) -> str:
-        """The value of ``winnow.state`` in a snapshot summary."""
+        """Make the value of ``winnow.state`` in a snapshot summary."""
         return json.dumps({"format": STATE_FORMAT, "path": self.path, "sha256": self.sha256}, sort_keys=True)
 
     @classmethod
     def from_summary(cls, topic: str, summary: Mapping[str, str | None]) -> StateReference:
-        """The reference in a snapshot's summary.
+        """Read the reference from a snapshot's summary.
 
         Raises:
-            ForeignTableError: the summary names none: somebody else made this snapshot.
-            DamagedMetadataError: what it names is no reference.
+            ForeignTableError: the summary names none: another tool made this snapshot.
+            DamagedMetadataError: the reference is not valid.
         """
         text = summary.get(STATE_PROPERTY)
         if not text:
@@ -65,7 +65,7 @@ class StateReference:
 
 
 def make_empty_state(topic: str, partitions: int) -> TopicState:
-    """The state of a topic nothing was appended to."""
+    """Make the state of a topic to which nothing was appended."""
     return TopicState(topic=topic, partitions={number: PartitionState() for number in range(partitions)})
 
 
@@ -78,10 +78,10 @@ def write_state(table_location: str, state: TopicState) -> StateReference:
 
 
 def read_state(topic: str, reference: StateReference) -> TopicState:
-    """The state behind ``reference``.
+    """Read the state behind ``reference``.
 
     Raises:
-        DamagedMetadataError: the file is missing or is not the one that was committed.
+        DamagedMetadataError: the file is missing or differs from the committed one.
     """
     data = read_checked(topic, "state", reference.path, reference.sha256)
     return documents.load_json(TopicState, data)
@@ -97,15 +97,15 @@ def write_receipt(table_location: str, receipt: Receipt) -> ReceiptReference:
 
 
 def read_receipt(topic: str, reference: ReceiptReference) -> Receipt:
-    """The receipt behind ``reference``; raises as :func:`read_state`."""
+    """Read the receipt behind ``reference``; raises as :func:`read_state`."""
     return documents.load_json(Receipt, read_checked(topic, "receipt", reference.path, reference.sha256))
 
 
 def read_checked(topic: str, what: str, path: str, sha256: str) -> bytes:
-    """The bytes of a file the table refers to, checked against the digest that was committed.
+    """Read a file that the table refers to, checked against the committed digest.
 
     Raises:
-        DamagedMetadataError: it is missing or another.
+        DamagedMetadataError: it is missing or differs.
     """
     try:
         with make_missing_path_error(path):

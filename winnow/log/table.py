@@ -1,4 +1,4 @@
-"""How a topic becomes an Iceberg table: schema, partition spec, properties, and data-file entries for segments."""
+"""Maps a topic to an Iceberg table: schema, partition spec, properties, and data-file entries for segments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 FENCE_PROPERTY = "winnow.fence"
-"""A number that only grows (:mod:`winnow.log.fence`). A rollback of the table does not rewind properties."""
+"""An integer that only grows (:mod:`winnow.log.fence`). A rollback of the table does not reset properties."""
 _PARTITION, _OFFSET, _TIMESTAMP = FIELD_IDS["partition"], FIELD_IDS["offset"], FIELD_IDS["timestamp"]
 _KEY, _VALUE, _TIMESTAMP_TYPE = FIELD_IDS["key"], FIELD_IDS["value"], FIELD_IDS["timestampType"]
 
@@ -58,7 +58,7 @@ LOG_SPEC = PartitionSpec(PartitionField(_PARTITION, 1000, IdentityTransform(), "
 
 
 def make_log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema = LOG_SCHEMA) -> dict[str, str]:
-    """Table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
+    """Make the table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
     return {
         PARTITIONS_PROPERTY: str(partitions),
         **make_initial_property({PARTITIONS_PROPERTY: str(partitions), **overrides}),
@@ -83,7 +83,7 @@ def make_log_properties(partitions: int, overrides: Mapping[str, str], schema: S
 
 
 def make_data_file(table: Table, segment: Segment) -> DataFile:
-    """The manifest entry of a segment, from figures counted while it was written; its footer is not read again.
+    """Make the manifest entry of a segment from figures counted while it was written; its footer is not read again.
 
     Bounds are given for partition, offset and timestamp only: key and value appear as counts.
     """

@@ -52,11 +52,11 @@ MAXIMUM_COMMIT_TRIES = 12
 """Maximum tries of the commit loop before it raises CommitConflictError."""
 
 MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
-"""The search for a receipt starts this much earlier than it can have been made: clocks of machines may disagree."""
+"""Maximum difference between machines' clocks: the search for a receipt starts this much before its earliest time."""
 
 
 class TopicLog:
-    """The log of one topic. Cheap to make; every question loads the head anew."""
+    """The log of one topic. Cheap to make; every method loads the head anew."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class TopicLog:
                 ) from problem
 
     def head(self) -> Head:
-        """The newest snapshot and its state.
+        """Load the newest snapshot and its state.
 
         Raises:
             UnknownTopicError: there is no such topic.
             ForeignTableError: the newest snapshot is not Winnow's.
-            DamagedMetadataError: the table's metadata, or the state they name, are not what was committed.
+            DamagedMetadataError: the table's metadata, or the state they name, differ from the commit.
             ServiceError: the catalog cannot be reached.
         """
         table = self._load()
@@ -101,7 +101,7 @@ class TopicLog:
             try:
                 return self._head(table)
             except DamagedMetadataError:
-                # Perhaps this process was paused, and a sweep has removed the state of a snapshot that was the newest.
+                # If this process was paused, a sweep may have removed the state of the snapshot that was the newest.
                 newest = self._load()
                 if newest.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
                     raise
@@ -125,10 +125,10 @@ class TopicLog:
         return carried.StateReference.from_summary(self.topic, summary)
 
     def config(self, head: Head | None = None) -> TopicConfig:
-        """The topic's configuration, parsed and checked; what it does not set comes from the installation's defaults.
+        """Load the topic's configuration, parsed and checked; the installation's defaults fill in the rest.
 
         Raises:
-            ConfigurationError: what the topic sets and the defaults of today contradict one another.
+            ConfigurationError: the topic's values and the present defaults contradict one another.
             ForeignConfigurationError: the table's properties are not the configuration that Winnow committed.
         """
         head = head or self.head()
@@ -141,7 +141,7 @@ class TopicLog:
             raise ConfigurationError(f"Topic {self.topic}: {problem}") from None
 
     def parse(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configuration that this topic would have if it set ``overrides`` and nothing else.
+        """Parse the configuration that this topic would have if it set only ``overrides``.
 
         Raises:
             ConfigurationError: as :meth:`winnow.config.topic.TopicConfig.parse`.
@@ -149,15 +149,15 @@ class TopicLog:
         return TopicConfig.parse(overrides, self._defaults)
 
     def partitions(self, head: Head | None = None) -> int:
-        """How many partitions the topic has."""
+        """Return the number of partitions."""
         return len((head or self.head()).state.partitions)
 
     def segments(self, head: Head) -> dict[int, tuple[Segment, ...]]:
-        """Live segments per partition in offset order, from the manifests alone; no data file is opened.
+        """List the live segments per partition in offset order, from the manifests alone; opens no data file.
 
         Raises:
             ForeignTableError: the table holds delete files or files without offset bounds.
-            DamagedMetadataError: a manifest is damaged, or they name other segments than were committed.
+            DamagedMetadataError: a manifest is damaged, or the manifests name other segments than were committed.
         """
         found: dict[int, list[Segment]] = {}
         with (
@@ -203,12 +203,12 @@ class TopicLog:
         return manifests
 
     def find_receipt(self, plan_id: str, head: Head | None = None, *, since_ms: int | None = None) -> Receipt | None:
-        """The receipt of ``plan_id`` when it was published; None when it never was.
+        """Find the receipt of ``plan_id`` if it was published; None if it never was.
 
         Args:
-            plan_id: whose.
-            head: where it is looked for; None: the newest.
-            since_ms: it was published then or later, if at all, by whichever clock; None: however long ago.
+            plan_id: the plan.
+            head: the head to search; None: the newest.
+            since_ms: earliest time of the publish by any machine's clock; None: search all receipts.
         """
         head = head or self.head()
         for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
@@ -217,26 +217,26 @@ class TopicLog:
         return None
 
     def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
-        """References to receipts, oldest first: all, or those of plans published ``since_ms`` and some before them."""
+        """List references to receipts, oldest first: all, or those since ``since_ms`` and some before them."""
         since_ms = None if since_ms is None else since_ms - MAXIMUM_CLOCK_DIFFERENCE_MS
         return reference_chains.list_receipt_references(head.state, since_ms=since_ms)
 
     def receipts(self, head: Head | None = None) -> list[Receipt]:
-        """Receipts of all published plans, oldest first."""
+        """List the receipts of all published plans, oldest first."""
         head = head or self.head()
         return [carried.read_receipt(self.topic, reference) for reference in self.receipt_references(head)]
 
     # ------------------------------------------------------------------ writing
 
     def add_partitions(self, count: int, *, now_ms: int) -> Committed:
-        """Let the topic have ``count`` partitions: state and table property change in one commit.
+        """Grow the topic to ``count`` partitions: state and table property change in one commit.
 
         Raises:
-            ConfigurationError: it has as many or more.
+            ConfigurationError: the topic has as many or more already.
         """
 
         def change(head: Head) -> Change:
-            self.config(head)  # what another tool changed is not taken over along with it
+            self.config(head)  # changes made by another tool are not accepted along with it
             before = len(head.state.partitions)
             if count <= before:
                 raise ConfigurationError(
@@ -260,7 +260,7 @@ class TopicLog:
     def set_config(self, changes: dict[str, str], deletions: Sequence[str]) -> Committed:
         """Change topic configuration: table properties, in a snapshot without files.
 
-        A snapshot, so that a publish that looked at the configuration before it meets a conflict and looks again.
+        It makes a snapshot, so that a publish that read the old configuration conflicts and reads it again.
         """
 
         def change(head: Head) -> Change:
@@ -281,9 +281,9 @@ class TopicLog:
         return self.commit(change)
 
     def accept_config(self, changes: Mapping[str, str], deletions: Sequence[str], *, now_ms: int) -> Committed:
-        """Take the configuration that the table's properties hold, with ``changes`` to it, as this topic's.
+        """Accept the configuration in the table's properties, with ``changes`` to it, as this topic's.
 
-        Partitions cannot be taken away: where the properties name fewer than there are, or no number, those stay.
+        Partitions cannot be removed: if the properties name fewer than there are, or no number, the number stays.
 
         Raises:
             ConfigurationError: the configuration would not be valid.
@@ -313,13 +313,13 @@ class TopicLog:
         return self.commit(change)
 
     def commit(self, build: Callable[[Head], Change]) -> Committed:
-        """Commit what ``build`` makes of the head; ``build`` is asked again after each conflict.
+        """Commit the change that ``build`` makes of the head; ``build`` is called again after each conflict.
 
         Raises:
             PlanVoidError: a file to remove is no longer in the log.
-            CommitConflictError: other commits came first ``COMMIT_TRIES`` times.
-            CommitUnknownError: the catalog did not say whether the commit landed; nothing was cleaned up.
-            and what ``build`` raises.
+            CommitConflictError: other commits came first :data:`MAXIMUM_COMMIT_TRIES` times.
+            CommitUnknownError: the catalog did not confirm the commit; nothing was cleaned up.
+            Also the errors of ``build``.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
             head = self.head()
@@ -330,7 +330,7 @@ class TopicLog:
         raise self.conflict()
 
     def conflict(self) -> CommitConflictError:
-        """The error for a commit that lost too often."""
+        """Make the error for a commit that lost too often."""
         return CommitConflictError(
             f"Other commits to topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; nothing of this one landed. "
             "Run it again."
@@ -374,7 +374,7 @@ class TopicLog:
         try:
             transaction.commit_transaction()
         except CommitFailedException:
-            _delete_files(leftovers)  # the catalog was asked whether it landed (winnow.log.catalog_access)
+            _delete_files(leftovers)  # the catalog has checked whether the commit succeeded (winnow.log.catalog_access)
             return None
         except Exception as problem:
             if not self._landed(snapshot_id):
@@ -386,9 +386,9 @@ class TopicLog:
         return Committed(snapshot_id, new_state, receipt)
 
     def _with_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
-        """Adds to ``state`` what a reader compares: the digest of its segments, its configuration, its table."""
+        """Add to ``state`` the values that a reader compares: digest of its segments, configuration, table."""
         live = head.state.live
-        if live is None:  # of a Winnow that kept none
+        if live is None:  # the state is from a Winnow that kept none
             live = head_checks.compute_segment_digest(self._listed(head))
         configuration = head.state.configuration
         touched = recorded.read_configuration(dict.fromkeys((*change.properties, *change.dropped_properties), ""))
@@ -414,7 +414,7 @@ class TopicLog:
 
 
 def _keep_newest_snapshot(table: Table) -> Table:
-    """Returns ``table`` with its newest snapshot only, to stage a commit that concerns no other.
+    """Return ``table`` with only its newest snapshot, to stage a commit that concerns no other.
 
     PyIceberg's transaction copies the metadata about twenty times while a commit is staged, snapshot by snapshot. The
     catalog applies the staged updates to the whole metadata, once.
@@ -427,7 +427,7 @@ def _keep_newest_snapshot(table: Table) -> Table:
 
 
 def _delete_files(paths: Sequence[str]) -> None:
-    # Only after a refused commit: nothing can refer to these files. A failure leaves an unreferenced file, no harm.
+    # Only after a refused commit, when nothing can refer to these files. A failure leaves an unreferenced file.
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):
             storage.delete(path)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NAMESPACE = "winnow"
 MAXIMUM_PARTITIONS = 100_000
 SYNCED_FILE_IO = "winnow.log.file_io.SyncedFileIO"
-"""By this name PyIceberg loads the FileIO that syncs what it writes on a local file system."""
+"""Name by which PyIceberg loads the FileIO that syncs its files on a local file system."""
 
 
 class TopicLogs:
@@ -79,7 +79,7 @@ class TopicLogs:
         _sync_files(loaded, self._warehouse)
         sql = sys.modules.get("pyiceberg.catalog.sql")
         if sql is None or type(loaded) is not sql.SqlCatalog:
-            return loaded  # and what SQL needs is not loaded for it
+            return loaded  # so that SQL's modules are not loaded for it
         from winnow.log.sql_catalog import LogSqlCatalog
 
         return LogSqlCatalog.over(loaded)
@@ -120,14 +120,14 @@ class TopicLogs:
         return self.open(topic)
 
     def names(self) -> list[str]:
-        """All topics, sorted."""
+        """List all topics, sorted."""
         from winnow.log.catalog_access import translate_catalog_errors
 
         with translate_catalog_errors("The topics could not be listed"):
             return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(NAMESPACE))
 
     def open(self, topic: str) -> TopicLog:
-        """The log of ``topic``; that it exists is checked when its head is first asked for."""
+        """Open the log of ``topic``; a missing topic raises when its head is first loaded."""
         try:
             validate_topic_name(topic)
         except ConfigurationError as problem:
@@ -137,7 +137,7 @@ class TopicLogs:
         return TopicLog(self.catalog, (NAMESPACE, topic), topic, self._defaults)
 
     def quarantine(self, topic: str) -> Quarantine:
-        """The side table of quarantined records of ``topic``."""
+        """Open the side table of quarantined records of ``topic``."""
         from winnow.files import storage
         from winnow.log.quarantine import Quarantine
 
@@ -145,9 +145,9 @@ class TopicLogs:
 
 
 def _sync_files(catalog: Catalog, warehouse: str) -> None:
-    """Let ``catalog`` sync what it writes where ``warehouse`` is a local folder.
+    """Make ``catalog`` sync its files if ``warehouse`` is a local folder.
 
-    A ``py-io-impl`` of the user's, of PyIceberg's configuration file or of a REST server stays. For a local
+    A ``py-io-impl`` from the user, from PyIceberg's configuration file or from a REST server stays. For a local
     warehouse it has to be derived from Winnow's, or a success may not survive a power cut.
     """
     from winnow.files import storage
@@ -157,6 +157,6 @@ def _sync_files(catalog: Catalog, warehouse: str) -> None:
 
 
 def _find_database_file(catalog: Mapping[str, str]) -> Path | None:
-    """The file of a catalog on SQLite; None: the catalog is another."""
+    """Return the file of a catalog on SQLite; None for any other catalog."""
     uri = catalog.get("uri", "")
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None

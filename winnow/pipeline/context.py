@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _PROCESS_NAME = re.compile(r"^[^:]*:(?P<pid>\d+):[0-9a-f]+@(?P<boot>[0-9a-f]+)\.(?P<namespace>\d+)\.(?P<start>\d+)$")
 
 _STARTTIME_FIELD = 22 - 3
-"""Of /proc/<pid>/stat, counted behind the command's name, which is the second field and may hold anything."""
+"""Index in /proc/<pid>/stat, counted after the command's name: the second field, which may contain anything."""
 
 
 def name_process() -> str:
-    """A name for this process, as leases store it: host, process id and a nonce, then boot, namespace and start time.
+    """Make a name for this process in leases: host, process id and a nonce, then boot, namespace and start time.
 
-    Where the system has no /proc the part behind the ``@`` is left out, and nobody takes the process for dead.
+    Without /proc the part behind the ``@`` is left out, and the process never counts as dead.
     """
     name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
     place = _read_boot_and_namespace()
@@ -41,9 +41,9 @@ def name_process() -> str:
 
 
 def is_process_dead(name: str) -> bool:
-    """Whether ``name`` names a process of this boot and process id namespace that no longer lives.
+    """Check whether ``name`` names a process of this boot and process id namespace that no longer lives.
 
-    Whatever cannot be told counts as alive.
+    A process counts as alive if this cannot be determined.
     """
     match = _PROCESS_NAME.match(name)
     if match is None or (match["boot"], match["namespace"]) != _read_boot_and_namespace():
@@ -54,13 +54,13 @@ def is_process_dead(name: str) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # another user's; it may be hidden below /proc, too
+        pass  # another user's process; it may also be hidden from /proc
     start = _read_start_time(pid)
     return start is not None and start != match["start"]
 
 
 def _read_boot_and_namespace() -> tuple[str, str] | None:
-    """The boot of this machine and this process's process id namespace; None where the system does not tell."""
+    """Read this machine's boot id and this process's process id namespace; None where the system does not show them."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
         return boot, str(Path("/proc/self/ns/pid").stat().st_ino)
@@ -69,9 +69,9 @@ def _read_boot_and_namespace() -> tuple[str, str] | None:
 
 
 def _read_start_time(pid: int) -> str | None:
-    """When the process started, in clock ticks since the boot; ``ended`` for one that waits for its parent to notice.
+    """Read a process's start time in clock ticks since the boot; ``ended`` for a process that its parent must reap.
 
-    None: there is none, or it may not be seen.
+    None: there is no such process, or it is hidden.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -82,9 +82,9 @@ def _read_start_time(pid: int) -> str | None:
 
 @dataclass(frozen=True)
 class Context:
-    """The world of one command or task. ``holder`` names it in leases.
+    """The context of one command or task. ``holder`` names it in leases.
 
-    ``channels``: those that alerts reach from here. ``page_url``: Airflow's address, for their links.
+    ``channels``: the alert channels of this process. ``page_url``: Airflow's address, for links in alerts.
     """
 
     settings: Settings
@@ -97,27 +97,27 @@ class Context:
 
     @property
     def alerts(self) -> AlertManager:
-        """Where to say what is wrong and what is well again."""
+        """The alert manager of this process."""
         return AlertManager(
             self.store.alerts, self.now_ms, self.channels, list_queue_names(self.settings), self.page_url
         )
 
     def cleaning_time_ms(self, as_of_ms: int) -> int:
-        """The later of as-of and now: a backfill never shortens a tombstone's life for a reader of today."""
+        """Return the later of as-of and now: a backfill never shortens a tombstone's life for a present reader."""
         return max(as_of_ms, self.now_ms())
 
     def is_simulated(self, as_of_ms: int) -> bool:
-        """Whether ``as_of_ms`` lies more than a minute ahead of the present."""
+        """Check whether ``as_of_ms`` lies more than a minute ahead of the present."""
         return as_of_ms > self.now_ms() + MAXIMUM_CLOCK_SKEW_MS
 
     @property
     def budget(self) -> TaskBudget:
-        """What one engine task may use."""
+        """The limits of one engine task."""
         from winnow.engine.task_resources import TaskBudget
 
         engine = self.settings.engine
         spill_folder: str | None = engine.spill_folder
-        # Who may only read this home may still ask questions that take room.
+        # Without write access to this home, read-only commands still need room to spill.
         if self.settings.spill_folder_is_default and not os.access(
             find_nearest_folder(Path(engine.spill_folder)), os.W_OK
         ):
@@ -137,12 +137,12 @@ def open_context(
 ) -> Iterator[Context]:
     """Open store and catalog for the duration of a command or task.
 
-    ``channels``: ways to tell people besides those of the settings. ``page_url``: instead of that of the settings.
+    ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings.
 
-    ``to_read``: nothing will be changed, so no right to write is needed; the store is opened when it is first asked.
+    ``to_read``: read only, without write access; the store is opened at first use.
 
-    What the catalog's properties say of the object store is put into the environment, for Spark to find. What killed
-    processes left in private folders is removed.
+    The catalog's object store properties are put into the environment for Spark. Files that killed
+    processes left in private folders are removed.
     """
     settings = settings or load_settings()
     object_store.export_credentials(settings.catalog)

@@ -12,13 +12,13 @@ from winnow.store import Lease
 
 
 def is_held_by_another(ctx: Context, topic: str) -> bool:
-    """Whether another live run holds ``topic``."""
+    """Check whether another live run holds ``topic``."""
     lease = ctx.store.leases.find(topic)
     return lease is not None and _is_held_by_live_other(ctx, lease)
 
 
 def find_topics_held_by_others(ctx: Context, topics: Sequence[str]) -> frozenset[str]:
-    """Those of ``topics`` that other live runs hold; one question for all."""
+    """Return those of ``topics`` that other live runs hold, with one query."""
     return frozenset(
         topic for topic, lease in ctx.store.leases.find_many(topics).items() if _is_held_by_live_other(ctx, lease)
     )
@@ -29,7 +29,7 @@ def _is_held_by_live_other(ctx: Context, lease: Lease) -> bool:
 
 
 def acquire_lease(ctx: Context, topic: str) -> Lease:
-    """Take the lease of ``topic``, from a dead process of this machine too.
+    """Take the lease of ``topic``, even if a dead process of this machine still has it.
 
     Raises:
         TopicBusyError: another live run holds it.
@@ -66,13 +66,13 @@ class HeldLeases:
         return lease
 
     def release(self, topic: str) -> None:
-        """Give ``topic`` back, if it is among these leases."""
+        """Release ``topic``, if it is among these leases."""
         lease = self._leases.pop(topic, None)
         if lease is not None:
             self._ctx.store.leases.release(lease)
 
     def release_all(self) -> None:
-        """Give all topics back; one that cannot be given back keeps no other."""
+        """Release all topics; a failed release does not stop the others."""
         with ExitStack() as releases:
             for topic in tuple(self._leases):
                 releases.callback(self.release, topic)
@@ -80,13 +80,13 @@ class HeldLeases:
     def renew(self) -> None:
         """Renew every lease. One that another run took over cannot be renewed: that costs work, never data."""
         for lease in tuple(self._leases.values()):
-            with suppress(Exception):  # the commit loop decides
+            with suppress(Exception):  # the commit loop detects the lost lease
                 self._ctx.store.leases.renew(lease, self._ctx.now_ms(), self._ctx.settings.lease_ms)
 
 
 @contextmanager
 def renew_leases(ctx: Context) -> Iterator[HeldLeases]:
-    """Renew the leases that the block takes or adds, all in one background thread. It does not give them back."""
+    """Renew the leases that the block takes or adds, all in one background thread. Does not release them."""
     held = HeldLeases(ctx)
     with renew_in_background(ctx, held.renew, name="leases"):
         yield held
@@ -94,7 +94,7 @@ def renew_leases(ctx: Context) -> Iterator[HeldLeases]:
 
 @contextmanager
 def hold_leases(ctx: Context) -> Iterator[HeldLeases]:
-    """As :func:`renew_leases`, and gives back what is still held when the block ends."""
+    """Renew leases as :func:`renew_leases`, and release those that are left when the block ends."""
     with renew_leases(ctx) as held:
         try:
             yield held
@@ -111,7 +111,7 @@ def hold_lease(ctx: Context, topic: str) -> Iterator[Lease]:
 
 @contextmanager
 def renew_in_background(ctx: Context, renew: Callable[[], None], *, name: str) -> Iterator[None]:
-    """Call ``renew`` three times in the life of a lease, in a thread called ``name``, until the block ends."""
+    """Call ``renew`` three times per lease duration, in a thread called ``name``, until the block ends."""
     stop = threading.Event()
 
     def run() -> None:
@@ -128,7 +128,7 @@ def renew_in_background(ctx: Context, renew: Callable[[], None], *, name: str) -
 
 
 def release_lease(ctx: Context, topic: str) -> None:
-    """Give ``topic`` back if this holder has it; an earlier process of the same holder may have taken it."""
+    """Release ``topic`` if this holder has it; an earlier process of the same holder may have taken it."""
     lease = ctx.store.leases.find(topic)
     if lease is not None and lease.holder == ctx.holder:
         ctx.store.leases.release(lease)

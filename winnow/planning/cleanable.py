@@ -46,7 +46,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class CleanableRange:
-    """Where a cleaning would begin and end: [``first_dirty_offset``, ``first_uncleanable_offset``).
+    """The range of a cleaning: [``first_dirty_offset``, ``first_uncleanable_offset``).
 
     ``active_offset`` is where the active segment begins, the log end when nothing is active.
     """
@@ -58,7 +58,7 @@ class CleanableRange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """One topic partition as the manifests and the state show it. ``segments`` are in offset order, ranges disjoint."""
+    """One topic partition from manifests and state. ``segments`` are in offset order, ranges disjoint."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ class PartitionLog:
 
 
 def find_first_dirty_offset(state: PartitionState) -> int:
-    """The checkpoint, or the log start where there is none or it lies outside the log (Kafka 2.2, KAFKA-6266)."""
+    """Return the checkpoint, or the log start if there is none or it lies outside the log (Kafka 2.2, KAFKA-6266)."""
     checkpoint = state.first_dirty_offset
     if checkpoint is None or not state.log_start_offset <= checkpoint <= state.log_end_offset:
         return state.log_start_offset
@@ -75,7 +75,7 @@ def find_first_dirty_offset(state: PartitionState) -> int:
 
 
 def find_append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
-    """The as-of of the append that brought ``segment``: stands in where its records carry no timestamp.
+    """Return the as-of of the append that brought ``segment``; it replaces missing timestamps of its records.
 
     Appends of a log follow one another, so those that cover a segment are found by bisecting.
     """
@@ -89,19 +89,19 @@ def find_append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | N
 
 
 def find_oldest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
-    """The lowest timestamp in ``segment``, or when its records were appended where none has one."""
+    """Return the lowest timestamp in ``segment``, or when its records were appended if none has one."""
     return segment.min_timestamp_ms if segment.min_timestamp_ms is not None else find_append_as_of_ms(segment, appends)
 
 
 def find_youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
-    """The highest timestamp in ``segment``, or when its records were appended where none has one."""
+    """Return the highest timestamp in ``segment``, or when its records were appended if none has one."""
     return segment.max_timestamp_ms if segment.max_timestamp_ms is not None else find_append_as_of_ms(segment, appends)
 
 
 def find_active_offset(
     dirty: Sequence[Segment], log_end_offset: int, rules: Rules, appends: Sequence[Append], as_of_ms: int
 ) -> int:
-    """Where the logical active segment begins; the log end when every dirty segment is closed.
+    """Return where the logical active segment begins; the log end if every dirty segment is closed.
 
     From the first dirty offset on, files join the open segment; it closes when its bytes reach segment.bytes or its
     oldest timestamp is older than ``max_segment_ms`` at ``as_of_ms`` (strictly, as Kafka rolls); the rest is
@@ -123,14 +123,14 @@ def find_active_offset(
 
 
 def list_dirty_segments(log: PartitionLog, first_dirty: int) -> tuple[Segment, ...]:
-    """Segments from the one that contains the first dirty offset on (Kafka 2.4)."""
+    """List the segments from the one that contains the first dirty offset on (Kafka 2.4)."""
     return tuple(segment for segment in log.segments if segment.last_offset >= first_dirty)
 
 
 def find_cleanable_range(
     log: PartitionLog, rules: Rules, as_of_ms: int, *, whole_log_dirty: bool = False
 ) -> CleanableRange:
-    """Kafka 2.2: the lower bound with its checkpoint resets, the upper by active segment and min.compaction.lag.ms.
+    """Compute the cleanable range: checkpoint resets, active segment and min.compaction.lag.ms (Kafka 2.2).
 
     A data file whose largest timestamp is younger than the minimum lag blocks itself and everything after it; exactly
     as old as the lag is cleanable. With ``whole_log_dirty`` cleaning begins at the log start, and what was clean before
@@ -155,7 +155,7 @@ def find_cleanable_range(
 
 
 def find_earliest_dirty_timestamp_ms(dirty: Sequence[Segment], rules: Rules, appends: Sequence[Append]) -> int | None:
-    """The oldest timestamp in ``dirty``: the manifest's exact minimum; KIP-354's estimates only where it is missing.
+    """Find the oldest timestamp in ``dirty``: the manifest's exact minimum; KIP-354's estimates only if it is missing.
 
     A first segment without timestamps: its append's as-of minus ``max_segment_ms``; a later one: the largest timestamp
     of the segment before it. Values at or below 0 count as missing, as in Kafka.
@@ -184,7 +184,7 @@ def _estimate_earliest_ms(
 
 
 def is_whole_log_dirty(log: PartitionLog, rules: Rules) -> bool:
-    """Whether the log was cleaned with another order, so that its clean section says nothing under this one."""
+    """Check whether the log was cleaned with another order, so that its clean section is dirty under this one."""
     return log.state.strategy is not None and log.state.strategy != rules.order
 
 

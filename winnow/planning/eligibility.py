@@ -36,9 +36,9 @@ from winnow.planning.cleanable import (
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What retention takes: the oldest segments, whole, and the log start behind them (Kafka 2.12).
+    """The oldest segments that retention removes whole, and the log start after them (Kafka 2.12).
 
-    ``protected``: what it would take if it did not leave the latest record of each key; the cleaner looks after those.
+    ``protected``: segments that it leaves to the cleaner, to keep the latest record of each key.
     """
 
     retired: tuple[Segment, ...]
@@ -47,7 +47,7 @@ class Retention:
 
 
 def find_covering_entries(first_offset: int, last_offset: int, history: Sequence[Cleaning]) -> list[Cleaning | None]:
-    """The history entries whose ranges meet [first, last]; None where offsets are covered by no entry."""
+    """Find the history entries whose ranges meet [first, last]; None if no entry covers some of the offsets."""
     entries: list[Cleaning | None] = []
     start = 0
     for entry in history:
@@ -61,7 +61,7 @@ def find_covering_entries(first_offset: int, last_offset: int, history: Sequence
 
 @dataclass(frozen=True, slots=True)
 class TombstoneExpiry:
-    """What decides in a run whether a tombstone has outlived all that it deletes.
+    """Decides in a run whether a tombstone may go.
 
     Under timestamp and header a late record of a lower version may still come, or lie above the first uncleanable
     offset: the tombstone stays for winnow.late.arrival.ms after the run that first covered it, also when another
@@ -69,8 +69,8 @@ class TombstoneExpiry:
     that was appended before its horizon. Under offset a late record outranks the tombstone, so none of this counts.
 
     Args:
-        cleaning_time_ms: the run's.
-        late_arrival_ms: at least so long after its first cleaning a tombstone stays; 0 under offset.
+        cleaning_time_ms: the run's cleaning time.
+        late_arrival_ms: minimum time that a tombstone stays after its first cleaning; 0 under offset.
         uncovered_since_ms: the oldest append that the run leaves uncovered; None under offset, and where there is none.
     """
 
@@ -79,13 +79,13 @@ class TombstoneExpiry:
     uncovered_since_ms: int | None = None
 
     def horizon_ms(self, entry: Cleaning | None) -> int | None:
-        """The delete horizon of tombstones that ``entry`` covers; None where no run covered them at a known time."""
+        """Return the delete horizon of tombstones in ``entry``; None if no run covered them at a known time."""
         if entry is None or entry.delete_horizon_ms is None or entry.cleaning_time_ms is None:
             return None
         return max(entry.delete_horizon_ms, entry.cleaning_time_ms + self.late_arrival_ms)
 
     def may_expire(self, entry: Cleaning | None) -> bool:
-        """Whether the tombstones that ``entry`` covers may go: Kafka 2.8.2 row 9 (``currentTime >= horizon``)."""
+        """Check whether the tombstones that ``entry`` covers may go: Kafka 2.8.2 row 9 (``currentTime >= horizon``)."""
         horizon_ms = self.horizon_ms(entry)
         if horizon_ms is None or horizon_ms > self.cleaning_time_ms:
             return False
@@ -93,7 +93,7 @@ class TombstoneExpiry:
 
 
 def make_tombstone_expiry(log: PartitionLog, rules: Rules, end_offset: int, cleaning_time_ms: int) -> TombstoneExpiry:
-    """What decides about tombstones in a run that covers ``log`` up to ``end_offset`` at ``cleaning_time_ms``."""
+    """Make the tombstone expiry of a run that covers ``log`` up to ``end_offset`` at ``cleaning_time_ms``."""
     if rules.strategy is Strategy.OFFSET:
         return TombstoneExpiry(cleaning_time_ms)
     uncovered = (a.appended_ms for a in log.state.appends if a.last_offset >= end_offset)
@@ -101,7 +101,7 @@ def make_tombstone_expiry(log: PartitionLog, rules: Rules, end_offset: int, clea
 
 
 def list_expired_ranges(history: Sequence[Cleaning], going: TombstoneExpiry) -> tuple[OffsetRange, ...]:
-    """The offset ranges whose tombstones may go: covered by a run whose delete horizon has passed.
+    """List the offset ranges whose tombstones may go: covered by a run whose delete horizon has passed.
 
     Neighbouring ranges are joined.
     """
@@ -118,9 +118,9 @@ def list_expired_ranges(history: Sequence[Cleaning], going: TombstoneExpiry) -> 
 
 
 def find_covered_end(history: Sequence[Cleaning], rules: Rules, end_offset: int) -> int:
-    """Below it a tombstone that supersedes a record, in a run up to ``end_offset``, begins to wait for late ones anew.
+    """Return the offset below which a tombstone that supersedes a record restarts its wait for late records.
 
-    Those at or above it begin their wait in that run anyhow. 0 where nothing is waited for.
+    The run cleans up to ``end_offset``; tombstones at or above the result begin their wait in that run. 0: no waits.
     """
     if rules.strategy is Strategy.OFFSET or rules.late_arrival_ms <= 0:
         return 0
@@ -142,7 +142,7 @@ def _has_expired_tombstones(log: PartitionLog, first_dirty: int, going: Tombston
 
 
 def has_uncovered_tombstones(log: PartitionLog, first_dirty: int) -> bool:
-    """Whether a clean segment holds tombstones whose cleaning time is unknown (an imported checkpoint)."""
+    """Check whether a clean segment holds tombstones whose cleaning time is unknown (an imported checkpoint)."""
     return any(
         segment.tombstones > 0
         and segment.last_offset < first_dirty
@@ -155,7 +155,7 @@ def has_uncovered_tombstones(log: PartitionLog, first_dirty: int) -> bool:
 
 
 def apply_retention(log: PartitionLog, rules: Rules, *, as_of_ms: int, now_ms: int) -> Retention:
-    """The segments that leave the log whole, oldest first; each scan stops at the first that does not qualify.
+    """Find the segments that leave the log whole, oldest first; each scan stops at the first that does not qualify.
 
     Segments wholly below the log start go under every policy. With delete in the policy follow those by which the log
     is larger than retention.bytes, then those whose youngest record is older than retention.ms at the earlier of as-of
@@ -175,7 +175,7 @@ def apply_retention(log: PartitionLog, rules: Rules, *, as_of_ms: int, now_ms: i
 
 
 def remove_retired(log: PartitionLog, taken: Retention) -> PartitionLog:
-    """``log`` without what retention takes."""
+    """Return ``log`` without the segments that retention removes."""
     if not taken.retired and taken.log_start_offset == log.state.log_start_offset:
         return log
     state = replace(log.state, log_start_offset=taken.log_start_offset)
@@ -189,7 +189,7 @@ def _take_while(segments: Sequence[Segment], qualifies: Callable[[Segment], bool
 def _list_due_segments(
     log: PartitionLog, readable: tuple[Segment, ...], rules: Rules, *, as_of_ms: int, now_ms: int
 ) -> tuple[Segment, ...]:
-    # The present alone decides which tombstones have outlived what they delete: a simulated future retires nothing.
+    # The present alone decides which tombstones have expired: a simulated future retires nothing.
     free = _is_free_to_retire(log, rules, as_of_ms, now_ms)
     too_many: list[Segment] = []
     excess_bytes = sum(segment.size_bytes for segment in readable) - rules.retention_bytes
@@ -207,7 +207,7 @@ def _list_due_segments(
 
 
 def _is_older(segment: Segment, state: PartitionState, oldest_kept_ms: int) -> bool:
-    """Whether even its youngest record is older; a clean segment without timestamps has no age any more."""
+    """Check whether even its youngest record is older; a clean segment without timestamps has no age any more."""
     youngest_ms = find_youngest_ms(segment, state.appends)
     return youngest_ms is not None and youngest_ms < oldest_kept_ms
 
@@ -218,7 +218,7 @@ def _is_free_to_retire(
     if not rules.compacts or rules.strategy is Strategy.OFFSET or rules.protects_latest:
         return lambda _: True
     span = find_cleanable_range(log, rules, as_of_ms, whole_log_dirty=is_whole_log_dirty(log, rules))
-    # What is dirty has not met the tombstone yet, and retention goes before the compaction, or alone.
+    # Dirty records have not met the tombstone yet, and retention runs before compaction, or alone.
     going = make_tombstone_expiry(log, rules, span.first_dirty_offset, cleaning_time_ms)
 
     def free(segment: Segment) -> bool:
@@ -230,7 +230,7 @@ def _is_free_to_retire(
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An assessment and what it rests on: what retention takes, and the cleanable range of the log that it leaves."""
+    """An assessment with its basis: the segments that retention removes, and the cleanable range of the rest."""
 
     assessment: Assessment
     taken: Retention
@@ -246,7 +246,7 @@ def assess(
     now_ms: int | None = None,
     in_progress: bool = False,
 ) -> Assessment:
-    """The assessment of :func:`consider`."""
+    """Return the assessment of :func:`decide_eligibility`."""
     return decide_eligibility(
         log,
         rules,
@@ -266,7 +266,7 @@ def decide_eligibility(
     now_ms: int | None = None,
     in_progress: bool = False,
 ) -> Decision:
-    """Whether ``log`` would be compacted at ``as_of_ms``, with the first reason that holds.
+    """Decide whether ``log`` would be compacted at ``as_of_ms``, with the first reason that holds.
 
     All figures but the log start are those of the log that retention leaves.
 
@@ -311,7 +311,7 @@ def decide_eligibility(
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """What the decision rests on, for a log that retention has left."""
+    """Figures for the decision, about the log after retention."""
 
     span: CleanableRange
     dirty: tuple[Segment, ...]
@@ -328,7 +328,7 @@ def _collect_figures(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning
     span = find_cleanable_range(log, rules, as_of_ms, whole_log_dirty=is_whole_log_dirty(log, rules))
     clean_bytes = sum(s.size_bytes for s in log.segments if s.first_offset < span.first_dirty_offset)
     dirty = list_dirty_segments(log, span.first_dirty_offset)
-    # Nothing is cleanable where the range is empty, also when the first dirty offset lies inside a segment (Kafka 2.3).
+    # Nothing is cleanable in an empty range, even if the first dirty offset lies inside a segment (Kafka 2.3).
     advances = span.first_uncleanable_offset > span.first_dirty_offset
     cleanable = tuple(s for s in dirty if advances and s.first_offset < span.first_uncleanable_offset)
     cleanable_bytes = sum(s.size_bytes for s in cleanable)
@@ -350,7 +350,7 @@ def _collect_figures(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning
 
 
 def is_backing_off(state: PartitionState, now_ms: int) -> bool:
-    """Whether the partition is marked uncleanable and its next attempt is not due yet."""
+    """Check whether the partition is marked uncleanable and its next attempt is not due yet."""
     mark = state.uncleanable
     return mark is not None and (mark.next_attempt_ms is None or now_ms < mark.next_attempt_ms)
 
@@ -379,9 +379,9 @@ def _find_reason(
     in_progress: bool,
     backs_off: bool,
 ) -> Reason:
-    """The first reason that holds, in the order of :class:`winnow.model.Reason`.
+    """Find the first reason that holds, in the order of :class:`winnow.model.Reason`.
 
-    But retention goes on where the cleaner does not: for uncleanable partitions and for policies without compact.
+    Retention also runs where the cleaner does not: for uncleanable partitions and for policies without compact.
     """
     paused = log.state.paused_since_ms is not None
     some = look.cleanable_bytes > 0

@@ -1,8 +1,8 @@
-"""Estimates what a compaction will keep, from manifests, history and earlier receipts. Pure.
+"""Estimates how much a compaction will keep, from manifests, history and earlier receipts. Pure.
 
 The cleaned part of a log holds one record per key, regardless of the strategy in force now; all other versions of a
-key came since. How many of the records that came since bring a key of their own shows only when keys are
-read, so it is taken from earlier runs: of this partition, else of the topic. Where neither says anything the estimate
+key came since. The share of new records with a new key is known only when keys are
+read, so it is taken from earlier runs: of this partition, else of the topic. Without either, the estimate
 is None, and the bounds, which need no earlier run, remain.
 """
 
@@ -17,10 +17,10 @@ from winnow.model import Cleaning, OffsetRange, PartitionPlan, Segment, Status
 from winnow.results import PartitionReceipt, Receipt
 
 MAXIMUM_EARLIER_RUNS = 5
-"""Newest receipts of a topic that an estimate reads: enough to smooth one odd run, cheap for 10,000 partitions."""
+"""Maximum newest receipts of a topic that an estimate reads: smooths one odd run, cheap for 10,000 partitions."""
 
 WINNER_ENTRY_BYTES = 128
-"""Memory that the engine takes per distinct key while it picks winners.
+"""Memory (bytes) that the engine needs per distinct key while it picks winners.
 
 Measured with DuckDB 2.0: about 100 bytes for keys of up to 16 bytes, and longer keys' own bytes. This figure fits keys
 of up to 40 bytes; manifests know no key lengths, since they hold no user bytes.
@@ -28,20 +28,20 @@ of up to 40 bytes; manifests know no key lengths, since they hold no user bytes.
 
 
 class Basis(StrEnum):
-    """Where an expected number of records comes from."""
+    """Source of an expected number of records."""
 
     MANIFEST = "manifest"
-    """Nothing came since the last cleaning: the manifests say it all."""
+    """Nothing came since the last cleaning: the manifests are sufficient."""
     PARTITION = "partition"
     """Earlier runs of this partition."""
     TOPIC = "topic"
     """Earlier runs of other partitions of the topic."""
     UNKNOWN = "unknown"
-    """No earlier run says anything."""
+    """No earlier run to estimate from."""
 
 
 class Memory(StrEnum):
-    """Whether picking the winners stays within its memory budget. It spills to disk, it does not fail."""
+    """Whether picking the winners stays within its memory budget. Above it, it spills to disk and does not fail."""
 
     FITS = "fits"
     MAY_SPILL = "may_spill"
@@ -50,9 +50,9 @@ class Memory(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What compacting one partition will keep, over [log start after retention, next first dirty offset).
+    """Estimated result of compacting one partition, over [log start after retention, next first dirty offset).
 
-    ``records_clean``: records of what a run has cleaned already, one per key. ``records_dirty``: keyed records that
+    ``records_clean``: records that a run has cleaned already, one per key. ``records_dirty``: keyed records that
     came since. ``tombstones_due``: null values that lie wholly in ranges past their delete horizon and go in any case.
     ``expected_*`` are None when ``basis`` is unknown; ``expected_bytes_out`` is comparable with a receipt's
     ``bytes_out``, segments kept by reference included. The two bounds always hold for a partition that Winnow wrote.
@@ -71,16 +71,16 @@ class Estimate:
 
     @property
     def at_most_keys(self) -> int:
-        """Distinct keys that the winners' table may have to hold."""
+        """Maximum distinct keys that the winners' table may have to hold."""
         return self.records_clean + self.records_dirty
 
     @property
     def at_most_winners_bytes(self) -> int:
-        """Memory that the winners' table needs at most, for keys of up to 40 bytes."""
+        """Maximum memory of the winners' table, for keys of up to 40 bytes."""
         return self.at_most_keys * WINNER_ENTRY_BYTES
 
     def memory(self, budget_bytes: int) -> Memory:
-        """Whether picking the winners stays within ``budget_bytes``, the engine's memory setting."""
+        """Check whether picking the winners stays within ``budget_bytes``, the engine's memory setting."""
         if self.at_most_winners_bytes <= budget_bytes:
             return Memory.FITS
         at_least_keys = max(self.records_clean, self.at_least_records_kept)
@@ -104,9 +104,9 @@ class _Share:
 
 @dataclass(frozen=True)
 class NewKeyEstimator:
-    """What the earlier runs of one topic say: the share of dirty records that brought a key of their own.
+    """Estimates new keys from earlier runs of one topic: the share of dirty records with a new key.
 
-    A first run, with nothing clean below it, says little of the later ones and is kept apart. Made by :meth:`of`.
+    A first run, with nothing clean below it, predicts later ones badly and is kept apart. Made by :meth:`of`.
     """
 
     _first: dict[int, _Share] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class NewKeyEstimator:
 
     @classmethod
     def of(cls, receipts: Iterable[Receipt]) -> NewKeyEstimator:
-        """From receipts of one topic, in any order; those that published nothing are left out."""
+        """Make an estimator from receipts of one topic, in any order; those that published nothing are left out."""
         earlier = cls()
         published = [
             (receipt.finished_at_ms, part.next_first_dirty_offset, part)
@@ -144,7 +144,7 @@ class NewKeyEstimator:
         return earlier
 
     def new_keys(self, partition: int, dirty: int, *, first: bool) -> tuple[int | None, Basis]:
-        """How many of ``dirty`` records will bring a key of their own; ``first``: nothing below them is clean."""
+        """Estimate how many of ``dirty`` records will have a new key; ``first``: nothing below them is clean."""
         own, topic = (self._first, self._topic_first) if first else (self._later, self._topic_later)
         looked_at = (
             (own.get(partition), Basis.PARTITION),
@@ -160,9 +160,9 @@ class NewKeyEstimator:
 
 
 def find_cleaned_offset(history: Sequence[Cleaning]) -> int:
-    """The offset below which a run of Winnow left one record per key; 0 when none did.
+    """Find the offset below which a run of Winnow left one record per key; 0 if none did.
 
-    An imported checkpoint (its cleaning time is unknown) says how far another cleaner came, perhaps another copy of
+    An imported checkpoint (its cleaning time is unknown) shows how far another cleaner came, perhaps on another copy of
     the log, so nothing is concluded from it.
     """
     end = 0
@@ -174,12 +174,12 @@ def find_cleaned_offset(history: Sequence[Cleaning]) -> int:
 
 
 def estimate_plan(plan: PartitionPlan, history: Sequence[Cleaning], earlier: NewKeyEstimator) -> Estimate:
-    """What carrying out ``plan`` will keep.
+    """Estimate the result of carrying out ``plan``.
 
     Args:
         plan: the decision, with the segments it reads.
         history: the cleaning history of the partition's state that was planned from.
-        earlier: what earlier runs of the topic say.
+        earlier: the estimator from earlier runs of the topic.
     """
     cleaned = find_cleaned_offset(history)
     clean = dirty = keyless = records_below_start = due = perhaps_due = 0

@@ -21,7 +21,7 @@ from winnow.planning.eligibility import (
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What of a topic goes into its plans besides the partitions."""
+    """Facts about a topic that its plans contain besides the partitions."""
 
     topic: str
     table_uuid: str
@@ -31,7 +31,7 @@ class TopicFacts:
     """How long a tombstone stays after the first run that covered it."""
     winnow_version: str
     partition_count: int | None = None
-    """How many partitions the topic has, where some were added."""
+    """Number of partitions of the topic, if some were added."""
     quarantine_location: str | None = None
     """Folder of the quarantine's table, for keyless records that leave the log."""
     configuration: str | None = None
@@ -40,7 +40,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlanReference:
-    """What travels between tasks instead of a plan. ``sha256``: of the plan's bytes; None: made before it was noted."""
+    """A reference that tasks exchange instead of a plan. ``sha256``: of the plan's bytes; None in older references."""
 
     topic: str
     plan_id: str
@@ -53,7 +53,7 @@ class PlanReference:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Plans that one Spark application carries out. ``label`` names it for people."""
+    """Plans that one Spark application carries out. ``label``: a name for people."""
 
     label: str
     plans: tuple[PlanReference, ...]
@@ -73,13 +73,13 @@ def plan_partition(
     now_ms: int,
     taken: Retention | None = None,
 ) -> PartitionPlan:
-    """What a run does to one eligible partition: the segments that retention takes, and what a compaction reads.
+    """Plan one eligible partition: the segments that retention removes, and those that a compaction reads.
 
     A compaction reads every segment that ends below the first uncleanable offset, and ends where such a segment could
     begin: segments are cleaned whole, also when a checkpoint lies inside one (Kafka 2.2, rounding). Retention alone
     reads nothing.
 
-    ``taken``: what retention takes at that as-of and present, where it is known already.
+    ``taken``: what retention takes at that as-of and present, if known already.
     """
     taken = apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=now_ms) if taken is None else taken
     left = remove_retired(log, taken)
@@ -105,12 +105,12 @@ def plan_partition(
 
 
 def _round_to_segment(segments: Sequence[Segment], offset: int) -> int:
-    """``offset``, or the beginning of the segment that it lies inside."""
+    """Return ``offset``, or the beginning of the segment that it lies inside."""
     return next((s.first_offset for s in segments if s.first_offset < offset <= s.last_offset), offset)
 
 
 def _is_cleaned_for_retention(left: PartitionLog, taken: Retention, assessment: Assessment, now_ms: int) -> bool:
-    """Whether the latest records are protected and something cleanable is due, so that the cleaner does the work."""
+    """Check whether the latest records are protected and something cleanable is due, so the cleaner does the work."""
     if is_backing_off(left.state, now_ms) or assessment.cleanable_bytes == 0:
         return False
     return any(
@@ -120,15 +120,15 @@ def _is_cleaned_for_retention(left: PartitionLog, taken: Retention, assessment: 
 
 
 def make_urgency_key(plan: PartitionPlan) -> tuple[int, int, int]:
-    """Sort key: overdue partitions first and the most overdue before the others, then the largest."""
+    """Make the sort key: overdue partitions first, the most overdue before the others, then the largest."""
     overdue = plan.reason is Reason.MAX_COMPACTION_LAG and plan.deadline_ms is not None
     return (0 if overdue else 1, plan.deadline_ms if overdue and plan.deadline_ms is not None else 0, -plan.size_bytes)
 
 
 def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPlan], *, as_of_ms: int) -> Plan:
-    """The plan of one topic. Its id is a digest of the inputs, the configuration, the as-of and the version.
+    """Make the plan of one topic. Its id is a digest of the inputs, the configuration, the as-of and the version.
 
-    For what the id leaves out see :func:`winnow.documents.compute_plan_id`.
+    For the fields that the id leaves out see :func:`winnow.documents.compute_plan_id`.
     """
     ordered = tuple(sorted(partitions, key=make_urgency_key))
     plan = Plan(
@@ -151,7 +151,7 @@ def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPla
 
 
 def pack_batches(plans: Sequence[PlanReference], *, batch_bytes: int, batch_partitions: int = 2_000) -> list[Batch]:
-    """Plans into batches, one Spark application each: deadline first, then in order, up to ``batch_bytes`` a batch.
+    """Pack plans into batches, one Spark application each: by deadline, then in order, up to ``batch_bytes`` a batch.
 
     A plan larger than the limit has a batch of its own. Starting an application costs seconds: small topics share one.
     """
@@ -170,5 +170,5 @@ def pack_batches(plans: Sequence[PlanReference], *, batch_bytes: int, batch_part
 
 
 def make_batch_label(topics: Sequence[str]) -> str:
-    """What a person reads on a mapped task: the topic, or how many topics share the application."""
+    """Make the label of a mapped task: the topic, or how many topics share the application."""
     return topics[0] if len(topics) == 1 else f"{len(topics)} topics"

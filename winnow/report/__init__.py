@@ -1,1 +1,1 @@
-"""Receipts as paragraphs, alerts, events, metrics."""
+"""Formats receipts; defines alerts, events and metrics."""

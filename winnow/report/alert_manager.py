@@ -27,11 +27,11 @@ WEBHOOK_TIMEOUT_S = 10
 
 
 class Channel(Protocol):
-    """Takes alerts. ``name`` is the same in every process of an installation."""
+    """A channel that delivers alerts. ``name`` is the same in every process of an installation."""
 
     @property
     def name(self) -> str:
-        """Under which what it has not taken yet is kept."""
+        """Name under which the undelivered messages of this channel are kept."""
 
     def deliver(self, alert: Alert) -> None:
         """Deliver ``alert``; any exception means that it was not delivered."""
@@ -46,7 +46,7 @@ class Webhook:
         self._url = url
 
     def deliver(self, alert: Alert) -> None:
-        """Post it.
+        """Post ``alert``.
 
         Raises:
             ServiceError: no answer, or one that is not success. The message holds no part of the address.
@@ -64,7 +64,7 @@ class Webhook:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would arrive as a GET without its document, and count as delivered."""
+    """Refuses redirects: a redirected POST would arrive as a GET without its document, and count as delivered."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
@@ -82,80 +82,80 @@ def _describe_failure(problem: Exception) -> str:
 
 
 def make_channels(settings: Settings) -> tuple[Channel, ...]:
-    """The channels that need nothing but the settings."""
+    """Make the channels that need only the settings."""
     webhook = settings.alert.webhook
     return () if webhook is None else (Webhook(webhook.get_secret_value()),)
 
 
 def list_queue_names(settings: Settings) -> tuple[str, ...]:
-    """The names of all channels of an installation, also of those that Airflow alone can drive."""
+    """List the names of all channels of an installation, including those that only Airflow can use."""
     notifiers = [make_notifier_name(number, each.path) for number, each in enumerate(settings.alert.notifiers)]
     return (*(channel.name for channel in make_channels(settings)), *notifiers)
 
 
 def make_notifier_name(number: int, path: str) -> str:
-    """The name of the notifier that stands at ``number`` (from 0) in the settings."""
+    """Make the name of the notifier at position ``number`` (from 0) in the settings."""
     return f"notifiers.{number}.{path}"
 
 
 def list_channel_names(channels: Sequence[Channel]) -> list[str]:
-    """The names of ``channels``."""
+    """List the names of ``channels``."""
     return [channel.name for channel in channels]
 
 
 log = logging.getLogger("winnow.alerts")
 
 MAXIMUM_CLAIM_MS = 5 * 60_000
-"""How long a channel may take for one message before another process tries it too."""
+"""Maximum time (ms) a channel may take for one message before another process tries it too."""
 
 RETRY_MS = 60_000
-"""How long a channel that did not take a message is left alone."""
+"""Time (ms) before a channel that failed is tried again."""
 
 STALE_MS = 3_600_000
-"""A message that its channel has not taken for so long holds up the others no more."""
+"""Time (ms) after which an undelivered message no longer holds up the others."""
 
 MAXIMUM_REFUSALS = 5
-"""A channel that took none of so many messages in a row is away."""
+"""Maximum failed messages in a row before a channel counts as unreachable."""
 
 GIVE_UP_MS = 3 * 86_400_000
-"""A message that no channel took for so long is news no more; the log and the page have it."""
+"""Time (ms) after which an undelivered message is dropped; the log and the page still have it."""
 
 Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
 
 
 class AlertStore(Protocol):
-    """Keeps open alerts and undelivered messages; the metadata store is one (:mod:`winnow.store.alerts`)."""
+    """Interface of a store for open alerts and undelivered messages (:mod:`winnow.store.alerts` is one)."""
 
     def remember_all(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
-        """Open ``alerts``; those that were not open before."""
+        """Open ``alerts``; return those that were not open before."""
 
     def forget_all(
         self, topic: str, kinds: Collection[str], partitions: Collection[int] | None, now_ms: int, compose: Compose
     ) -> list[OpenAlert]:
-        """Close alerts; those that were open."""
+        """Close alerts; return those that were open."""
 
     def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
-        """Note that somebody took them in hand."""
+        """Record that a person works on them."""
 
     def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
-        """The oldest message that ``channel`` has not taken, for this caller alone."""
+        """Return the oldest message that ``channel`` has not delivered, for this caller alone."""
 
     def postpone_delivery(self, key: str, until_ms: int) -> None:
-        """It was not taken."""
+        """Record that the delivery failed."""
 
     def finish_delivery(self, key: str) -> None:
-        """It was taken."""
+        """Record that the message was delivered."""
 
     def drop_deliveries(self, before_ms: int) -> int:
-        """Give up what is older; how many messages."""
+        """Drop older messages; return their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertManager:
-    """Where the pipeline says what is wrong and what is well again. Nothing here ever decides how a run ends.
+    """Opens and closes the pipeline's alerts and delivers them. It never decides how a run ends.
 
-    ``channels``: those that this process can drive. ``queues``: the names of all that the installation has; what is for
-    another waits until a process that can drive it comes by. ``page_url``: Airflow's address, for links.
+    ``channels``: those that this process can use. ``queues``: names of all channels of the installation; messages for
+    other channels wait for a process that can use them. ``page_url``: Airflow's address, for links.
     """
 
     memory: AlertStore
@@ -165,7 +165,7 @@ class AlertManager:
     page_url: str | None = None
 
     def open_alert(self, situation: Situation) -> Alert | None:
-        """Alert, in the log and through every channel, of what in ``situation`` is not open already; None: all is."""
+        """Alert, in the log and through every channel, of new findings in ``situation``; None if all are open."""
         told = _AnnouncedAlert()
 
         def compose(fresh: Sequence[OpenAlert]) -> list[tuple[str, str]]:
@@ -188,7 +188,7 @@ class AlertManager:
         plan_id: str | None = None,
         safe: str | None = None,
     ) -> Alert | None:
-        """Close what is open of ``kinds`` about ``partitions`` (None = all) and about the topic, and say so.
+        """Close open alerts of ``kinds`` about ``partitions`` (None = all) and about the topic; report the recovery.
 
         ``how`` completes the sentence "Recovered: orders-0 …". None: nothing was open.
         """
@@ -207,7 +207,7 @@ class AlertManager:
         return told.alert
 
     def supersede(self, topic: str, kinds: Collection[AlertKind], partitions: Collection[int] | None) -> None:
-        """Close without a message what a worse alert now covers, or what can no longer be repaired."""
+        """Close, without a message, alerts that a worse alert now covers, or that can no longer recover."""
         with self._ignore_failures(f"{topic}: an alert could not be closed."):
             self.memory.forget_all(topic, kinds, partitions, self.now_ms(), lambda _: ())
 
@@ -217,7 +217,7 @@ class AlertManager:
             self.memory.release(topic, RELEASABLE, partitions, why)
 
     def deliver(self) -> int:
-        """Send what channels have not taken yet; how many messages they took now."""
+        """Send undelivered messages; return how many were delivered."""
         delivered = 0
         with self._ignore_failures("Messages that wait for their channels could not be read."):
             dropped = self.memory.drop_deliveries(self.now_ms() - GIVE_UP_MS)
@@ -264,10 +264,10 @@ class AlertManager:
                 break
             try:
                 channel.deliver(load_json(Alert, delivery.document.encode()))
-            except Exception as problem:  # an alert that cannot be delivered must not turn an outcome into another one
+            except Exception as problem:  # an undeliverable alert must not change an outcome
                 refused += 1
                 self.memory.postpone_delivery(delivery.key, self.now_ms() + RETRY_MS)
-                # A stranger's words may quote the address, which is a secret.
+                # Another library's message may quote the address, which is a secret.
                 words = str(problem) if isinstance(problem, WinnowError) else f"{type(problem).__name__}."
                 log.error("Channel %s did not take an alert: %s It is tried again later.", channel.name, words)
             else:
@@ -281,7 +281,7 @@ class AlertManager:
         try:
             yield
         except Exception as problem:  # an alert that fails must not fail the run
-            # A stranger's words may quote data.
+            # Another library's message may quote data.
             words = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
             log.error("%s", otherwise)
             log.error("The metadata store did not take this alert, so it is in this log alone: %s", words)

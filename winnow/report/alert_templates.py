@@ -1,6 +1,6 @@
 """Builds each kind of alert: what happened, what is safe, what to do next. Pure.
 
-A command in a message can be typed as it stands. docs/operations.md has a section for each kind.
+A command in a message can be pasted as it is. docs/operations.md has a section for each kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def make_validation_failed(
     fate: str,
     at_ms: int,
 ) -> Situation:
-    """A result is wrong. ``evidence``: where the verdict is read. ``fate``: see :func:`uncleanable_partition`."""
+    """Make the alert about a wrong result. ``evidence``: where the verdict is. ``fate``: the effect of the marks."""
     return Situation(
         kind=AlertKind.VALIDATION_FAILED,
         topic=topic,
@@ -38,7 +38,7 @@ def make_validation_failed(
 def make_validation_broken(
     topic: str, plan_id: str, summary: str, *, at_ms: int, to_do: str | None = None
 ) -> Situation:
-    """A check raised, or ended without a verdict; nothing is known about the data. ``summary``: without a full stop."""
+    """Make the alert about a check that raised, or ended without a verdict. ``summary``: without a full stop."""
     return Situation(
         kind=AlertKind.VALIDATION_BROKEN,
         topic=topic,
@@ -54,7 +54,7 @@ def make_validation_broken(
 def make_uncleanable_partition(
     topic: str, plan_id: str, findings: Sequence[Finding], *, fate: str, at_ms: int
 ) -> Situation:
-    """A partition could not be compacted. ``fate``: what became of its mark, and the command that releases it."""
+    """Make the alert about partitions that could not be compacted. ``fate``: their mark, and how to release it."""
     return Situation(
         kind=AlertKind.UNCLEANABLE_PARTITION,
         topic=topic,
@@ -68,7 +68,7 @@ def make_uncleanable_partition(
 
 
 def make_commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -> Situation:
-    """Whether a commit landed is not known. ``summary``: without a full stop."""
+    """Make the alert about a commit whose outcome is unknown. ``summary``: without a full stop."""
     return Situation(
         kind=AlertKind.COMMIT_UNKNOWN,
         topic=topic,
@@ -88,7 +88,7 @@ def make_commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -
 
 
 def make_deadline_near(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
-    """Deadlines will be missed unless somebody does something. ``to_do``: sentences."""
+    """Make the alert about deadlines that will be missed unless an operator acts. ``to_do``: sentences."""
     return Situation(
         kind=AlertKind.DEADLINE_NEAR,
         topic=topic,
@@ -101,7 +101,7 @@ def make_deadline_near(topic: str, findings: Sequence[Finding], *, to_do: str, a
 
 
 def make_deadline_missed(topic: str, findings: Sequence[Finding], *, to_do: str, at_ms: int) -> Situation:
-    """Deadlines passed and no run compacted what was due. ``to_do``: sentences."""
+    """Make the alert about deadlines that passed although work was due. ``to_do``: sentences."""
     return Situation(
         kind=AlertKind.DEADLINE_MISSED,
         topic=topic,
@@ -120,7 +120,7 @@ _STILL_THERE = (
 
 
 def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situation:
-    """Retired files outlive their grace. ``summary``: without a full stop."""
+    """Make the alert about retired files that outlive their grace. ``summary``: without a full stop."""
     return Situation(
         kind=AlertKind.SWEEP_STUCK,
         topic=topic,
@@ -139,7 +139,7 @@ def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> 
 
 
 def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int) -> Situation:
-    """A scrub found files that are not what was written."""
+    """Make the alert about files in which a scrub found damage."""
     return Situation(
         kind=AlertKind.SEGMENT_DAMAGED,
         topic=topic,
@@ -158,7 +158,7 @@ def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int)
 
 
 def describe_overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
-    """How many files outlive their grace, and for how long."""
+    """Describe how many files outlive their grace, and for how long."""
     return (
         f"{files:,} retired file(s) with {format_human_bytes(size_bytes)} are still there "
         f"{format_duration(now_ms - due_ms)} after their grace (winnow.retired.grace.ms)"
@@ -166,16 +166,16 @@ def describe_overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int
 
 
 def make_release_command(topic: str, partitions: Iterable[int]) -> str:
-    """The command that has uncleanable partitions tried again."""
+    """Make the command that makes the next run try uncleanable partitions."""
     return f"winnow partitions release {topic}{_format_options(partitions)}"
 
 
 def make_resume_command(topic: str, partitions: Iterable[int]) -> str:
-    """The command that takes back every pause."""
+    """Make the command that takes back every pause."""
     return f"winnow partitions resume {topic}{_format_options(partitions)} --all"
 
 
 def _format_options(partitions: Iterable[int]) -> str:
-    """The partitions as options; none where they are many, which means all."""
+    """Format the partitions as options; none if there are many, which means all."""
     numbers = sorted(partitions)
     return "".join(f" --partition {number}" for number in numbers) if len(numbers) <= MAXIMUM_SHOWN else ""

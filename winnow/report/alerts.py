@@ -1,7 +1,7 @@
 """The alert document, the same for every channel, and its formatting. Pure.
 
-A :class:`Situation` is what is wrong; :func:`alert_of` makes the document of it (or of a part of it, where the rest was
-told before), and :func:`recovery_of` says that it is well again. Every document says what happened to which topic
+A :class:`Situation` describes a problem; :func:`make_alert` makes its document (or that of the findings that are new),
+and :func:`make_recovery` the one about its end. Every document says what happened to which topic
 partition, since when, what is safe, what to do next, and where to look. None holds bytes of users.
 """
 
@@ -17,17 +17,17 @@ from winnow.model import TopicPartition
 from winnow.results import OpenAlert
 
 MAXIMUM_SHOWN = 3
-"""Findings that a message describes; more are counted."""
+"""Maximum findings that a message describes; more are counted."""
 MAXIMUM_NAMED_PARTITIONS = 10
-"""Topic partitions that a message names; more are counted."""
+"""Maximum topic partitions that a message names; more are counted."""
 MAXIMUM_MESSAGE_CHARACTERS = 600
-"""Of one finding: a reason may name a long path, a chat takes no essay."""
+"""Maximum characters of one finding in a message: a reason may name a long path."""
 
 _UNITS = ((86_400_000, "day", "days"), (3_600_000, "h", "h"), (60_000, "min", "min"))
 
 
 class AlertKind(StrEnum):
-    """The fixed vocabulary of alerts."""
+    """The fixed kinds of alerts."""
 
     VALIDATION_FAILED = "validation_failed"
     VALIDATION_BROKEN = "validation_broken"
@@ -51,7 +51,7 @@ SEVERITIES: dict[AlertKind, str] = {
     AlertKind.SEGMENT_DAMAGED: "critical",
     AlertKind.RECOVERED: "info",
 }
-"""The four words that paging services know."""
+"""Severity per kind, in the four words of paging services."""
 
 PUBLISHED_AGAIN = frozenset(
     {
@@ -61,9 +61,9 @@ PUBLISHED_AGAIN = frozenset(
         AlertKind.COMMIT_UNKNOWN,
     }
 )
-"""What recovers when the topic partition is published again."""
+"""Kinds that recover when the topic partition is published again."""
 RELEASABLE = frozenset({AlertKind.VALIDATION_FAILED, AlertKind.UNCLEANABLE_PARTITION})
-"""What somebody may take in hand by releasing the partition."""
+"""Kinds that an operator may release together with the partition."""
 DEADLINES = frozenset({AlertKind.DEADLINE_NEAR, AlertKind.DEADLINE_MISSED})
 
 
@@ -72,8 +72,8 @@ class Alert:
     """One message as every channel gets it; the webhook posts exactly these fields as JSON.
 
     ``partitions`` None: the topic as a whole. ``message``: what happened. ``safe`` and ``next``: sentences. ``link``:
-    the page to look at, None where nobody said where Airflow is. ``text``: all of it, to be read in a chat. ``about``:
-    what ended, for a recovery.
+    the page to open, None where Airflow's address is unknown. ``text``: the whole message, for a chat. ``about``:
+    the kind of alert that ended, for a recovery.
     """
 
     kind: AlertKind
@@ -93,7 +93,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with one topic partition (None: with the topic), and since when. ``what`` may be empty."""
+    """A problem of one topic partition (None: of the topic), and since when. ``what`` may be empty."""
 
     partition: int | None
     since_ms: int
@@ -102,7 +102,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is wrong with a topic. ``summary``: a sentence without its full stop, which findings complete."""
+    """The problems of a topic. ``summary``: a sentence without its full stop, which findings complete."""
 
     kind: AlertKind
     topic: str
@@ -114,19 +114,19 @@ class Situation:
     plan_id: str | None = None
 
     def message(self, findings: Sequence[Finding] | None = None) -> str:
-        """What happened, of ``findings`` (None: of all)."""
+        """Describe what happened, for ``findings`` (None: for all)."""
         chosen = self.findings if findings is None else findings
         told = [f"{_format_name(self.topic, each.partition)}: {_cut_text(each.what)}" for each in chosen if each.what]
         return f"{': '.join([self.summary, *filter(None, [join_first(told, MAXIMUM_SHOWN)])])}."
 
     @property
     def sentences(self) -> str:
-        """What happened, what is safe, what to do next."""
+        """Return the sentences: what happened, what is safe, what to do next."""
         return f"{self.message()} {self.safe} {self.next}"
 
     @property
     def open_alerts(self) -> list[OpenAlert]:
-        """One per finding, as the metadata store keeps them until they recover."""
+        """Make one open alert per finding, as the metadata store keeps them until they recover."""
         return [
             OpenAlert(self.kind, self.topic, each.partition, each.since_ms, self.message([each]))
             for each in self.findings
@@ -134,7 +134,7 @@ class Situation:
 
 
 def make_alert(situation: Situation, fresh: Collection[OpenAlert], page_url: str | None) -> Alert:
-    """The document about those findings of ``situation`` that are ``fresh``, at least one."""
+    """Make the document about the ``fresh`` findings of ``situation``, at least one."""
     new = {each.partition for each in fresh}
     findings = [each for each in situation.findings if each.partition in new]
     partitions = _list_partitions(each.partition for each in findings)
@@ -175,7 +175,7 @@ def make_recovery(
     plan_id: str | None = None,
     safe: str = "Readers see the log as it is published; nothing was lost.",
 ) -> Alert:
-    """The document that says that ``ended`` is over. ``how`` completes the sentence "Recovered: orders-0 …"."""
+    """Make the document that reports the end of ``ended``. ``how`` completes the sentence "Recovered: orders-0 …"."""
     kinds = tuple(dict.fromkeys(AlertKind(each.kind) for each in ended))
     partitions = _list_partitions(each.partition for each in ended)
     since_ms = min(each.since_ms for each in ended)
@@ -206,7 +206,7 @@ def make_recovery(
 
 
 def make_link(page_url: str | None, topic: str, plan_id: str | None) -> str | None:
-    """The page of the run, or of the topic where no run is meant; None without the address of Airflow."""
+    """Make the link to the page of the run, or of the topic without a run; None without the address of Airflow."""
     if page_url is None:
         return None
     place = f"topics/{topic}" if plan_id is None else f"runs/{plan_id}"
@@ -214,7 +214,7 @@ def make_link(page_url: str | None, topic: str, plan_id: str | None) -> str | No
 
 
 def format_partitions(topic: str, partitions: Sequence[int] | None) -> str:
-    """Topic partitions as Kafka names them, the first few; the topic alone where it is meant as a whole."""
+    """Format the first few topic partitions as Kafka names them; the topic alone if it is meant as a whole."""
     if not partitions:
         return topic
     named = [_format_name(topic, number) for number in partitions]
@@ -222,7 +222,7 @@ def format_partitions(topic: str, partitions: Sequence[int] | None) -> str:
 
 
 def format_duration(ms: int) -> str:
-    """A stretch of time for people, its two largest units: ``3 days 4 h``, ``25 min``."""
+    """Format a duration for people, in its two largest units: ``3 days 4 h``, ``25 min``."""
     parts = []
     for size_ms, one, many in _UNITS:
         number, ms = divmod(max(ms, 0), size_ms)

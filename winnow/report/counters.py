@@ -1,6 +1,6 @@
 """Derives StatsD and OpenTelemetry counters and timers from pipeline events. Pure.
 
-Gauges say how things stand (:mod:`winnow.report.metrics`); these say what happened, at the moment when it did.
+Gauges show the present state (:mod:`winnow.report.metrics`); counters and timers record each event as it happens.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from winnow.report.events import EVENTS, LoggedEvent
 
 PHASE = "phase"
-"""The timer: how long one step of one topic took. Its label ``phase`` is one of :data:`PHASES`."""
+"""The timer: duration of one step of one topic. Its label ``phase`` is one of :data:`PHASES`."""
 PHASES = tuple(dict.fromkeys(event.phase for event in EVENTS if event.phase is not None))
 OUTCOMES = tuple(event.outcome for event in EVENTS if event.outcome is not None)
 
@@ -21,7 +21,7 @@ _BY_NAME = {event.name: event for event in EVENTS}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """So much was counted, or so many milliseconds it took. ``label``: name and value, besides the topic."""
+    """A count or a duration (ms). ``label``: name and value, besides the topic."""
 
     name: str
     value: int
@@ -30,7 +30,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """One counter: its name, its label besides the topic, and what an event adds to it (by label)."""
+    """One counter: its name, its label besides the topic, and the amount that an event adds to it (by label)."""
 
     name: str
     label: str | None
@@ -97,7 +97,7 @@ COUNTERS: tuple[Counter, ...] = (
 
 
 def count_event(logged: LoggedEvent) -> Iterator[Sample]:
-    """What ``logged`` adds to which counter; nothing is added where it would be 0."""
+    """Return the amounts that ``logged`` adds to counters; amounts of 0 are left out."""
     for counter in COUNTERS:
         for value, added in counter.added(logged).items():
             if added:
@@ -106,7 +106,7 @@ def count_event(logged: LoggedEvent) -> Iterator[Sample]:
 
 
 def time_event(logged: LoggedEvent) -> Sample | None:
-    """How long the step took that ``logged`` ended; None where it ended none, or does not say."""
+    """Return the duration of the step that ``logged`` ended; None if it ended none, or has no duration."""
     event = _BY_NAME.get(logged.name)
     duration_ms = logged.fields.get("duration_ms")
     if event is None or event.phase is None or not isinstance(duration_ms, int):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Field = str | int | float | bool | Sequence[int] | Sequence[str] | Mapping[str, int] | None
-"""Names, ids and counts; None: not known, and left out."""
+"""Names, ids and counts; None: unknown, and left out."""
 
 log = logging.getLogger("winnow.events")
 _ATTRIBUTE = "winnow"
@@ -21,9 +21,9 @@ _ATTRIBUTE = "winnow"
 
 @dataclass(frozen=True, slots=True)
 class EventDefinition:
-    """An event that may be logged. ``fields``: in the order in which they are printed, after the topic.
+    """An event that may be logged. ``fields``: in printing order, after the topic.
 
-    ``phase``: the step of a run whose time the field ``duration_ms`` is. ``outcome``: how this event ends a run.
+    ``phase``: the step of a run that the field ``duration_ms`` measures. ``outcome``: how this event ends a run.
     """
 
     name: str
@@ -134,12 +134,12 @@ EVENTS: tuple[EventDefinition, ...] = (
     EventDefinition("alerted", "people were told; `message` is what they were told", ("kind", "partitions", "message")),
     EventDefinition("recovered", "what was alerted is well again", ("partitions", "message")),
 )
-"""In the order of a run."""
+"""All events, in the order of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """One event as it happened: its name, and its fields in order, the topic first."""
+    """One logged event: its name, and its fields in order, the topic first."""
 
     name: str
     fields: Mapping[str, Field]
@@ -149,7 +149,7 @@ class LoggedEvent:
 
 
 def log_event(name: str, topic: str, *, level: int = logging.INFO, message: str | None = None, **fields: Field) -> None:
-    """Log one event about ``topic``. ``message``: what people read in place of name and fields."""
+    """Log one event about ``topic``. ``message``: text for people in place of name and fields."""
     if not log.isEnabledFor(level):
         return
     event = next(each for each in EVENTS if each.name == name)
@@ -160,7 +160,7 @@ def log_event(name: str, topic: str, *, level: int = logging.INFO, message: str 
 
 
 def read_event(record: logging.LogRecord) -> LoggedEvent | None:
-    """The event that a record of the log carries; None where it carries none."""
+    """Read the event of a log record; None if it carries none."""
     found = getattr(record, _ATTRIBUTE, None)
     return found if isinstance(found, LoggedEvent) else None
 
@@ -168,7 +168,7 @@ def read_event(record: logging.LogRecord) -> LoggedEvent | None:
 def _convert_to_plain(value: Field) -> Field:
     if isinstance(value, Mapping):
         return dict(value)
-    # A tuple is printed as Python prints it, and only a list as JSON has it.
+    # Convert to lists: a tuple would be printed in Python's notation, not in JSON's.
     return [*value] if isinstance(value, tuple) else value
 
 

@@ -1,7 +1,7 @@
 """Forecasts which partitions will miss their deadline at the present pace (KIP-354). Pure.
 
 The forecast is the best case: from now on everything that has a deadline is compacted without a pause, the earliest
-deadline first, so the overdue before all. What misses its deadline even so needs more parallelism or another
+deadline first, so overdue ones before all others. A partition that is still late needs more parallelism or another
 max.compaction.lag.ms, and no schedule helps.
 """
 
@@ -18,7 +18,7 @@ from winnow.results import Receipt
 
 
 class Outlook(StrEnum):
-    """What becomes of a deadline."""
+    """How a deadline will end."""
 
     OVERDUE = "overdue"
     """It has passed."""
@@ -28,12 +28,12 @@ class Outlook(StrEnum):
     """It passes before the work is done, even in the best case."""
     IN_TIME = "in_time"
     UNKNOWN = "unknown"
-    """No run has told how fast work goes."""
+    """The pace is unknown: no earlier run measured it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPartition:
-    """One partition that has a deadline, and the bytes that a compaction of it reads."""
+    """One partition with a deadline, and the bytes that its compaction reads."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class PendingPartition:
 
 @dataclass(frozen=True, slots=True)
 class DeadlineForecast:
-    """The outlook of one partition. ``done_at_ms``: when it is done at the earliest; None when blocked or unknown."""
+    """The forecast for one partition. ``done_at_ms``: earliest time of completion; None when blocked or unknown."""
 
     topic: str
     partition: int
@@ -55,12 +55,12 @@ class DeadlineForecast:
 
     @property
     def late_by_ms(self) -> int | None:
-        """How long after its deadline it is done; 0 when in time."""
+        """How long (ms) after its deadline it is done; 0 when in time."""
         return None if self.done_at_ms is None else max(0, self.done_at_ms - self.deadline_ms)
 
 
 def measure_pace(receipts: Iterable[Receipt]) -> float | None:
-    """Bytes that one engine task reads per second, over all of ``receipts``; None when none tells its time."""
+    """Compute the bytes that one engine task reads per second, over all of ``receipts``; None if none has a time."""
     timed = [
         part
         for receipt in receipts
@@ -75,11 +75,11 @@ def measure_pace(receipts: Iterable[Receipt]) -> float | None:
 def forecast_deadlines(
     work: Sequence[PendingPartition], *, bytes_per_second: float | None, parallelism: int, as_of_ms: int
 ) -> list[DeadlineForecast]:
-    """The outlook of every partition of ``work``, the earliest deadline first.
+    """Forecast every partition of ``work``, the earliest deadline first.
 
     Args:
-        work: what has a deadline.
-        bytes_per_second: the :func:`pace` of one task; None: unknown.
+        work: partitions with a deadline.
+        bytes_per_second: the pace of one task (:func:`measure_pace`); None: unknown.
         parallelism: tasks at a time, at least 1. One partition is one task.
         as_of_ms: when the work begins.
     """

@@ -11,7 +11,7 @@ from winnow.report.metrics import METRICS, Measurement, Value, list_metric_value
 
 
 def render_metrics_table() -> str:
-    """Everything that is sent: a line per metric."""
+    """Render the table of all metrics: a line per metric."""
     rows = [
         (f"`{metric.name}`", "gauge", "total only" if metric.total_only else "`topic`, total", metric.meaning)
         for metric in METRICS
@@ -26,7 +26,7 @@ def render_metrics_table() -> str:
 
 
 def render_events_table() -> str:
-    """Every event: a line each, with its fields."""
+    """Render the table of all events: a line each, with its fields."""
     rows = [
         (f"`{event.name}`", event.meaning, ", ".join(f"`{field}`" for field in ("topic", *event.fields)))
         for event in EVENTS
@@ -43,13 +43,13 @@ if __name__ == "__main__":
     sys.stdout.write(f"{render_metrics_table()}\n{render_events_table()}")
 
 PER_TOPIC, ALL_TOPICS = "winnow_", "winnow_all_topics_"
-"""The total has names of its own: under the same name every sum over topics would count it a second time."""
+"""The total has its own prefix: under the same name every sum over topics would count it twice."""
 
 
 def format_exposition(measured: Sequence[Measurement]) -> str:
-    """A page for a scrape or a textfile collector: a gauge per metric, labelled by topic, then those of all topics.
+    """Format a page for a scrape or a textfile collector: a gauge per metric, labelled by topic, then the totals.
 
-    What is not known is left out, name and all. Every line ends with a line feed.
+    Unknown metrics are left out completely. Every line ends with a line feed.
     """
     per_topic = [(m.topic or "", list_metric_values(m)) for m in measured]
     together = list_metric_values(sum_measurements(measured))
@@ -68,7 +68,7 @@ def format_exposition(measured: Sequence[Measurement]) -> str:
 
 
 def list_names() -> frozenset[str]:
-    """Every name that Prometheus may see: of this page, and of StatsD through ``monitoring/statsd-exporter.yml``."""
+    """List every name in Prometheus: of this page, and of StatsD through ``monitoring/statsd-exporter.yml``."""
     gauges = {f"{ALL_TOPICS}{metric.name}" for metric in METRICS}
     gauges |= {f"{PER_TOPIC}{metric.name}" for metric in METRICS if not metric.total_only}
     counters = {f"{PER_TOPIC}{counter.name}_total" for counter in COUNTERS}
@@ -77,7 +77,7 @@ def list_names() -> frozenset[str]:
 
 
 def format_name(name: str) -> str:
-    """``max-dirty-percent`` as Prometheus spells it: ``max_dirty_percent``."""
+    """Format ``max-dirty-percent`` as Prometheus spells it: ``max_dirty_percent``."""
     return name.replace("-", "_")
 
 

@@ -1,6 +1,6 @@
 """Computes Kafka's cleaner metrics for an archive, and some of Winnow's own. Pure.
 
-A :class:`Measurement` holds what metrics are made of, so that those of several topics add up before anything is
+A :class:`Measurement` holds the inputs of metrics, so that those of several topics are added up before anything is
 divided: the total's recopy percentage is no mean of percentages. Figures of "the last run" are those of the last run of
 each topic that compacted something.
 """
@@ -17,18 +17,18 @@ from winnow.model import STATES_HIDDEN_BY_PAUSE, Assessment, OverviewState, Reas
 from winnow.results import NO_FIGURES, Receipt, RunFigures, sum_figures
 
 Value = float | int | None
-"""None: nothing is known, or there is nothing to measure; the metric is left out."""
+"""None: unknown, or nothing to measure; the metric is left out."""
 
 RUN_STATES = ("published", "invalid", "broken", "refused", "void", "unknown")
 TOPIC_STATES = tuple(state.value for state in OverviewState)
-"""The worst first."""
+"""The most severe first."""
 
 _NOT_CONSIDERED = frozenset({Reason.IN_PROGRESS, Reason.PAUSED})
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What the metrics of one topic, or of several, are made of. ``topic`` None: all that were measured.
+    """Inputs of the metrics of one topic, or of several. ``topic`` None: all that were measured.
 
     ``max_delay_ms``: the most that a partition is over its deadline. ``max_dirty_ratio``: 0 to 1, before any threshold.
     ``next_deadline_ms``: from the as-of to the earliest deadline; negative when it has passed. ``figures``: those of
@@ -79,15 +79,15 @@ def compute_measurement(
     runs_by_state: Mapping[str, int] = MappingProxyType({}),
     swept_bytes: int = 0,
 ) -> Measurement:
-    """What holds of one topic at ``as_of_ms``.
+    """Measure one topic at ``as_of_ms``.
 
     Args:
         state: the carried state: marks, pauses, retired files.
         assessments: one per partition, made now and of this state.
         receipts: of the topic, in any order; only the newest that compacted something counts.
         compacts: whether the policy includes compact; a topic without it has no cleaner and no deadline.
-        last_run_ms: when the topic was last looked at, whether or not a run came of it; None when it never was.
-        as_of_ms: the present of every difference.
+        last_run_ms: when the topic was last assessed, with or without a run; None if it never was.
+        as_of_ms: the present, from which every difference is computed.
         runs_by_state: how many runs of the topic are published, invalid, and so on.
         swept_bytes: bytes that sweeps of the topic have removed so far.
     """
@@ -118,7 +118,7 @@ def compute_measurement(
 
 
 def _find_state(state: TopicState, assessments: Sequence[Assessment], compacted: Sequence[Assessment]) -> OverviewState:
-    """Finds the state of a topic in one word: that of its worst partition."""
+    """Find the state of a topic in one word: that of its worst partition."""
     paused = {number for number, part in state.partitions.items() if part.paused_since_ms is not None}
     holding = {
         OverviewState.UNCLEANABLE: {n for n, part in state.partitions.items() if part.uncleanable is not None},
@@ -154,7 +154,7 @@ def _add_run(measured: Measurement, last: Receipt) -> Measurement:
 
 
 def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
-    """Several topics as one: sums of counts, bytes and times, the worst of delays, ratios and deadlines."""
+    """Sum up several topics: sums of counts, bytes and times, the worst of delays, ratios and deadlines."""
     deadlines = [m.next_deadline_ms for m in measured if m.next_deadline_ms is not None]
     runs = [m.since_last_run_ms for m in measured if m.since_last_run_ms is not None]
     return Measurement(
@@ -180,9 +180,9 @@ _SUMMED = tuple(each.name for each in fields(Measurement) if each.name not in _N
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One gauge: Kafka's name (or Winnow's in Kafka's manner), what it says, and how it comes out of a measurement.
+    """One gauge: Kafka's name (or one in Kafka's style), its description, and how to compute it from a measurement.
 
-    ``total_only``: it says something of all topics together, and nothing of one.
+    ``total_only``: it is defined for all topics together only.
     """
 
     name: str
@@ -316,9 +316,9 @@ METRICS: tuple[Metric, ...] = (
 
 
 def list_metric_values(measured: Measurement) -> dict[str, Value]:
-    """Every metric by name, in the order of :data:`METRICS`; None where nothing is known.
+    """List every metric by name, in the order of :data:`METRICS`; None where unknown.
 
-    Those that say something of all topics alone are left out of the values of one topic.
+    Metrics of all topics together are left out of the values of one topic.
     """
     return {
         metric.name: _round_value(metric.value(measured))

@@ -1,4 +1,4 @@
-"""Formats receipts as paragraphs and eligibility reasons as half sentences."""
+"""Formats receipts as paragraphs and eligibility reasons as clauses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXPLANATIONS = {
 
 
 def explain_reason(reason: Reason) -> str:
-    """``reason`` as half a sentence."""
+    """Format ``reason`` as a clause."""
     return _EXPLANATIONS[reason]
 
 
@@ -38,11 +38,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
 
 MAXIMUM_PLACES = 5
-"""Coordinates of odd records that a paragraph names; receipts have more."""
+"""Maximum positions of malformed records that a paragraph names; receipts have more."""
 
 
 def format_human_bytes(size_bytes: float) -> str:
-    """Bytes for people: a few digits and a binary unit."""
+    """Format bytes for people: a few digits and a binary unit."""
     number = 0
     while abs(size_bytes) >= _STEP and number < len(_UNITS) - 1:
         size_bytes /= _STEP
@@ -52,9 +52,9 @@ def format_human_bytes(size_bytes: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlanAgainstActual:
-    """What the plan expected and what came of it, over the partitions whose plan expected anything.
+    """The plan's estimates and the actual results, over the partitions whose plan had an estimate.
 
-    None where no partition's plan did. Deviations are percentages of what was expected, positive when more came out.
+    None if no partition's plan had one. Deviations are percentages of what was expected, positive when more came out.
     """
 
     expected_records_kept: int | None
@@ -81,7 +81,7 @@ def _compare_figures(pairs: Iterable[tuple[int | None, int]]) -> tuple[int | Non
 
 
 def format_receipt(receipt: Receipt) -> str:
-    """One paragraph: range, records and bytes in and out, what was removed and by which rule, where the evidence is."""
+    """Format a receipt as one paragraph: range, records and bytes in and out, removals by rule, evidence."""
     if receipt.status is not Status.PUBLISHED:
         return receipt.message
     sentences = [
@@ -98,9 +98,9 @@ def format_receipt(receipt: Receipt) -> str:
 
 
 def describe_simulation(partitions: Sequence[PartitionReceipt], *, as_of_ms: int, now_ms: int) -> list[str]:
-    """What a run whose as-of lay ahead of the present (``now_ms``) did before its time by the wall clock.
+    """Describe what a run with an as-of ahead of the present (``now_ms``) did too early by the wall clock.
 
-    Nothing for any other run.
+    Empty for any other run.
     """
     tombstones = sum(part.tombstones_expired_early for part in partitions)
     offsets = sum(part.offsets_cleaned_early for part in partitions)
@@ -174,7 +174,7 @@ def _describe_retirement(receipt: Receipt) -> list[str]:
 
 
 def _list_notices(receipt: Receipt) -> list[str]:
-    """What somebody should look at: where, and never what it says."""
+    """List positions that a person should check, never their contents."""
     parts = receipt.partitions
     missing, malformed = sum(p.headers_missing for p in parts), sum(p.headers_malformed for p in parts)
     elsewhere = sum(p.keys_elsewhere for p in parts)

@@ -1,6 +1,6 @@
 """The metadata store: a projection of table and state, and the history of assessments, runs and verdicts.
 
-The only importer of SQLAlchemy and Alembic.
+Only this package imports SQLAlchemy and Alembic.
 """
 
 from winnow.store.store import Store

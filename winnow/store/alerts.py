@@ -1,6 +1,6 @@
-"""Open alerts, and messages that a channel has not taken yet.
+"""Open alerts, and messages that a channel has not delivered yet.
 
-What is to be delivered is written in the transaction that opens or closes the alerts, so a crash loses no message:
+Messages are written in the transaction that opens or closes the alerts, so a crash loses none:
 the next delivery finds it. A channel's messages go out in their order, one sender at a time.
 """
 
@@ -18,10 +18,10 @@ from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 
 Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
-"""From the alerts that a call opened or closed (never none) to what is to be delivered: channel and document."""
+"""Composes messages (channel and document) from the alerts that a call opened or closed (at least one)."""
 
 _number = count()
-"""Keeps apart, and in order, what one process writes within a millisecond."""
+"""Keeps keys that one process writes within a millisecond distinct and ordered."""
 
 
 class SentAlerts(StorePart):
@@ -30,12 +30,12 @@ class SentAlerts(StorePart):
     def remember(
         self, key: str, now_ms: int, *, kind: str = "", topic: str = "", partition: int | None = None, message: str = ""
     ) -> bool:
-        """True the first time, for exactly one of any number of callers at once; False until it is forgotten."""
+        """Return True the first time, for exactly one of several callers at once; False until it is forgotten."""
         with self._database.writing() as session:
             return _remember(session, OpenAlert(kind, topic, partition, now_ms, message), key, now_ms)
 
     def forget(self, key: str) -> bool:
-        """True when the alert was remembered; it may be sent again."""
+        """Return True if the alert was remembered; it may be sent again."""
         with self._database.writing() as session:
             return (
                 bulk_statements.execute_change(session, delete(tables.AlertTable).where(tables.AlertTable.key == key))
@@ -43,7 +43,7 @@ class SentAlerts(StorePart):
             )
 
     def list_open(self, kinds: Collection[str] = (), topic: str | None = None) -> list[OpenAlert]:
-        """What has not recovered, of ``kinds`` (none = all) and ``topic`` (None = all), in the order of topics."""
+        """List open alerts of ``kinds`` (none = all) and ``topic`` (None = all), in the order of topics."""
         row = tables.AlertTable
         statement = select(row).where(row.kind.is_not(None)).order_by(row.topic, row.kind, row.partition)
         if kinds:
@@ -54,7 +54,7 @@ class SentAlerts(StorePart):
             return [_open(found) for found in session.scalars(statement)]
 
     def remember_all(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
-        """Open ``alerts``; those that were not open or were released, for exactly one of any callers at once."""
+        """Open ``alerts``; return those that were not open or were released, to exactly one of several callers."""
         with self._database.writing() as session:
             fresh = [each for each in alerts if _remember(session, each, each.key, now_ms)]
             _enqueue(session, fresh, now_ms, compose)
@@ -63,7 +63,7 @@ class SentAlerts(StorePart):
     def forget_all(
         self, topic: str, kinds: Collection[str], partitions: Collection[int] | None, now_ms: int, compose: Compose
     ) -> list[OpenAlert]:
-        """Close the alerts of ``kinds`` about ``partitions`` (None = all) and about the whole topic; those closed."""
+        """Close and return the alerts of ``kinds`` about ``partitions`` (None = all) and about the whole topic."""
         with self._database.writing() as session:
             of = _about(topic, kinds, partitions)
             closed = [
@@ -74,7 +74,7 @@ class SentAlerts(StorePart):
             return closed
 
     def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
-        """Releases alerts that a person works on: they stay open, and are sent again if it happens again."""
+        """Release alerts that a person works on: they stay open, and are sent again if it happens again."""
         row = tables.AlertTable
         with self._database.writing() as session:
             bulk_statements.execute_change(
@@ -82,9 +82,9 @@ class SentAlerts(StorePart):
             )
 
     def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
-        """The oldest message that ``channel`` has not taken; nobody else gets it before ``until_ms``.
+        """Claim the oldest message that ``channel`` has not delivered; no other caller gets it before ``until_ms``.
 
-        None: there is none, or somebody has it, or it has just failed; what came after it waits for it, unless it was
+        None: there is none, or another caller has it, or it has just failed; later messages wait for it, unless it was
         written before ``stale_before_ms``: one message that cannot be delivered must not hold up all others.
         """
         row = tables.AlertDelivery
@@ -99,18 +99,18 @@ class SentAlerts(StorePart):
             return claimed if bulk_statements.execute_change(session, mine.values(claimed_until_ms=until_ms)) else None
 
     def postpone_delivery(self, key: str, until_ms: int) -> None:
-        """It was not taken; it may be tried again from ``until_ms`` on."""
+        """Record that the delivery failed; it may be tried again from ``until_ms`` on."""
         row = tables.AlertDelivery
         with self._database.writing() as session:
             bulk_statements.execute_change(session, update(row).where(row.key == key).values(claimed_until_ms=until_ms))
 
     def finish_delivery(self, key: str) -> None:
-        """The channel has taken it."""
+        """Record that the channel has delivered the message."""
         with self._database.writing() as session:
             bulk_statements.execute_change(session, delete(tables.AlertDelivery).where(tables.AlertDelivery.key == key))
 
     def drop_deliveries(self, before_ms: int) -> int:
-        """Give up what no channel took since ``before_ms``; how many messages that were."""
+        """Drop messages that no channel delivered since ``before_ms``; return their number."""
         row = tables.AlertDelivery
         with self._database.writing() as session:
             return bulk_statements.execute_change(session, delete(row).where(row.created_at_ms < before_ms))

@@ -22,7 +22,7 @@ _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOvervi
 
 @dataclass(frozen=True, slots=True)
 class AssessedTopic:
-    """One look at one topic. ``picture`` None: it could not be taken, and the one before stays."""
+    """One assessment of one topic. ``picture`` None: no overview could be built, and the previous one stays."""
 
     assessments: Sequence[Assessment] = ()
     picture: TopicOverview | None = None
@@ -30,7 +30,7 @@ class AssessedTopic:
 
 
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
-    """History: one row per topic partition and as-of, and which of them was recorded last."""
+    """Write history: one row per topic partition and as-of, and which of them was recorded last."""
     rows = [
         {
             **{name: getattr(found, name) for name in _ASSESSMENT_COLUMNS},
@@ -55,7 +55,7 @@ def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, asse
 
 
 def write_overviews(session: Session, looks: Sequence[AssessedTopic]) -> list[str]:
-    """Replace the pictures of topics, each with a picture; the topics whose picture was written."""
+    """Replace the overviews of topics, given with one; return the topics whose overview was written."""
     known = _recorded_at_ms(session, [find_overview_topic(look) for look in looks])
     newer = [
         (look.picture, look.partitions)
@@ -65,7 +65,7 @@ def write_overviews(session: Session, looks: Sequence[AssessedTopic]) -> list[st
     bulk_statements.upsert(session, tables.TopicOverviewTable, [asdict(picture) for picture, _ in newer])
     _drop_beyond(session, {picture.topic: _find_last(partitions) for picture, partitions in newer})
     rows = [
-        # asdict copies what is frozen already, which takes longer than the database.
+        # asdict copies frozen values again, which takes longer than the database.
         {name: getattr(each, name) for name in _PARTITION_COLUMNS}
         for _, partitions in newer
         for each in sorted(partitions, key=attrgetter("partition"))
@@ -75,7 +75,7 @@ def write_overviews(session: Session, looks: Sequence[AssessedTopic]) -> list[st
 
 
 def find_overview_topic(look: AssessedTopic) -> str:
-    """The topic of a look's overview; empty where it has none."""
+    """Return the topic of an assessed topic's overview; empty if it has none."""
     return look.picture.topic if look.picture is not None else ""
 
 
@@ -92,7 +92,7 @@ def _recorded_at_ms(session: Session, topics: Sequence[str]) -> dict[str, int]:
 
 
 def _drop_beyond(session: Session, last: dict[str, int]) -> None:
-    """A topic that was dropped and made again may have fewer partitions."""
+    """Delete rows of higher partitions: a topic that was dropped and created again may have fewer."""
     row = tables.PartitionOverviewTable
     for some in bulk_statements.split_chunks(sorted(last)):
         there = select(row.topic, func.max(row.partition)).where(row.topic.in_(some)).group_by(row.topic)
@@ -105,12 +105,12 @@ class Assessments(StorePart):
     """One row per topic partition and as-of."""
 
     def record(self, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
-        """Records ``assessments``; the same as-of again replaces its row. Ten thousand rows are a few statements."""
+        """Record ``assessments``; the same as-of again replaces its row. Ten thousand rows take a few statements."""
         with self._database.writing() as session:
             write_assessments(session, as_of_ms, recorded_at_ms, assessments)
 
     def list_latest(self, topics: Sequence[str] = ()) -> list[Assessment]:
-        """The assessment recorded last of every topic partition of ``topics`` (none = all), in their order.
+        """List the assessment recorded last of every topic partition of ``topics`` (none = all), in their order.
 
         Last by the time of recording, not by as-of: a simulated future must not hide the present for ever.
         """
@@ -129,13 +129,13 @@ class Assessments(StorePart):
             return [_assessment(found) for found in session.scalars(statement)]
 
     def last_assessed_ms(self, topic: str) -> int | None:
-        """Finds when ``topic`` was assessed last, with any outcome; None: never."""
+        """Find when ``topic`` was assessed last, with any outcome; None: never."""
         latest = tables.LatestAssessment
         with self._database.reading() as session:
             return session.scalar(select(func.max(latest.recorded_at_ms)).where(latest.topic == topic))
 
     def list_topics_due_by(self, ms: int) -> list[str]:
-        """Topics with a partition whose deadline, as it was assessed last, lies at or before ``ms``; in order."""
+        """List topics with a partition whose last assessed deadline is at or before ``ms``; in order."""
         row, latest = tables.AssessmentTable, tables.LatestAssessment
         same = and_(latest.topic == row.topic, latest.partition == row.partition, latest.as_of_ms == row.as_of_ms)
         found = select(row.topic).join(latest, same).where(row.deadline_ms <= ms).distinct().order_by(row.topic)

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row = Mapping[str, object]
 Condition = Callable[[ReadOnlyColumnCollection[str, Any]], ColumnElement[bool]]
-"""From the row that was to be inserted to whether it replaces the one that is there."""
+"""Decides from the row to be inserted whether it replaces the existing one."""
 
 MAXIMUM_IN_LIST = 500
-"""Values of one IN list: far below what either database binds, and a plan worth caching."""
+"""Maximum values of one IN list: far below either database's limit, and a plan worth caching."""
 
 
 def upsert(session: Session, model: type[Base], rows: Sequence[Row], *, when: Condition | None = None) -> None:
-    """Insert ``rows``; where the primary key is there already, replace the other columns (if ``when`` holds).
+    """Insert ``rows``; where the primary key exists, replace the other columns (if ``when`` holds).
 
     Of several rows with one key the last counts. Thousands of rows become a handful of statements.
     """
@@ -43,24 +43,24 @@ def upsert(session: Session, model: type[Base], rows: Sequence[Row], *, when: Co
 
 
 def insert(session: Session, model: type[Base], rows: Sequence[Row]) -> None:
-    """Insert ``rows``, none of which may be there."""
+    """Insert ``rows``, none of which may exist."""
     table = _table(model)
     _run(session, _insert(session, table), table, [dict(row) for row in rows])
 
 
 def insert_missing(session: Session, model: type[Base], rows: Sequence[Row]) -> int:
-    """Insert ``rows`` and leave alone what is there already. Returns how many were new."""
+    """Insert ``rows`` and skip existing ones. Returns how many were new."""
     table = _table(model)
     return _run(session, _insert(session, table).on_conflict_do_nothing(), table, [dict(row) for row in rows])
 
 
 def execute_change(session: Session, statement: UpdateBase) -> int:
-    """Run an UPDATE or DELETE; how many rows it touched."""
+    """Run an UPDATE or DELETE; return how many rows it changed."""
     return cast("CursorResult[Any]", session.execute(statement)).rowcount
 
 
 def split_chunks(values: Sequence[T], size: int = MAXIMUM_IN_LIST) -> Iterator[list[T]]:
-    """``values`` in lists of at most ``size``."""
+    """Split ``values`` into lists of at most ``size``."""
     iterator = iter(values)
     while chunk := list(islice(iterator, size)):
         yield chunk
@@ -71,7 +71,7 @@ def _table(model: type[Base]) -> Table:
 
 
 def _insert(session: Session, table: Table) -> Insert:
-    # The dialect of the engine is loaded already; the other one would cost a tenth of a second.
+    # The dialect of the engine is loaded already; importing the other one would cost a tenth of a second.
     if session.get_bind().dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql
 
@@ -85,6 +85,6 @@ def _insert(session: Session, table: Table) -> Insert:
 def _run(session: Session, statement: Insert, table: Table, rows: list[dict[str, object]]) -> int:
     if not rows:
         return 0
-    # RETURNING is what makes SQLAlchemy fold rows into statements with many VALUES on every driver.
+    # With RETURNING, SQLAlchemy combines rows into statements with many VALUES on every driver.
     key = next(iter(table.primary_key))
     return len(session.execute(statement.returning(key), rows).all())

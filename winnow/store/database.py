@@ -1,4 +1,4 @@
-"""Opens the metadata store's database: its URL, short transactions, errors as sentences."""
+"""Opens the metadata store's database: its URL, short transactions, readable errors."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _SERVED = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 
 
 def parse_address(text: str) -> URL:
-    """The URL of a SQLite file or of a PostgreSQL database, its driver settled.
+    """Parse the URL of a SQLite file or of a PostgreSQL database, and choose its driver.
 
     Raises:
-        ConfigurationError: it is something else. The message never repeats the URL.
+        ConfigurationError: the URL is another one. The message never repeats the URL.
     """
     try:
         url = make_url(text)
@@ -48,7 +48,7 @@ def parse_address(text: str) -> URL:
             f"The metadata store has no driver for {url.drivername}; it knows SQLite and PostgreSQL. {_RIGHT_FORM}"
         )
     if backend == "sqlite":
-        # Leases and checkpoints are there for the next process.
+        # In memory is refused: leases and checkpoints must be there for the next process.
         if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
             raise ConfigurationError(f"The metadata store must be a file that other processes can open. {_RIGHT_FORM}")
     elif "@" in f"{url.host}{url.database}":
@@ -61,12 +61,12 @@ def parse_address(text: str) -> URL:
 
 
 def mask_address(url: URL) -> str:
-    """``url`` for people: no password, no options."""
+    """Format ``url`` for people: no password, no options."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def remove_secrets(text: str, url: URL) -> str:
-    """Removes the password of ``url``, and all that looks like a secret, from ``text``."""
+    """Remove the password of ``url``, and everything that resembles a secret, from ``text``."""
     options = {name: str(value) for name, value in url.query.items() if is_secret_name(name)}
     for secret in sorted([*options.values(), str(url.password or "")], key=len, reverse=True):
         if secret:
@@ -88,7 +88,7 @@ class Database:
     """One database, opened lazily. Safe to share between threads, and to carry into a forked process."""
 
     def __init__(self, url: str, *, prepare: Callable[[Database], None] | None = None) -> None:
-        """``prepare``: done before the first transaction, and again before the next one if it raises."""
+        """Create it. ``prepare`` runs before the first transaction, and again before the next one if it raises."""
         self.url: Final = parse_address(url)
         self._prepare = prepare or (lambda _: None)
         self._preparing = threading.RLock()
@@ -98,7 +98,7 @@ class Database:
         self.engine: Final = _open_sqlite(self.url) if self.is_sqlite else _open_postgresql(self.url)
         self._process = os.getpid()
         self._forked = threading.Lock()
-        # A transaction that reads first and writes later fails at once when another wrote in between.
+        # A transaction that reads first and writes later fails at once if another wrote in between.
         self._writer: Final = self.engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
         # A reader's statements see one state: a checkpoint and its history belong together.
         self._reader: Final = (
@@ -109,7 +109,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """One read transaction, a snapshot of the database.
+        """Open a read transaction, a snapshot of the database.
 
         Raises:
             ServiceError: the database cannot be reached or does not answer.
@@ -120,7 +120,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """One write transaction: commits at the end of the block, rolls back when it raises.
+        """Open a write transaction: commits at the end of the block, rolls back if it raises.
 
         Raises:
             ServiceError: the database cannot be reached, does not answer, or another transaction kept it too long.
@@ -130,7 +130,7 @@ class Database:
             yield session
 
     def use_write_ahead_log(self) -> None:
-        """Let readers and one writer of a SQLite file work side by side, from now on and for every process."""
+        """Let readers and one writer of a SQLite file work at the same time, from now on and for every process."""
         with self._told(), self.engine.execution_options(**{_BEGIN: ""}).connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
 
@@ -141,7 +141,7 @@ class Database:
     def _begin(self) -> None:
         self._leave_inherited_connections()
         with self._preparing:
-            # A process that waited finds it done; and what is done here begins its own transactions.
+            # A process that waited finds the work done; and ``prepare`` begins its own transactions.
             if not (self._is_prepared or self._is_preparing):
                 self._is_preparing = True
                 try:
@@ -152,7 +152,7 @@ class Database:
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Checks that a SQLite file read without write access to its folder was not changed meanwhile."""
+        """Check that a SQLite file read without write access to its folder was not changed meanwhile."""
         if not self.is_sqlite or not _is_read_only(self.url):
             yield
             return
@@ -164,8 +164,8 @@ class Database:
             raise RunAgainError(f"The metadata store {mask_address(self.url)} changed while it was read. Run it again.")
 
     def _leave_inherited_connections(self) -> None:
-        # After a fork parent and child would talk over one socket, and the pool asks an idle connection for a sign of
-        # life before any of its events could tell.
+        # After a fork parent and child would share one socket, and the pool pings an idle connection before any of its
+        # events could detect that.
         if self._process == os.getpid():
             return
         with self._forked:
@@ -178,7 +178,7 @@ class Database:
         try:
             yield
         except SQLAlchemyError as problem:
-            # Without the cause: a driver's own words would travel on in the traceback.
+            # Without the cause: the driver's message would stay in the traceback.
             raise self._sentence(problem) from None
 
     def _sentence(self, problem: SQLAlchemyError) -> WinnowError:
@@ -199,7 +199,7 @@ class Database:
 
 
 def _is_read_only(url: URL) -> bool:
-    """Whether a SQLite file is there and this process may not write to it, or not beside it."""
+    """Check whether a SQLite file exists and this process may not write to it, or not beside it."""
     path = Path(str(url.database))
     return path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
@@ -214,7 +214,7 @@ def _connect(url: URL) -> sqlite3.Connection:
         found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as problem:
         found.close()
-        # The write-ahead log takes a file beside it even to read. Where it holds nothing, the database alone is all.
+        # The write-ahead log needs a file beside the database even to read. If it is empty, the database is complete.
         log = path.with_name(f"{path.name}-wal")
         if log.exists() and log.stat().st_size > 0:
             raise sqlite3.OperationalError(
@@ -225,7 +225,7 @@ def _connect(url: URL) -> sqlite3.Connection:
 
 
 def _open_sqlite(url: URL) -> Engine:
-    # A connection that is idle while the process forks is dangerous with SQLite, and opening one is cheap.
+    # An idle connection is dangerous with SQLite if the process forks, and opening one is cheap.
     engine = create_engine(
         url,
         poolclass=NullPool,
@@ -235,7 +235,7 @@ def _open_sqlite(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: object) -> None:
-        # The driver begins transactions by itself, too late, and never around DDL.
+        # The driver begins transactions by itself: too late, and never around DDL.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         # The default of most builds, but not of all: each commit is on disk when it returns.
@@ -250,7 +250,7 @@ def _open_sqlite(url: URL) -> Engine:
 
 
 def _open_postgresql(url: URL) -> Engine:
-    arguments: dict[str, Any] = {"prepare_threshold": None}  # poolers between here and the server lose them
+    arguments: dict[str, Any] = {"prepare_threshold": None}  # poolers may lose prepared statements
     if "connect_timeout" not in url.query:
         arguments["connect_timeout"] = CONNECT_TIMEOUT_S
     return create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=arguments)
@@ -264,7 +264,7 @@ class StorePart:
 
 
 def lock_topic_rows(session: Session, topic: str) -> None:
-    """Locks the rows of ``topic`` until this transaction ends, against other writers.
+    """Lock the rows of ``topic`` until this transaction ends, against other writers.
 
     Rows are deleted and inserted again, which two transactions at once would do twice. SQLite has one writer anyway.
     """

@@ -1,6 +1,6 @@
 """Removes history older than its retention: assessments, runs, verdicts, deleted files.
 
-Receipts, checkpoints and marks are no history: they are a projection of the table and stay.
+Receipts, checkpoints and marks are not history: they are a projection of the table and stay.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from winnow.store.database import StorePart
 from winnow.store.values import RunState
 
 ROWS_AT_ONCE: Final = 1_000
-"""Rows that one transaction removes: the only writer of a SQLite file must not keep others waiting."""
+"""Maximum rows that one transaction removes: the only writer of a SQLite file must not keep others waiting."""
 _OPEN: Final = sorted(state.value for state in RunState if not state.is_closed)
 _CLOSED: Final = sorted(state.value for state in RunState if state.is_closed)
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What one transaction removed. ``pages``: URLs of the Data Docs pages of removed verdicts."""
+    """Rows that one transaction removed. ``pages``: URLs of the Data Docs pages of removed verdicts."""
 
     rows: int
     pages: tuple[str, ...] = ()
 
 
 class History(StorePart):
-    """Removes old rows that only questions about the distant past need."""
+    """Removes old rows that are needed only for questions about the distant past."""
 
     def prune(self, topic: str, before_ms: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Pruned]:
         """Remove the history of ``topic`` from before ``before_ms``, one transaction for each value that is yielded.
@@ -90,7 +90,7 @@ def _old_assessments(topic: str, before_ms: int) -> ColumnElement[bool]:
     return and_(
         row.topic == topic,
         row.recorded_at_ms < before_ms,
-        # It would take the picture of its partition with it.
+        # Removing it would remove the overview of its partition.
         ~exists().where(latest.topic == row.topic, latest.partition == row.partition, latest.as_of_ms == row.as_of_ms),
     )
 
@@ -100,7 +100,7 @@ def _old_ledger(topic: str, before_ms: int) -> ColumnElement[bool]:
     return and_(row.topic == topic, row.deleted_at_ms < before_ms)
 
 
-# Each statement asks again for what makes a row old: between choosing and removing a run may be opened again.
+# Each statement checks again that a row is old: between choosing and removing, a run may be opened again.
 
 
 def _prune_runs(session: Session, topic: str, before_ms: int, most: int) -> Pruned:

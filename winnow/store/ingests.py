@@ -12,16 +12,16 @@ from winnow.store.values import OpenIngest
 
 
 class Ingests(StorePart):
-    """One row per ingest call, from before its first file until nothing is left of it to sweep."""
+    """One row per ingest call, from before its first file until nothing of it is left to sweep."""
 
     def open(self, ingest_id: str, topic: str, *, least_number: int, holder: str, now_ms: int) -> OpenIngest:
-        """Write down an ingest call before it writes its first file.
+        """Record an ingest call before it writes its first file.
 
         Args:
             ingest_id: a new one.
-            topic: where it appends.
-            least_number: its number is no lower, so that the topic's state does not count it as void.
-            holder: who ingests, as leases name it.
+            topic: the topic that it appends to.
+            least_number: minimum of its number, so that the topic's state does not count it as void.
+            holder: the ingesting process, as leases name it.
             now_ms: the present.
         """
         row = tables.Ingest
@@ -35,7 +35,7 @@ class Ingests(StorePart):
             return opened
 
     def renew(self, ingest_id: str, now_ms: int) -> None:
-        """Note that an ingest call is at work."""
+        """Record that an ingest call is still at work."""
         row = tables.Ingest
         with self._database.writing() as session:
             bulk_statements.execute_change(
@@ -43,7 +43,7 @@ class Ingests(StorePart):
             )
 
     def note_voided(self, ingest_ids: Collection[str], now_ms: int) -> None:
-        """Note that a commit has voided these ingest calls; the first time counts."""
+        """Record that a commit has voided these ingest calls; the first time counts."""
         row = tables.Ingest
         with self._database.writing() as session:
             for some in bulk_statements.split_chunks(sorted(ingest_ids)):
@@ -53,7 +53,7 @@ class Ingests(StorePart):
                 )
 
     def note_empty(self, ingest_id: str, now_ms: int | None) -> None:
-        """Note when nothing was left of a voided ingest call; None: something was found again."""
+        """Record when nothing was left of a voided ingest call; None: something was found again."""
         row = tables.Ingest
         with self._database.writing() as session:
             bulk_statements.execute_change(
@@ -61,14 +61,14 @@ class Ingests(StorePart):
             )
 
     def close(self, ingest_ids: Collection[str]) -> None:
-        """Forget ingest calls of which nothing is left: committed, or removed with all they wrote."""
+        """Delete the rows of ingest calls of which nothing is left: committed, or removed with all their files."""
         row = tables.Ingest
         with self._database.writing() as session:
             for some in bulk_statements.split_chunks(sorted(ingest_ids)):
                 bulk_statements.execute_change(session, delete(row).where(row.ingest_id.in_(some)))
 
     def list_open(self, topic: str) -> list[OpenIngest]:
-        """Ingest calls of ``topic`` whose end is not recorded, in the order of opening."""
+        """List ingest calls of ``topic`` whose end is not recorded, in the order of opening."""
         row = tables.Ingest
         statement = select(row).where(row.topic == topic).order_by(row.number, row.ingest_id)
         with self._database.reading() as session:

@@ -15,10 +15,10 @@ from winnow.store.values import Lease
 
 
 class Leases(StorePart):
-    """At most one holder per topic. The clock is the callers'; a lease spares work, the commit loop keeps it safe."""
+    """Leases: at most one holder per topic. Callers pass the time; leases save work, the commit loop keeps it safe."""
 
     def acquire(self, topic: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
-        """Takes the lease of ``topic`` until ``now_ms + ttl_ms`` if it is free, expired or held by ``holder``.
+        """Take the lease of ``topic`` until ``now_ms + ttl_ms`` if it is free, expired or held by ``holder``.
 
         Raises:
             TopicBusyError: another holder has it.
@@ -43,7 +43,7 @@ class Leases(StorePart):
             return current
 
     def renew(self, lease: Lease, now_ms: int, ttl_ms: int) -> Lease:
-        """Renews ``lease`` until ``now_ms + ttl_ms``. An expired one too, unless another holder took it over.
+        """Renew ``lease`` until ``now_ms + ttl_ms``, even an expired one, unless another holder took it over.
 
         Raises:
             TopicBusyError: the lease was released or taken over.
@@ -58,18 +58,18 @@ class Leases(StorePart):
         return Lease(lease.topic, lease.holder, lease.token, now_ms + ttl_ms)
 
     def release(self, lease: Lease) -> bool:
-        """Releases ``lease``. False, and nothing changes, when it was released or taken over before."""
+        """Release ``lease``. Return False, without a change, if it was released or taken over before."""
         with self._database.writing() as session:
             statement = update(tables.LeaseTable).where(_is_held(lease)).values(holder=None, expires_ms=0)
             return bulk_statements.execute_change(session, statement) > 0
 
     def find(self, topic: str) -> Lease | None:
-        """Finds the lease of ``topic``, which may have expired. None: it has no holder."""
+        """Find the lease of ``topic``, which may have expired. None: it has no holder."""
         with self._database.reading() as session:
             return _lease(session, topic)
 
     def find_many(self, topics: Sequence[str]) -> dict[str, Lease]:
-        """Finds the leases of ``topics`` that have a holder, expired ones included."""
+        """Find the leases of ``topics`` that have a holder, expired ones included."""
         row, found = tables.LeaseTable, dict[str, Lease]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):

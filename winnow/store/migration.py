@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 _ADVISORY_LOCK: Final = 0x77696E6E6F77
-"""The key of the PostgreSQL advisory lock under which the schema changes: "winnow" in ASCII."""
+"""The key of the PostgreSQL advisory lock for schema changes: "winnow" in ASCII."""
 
-# Alembic keeps the migration under way in module globals.
+# Alembic keeps the running migration in module globals.
 _one_at_a_time = threading.Lock()
 
 
 def migrate(database: Database) -> None:
-    """Create or upgrade the tables; the folder of a SQLite file too. Does nothing when the schema is the newest.
+    """Create or upgrade the tables, and the folder of a SQLite file. Does nothing if the schema is the newest.
 
     Raises:
         ServiceError: the database cannot be reached, or its folder cannot be made.
@@ -58,7 +58,7 @@ def migrate(database: Database) -> None:
 
 
 def prepare_to_read(database: Database) -> None:
-    """See that the tables have the newest schema; only where they have not is anything written.
+    """Make sure that the tables have the newest schema; write only if they do not.
 
     Raises:
         ServiceError: the database cannot be reached, or its tables would have to be changed and this user may not.
@@ -85,7 +85,7 @@ def prepare_to_read(database: Database) -> None:
 
 
 def make_alembic_config(connection: Connection) -> Config:
-    """What Alembic needs to run the packaged migrations over ``connection``, inside its transaction."""
+    """Make Alembic's configuration to run the packaged migrations over ``connection``, inside its transaction."""
     from alembic.config import Config
 
     config = Config()
@@ -96,7 +96,7 @@ def make_alembic_config(connection: Connection) -> Config:
 
 
 def _upgrade(database: Database, connection: Connection) -> None:
-    # Costs a third of a second to import, and a database is migrated once.
+    # Importing it takes a third of a second, and a database is migrated once.
     from alembic import command
     from alembic.script import ScriptDirectory
 
@@ -114,7 +114,7 @@ def _upgrade(database: Database, connection: Connection) -> None:
 
 
 def read_revision(connection: Connection) -> str | None:
-    """The schema that the database has; None while it has none."""
+    """Read the schema's revision; None if there is none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
@@ -123,7 +123,7 @@ def read_revision(connection: Connection) -> str | None:
 
 @contextmanager
 def _lock_migration(database: Database) -> Iterator[None]:
-    """Holds a lock file beside a SQLite database: switching to the write-ahead log cannot wait for other openers."""
+    """Hold a lock file beside a SQLite database: switching to the write-ahead log cannot wait for other openers."""
     if not database.is_sqlite:
         yield
         return
@@ -138,15 +138,15 @@ def _lock_migration(database: Database) -> Iterator[None]:
             "writable or point WINNOW_STORE_URL elsewhere, then run it again."
         ) from problem
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file lets go
+        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file releases the lock
         yield
 
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """``address`` without secrets. ``revision`` None: empty; ``is_there`` False: a SQLite file that is not made yet.
+    """Health of the store. ``address`` has no secrets. ``revision`` None: empty; ``is_there`` False: no SQLite file.
 
-    ``ahead_ms``: how far its clock is ahead of this machine's; None where there is none to ask.
+    ``ahead_ms``: how far its clock is ahead of this machine's; None for a database without a clock of its own.
     """
 
     address: str
@@ -157,7 +157,7 @@ class StoreHealth:
 
 
 def examine_store(url: str, now_ms: Clock) -> StoreHealth:
-    """Look at the store at ``url``. What is written is rolled back, so nothing of it changes.
+    """Examine the store at ``url``. Writes are rolled back, so nothing changes.
 
     Raises:
         ConfigurationError: the URL is neither SQLite's nor PostgreSQL's.
@@ -190,7 +190,7 @@ def _read_clock_ms(session: Session, is_sqlite: bool) -> int:
 
 
 def _try_write(database: Database, *, with_tables: bool) -> None:
-    # No topic can have such a name. Where Winnow's tables are, its user need not be allowed to make others.
+    # No topic can have such a name. A user of an existing store need not have the right to create tables.
     name = f"winnow_doctor_{uuid.uuid4().hex}"
     with database.writing() as session:
         if with_tables:

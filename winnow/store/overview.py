@@ -1,4 +1,4 @@
-"""The overview of topics and partitions for the page: recorded whole, read with filter, order, pages."""
+"""The overview of topics and partitions for the page: recorded whole, read with filter, order and pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from winnow.store.values import (
 Columns = TypeVarTuple("Columns")
 
 STATES: Final = tuple(OverviewState)
-"""In the order of severity: a state is its place in here while SQL handles it."""
+"""In the order of severity: SQL handles a state as its index here."""
 
 _RANK: Final = {state: place for place, state in enumerate(STATES)}
 
@@ -48,12 +48,12 @@ _PAUSED: Final = and_(pause.topic == partition_overview.topic, pause.partition =
 
 
 def make_rank(state: OverviewState) -> int:
-    """Returns the place of ``state`` in the order of severity."""
+    """Return the place of ``state`` in the order of severity."""
     return _RANK[state]
 
 
 def make_partition_rank(now_ms: int) -> ColumnElement[int]:
-    """The rank of a partition's state at ``now_ms``, over pictures with marks and pauses joined."""
+    """Make the rank of a partition's state at ``now_ms``, over overviews with marks and pauses joined."""
     holding: dict[OverviewState, ColumnElement[bool]] = {
         OverviewState.UNCLEANABLE: mark.topic.is_not(None),
         OverviewState.OVERDUE: partition_overview.deadline_ms < now_ms,
@@ -70,7 +70,7 @@ def make_partition_rank(now_ms: int) -> ColumnElement[int]:
 
 
 def select_topic_ranks(now_ms: int, *, topic: str | None = None) -> Subquery:
-    """Per topic (None = all): the ``rank`` of its worst partition, the earliest ``deadline_ms`` that is not paused."""
+    """Select, per topic (None = all), the ``rank`` of its worst partition and its earliest unpaused ``deadline_ms``."""
     ranked = select(
         partition_overview.topic,
         func.min(make_partition_rank(now_ms)).label("rank"),
@@ -82,7 +82,7 @@ def select_topic_ranks(now_ms: int, *, topic: str | None = None) -> Subquery:
 
 
 def join_marks(pictures: Select[*Columns]) -> Select[*Columns]:
-    """A query over pictures of partitions, with marks and pauses beside them."""
+    """Join marks and pauses to the overviews of partitions."""
     return pictures.select_from(partition_overview).outerjoin(mark, _MARKED).outerjoin(pause, _PAUSED)
 
 
@@ -92,25 +92,25 @@ _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOvervi
 
 
 class Overview(StorePart):
-    """One row per topic and one per topic partition, as they were looked at last."""
+    """One row per topic and one per topic partition, as of the last assessment."""
 
     def record(self, topic: TopicOverview, partitions: Sequence[PartitionOverview]) -> bool:
-        """Replace the picture of a topic and its partitions; ten thousand partitions are a few statements.
+        """Replace the overview of a topic and its partitions; ten thousand partitions take a few statements.
 
         Returns:
-            False, and nothing changed, when a later picture is there already.
+            False, without a change, if a later overview exists already.
         """
         with self._database.writing() as session:
             lock_topic_rows(session, topic.topic)
             return bool(write_overviews(session, [AssessedTopic(picture=topic, partitions=partitions)]))
 
     def record_many(self, as_of_ms: int, recorded_at_ms: int, looks: Sequence[AssessedTopic]) -> None:
-        """Write down what several looks found, all or nothing.
+        """Record the results of several assessments in one transaction.
 
-        The same as-of again replaces its assessments; a later picture of a topic that is there already stays.
+        The same as-of again replaces its assessments; an existing later overview of a topic stays.
         """
         with self._database.writing() as session:
-            # In one order, so that two writers of the same topics wait for one another and never both.
+            # Sorted, so that two writers of the same topics wait for one another without a deadlock.
             pictured = sorted((each for each in looks if each.picture is not None), key=find_overview_topic)
             for look in pictured:
                 lock_topic_rows(session, find_overview_topic(look))
@@ -127,15 +127,15 @@ class Overview(StorePart):
         sort: TopicSort = TopicSort.STATE,
         descending: bool = False,
     ) -> TopicsView:
-        """One page of topics.
+        """List one page of topics.
 
         Args:
             now_ms: the present, which decides whose deadline has passed.
             window: which page.
             search: part of a topic's name, in any case; no character of it is special.
             state: only topics in this state.
-            sort: by what; what has no such value comes last in either direction, and names decide among equals.
-            descending: the other way round.
+            sort: the sort column; missing values come last in either direction, and equal ones are sorted by name.
+            descending: reverse the order.
         """
         topic, ranks = tables.TopicOverviewTable, select_topic_ranks(now_ms)
         rank = func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY))
@@ -155,13 +155,13 @@ class Overview(StorePart):
             return TopicsView(Listed(total, _topics_of(session, rows, now_ms)), counts)
 
     def find_recorded(self, topic: str) -> TopicOverview | None:
-        """The picture of ``topic`` alone; None when it was never looked at."""
+        """Find the recorded overview of ``topic`` alone; None if it was never assessed."""
         with self._database.reading() as session:
             row = session.get(tables.TopicOverviewTable, topic)
             return None if row is None else TopicOverview(**{name: getattr(row, name) for name in _TOPIC_COLUMNS})
 
     def find_topic(self, topic: str, now_ms: int) -> TopicSummary | None:
-        """One topic; None when it was never looked at."""
+        """Find one topic; None if it was never assessed."""
         ranks = select_topic_ranks(now_ms, topic=topic)
         with self._database.reading() as session:
             rows = session.execute(_topics(ranks).where(tables.TopicOverviewTable.topic == topic)).mappings().all()
@@ -170,7 +170,7 @@ class Overview(StorePart):
     def list_partitions(
         self, topic: str, now_ms: int, window: Window, *, state: OverviewState | None = None
     ) -> Listed[PartitionView]:
-        """One page of the partitions of ``topic`` in their order, or of those in ``state``."""
+        """List one page of the partitions of ``topic`` in their order, or of those in ``state``."""
         rank = make_partition_rank(now_ms)
         found = join_marks(select(partition_overview, rank.label("rank"), mark, pause.since_ms)).where(
             partition_overview.topic == topic
@@ -196,7 +196,7 @@ def _make_partition_view(row: tuple[Any, ...], names: Mapping[int, tuple[str, ..
 
 
 def make_mark_view(row: tables.UncleanableTable) -> MarkView:
-    """The mark in ``row``."""
+    """Make the mark in ``row``."""
     return MarkView(
         topic=row.topic,
         partition=row.partition,

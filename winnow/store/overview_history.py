@@ -30,7 +30,7 @@ from winnow.store.values import (
 )
 
 AIRFLOW: Final = "airflow:"
-"""How the holder of a DAG run begins; its DAG's id follows, a colon, and its own id."""
+"""Prefix of the holder of a DAG run; the DAG's id follows, then a colon, then the run's id."""
 
 
 class RunHistory(StorePart):
@@ -45,7 +45,7 @@ class RunHistory(StorePart):
         dag_id: str | None = None,
         dag_run_id: str | None = None,
     ) -> Listed[RunView]:
-        """One page of the runs of a topic, in a state, or planned by a DAG or a DAG run; None: whichever."""
+        """List one page of the runs of a topic, in a state, or planned by a DAG or a DAG run; None: any."""
         run = tables.RunTable
         wanted: list[ColumnElement[bool]] = [*_planned_by(dag_id, dag_run_id)]
         if topic is not None:
@@ -59,19 +59,19 @@ class RunHistory(StorePart):
             return Listed(total, _with_receipts(session, [make_run(row) for row in page]))
 
     def find_run(self, plan_id: str) -> RunView | None:
-        """One run with its receipt."""
+        """Find one run with its receipt."""
         with self._database.reading() as session:
             row = session.get(tables.RunTable, plan_id)
             return None if row is None else _with_receipts(session, [make_run(row)])[0]
 
     def list_verdicts_of_plan(self, plan_id: str) -> tuple[Verdict, ...]:
-        """What validation said of each attempt at a plan, the newest first."""
+        """List the verdicts on each attempt at a plan, newest first."""
         row = tables.VerdictTable
         with self._database.reading() as session:
             return _verdicts(session, select(row).where(row.plan_id == plan_id))
 
     def list_verdicts(self, topic: str, window: Window) -> Listed[Verdict]:
-        """One page of the verdicts of ``topic``."""
+        """List one page of the verdicts of ``topic``."""
         row = tables.VerdictTable
         found = select(row).where(row.topic == topic)
         with self._database.reading() as session:
@@ -79,7 +79,7 @@ class RunHistory(StorePart):
             return Listed(total, _verdicts(session, found.offset(window.offset).limit(window.size)))
 
     def list_failing_expectations(self, topic: str, since_ms: int) -> int:
-        """How many expectations did not hold in verdicts of ``topic`` from ``since_ms`` on and voided a plan."""
+        """Count failed expectations in verdicts of ``topic`` from ``since_ms`` on that voided a plan."""
         row = tables.VerdictTable
         found = select(row).where(row.topic == topic, row.checked_at_ms >= since_ms, row.passed.is_(False))
         with self._database.reading() as session:
@@ -91,7 +91,7 @@ class RunHistory(StorePart):
 
 
 def _planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[ColumnElement[bool], ...]:
-    # A DAG's id holds no colon; a run's may.
+    # A DAG's id holds no colon; a run's id may.
     holder = tables.RunTable.holder
     if dag_id is not None and dag_run_id is not None:
         return (holder == f"{AIRFLOW}{dag_id}:{dag_run_id}",)
@@ -103,7 +103,7 @@ def _planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[ColumnEleme
 
 
 def _with_receipts(session: Session, runs: Sequence[Run]) -> tuple[RunView, ...]:
-    # Not joined: sorting would drag the documents of all receipts along.
+    # Not joined: sorting would load the documents of all receipts.
     row = tables.ReceiptTable
     found = select(row.plan_id, row.document).where(row.plan_id.in_([run.plan_id for run in runs]))
     receipts = {each[0]: load_json(Receipt, each[1].encode()) for each in session.execute(found)}
@@ -119,14 +119,14 @@ def _verdicts(session: Session, found: Select[tables.VerdictTable]) -> tuple[Ver
 DAY_MS: Final = 86_400_000
 
 _SOME_FAILURES: Final = '"failures":[{'
-"""What a verdict's document holds where an expectation did not hold: inside a text its quotes would be escaped."""
+"""Part of a verdict's document with a failed expectation: inside a text its quotes would be escaped."""
 
 
 class Quality(StorePart):
-    """What on-call asks in the morning."""
+    """Summaries of validation for operators."""
 
     def summarize(self, now_ms: int, days: int) -> QualityView:
-        """Verdicts of the last ``days`` days (UTC, today is the last), and every expectation that did not hold.
+        """Summarize the verdicts of the last ``days`` days (UTC, today is the last), with every failed expectation.
 
         Warnings count too: an expectation of severity ``warn`` fails in verdicts that pass. Most failures come first.
         """
@@ -155,7 +155,7 @@ class Quality(StorePart):
         return QualityView(tuple(series), _expectations(verdicts, first_day, days))
 
     def list_uncleanable(self, window: Window, *, search: str = "") -> Listed[MarkView]:
-        """One page of uncleanable partitions whose topic's name holds ``search``, the latest mark first."""
+        """List one page of uncleanable partitions whose topic's name holds ``search``, latest mark first."""
         row = tables.UncleanableTable
         found = select(row)
         if search:
@@ -166,7 +166,7 @@ class Quality(StorePart):
             return Listed(total, tuple(make_mark_view(each) for each in session.scalars(page)))
 
     def list_alerts(self, window: Window) -> Listed[AlertView]:
-        """One page of the alerts that have not recovered, the newest first."""
+        """List one page of the alerts that have not recovered, newest first."""
         row = tables.AlertTable
         page = select(row).order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)
         with self._database.reading() as session:
@@ -176,7 +176,7 @@ class Quality(StorePart):
 
 @dataclass(slots=True)
 class _Failing:
-    """One expectation, summed up."""
+    """One failed expectation, summed up."""
 
     days: int
     failures: int = 0
@@ -188,7 +188,7 @@ class _Failing:
         self.by_day = [0] * self.days
 
     def add(self, verdict: Verdict, day: int) -> None:
-        """One more time that it did not hold."""
+        """Add one failure."""
         self.failures += 1
         self.last_ms = max(self.last_ms, verdict.checked_at_ms)
         self.topics.add(verdict.topic)
@@ -213,7 +213,7 @@ def _most_first(found: Sequence[ExpectationView]) -> list[ExpectationView]:
 
 
 def _make_alert_view(row: tables.AlertTable) -> AlertView:
-    # What was sent before alerts kept more than their key still tells its kind and its topic.
+    # Rows of older versions have only a key, from which kind and topic are read.
     kind, _, about = row.key.partition(":")
     return AlertView(
         kind=row.kind or kind,

@@ -20,7 +20,7 @@ from winnow.store.values import CheckpointRow
 
 
 def read_checkpoints(session: Session, topics: Sequence[str]) -> list[CheckpointRow]:
-    """Reads checkpoints of ``topics`` (none = all) with their histories, in the order of topic and partition."""
+    """Read checkpoints of ``topics`` (none = all) with their histories, in the order of topic and partition."""
     row, entry = tables.Checkpoint, tables.CleaningTable
     checkpoints = select(row).order_by(row.topic, row.partition)
     cleanings = select(entry).order_by(entry.topic, entry.partition, entry.end_offset)
@@ -48,7 +48,7 @@ def read_checkpoints(session: Session, topics: Sequence[str]) -> list[Checkpoint
 
 
 def read_marks(session: Session, topics: Sequence[str]) -> dict[TopicPartition, Uncleanable]:
-    """Uncleanable partitions of ``topics`` (none = all), in order."""
+    """Read the uncleanable partitions of ``topics`` (none = all), in order."""
     row = tables.UncleanableTable
     statement = select(row).order_by(row.topic, row.partition)
     if topics:
@@ -66,7 +66,7 @@ def read_marks(session: Session, topics: Sequence[str]) -> dict[TopicPartition, 
 
 
 def read_paused(session: Session, topics: Sequence[str]) -> dict[TopicPartition, int]:
-    """Paused partitions of ``topics`` (none = all) and since when (ms), in order."""
+    """Read the paused partitions of ``topics`` (none = all) and since when (ms), in order."""
     row = tables.Paused
     statement = select(row).order_by(row.topic, row.partition)
     if topics:
@@ -75,7 +75,7 @@ def read_paused(session: Session, topics: Sequence[str]) -> dict[TopicPartition,
 
 
 def read_paused_by(session: Session, topic: str) -> dict[int, tuple[str, ...]]:
-    """Who paused the partitions of ``topic``, in the order in which they did."""
+    """Read under which names the partitions of ``topic`` are paused, in the order of pausing."""
     row = tables.PausedBy
     names: dict[int, list[str]] = defaultdict(list)
     for found in session.scalars(select(row).where(row.topic == topic).order_by(row.partition, row.number)):
@@ -84,7 +84,7 @@ def read_paused_by(session: Session, topic: str) -> dict[int, tuple[str, ...]]:
 
 
 def read_states(session: Session, topic: str) -> dict[int, PartitionState]:
-    """The states of ``topic`` as far as they are projected: without appends."""
+    """Read the states of ``topic`` as far as they are projected: without appends."""
     marks, paused = read_marks(session, [topic]), read_paused(session, [topic])
     paused_by = read_paused_by(session, topic)
     return {
@@ -103,13 +103,13 @@ def read_states(session: Session, topic: str) -> dict[int, PartitionState]:
 
 
 def write_states(session: Session, topic: str, states: Mapping[int, PartitionState], now_ms: int) -> None:
-    """Replaces the projection of the partitions in ``states``; unchanged ones are not written."""
+    """Replace the projection of the partitions in ``states``; unchanged ones are not written."""
     known = read_states(session, topic)
     changed = {
         number: state for number, state in sorted(states.items()) if known.get(number) != replace(state, appends=())
     }
     for some in bulk_statements.split_chunks(sorted(changed.keys() & known.keys())):
-        # History and marks hang on the checkpoint and go with it.
+        # History and marks reference the checkpoint and are deleted with it.
         session.execute(
             delete(tables.Checkpoint).where(tables.Checkpoint.topic == topic, tables.Checkpoint.partition.in_(some))
         )
@@ -177,7 +177,7 @@ class Projection(StorePart):
         retired: Sequence[RetiredFile],
         now_ms: int,
     ) -> None:
-        """Step 6: the receipt, the checkpoints that follow from it, the files it retired. Repeating changes nothing.
+        """Record a publish: the receipt, its checkpoints, the files it retired. Repeating it changes nothing.
 
         Raises:
             WinnowError: the receipt has no plan id, so nothing was published.
@@ -189,7 +189,7 @@ class Projection(StorePart):
             insert_retired(session, receipt.topic, retired, "data")
 
     def record_states(self, topic: str, states: Mapping[int, PartitionState], now_ms: int) -> None:
-        """Checkpoints and marks after a change of state without a receipt. Partitions not in ``states`` stay."""
+        """Record checkpoints and marks after a change of state without a receipt. Partitions not in ``states`` stay."""
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
             write_states(session, topic, states, now_ms)
@@ -202,7 +202,7 @@ class Projection(StorePart):
         retired: Sequence[RetiredFile],
         now_ms: int,
     ) -> None:
-        """Rebuild: checkpoints, marks, receipts and pending data files of ``topic`` become exactly these.
+        """Rebuild ``topic``: replace its checkpoints, marks, receipts and pending data files by exactly these.
 
         Assessments, runs and verdicts are history and stay. So do ledger rows of deleted files, and pending rows of
         other kinds: the state does not name those files, and dropping the row would leave their bytes for ever.
@@ -219,7 +219,7 @@ class Projection(StorePart):
             insert_retired(session, topic, retired, "data")
 
     def forget_topic(self, topic: str) -> None:
-        """Remove every row of ``topic``, history included. Its lease stays, so that fencing tokens go on rising."""
+        """Remove every row of ``topic``, history included. Its lease stays, so that fencing tokens keep rising."""
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
             _drop(session, topic)
@@ -230,13 +230,13 @@ class Projection(StorePart):
                 session.execute(delete(model).where(model.topic == topic))
 
     def find_receipt(self, plan_id: str) -> Receipt | None:
-        """Finds the receipt of a published plan."""
+        """Find the receipt of a published plan."""
         with self._database.reading() as session:
             row = session.get(tables.ReceiptTable, plan_id)
             return None if row is None else load_json(Receipt, row.document.encode())
 
     def list_receipts(self, topic: str | None = None, limit: int | None = None) -> list[Receipt]:
-        """Lists receipts of ``topic`` (None = all), newest first; at most ``limit``."""
+        """List receipts of ``topic`` (None = all), newest first; at most ``limit``."""
         row = tables.ReceiptTable
         statement = select(row).order_by(row.finished_at_ms.desc(), row.plan_id).limit(limit)
         if topic is not None:
@@ -245,22 +245,22 @@ class Projection(StorePart):
             return [load_json(Receipt, found.document.encode()) for found in session.scalars(statement)]
 
     def list_checkpoints(self, topics: Sequence[str] = ()) -> list[CheckpointRow]:
-        """Lists cleaner checkpoints of ``topics`` (none = all), in the order of topic and partition."""
+        """List cleaner checkpoints of ``topics`` (none = all), in the order of topic and partition."""
         with self._database.reading() as session:
             return read_checkpoints(session, topics)
 
     def list_uncleanable(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Uncleanable]:
-        """Uncleanable partitions of ``topics`` (none = all)."""
+        """List uncleanable partitions of ``topics`` (none = all)."""
         with self._database.reading() as session:
             return read_marks(session, topics)
 
     def list_paused_by(self, topic: str) -> dict[int, tuple[str, ...]]:
-        """Who paused the partitions of ``topic``, in the order in which they did."""
+        """List under which names the partitions of ``topic`` are paused, in the order of pausing."""
         with self._database.reading() as session:
             return read_paused_by(session, topic)
 
     def list_paused(self, topics: Sequence[str] = ()) -> dict[TopicPartition, int]:
-        """Paused partitions of ``topics`` (none = all), and since when (ms)."""
+        """List paused partitions of ``topics`` (none = all), and since when (ms)."""
         with self._database.reading() as session:
             return read_paused(session, topics)
 

@@ -1,4 +1,4 @@
-"""The ledger of retired files: what left the table, what was deleted, what waits too long."""
+"""The ledger of retired files: removed from the table, deleted, and overdue for deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from winnow.store.values import RETIRED_KINDS, RetiredRow
 
 @dataclass(frozen=True, slots=True)
 class WaitingFiles:
-    """Retired files of one topic that still have their bytes. ``oldest_ms``: when the first of them was retired."""
+    """Retired files of one topic that are not deleted yet. ``oldest_ms``: when the first of them was retired."""
 
     topic: str
     files: int
@@ -29,11 +29,11 @@ class RetiredFiles(StorePart):
     """One row per topic and path. A file that was deleted never becomes pending again: paths are not used twice."""
 
     def record(self, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
-        """Records files that nothing will refer to. Those already in the ledger stay as they are.
+        """Record files that nothing refers to any more. Files already in the ledger stay as they are.
 
         Args:
-            topic: the topic they belong to.
-            files: what is retired.
+            topic: the topic of the files.
+            files: the retired files.
             kind: one of ``data``, ``manifest``, ``manifest_list``, ``state``, ``metadata``, ``attempts``.
         """
         if kind not in RETIRED_KINDS:
@@ -45,7 +45,7 @@ class RetiredFiles(StorePart):
             insert_retired(session, topic, files, kind)
 
     def list_retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
-        """Lists the ledger of ``topic``, oldest first; with ``pending_only`` only what still has its bytes."""
+        """List the ledger of ``topic``, oldest first; with ``pending_only`` only files that are not deleted yet."""
         row = tables.RetiredFileTable
         statement = select(row).where(row.topic == topic).order_by(row.retired_at_ms, row.path)
         if pending_only:
@@ -65,7 +65,7 @@ class RetiredFiles(StorePart):
             ]
 
     def mark_deleted(self, topic: str, paths: Sequence[str], now_ms: int) -> None:
-        """Marks ``paths`` as deleted. Paths that are marked already or not in the ledger change nothing."""
+        """Mark ``paths`` as deleted. Paths that are marked already or not in the ledger change nothing."""
         row = tables.RetiredFileTable
         with self._database.writing() as session:
             for some in bulk_statements.split_chunks(sorted(paths)):
@@ -77,14 +77,14 @@ class RetiredFiles(StorePart):
                 )
 
     def sum_deleted_bytes(self, topic: str) -> int:
-        """Sums the bytes of the files of ``topic`` that were recorded as retired and are deleted by now."""
+        """Sum the bytes of the files of ``topic`` that were recorded as retired and are now deleted."""
         row = tables.RetiredFileTable
         statement = select(func.sum(row.size_bytes)).where(row.topic == topic, row.deleted_at_ms.is_not(None))
         with self._database.reading() as session:
             return int(session.scalar(statement) or 0)
 
     def list_waiting(self, retired_by_ms: int, topic: str | None = None) -> list[WaitingFiles]:
-        """Lists files of every topic (or of one) retired at or before ``retired_by_ms`` and not deleted."""
+        """List files of every topic (or of one) retired at or before ``retired_by_ms`` and not deleted."""
         row = tables.RetiredFileTable
         sums = (func.count(), func.sum(row.size_bytes), func.min(row.retired_at_ms))
         found = select(row.topic, *sums).where(
@@ -98,7 +98,7 @@ class RetiredFiles(StorePart):
 
 
 def insert_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
-    """Adds ``files`` to the ledger unless they are in it."""
+    """Add ``files`` to the ledger unless they are in it."""
     rows = [
         {
             "topic": topic,

@@ -44,7 +44,7 @@ class Verdicts(StorePart):
     """One row per plan and attempt."""
 
     def record(self, verdict: Verdict) -> None:
-        """Records ``verdict``; a second one of the same attempt replaces it."""
+        """Record ``verdict``; a second one of the same attempt replaces it."""
         row = {
             "plan_id": verdict.plan_id,
             "attempt": verdict.attempt,
@@ -58,13 +58,13 @@ class Verdicts(StorePart):
             bulk_statements.upsert(session, tables.VerdictTable, [row])
 
     def find(self, plan_id: str, attempt: str) -> Verdict | None:
-        """Finds the verdict on one attempt at a plan."""
+        """Find the verdict on one attempt at a plan."""
         with self._database.reading() as session:
             row = session.get(tables.VerdictTable, (plan_id, attempt))
             return None if row is None else load_json(Verdict, row.document.encode())
 
     def list_verdicts(self, topic: str | None = None, limit: int | None = None) -> list[Verdict]:
-        """Lists verdicts of ``topic`` (None = all), newest first; at most ``limit``."""
+        """List verdicts of ``topic`` (None = all), newest first; at most ``limit``."""
         row = tables.VerdictTable
         statement = select(row).order_by(row.checked_at_ms.desc(), row.plan_id, row.attempt).limit(limit)
         if topic is not None:
@@ -92,11 +92,11 @@ TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     RunState.VOID: _WORK | _UNSETTLED | {RunState.VOID},
     RunState.PUBLISHED: _NOT_PUBLISHED,
 }
-"""From the state to be reached to the states it may follow: the table above."""
+"""Target state to the states that it may follow: the table above."""
 
 
 class Runs(StorePart):
-    """One row per plan. Changes are compare-and-swap on the state, so two processes cannot overtake each other."""
+    """One row per plan. Changes are compare-and-swap on the state, so two processes cannot overwrite each other."""
 
     def open(
         self,
@@ -111,9 +111,9 @@ class Runs(StorePart):
         plan_sha256: str | None = None,
         fence: int = 0,
     ) -> Run:
-        """The run of a plan, planned, with ``attempt`` as its latest. Opening again keeps the first opening time.
+        """Open the run of a plan, planned, with ``attempt`` as its latest. Opening again keeps the first opening time.
 
-        ``holder``: who does it, as leases name it. ``plan_sha256``: of the plan's bytes at ``plan_uri``. ``fence``: the
+        ``holder``: the planner, as leases name it. ``plan_sha256``: of the plan's bytes at ``plan_uri``. ``fence``: the
         topic's, as it was before this call.
 
         A published run is returned as it is.
@@ -155,7 +155,7 @@ class Runs(StorePart):
             return run
 
     def begin_attempt(self, plan_id: str, attempt: str, now_ms: int) -> Run:
-        """Lets ``attempt`` replace the latest attempt at a plan: the run is compacting. Call it before the first file.
+        """Let ``attempt`` replace the latest attempt at a plan: the run is compacting. Call it before the first file.
 
         The attempt carries the fence that the run was opened with.
 
@@ -185,22 +185,22 @@ class Runs(StorePart):
         attempt: str,
         seen: RunState | None = None,
     ) -> Run:
-        """Moves a run to ``state``; ``message`` replaces the one before, the snapshot stays where None is given.
+        """Set a run's state to ``state``; ``message`` replaces the one before, None as snapshot keeps the present one.
 
         Args:
-            plan_id: whose run.
-            state: where to.
+            plan_id: the plan of the run.
+            state: the new state.
             now_ms: the present.
             message: for people.
-            snapshot_id: what was published.
+            snapshot_id: the published snapshot.
             attempt: which attempt does this; a run whose latest attempt is another one stays as it is, unless ``state``
                 is published: then this is the attempt that was.
             seen: the state that the caller has seen; the run stays as it is when it has another one by now.
 
         Raises:
             CommitUnknownError: the run is publishing or unknown, and ``state`` would forget that.
-            PlanVoidError: the run is refused, void or invalid: somebody else closed it. Or another attempt replaced
-                this one, or the run is no longer as it was ``seen``.
+            PlanVoidError: the run is refused, void or invalid: another process closed it. Or another attempt replaced
+                this one, or the run is no longer in the state ``seen``.
             RunAgainError: the run is published already.
             WinnowError: there is no such run, or ``state`` skips a step.
         """
@@ -228,14 +228,14 @@ class Runs(StorePart):
             return run
 
     def list_attempt_fences(self, plan_id: str) -> dict[str, int]:
-        """Lists the attempts that were ever begun at a plan, and the highest fence each was opened with."""
+        """List all attempts that were begun at a plan, and the highest fence each was opened with."""
         row = tables.Attempt
         with self._database.reading() as session:
             found = session.execute(select(row.attempt, row.fence).where(row.plan_id == plan_id))
             return {each.attempt: each.fence for each in found}
 
     def list_to_sweep(self, topic: str, closed_before_ms: int) -> list[Run]:
-        """Closed runs of ``topic`` whose folder was not found empty twice, that moved last by ``closed_before_ms``."""
+        """List closed runs of ``topic`` that changed last by ``closed_before_ms`` and were not found empty twice."""
         row = tables.RunTable
         states = _values(state for state in RunState if state.is_closed)
         statement = (
@@ -248,9 +248,9 @@ class Runs(StorePart):
             return [make_run(found) for found in session.scalars(statement)]
 
     def note_empty(self, run: Run, *, first_ms: int | None, swept_ms: int | None = None) -> None:
-        """Notes when nothing was left to delete of ``run``, for the first and for the second time.
+        """Record that nothing was left to delete of ``run``, for the first and for the second time.
 
-        Nothing changes when the run was opened again or moved since it was looked up.
+        Nothing changes if the run was opened again or changed since it was read.
         """
         row = tables.RunTable
         unmoved = (row.plan_id == run.plan_id, row.status == run.status.value, row.updated_at_ms == run.updated_at_ms)
@@ -259,13 +259,13 @@ class Runs(StorePart):
             bulk_statements.execute_change(session, update(row).where(*unmoved).values(changes))
 
     def find(self, plan_id: str) -> Run | None:
-        """Finds the run of a plan."""
+        """Find the run of a plan."""
         with self._database.reading() as session:
             row = session.get(tables.RunTable, plan_id)
             return None if row is None else make_run(row)
 
     def list_runs(self, topic: str | None = None, limit: int | None = None) -> list[Run]:
-        """Lists runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
+        """List runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
         statement = _newest_first()
         if topic is not None:
             statement = statement.where(tables.RunTable.topic == topic)
@@ -273,14 +273,14 @@ class Runs(StorePart):
             return [make_run(row) for row in session.scalars(statement.limit(limit))]
 
     def list_open(self, topic: str) -> list[Run]:
-        """Lists runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
+        """List runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
         states = [state.value for state in RunState if not state.is_closed]
         statement = _newest_first().where(tables.RunTable.topic == topic, tables.RunTable.status.in_(states))
         with self._database.reading() as session:
             return [make_run(row) for row in session.scalars(statement)]
 
     def count_by_state(self, topic: str) -> dict[RunState, int]:
-        """Counts runs of ``topic`` by the state they are in; states without a run are left out."""
+        """Count runs of ``topic`` by the state they are in; states without a run are left out."""
         row = tables.RunTable
         statement = select(row.status, func.count()).where(row.topic == topic).group_by(row.status)
         with self._database.reading() as session:
@@ -297,7 +297,7 @@ def _values(states: Iterable[RunState]) -> list[str]:
 
 
 def _note_attempt(session: Session, run: Run, now_ms: int) -> None:
-    """Write down the latest attempt of ``run``. Of one that is opened twice the higher fence counts: deleting waits."""
+    """Record the latest attempt of ``run``. If it is opened twice, the higher fence counts, which delays deleting."""
     values = {"plan_id": run.plan_id, "attempt": run.attempt, "fence": run.fence, "opened_at_ms": now_ms}
     row = tables.Attempt
     if not bulk_statements.insert_missing(session, row, [values]):
@@ -313,7 +313,7 @@ def _require_run(session: Session, plan_id: str) -> Run:
 
 
 def make_run(row: tables.RunTable) -> Run:
-    """Makes the run in ``row``."""
+    """Make the run in ``row``."""
     return Run(
         plan_id=row.plan_id,
         topic=row.topic,

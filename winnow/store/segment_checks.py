@@ -1,4 +1,4 @@
-"""Records when each file was last read in full, and what was wrong with it."""
+"""Records when each file was last read in full, and the damage found."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from winnow.store.database import StorePart
 
 @dataclass(frozen=True, slots=True)
 class FileCheck:
-    """One file as it was checked last. ``finding`` and ``text`` None: nothing was wrong.
+    """The last check of one file. ``finding`` and ``text`` None: no damage.
 
-    ``kind``: ``segment``, ``quarantine`` or ``document``. ``partition`` None: the file is of no single one.
-    ``since_ms``: since when the finding is there.
+    ``kind``: ``segment``, ``quarantine`` or ``document``. ``partition`` None: the file belongs to no single partition.
+    ``since_ms``: time of the first check with this finding.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class FileCheck:
 
 @dataclass(frozen=True, slots=True)
 class TopicChecks:
-    """The checks of one topic together: of the files that were checked, when the newest and the oldest check was."""
+    """The checks of one topic, with the times of the newest and the oldest one."""
 
     files: int
     last_checked_ms: int
@@ -41,10 +41,10 @@ class TopicChecks:
 
 
 class SegmentChecks(StorePart):
-    """One row per topic and file. A scrub that was interrupted goes on where the oldest check is."""
+    """One row per topic and file. An interrupted scrub continues with the file whose check is oldest."""
 
     def list_checks(self, topic: str) -> dict[str, FileCheck]:
-        """Lists the last check of each file of ``topic``, by path."""
+        """List the last check of each file of ``topic``, by path."""
         row = tables.SegmentCheck
         with self._database.reading() as session:
             found = session.scalars(select(row).where(row.topic == topic))
@@ -64,7 +64,7 @@ class SegmentChecks(StorePart):
             }
 
     def summarize(self, topic: str) -> TopicChecks | None:
-        """Summarizes the checks of ``topic``; None: nothing of it was ever checked."""
+        """Summarize the checks of ``topic``; None if nothing of it was ever checked."""
         row = tables.SegmentCheck
         figures = select(
             func.count(), func.max(row.checked_at_ms), func.min(row.checked_at_ms), func.count(row.finding)
@@ -74,7 +74,7 @@ class SegmentChecks(StorePart):
         return TopicChecks(files, last_ms, oldest_ms, findings) if files else None
 
     def record(self, checks: Sequence[FileCheck]) -> None:
-        """Records ``checks``; a file has one row, the latest."""
+        """Record ``checks``; a file has one row, the latest."""
         rows = [
             {
                 "topic": each.topic,
@@ -94,7 +94,7 @@ class SegmentChecks(StorePart):
                 bulk_statements.upsert(session, tables.SegmentCheck, rows)
 
     def forget(self, topic: str, paths: Collection[str]) -> None:
-        """Removes files that left the topic."""
+        """Remove files that left the topic."""
         row = tables.SegmentCheck
         if paths:
             with self._database.writing() as session:
@@ -102,7 +102,7 @@ class SegmentChecks(StorePart):
                     bulk_statements.execute_change(session, delete(row).where(row.topic == topic, row.path.in_(some)))
 
     def list_sizes_since(self, after_ms: int) -> list[tuple[int, int]]:
-        """When files of any topic were checked after ``after_ms`` and how many bytes they have, oldest first."""
+        """List when files of any topic were checked after ``after_ms`` and their bytes, oldest first."""
         row = tables.SegmentCheck
         statement = (
             select(row.checked_at_ms, func.sum(row.size_bytes))

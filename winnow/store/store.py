@@ -24,7 +24,7 @@ class Store:
     """Checkpoints, receipts, marks and retired files (a projection), assessments, runs, verdicts (history), leases.
 
     Every method is one short transaction, so threads may share a store, and processes may open the same database. Any
-    method may raise ServiceError when the database cannot be reached; repeating the call does no harm.
+    method may raise ServiceError if the database cannot be reached; repeating the call is safe.
     """
 
     def __init__(self, database: Database) -> None:
@@ -51,7 +51,7 @@ class Store:
             url: ``sqlite:////folder/store.db`` (the folder is made) or ``postgresql+psycopg://user:password@host/db``.
 
         Raises:
-            ConfigurationError: the URL is neither.
+            ConfigurationError: the URL is another one.
             FormatVersionError: a newer Winnow has migrated the database.
             ServiceError: the database cannot be reached. No message shows the password.
         """
@@ -65,12 +65,12 @@ class Store:
 
     @classmethod
     def open_to_read(cls, url: str) -> Self:
-        """The store at ``url`` for questions: nothing is opened before the first, and no right to write is needed.
+        """Open the store at ``url`` to read: nothing is opened before the first query, and no write access is needed.
 
-        Tables of an older Winnow, or none, are brought to the newest schema where this user may.
+        Missing tables, or those of an older Winnow, are migrated to the newest schema if this user has the right to.
 
         Raises:
-            ConfigurationError: as :meth:`open`. The first question may raise what else :meth:`open` raises.
+            ConfigurationError: as :meth:`open`. The first query may raise the other errors of :meth:`open`.
         """
         return cls(Database(url, prepare=prepare_to_read))
 

@@ -10,7 +10,7 @@ from sqlalchemy.types import TypeEngine
 
 
 class Base(DeclarativeBase):
-    """Offsets, sizes and times are 64-bit; text has no length."""
+    """Base of all tables. Offsets, sizes and times are 64-bit; text has no length."""
 
     metadata: ClassVar[MetaData] = MetaData(
         naming_convention={
@@ -27,7 +27,7 @@ class Base(DeclarativeBase):
 
 
 class LeaseTable(Base):
-    """One row per topic, for ever: a released lease keeps its token. ``holder`` None: nobody holds the topic."""
+    """One row per topic, for ever: a released lease keeps its token. ``holder`` None: the topic is free."""
 
     __tablename__ = "winnow_lease"
 
@@ -79,9 +79,9 @@ class LatestAssessment(Base):
 
 
 class TopicOverviewTable(Base):
-    """The picture of a topic that the page shows: one row per topic, as it was looked at last.
+    """The overview of a topic on the page: one row per topic, as of its last assessment.
 
-    ``configuration``: what is in force, as JSON. Marks and pauses are not in here; they hang on the checkpoint.
+    ``configuration``: the values in force, as JSON. Marks and pauses are separate rows that reference the checkpoint.
     """
 
     __tablename__ = "winnow_topic_overview"
@@ -106,7 +106,7 @@ class TopicOverviewTable(Base):
 
 
 class PartitionOverviewTable(Base):
-    """The picture of a topic partition: its log from start to end, as it was looked at last.
+    """The overview of a topic partition: its log from start to end, as of its last assessment.
 
     ``active_offset``: where the active segment begins; None: there is none.
     """
@@ -132,7 +132,7 @@ class PartitionOverviewTable(Base):
 
 
 class RunTable(Base):
-    """History: one row per plan. ``holder``: who planned it last, a DAG run or a process.
+    """History: one row per plan. ``holder``: the last planner, a DAG run or a process.
 
     ``plan_sha256``: of the plan's bytes at ``plan_uri``; null in rows from before it was noted.
     ``fence``: the topic's fence when the run was opened last. ``found_empty_at_ms``, ``swept_at_ms``: when a sweep
@@ -173,7 +173,7 @@ class Attempt(Base):
 class Ingest(Base):
     """One row per ingest call that has not ended, written before its first file; gone once nothing of it is left.
 
-    ``number``: rises in the order of opening, per topic. ``renewed_at_ms``: when it last said that it is at work.
+    ``number``: rises in the order of opening, per topic. ``renewed_at_ms``: when it last reported that it is at work.
     """
 
     __tablename__ = "winnow_ingest"
@@ -219,7 +219,7 @@ class ReceiptTable(Base):
 
 
 class Checkpoint(Base):
-    """Projection: one row per topic partition. Cleaning history and marks hang on it and go with it."""
+    """Projection: one row per topic partition. Cleaning history and marks reference it and are deleted with it."""
 
     __tablename__ = "winnow_checkpoint"
 
@@ -267,7 +267,7 @@ class UncleanableTable(Base):
 
 
 class Paused(Base):
-    """Projection: topic partitions that somebody paused."""
+    """Projection: paused topic partitions."""
 
     __tablename__ = "winnow_paused"
     __table_args__ = (_make_checkpoint_key(),)
@@ -278,7 +278,7 @@ class Paused(Base):
 
 
 class PausedBy(Base):
-    """Projection: the names under which a topic partition is paused, in the order in which they paused it."""
+    """Projection: the names under which a topic partition is paused, in the order of pausing."""
 
     __tablename__ = "winnow_paused_by"
     __table_args__ = (_make_checkpoint_key(),)
@@ -290,7 +290,7 @@ class PausedBy(Base):
 
 
 class RetiredFileTable(Base):
-    """The ledger of files that left the table. Rows of deleted files are history: what was freed and when."""
+    """The ledger of files that left the table. Rows of deleted files are history: bytes freed and when."""
 
     __tablename__ = "winnow_retired_file"
     __table_args__ = (Index(None, "topic", "deleted_at_ms"),)
@@ -307,8 +307,8 @@ class RetiredFileTable(Base):
 class SegmentCheck(Base):
     """When a file of a topic was last read in full and checked; files that left the topic have no row.
 
-    ``kind``: one of ``segment``, ``quarantine``, ``document``. ``partition`` None: of no single one. ``finding`` and
-    ``text``: what is wrong, None where nothing is; ``since_ms``: since when.
+    ``kind``: one of ``segment``, ``quarantine``, ``document``. ``partition`` None: no single partition. ``finding`` and
+    ``text``: the damage, None if there is none; ``since_ms``: since when.
     """
 
     __tablename__ = "winnow_segment_check"
@@ -326,7 +326,7 @@ class SegmentCheck(Base):
 
 
 class AlertTable(Base):
-    """What has been alerted and not recovered since. ``released``: by whom or why somebody took it in hand."""
+    """Alerts that have not recovered. ``released``: by whom or why an alert was released by hand."""
 
     __tablename__ = "winnow_alert"
 
@@ -341,9 +341,9 @@ class AlertTable(Base):
 
 
 class AlertDelivery(Base):
-    """One message that one channel has not taken yet. Keys rise in the order of writing.
+    """One message that one channel has not delivered yet. Keys rise in the order of writing.
 
-    ``claimed_until_ms``: before that nobody else delivers it; somebody is at it, or it has just failed.
+    ``claimed_until_ms``: no other process delivers it before; one is delivering it, or it has just failed.
     """
 
     __tablename__ = "winnow_alert_delivery"

@@ -11,11 +11,11 @@ from winnow.model import Cleaning, OverviewState
 from winnow.results import Receipt
 
 RETIRED_KINDS = frozenset({"data", "manifest", "manifest_list", "state", "metadata", "attempts"})
-"""What a retired file was to the table; ``attempts``: the folder of a plan whose unused attempts are gone."""
+"""The kinds of retired files; ``attempts``: the folder of a plan whose unused attempts are deleted."""
 
 
 class RunState(StrEnum):
-    """Where a compaction run of one plan stands. :mod:`winnow.store.runs` has the table of legal transitions."""
+    """State of a plan's compaction run. :mod:`winnow.store.runs` has the table of legal transitions."""
 
     PLANNED = "planned"
     COMPACTING = "compacting"
@@ -36,12 +36,12 @@ class RunState(StrEnum):
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether its commit may have landed: only the table's history shows."""
+        """Whether its commit may exist: only the table's history shows."""
         return self in {RunState.PUBLISHING, RunState.UNKNOWN}
 
     @property
     def may_be_published(self) -> bool:
-        """Whether its commit landed, or may have."""
+        """Whether its commit exists, or may exist."""
         return self is RunState.PUBLISHED or self.is_unsettled
 
 
@@ -60,9 +60,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One compaction run: what became of one plan. ``attempt`` is the latest one, empty before the first.
+    """One compaction run of one plan. ``attempt`` is the latest one, empty before the first.
 
-    ``holder``: who planned it last, as leases name it: ``airflow:DAG:RUN``, or a process of a machine.
+    ``holder``: the last planner, as leases name it: ``airflow:DAG:RUN``, or a process of a machine.
     ``plan_sha256``: of the plan's bytes; None: planned before it was noted. ``fence``: the topic's fence when the run
     was opened last; its attempts may be published while the topic still has that one. ``found_empty_at_ms``: when a
     sweep first found nothing left to delete of it.
@@ -88,8 +88,8 @@ class Run:
 class OpenIngest:
     """An ingest call whose end is not recorded: at work, or dead.
 
-    ``number`` rises in the order of opening, per topic. ``renewed_at_ms``: when it last said that it is at work.
-    ``voided_at_ms``: when a commit took its right to commit; its files may be deleted since.
+    ``number`` rises in the order of opening, per topic. ``renewed_at_ms``: when it last reported that it is at work.
+    ``voided_at_ms``: when a commit ended its right to commit; from then on its files may be deleted.
     """
 
     ingest_id: str
@@ -118,7 +118,7 @@ class CheckpointRow:
 
 @dataclass(frozen=True, slots=True)
 class RetiredRow:
-    """A file that no reader of the present needs. ``deleted_at_ms`` None: its bytes are still there."""
+    """A file that no present reader needs. ``deleted_at_ms`` None: it is not deleted yet."""
 
     topic: str
     path: str
@@ -133,7 +133,7 @@ T = TypeVar("T")
 
 
 class TopicSort(StrEnum):
-    """By what topics are sorted. ``state`` ascending is the most severe first, and within that the nearest deadline."""
+    """Sort order of topics. ``state`` ascending is the most severe first, and within that the nearest deadline."""
 
     TOPIC = "topic"
     STATE = "state"
@@ -146,20 +146,20 @@ class TopicSort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which part of a list is asked for: ``size`` rows of page ``number``, from 1."""
+    """A page of a list: ``size`` rows of page ``number``, from 1."""
 
     number: int = 1
     size: int = 50
 
     @property
     def offset(self) -> int:
-        """How many rows come before it."""
+        """Number of rows before the page."""
         return (self.number - 1) * self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """One page of a list, and how many rows the whole list has."""
+    """One page of a list, and the number of rows of the whole list."""
 
     total: int
     rows: tuple[T, ...]
@@ -167,11 +167,11 @@ class Listed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class TopicOverview:
-    """A topic as it was looked at; the columns of ``winnow_topic_overview``.
+    """A topic as of its last assessment; the columns of ``winnow_topic_overview``.
 
-    ``as_of_ms``: the present in which a compaction was thought of. ``dirty_ratio``: the largest of its partitions'.
+    ``as_of_ms``: the present for which it was assessed. ``dirty_ratio``: the largest of its partitions'.
     ``deadline_ms``: the earliest of its partitions', None where there is none. ``reclaimable_bytes``: what a compaction
-    now would free, None where no earlier run says anything. ``configuration``: JSON.
+    now would free, None if no earlier run allows an estimate. ``configuration``: JSON.
     """
 
     topic: str
@@ -195,7 +195,7 @@ class TopicOverview:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOverview:
-    """A topic partition as it was looked at; the columns of ``winnow_partition_overview``.
+    """A topic partition as of its last assessment; the columns of ``winnow_partition_overview``.
 
     ``active_offset``: where the active segment begins, None where nothing is active.
     """
@@ -220,7 +220,7 @@ class PartitionOverview:
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """A topic for the page: its picture, and what holds of it when it is asked for.
+    """A topic for the page: its overview, and values computed when it is read.
 
     ``states``: how many of its partitions are in each state. ``deadline_ms``: the earliest of the partitions that
     are not paused.
@@ -236,7 +236,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True)
 class TopicsView:
-    """A page of topics. ``counts``: topics by state among those that the search finds, before the filter."""
+    """A page of topics. ``counts``: topics by state among the search results, before the filter."""
 
     listed: Listed[TopicSummary]
     counts: Mapping[OverviewState, int]
@@ -265,7 +265,7 @@ class MarkView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A topic partition for the page: its picture, and the marks that hang on it now."""
+    """A topic partition for the page: its overview, and its present marks."""
 
     picture: PartitionOverview
     state: OverviewState
@@ -275,7 +275,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run, and the receipt where it published."""
+    """A run, with its receipt if it was published."""
 
     run: Run
     receipt: Receipt | None
@@ -283,7 +283,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class DayView:
-    """Verdicts of one day in UTC: how many, how many of them failed, and how many could not be reached."""
+    """Verdicts of one day in UTC: number of all, of failed ones, and of broken ones."""
 
     day_ms: int
     verdicts: int
@@ -293,7 +293,7 @@ class DayView:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationView:
-    """How often an expectation did not hold, in how many topics, when last, and on which of the days."""
+    """An expectation's failures: their number, in how many topics, when last, and on which of the days."""
 
     expectation: str
     failures: int
@@ -304,7 +304,7 @@ class ExpectationView:
 
 @dataclass(frozen=True, slots=True)
 class QualityView:
-    """What validation said over some days, the last of them today."""
+    """Validation results of some days, the last of them today."""
 
     series: tuple[DayView, ...]
     expectations: tuple[ExpectationView, ...]
@@ -312,7 +312,7 @@ class QualityView:
 
 @dataclass(frozen=True, slots=True)
 class AlertView:
-    """An alert that has not recovered. ``topic`` is empty where it is about no single one."""
+    """An alert that has not recovered. ``topic`` is empty if it concerns no single one."""
 
     kind: str
     topic: str

@@ -22,10 +22,10 @@ from winnow.report.events import log_event
 from winnow.store.assessments import AssessedTopic
 
 MAXIMUM_TOPICS_PER_WRITE = 200
-"""What was found of so many topics is recorded in one transaction."""
+"""Maximum topics whose assessments are recorded in one transaction."""
 
 MAXIMUM_LOADING_THREADS = 8
-"""So many topics are loaded side by side where manifests rest in an object store."""
+"""Maximum topics loaded at a time where manifests are in an object store."""
 
 
 def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessment]:
@@ -35,7 +35,7 @@ def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessm
 
 
 def decide_partitions(view: TopicView, *, as_of_ms: int, busy: bool) -> list[Decision]:
-    """What is decided about every partition of ``view``, in their order. ``busy``: another run holds the topic."""
+    """Decide about every partition of ``view``, in their order. ``busy``: another run holds the topic."""
     return [
         eligibility.decide_eligibility(
             partition,
@@ -50,11 +50,11 @@ def decide_partitions(view: TopicView, *, as_of_ms: int, busy: bool) -> list[Dec
 
 
 def assess_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True) -> list[Assessment]:
-    """Assess ``topics`` (none = all), and record each decision and picture in the metadata store.
+    """Assess ``topics`` (none = all), and record each decision and overview in the metadata store.
 
     Raises:
-        UnknownTopicError, ForeignTableError, ServiceError: of the first topic that cannot be assessed; what was found
-            of those before it is recorded.
+        UnknownTopicError, ForeignTableError, ServiceError: of the first topic that cannot be assessed; the results
+            of those before it are recorded.
     """
     names = list(topics) or ctx.log.names()
     with open_assessor(ctx, names, as_of_ms=as_of_ms, record=record) as look:
@@ -65,16 +65,16 @@ def assess_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record:
 def open_assessor(
     ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True
 ) -> Iterator[Callable[[str], list[Assessment]]]:
-    """Assess many topics one by one, and record what was found of some hundred of them at a time.
+    """Assess many topics one by one, and record the results some hundred at a time.
 
-    Gives a function from a topic to its assessments, which raises what is wrong with that topic alone. What it found is
-    recorded when the block ends, however it ends; what a crash leaves unrecorded the next look finds again.
+    Yields a function from a topic to its assessments, which raises that topic's errors. Results are
+    recorded when the block ends, also by an error; after a crash the next assessment computes them again.
 
     Args:
-        ctx: the world.
-        topics: those that will be asked for, in that order. On object stores the next ones are loaded meanwhile.
+        ctx: the context.
+        topics: the topics to be assessed, in that order. On object stores the next ones are loaded meanwhile.
         as_of_ms: the instant to decide for.
-        record: whether anything is recorded.
+        record: whether to record the results.
 
     Raises:
         ServiceError: metadata store or catalog cannot be reached.
@@ -88,7 +88,7 @@ def open_assessor(
 
 
 class _Assessor:
-    """The topics of one call, some hundred at a time."""
+    """Assesses the topics of one call, some hundred at a time."""
 
     def __init__(
         self, ctx: Context, topics: Sequence[str], as_of_ms: int, view_of: Callable[[str], TopicView], *, record: bool
@@ -104,12 +104,12 @@ class _Assessor:
         self._waiting: list[AssessedTopic] = []
 
     def assess(self, topic: str) -> list[Assessment]:
-        """Look at ``topic``."""
+        """Assess ``topic``."""
         started_ms = self._ctx.now_ms()
         self._begin_chunk(topic)
         view = self._view_of(topic)
         if 0 <= view.now_ms - self._as_of_ms <= MAXIMUM_CLOCK_SKEW_MS:
-            # What is asked about now is decided for one instant, and the picture of now is the same.
+            # For the present, the overview has the same as-of as the decision and can reuse it.
             view = replace(view, now_ms=self._as_of_ms)
         busy = topic in self._busy
         decisions = decide_partitions(view, as_of_ms=self._as_of_ms, busy=busy)
@@ -134,7 +134,7 @@ class _Assessor:
         return found
 
     def record(self) -> None:
-        """Write down what was found since the last time."""
+        """Record the results since the last call."""
         waiting, self._waiting = self._waiting, []
         if waiting:
             record_assessed_topics(self._ctx, waiting, as_of_ms=self._as_of_ms)
@@ -151,7 +151,7 @@ class _Assessor:
 
 @contextmanager
 def _preload_views(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[str], TopicView]]:
-    """Load the views of ``topics`` a few ahead, where loading waits for an object store; else when they are asked for.
+    """Load the views of ``topics`` a few ahead if loading waits for an object store, else on demand.
 
     Reading from a local disk is all decoding, which threads of one process do not share.
     """
@@ -159,7 +159,7 @@ def _preload_views(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[st
     if threads <= 1:
         yield lambda topic: load_topic_view(ctx, topic)
         return
-    assert ctx.log.catalog is not None  # opened once, before threads ask for it
+    assert ctx.log.catalog is not None  # opened once, before threads use it
     coming = iter(topics)
     loading: dict[str, Future[TopicView]] = {}
     with ThreadPoolExecutor(threads, thread_name_prefix="looking") as pool:

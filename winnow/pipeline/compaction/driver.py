@@ -41,7 +41,7 @@ log = logging.getLogger("winnow")
 
 @dataclass(frozen=True, slots=True)
 class TopicError:
-    """What went wrong with one topic; the others went on."""
+    """Error of one topic; the others continue."""
 
     topic: str
     message: str
@@ -50,7 +50,7 @@ class TopicError:
 
 @dataclass
 class CompactionOutcome:
-    """What became of each topic, in the order they were asked for: one receipt each, and an error where one failed."""
+    """Result of each topic, in the order of the request: one receipt each, and an error for each failed topic."""
 
     receipts: list[Receipt] = field(default_factory=list)
     errors: list[TopicError] = field(default_factory=list)
@@ -61,7 +61,7 @@ class CompactionOutcome:
         return find_worst_exit_code(error.exit_code for error in self.errors)
 
     def add_failure(self, ended: Receipt, exit_code: int) -> None:
-        """One topic's failure: its entry, and the same sentence as an error."""
+        """Add one topic's failure: its entry, and the same sentence as an error."""
         self.receipts.append(ended)
         self.errors.append(TopicError(ended.topic, ended.message, exit_code))
 
@@ -74,7 +74,7 @@ def compact_topics(
     progress: Progress | None = None,
     leave_held: bool | None = None,
 ) -> CompactionOutcome:
-    """Compact what is eligible of ``topics`` (none = all). One topic's failure never stops another.
+    """Compact the eligible partitions of ``topics`` (none = all). One topic's failure never stops another.
 
     ``leave_held``: a topic that another run holds is left to that run, with a sentence. Otherwise it is refused. Left
     out: it is refused where topics are named.
@@ -89,7 +89,7 @@ def compact_topics(
             try:
                 settled = lock_topic(ctx, topic, leases.acquire)
                 plan = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
-            except Exception as problem:  # one topic's failure, foreseen or not, never stops another
+            except Exception as problem:  # one topic's failure, expected or not, never stops another
                 if leave_held and isinstance(problem, TopicBusyError):
                     outcome.receipts.append(_build_idle_receipt(ctx, topic, as_of_ms, str(problem)))
                 else:
@@ -104,7 +104,7 @@ def compact_topics(
                         else _build_idle_receipt(ctx, topic, as_of_ms, _describe_nothing_eligible(topic))
                     )
             if not plans or plans[-1].topic != topic:
-                leases.release(topic)  # only what is planned stays held while Spark runs
+                leases.release(topic)  # only planned topics stay locked while Spark runs
         for batch in pack_batches(plans):
             _run_batch(ctx, batch.plans, attempt, as_of_ms, outcome, progress)
             for plan in batch.plans:
@@ -134,10 +134,10 @@ def _run_batch(
     try:
         reading, failures = stage_retention_plans(ctx, plans, attempt)
         failures |= submit_plans(ctx, reading, attempt, progress).failures if reading else {}
-    except Exception as problem:  # what keeps Spark from starting is told of every plan
+    except Exception as problem:  # an error that keeps Spark from starting is reported for every plan
         found = _convert_to_winnow_error("the batch", problem, ctx.settings.places)
         failures = {plan.plan_id: PlanFailure(str(found), found.exit_code) for plan in plans}
-    with FactRecomputer(ctx, progress) as facts:  # of all topics side by side, while the first is judged and published
+    with FactRecomputer(ctx, progress) as facts:  # for all topics, while the first is published
         facts.begin([plan for plan in plans if plan.plan_id not in failures], attempt)
         for plan in plans:
             key = (plan.topic, plan.plan_id, attempt)
@@ -176,7 +176,7 @@ def _record_plan_failure(
     failure: PlanFailure,
     outcome: CompactionOutcome,
 ) -> None:
-    """Spark left no staging manifest: the plan is left to another run, its partitions are marked, or it is void."""
+    """Handle a missing staging manifest: leave the plan to another run, mark its partitions, or void it."""
     judged = judge_failure(ctx, plan, failure, attempt)
     exit_code, status = failure.exit_code, Status.REFUSED
     if judged.marked is not None:
@@ -200,7 +200,7 @@ def _record_failure(
     problem: Exception,
     otherwise: Status,
 ) -> None:
-    """Note the failure of a topic, its plan and attempt (``key``); ``otherwise`` where ``problem`` says no status."""
+    """Record the failure of a topic, its plan and attempt (``key``); ``otherwise`` if ``problem`` implies no status."""
     topic, plan_id, attempt = key
     found = _convert_to_winnow_error(f"topic {topic}", problem, ctx.settings.places)
     status = _find_status(problem) or otherwise
@@ -214,7 +214,7 @@ def _convert_to_winnow_error(what: str, problem: Exception, places: Sequence[str
     of_the_machine = make_service_error(problem, places)
     if of_the_machine is not None:
         return ServiceError(f"{what[:1].upper()}{what[1:]}: {of_the_machine}")
-    # A library's own words may quote data, so only the kind of the exception is told.
+    # A library's message may quote data, so only the exception's type is shown.
     return WinnowError(
         f"{what[:1].upper()}{what[1:]}: unexpected {type(problem).__name__}. Nothing more was done for it; what was "
         "published stays. Run it again, with WINNOW_DEBUG=1 for the traceback."

@@ -1,7 +1,7 @@
 """Recomputes the facts of staged attempts, in this process or, above a size, in a Spark application.
 
-In process, partitions of all topics of a batch are recomputed side by side, ahead of the judging of the first. What is
-large is left to one Spark application for the whole batch: whoever validates may be a small worker of a scheduler.
+In process, partitions of all topics of a batch are recomputed in parallel, before the first is validated. Large
+attempts go to one Spark application for the whole batch: the validating process may be a small scheduler worker.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from winnow.results import StagingManifest
 JOB_NAME = "facts"
 """The program, below jobs/, that recomputes facts."""
 MAXIMUM_WORKERS = 4
-"""Partitions recomputed at a time where the setting does not say: each may use as much memory as an engine task."""
+"""Maximum partitions recomputed at a time by default: each may use as much memory as an engine task."""
 
 
 @dataclass(frozen=True)
 class StagedAttempt:
-    """One attempt at one plan, and what it left."""
+    """One attempt at one plan, and its staging manifest."""
 
     uri: str
     plan: Plan
@@ -56,12 +56,12 @@ class StagedAttempt:
 
     @property
     def size_bytes(self) -> int:
-        """At most so many bytes are read to recompute it."""
+        """Maximum bytes read to recompute it."""
         return estimate_bytes_to_read(self.plan, self.manifest)
 
 
 class FactRecomputer:
-    """Recomputes attempts: each when it is asked for, or all ahead (:meth:`begin`). Use as a context manager."""
+    """Recomputes attempts, on demand or all ahead (:meth:`begin`). Use as a context manager."""
 
     def __init__(self, ctx: Context, progress: Progress | None = None) -> None:
         self._ctx = ctx
@@ -75,7 +75,7 @@ class FactRecomputer:
         self._begun: dict[tuple[str, str], dict[int, Future[IndependentFacts]]] = {}
         self._large: list[StagedAttempt] = []
         self._digests: dict[tuple[str, str], str] = {}
-        """Of the documents that applications of this process wrote: what else lies there may be anybody's."""
+        """Digests of documents that this process's applications wrote; other files there are not trusted."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,16 +84,16 @@ class FactRecomputer:
         self._pool.__exit__(kind, error, trace)
 
     def begin(self, plans: Sequence[PlanReference], attempt: str) -> None:
-        """Begin with every one of ``plans`` whose ``attempt`` left a staging manifest; the others are passed over."""
+        """Start recomputing all ``plans`` whose ``attempt`` left a staging manifest; skip the others."""
         for reference in plans:
-            with suppress(WinnowError, OSError):  # whoever judges meets it again, and says so
+            with suppress(WinnowError, OSError):  # validation meets the error again and reports it
                 plan, sha256 = staging.read_plan_and_digest(reference.uri, reference.sha256)
                 manifest = staging.read_manifest(reference.uri, attempt)
                 if manifest is not None:
                     self._begin(StagedAttempt(reference.uri, plan, manifest, sha256))
 
     def rows(self, attempt: StagedAttempt) -> list[FactRow]:
-        """The fact table of one attempt.
+        """Compute the fact table of one attempt.
 
         Raises:
             ServiceError: the object store cannot be reached, or Spark cannot be started.
@@ -116,7 +116,7 @@ class FactRecomputer:
     def _recompute_in_spark(self, attempt: StagedAttempt) -> dict[int, IndependentFacts]:
         figures = self._left(attempt)
         if figures is None:
-            # Whatever else is large comes with it: an application costs more to start than a topic to read.
+            # Other large attempts are included: starting an application costs more than reading a topic.
             missing = [each for each in self._large if self._left(each) is None]
             failures = self._submit([each for each in missing if each.manifest.attempt == attempt.manifest.attempt])
             if attempt.plan.plan_id in failures:
@@ -149,7 +149,7 @@ class FactRecomputer:
         return done.failures
 
     def _left(self, attempt: StagedAttempt) -> dict[int, FactValues] | None:
-        """What a Spark application of this process left of ``attempt``; None: not the facts of every partition."""
+        """Read the facts that this process's Spark application wrote for ``attempt``; None: not of every partition."""
         sha256 = self._digests.get(attempt.key)
         figures = None if sha256 is None else read_facts(attempt.uri, attempt.manifest, sha256)
         wanted = {partition.partition for partition, _ in pair_partitions(attempt.plan, attempt.manifest)}

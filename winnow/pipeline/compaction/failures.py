@@ -1,4 +1,4 @@
-"""Decides what becomes of a plan that Spark did not carry out: left to another run, partitions marked, or failed."""
+"""Decides how to handle a plan that Spark did not carry out: leave it to another run, mark partitions, or fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from winnow.planning.plans import PlanReference
 
 @dataclass(frozen=True, slots=True)
 class JudgedFailure:
-    """What a failure came to; nothing is known against the topic when both are None.
+    """The result of judging a failure; if both are None, nothing is known against the topic.
 
     ``left``: why the plan is left to another run. ``marked``: the error about partitions that are uncleanable now.
     """
@@ -24,12 +24,12 @@ class JudgedFailure:
 
 
 def judge_failure(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> JudgedFailure:
-    """Judge why ``attempt`` left ``plan`` without a staging manifest, and mark the partitions that are at fault.
+    """Judge why ``attempt`` left ``plan`` without a staging manifest, and mark the partitions that caused it.
 
     A plan that became void meanwhile is left: a file that another run retired and a sweep removed is no damage.
 
     Raises:
-        UnknownTopicError, ForeignTableError, ServiceError: whether the plan is void cannot be looked up.
+        UnknownTopicError, ForeignTableError, ServiceError: the plan's validity cannot be checked.
     """
     text = explain_void(ctx, plan.plan_id)
     if text is not None:

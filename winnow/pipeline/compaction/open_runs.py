@@ -18,7 +18,7 @@ from winnow.results import Receipt
 from winnow.store import Lease, Run
 
 MAXIMUM_TRIES = 8
-"""How often a run that moves while it is being closed is looked up again."""
+"""Maximum lookups of a run that changes while it is being closed."""
 
 ENDED_EARLY_MESSAGE = "The run ended before it published anything; its plan is void and readers saw no change."
 
@@ -26,8 +26,8 @@ ENDED_EARLY_MESSAGE = "The run ended before it published anything; its plan is v
 def settle_open_runs(ctx: Context, topic: str) -> list[Receipt]:
     """Settle the open runs of ``topic``: published ones get their checkpoint and keep their receipt, others are void.
 
-    The caller holds the topic, so most often no open run of it is alive. One that is, because its lease was lost while
-    it was paused, is ended by the topic's fence before it is said to be void.
+    The caller holds the topic, so usually no open run of it is alive. One that lost its lease while
+    it was paused is stopped by the topic's fence before it is recorded as void.
 
     Raises:
         CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
@@ -38,7 +38,7 @@ def settle_open_runs(ctx: Context, topic: str) -> list[Receipt]:
 
 
 def settle_topic(ctx: Context, topic: str) -> list[Receipt]:
-    """Settle what earlier runs of ``topic`` left open, unless this run is at work on it; what was published after all.
+    """Settle the open runs of ``topic``, unless this run is at work on it; return the receipts of published ones.
 
     Raises:
         TopicBusyError: another run holds the topic.
@@ -50,9 +50,9 @@ def settle_topic(ctx: Context, topic: str) -> list[Receipt]:
 
 
 def lock_topic(ctx: Context, topic: str, acquire: Callable[[str], Lease] | None = None) -> list[Receipt]:
-    """Hold ``topic`` and settle what earlier runs of it left open; what was published after all.
+    """Lock ``topic`` and settle its open runs; return the receipts of published ones.
 
-    ``acquire``: takes the lease, where a block keeps and renews it.
+    ``acquire``: takes the lease, if a surrounding block keeps and renews it.
 
     Raises:
         TopicBusyError: another run holds the topic.
@@ -63,14 +63,14 @@ def lock_topic(ctx: Context, topic: str, acquire: Callable[[str], Lease] | None 
 
 
 def _has_open_run(ctx: Context, topic: str) -> bool:
-    """Whether this run has planned ``topic`` and holds it: a task that is cleared leaves that work alone."""
+    """Check whether this run has planned ``topic`` and holds it: a cleared task leaves that work alone."""
     lease = ctx.store.leases.find(topic)
     held = lease is not None and lease.holder == ctx.holder and lease.expires_ms > ctx.now_ms()
     return held and any(run.holder == ctx.holder for run in ctx.store.runs.list_open(topic))
 
 
 def lock_for_plan(ctx: Context, plan: PlanReference) -> Lease:
-    """Hold the topic of ``plan``, which may have waited for hours, and check that it can still be published.
+    """Lock the topic of ``plan``, which may have waited for hours, and check that it can still be published.
 
     Raises:
         TopicBusyError: another run took the topic meanwhile.
@@ -86,10 +86,10 @@ def lock_for_plan(ctx: Context, plan: PlanReference) -> Lease:
 
 
 def reopen_run(ctx: Context, plan: PlanReference, attempt: str) -> None:
-    """Open the run of ``plan`` if it was closed, is open as another's, or was fenced off before it was begun.
+    """Reopen the run of ``plan`` if it was closed, is another run's, or was fenced off before it began.
 
-    The caller holds its topic. Clearing a Spark task asks for another attempt, and two runs that look from the same
-    instant make the same plan.
+    The caller holds its topic. Clearing a Spark task asks for another attempt, and two runs with the same
+    as-of make the same plan.
     """
     run = ctx.store.runs.find(plan.plan_id)
     fence = ctx.log.open(plan.topic).head().fence
@@ -114,14 +114,14 @@ def close_run(ctx: Context, run: Run | None, message: str, *, attempt: str | Non
 
 
 def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
-    """Close ``run`` as void, unless its plan is published: then its checkpoint follows, and the receipt is returned.
+    """Close ``run`` as void. If its plan is published, complete its checkpoint and return the receipt instead.
 
-    A run that may be committing at this moment is fenced off first. One that another process closed meanwhile stays as
-    it is.
+    A run that may be committing at this moment is fenced off first. A run that another process closed meanwhile stays
+    unchanged.
 
     Raises:
         CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
-        RunAgainError: the run kept moving; it is alive.
+        RunAgainError: the run kept changing; it is alive.
     """
     for _ in range(MAXIMUM_TRIES):
         published = _find_published_receipt(log, run)
@@ -149,7 +149,7 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
 
 
 def _find_published_receipt(log: TopicLog, run: Run) -> Receipt | None:
-    """The receipt of ``run``; None: it is not published, and no attempt of it that may be committing will be."""
+    """Find the receipt of ``run``; None: it is not published, and none of its attempts can be published any more."""
     if run.status.is_unsettled:
         return end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)
     return log.find_receipt(run.plan_id, since_ms=run.opened_at_ms)

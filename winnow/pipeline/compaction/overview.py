@@ -1,7 +1,7 @@
 """The overview of topics that the web page shows: built from a topic's view and recorded in the store.
 
-A picture is of the present, whatever as-of was asked about: a backfill over last month, or a simulated next one, must
-not show up as what is due today. Nor does it say that a run is at work; runs have rows of their own.
+An overview shows the present, regardless of the run's as-of: a backfill over last month, or a simulated month, must
+not appear as due today. It does not say whether a run is at work; runs have rows of their own.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ log = logging.getLogger("winnow")
 
 
 def record_overview(ctx: Context, view: TopicView, earlier: EarlierRuns | None = None) -> None:
-    """Record what the page shows of the topic in ``view``: one transaction, however many partitions.
+    """Record the overview of the topic in ``view`` in one transaction for all partitions.
 
-    ``earlier``: what was read of earlier runs, where something was.
+    ``earlier``: earlier runs, if they were read already.
 
     Raises:
         ServiceError: the metadata store cannot be reached.
@@ -49,13 +49,13 @@ def record_overview(ctx: Context, view: TopicView, earlier: EarlierRuns | None =
 def build_overview(
     ctx: Context, view: TopicView, earlier: EarlierRuns | None = None, decisions: Sequence[Decision] | None = None
 ) -> AssessedTopic:
-    """What the page shows of the topic in ``view``, to be recorded.
+    """Build the overview of the topic in ``view``, to be recorded.
 
     Args:
-        ctx: the world.
+        ctx: the context.
         view: the topic.
-        earlier: what was read of earlier runs, where something was.
-        decisions: those of its partitions, where they were made at its present and nobody holds the topic.
+        earlier: earlier runs, if they were read already.
+        decisions: of its partitions, if they were made for the view's present and no run holds the topic.
     """
     made = decide_for_present(view) if decisions is None else decisions
     found = build_partition_overviews(view, made, earlier or EarlierRuns(ctx, view.log.topic))
@@ -63,7 +63,7 @@ def build_overview(
 
 
 def record_assessed_topics(ctx: Context, looks: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
-    """Record decisions and pictures in one transaction; decisions alone where a picture cannot be written.
+    """Record decisions and overviews in one transaction; only the decisions if an overview cannot be written.
 
     Raises:
         ServiceError: the metadata store cannot be reached.
@@ -80,7 +80,7 @@ def record_assessed_topics(ctx: Context, looks: Sequence[AssessedTopic], *, as_o
 
 
 def decide_for_present(view: TopicView) -> list[Decision]:
-    """What is decided about every partition of ``view`` now, whoever holds the topic."""
+    """Decide about every partition of ``view`` now, even if a run holds the topic."""
     now_ms = view.now_ms
     return [
         eligibility.decide_eligibility(log, view.rules, as_of_ms=now_ms, cleaning_time_ms=now_ms)
@@ -90,15 +90,15 @@ def decide_for_present(view: TopicView) -> list[Decision]:
 
 @contextmanager
 def suppress_overview_errors(topic: str) -> Iterator[list[str]]:
-    """A picture that cannot be taken stops nothing: the page shows the one before until somebody looks again.
+    """Suppress errors of building overviews: the page shows the previous one until the next assessment.
 
-    Gives a list for the block to write down what it got done.
+    Yields a list in which the block notes the overviews that it recorded.
     """
     done: list[str] = []
     try:
         yield done
-    except Exception as problem:  # whatever it is, no decision and no recorded outcome may hang on it
-        # A library's own words may quote data.
+    except Exception as problem:  # no error here may affect a decision or a recorded outcome
+        # A library's message may quote data.
         said = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
         log.warning("The page shows topic %s as it was before; the next check looks again. %s", topic, said)
 
@@ -106,7 +106,7 @@ def suppress_overview_errors(topic: str) -> Iterator[list[str]]:
 def build_partition_overviews(
     view: TopicView, decisions: Sequence[Decision], earlier: EarlierRuns
 ) -> list[PartitionOverview]:
-    """Every partition of ``view`` as it stands now, in their order."""
+    """Build the present overview of every partition of ``view``, in their order."""
     return [
         _build_partition_overview(view, log, decision, earlier)
         for log, decision in zip(view.partitions, decisions, strict=True)
@@ -114,7 +114,7 @@ def build_partition_overviews(
 
 
 def build_topic_overview(view: TopicView, partitions: list[PartitionOverview], *, recorded_at_ms: int) -> TopicOverview:
-    """The topic of ``view``, summed up over its partitions."""
+    """Build the overview of the topic of ``view``, summed up over its partitions."""
     config = view.config
     reclaimable = [each.reclaimable_bytes for each in partitions if each.reclaimable_bytes is not None]
     return TopicOverview(
@@ -157,7 +157,7 @@ def _build_partition_overview(
         cleanable_bytes=found.cleanable_bytes,
         size_bytes=sum(segment.size_bytes for segment in log.segments),
         max_compaction_delay_ms=found.max_compaction_delay_ms if rules.compacts else 0,
-        # Where nothing is ever compacted, nothing can be late.
+        # A topic that is never compacted cannot be late.
         deadline_ms=found.deadline_ms if rules.compacts else None,
         reclaimable_bytes=_estimate_reclaimable_bytes(view, log, decision, earlier),
     )
@@ -166,7 +166,7 @@ def _build_partition_overview(
 def _estimate_reclaimable_bytes(
     view: TopicView, log: PartitionLog, decision: Decision, earlier: EarlierRuns
 ) -> int | None:
-    """What a run now would free, also where none is due yet; None where no earlier run says what one keeps."""
+    """Estimate the bytes that a run now would free, even if none is due; None if no earlier run allows an estimate."""
     found, now_ms = decision.assessment, view.now_ms
     cleans = view.rules.compacts and found.cleanable_bytes > 0
     if not cleans and not found.eligible:
@@ -196,13 +196,13 @@ def _format_configuration(view: TopicView) -> str:
 def refresh_overview(
     ctx: Context, topic: str, head: Head | None = None, live: Mapping[int, tuple[Segment, ...]] | None = None
 ) -> bool:
-    """Record what the page shows of ``topic`` now. Reads what :func:`load_topic_view` is not given.
+    """Record the present overview of ``topic``. Loads the head and segments that are not given.
 
-    What was done is done and recorded, so a picture that cannot be taken never fails it: the page shows the one before
-    until the next check.
+    An overview that cannot be built never fails the finished work: the page shows the previous one
+    until the next assessment.
 
     Returns:
-        Whether the picture was taken.
+        Whether the overview was recorded.
     """
     with suppress_overview_errors(topic) as taken:
         record_overview(ctx, load_topic_view(ctx, topic, head, live))

@@ -21,7 +21,7 @@ from winnow.planning.eligibility import list_expired_ranges, make_tombstone_expi
 
 @dataclass(frozen=True, slots=True)
 class AheadOfTime:
-    """What one partition's run does earlier than the wall clock would have it.
+    """Removals and cleanings of one partition's run that the wall clock would not allow yet.
 
     ``tombstones_expired``: tombstones that the run dropped although their delete horizon, or the time for late records,
     has not passed; an upper bound only where a segment holds such tombstones beside due ones. ``offsets_cleaned``:
@@ -42,14 +42,14 @@ def count_ahead_of_time(
     tombstones_expired: int,
     now_ms: int,
 ) -> AheadOfTime:
-    """Counts what ``partition`` of a plan does earlier than a run at ``now_ms`` would.
+    """Count what ``partition`` of a plan does earlier than a run at ``now_ms`` would.
 
     Args:
-        topic: the plan's.
-        partition: what was planned at the as-of.
+        topic: the plan's topic.
+        partition: the partition's plan, made at the as-of.
         state: the partition's state before the run.
         live: its live segments before the run, in offset order.
-        rules: the topic's.
+        rules: the topic's rules.
         tombstones_expired: how many tombstones the run dropped.
         now_ms: the present.
     """
@@ -66,7 +66,7 @@ def count_ahead_of_time(
     span = find_cleanable_range(log, rules, now_ms, whole_log_dirty=is_whole_log_dirty(log, rules))
     uncleanable = max(span.first_uncleanable_offset, partition.first_dirty_offset)
     return AheadOfTime(
-        # Where no tombstone was due, those that were dropped are all early; else the segments' own counts bound them.
+        # If no tombstone was due, all that were dropped are early; else the segments' own counts are the bound.
         tombstones_expired=tombstones_expired if ahead and not due else min(tombstones_expired, ahead),
         offsets_cleaned=max(0, partition.next_first_dirty_offset - uncleanable),
     )
@@ -77,7 +77,7 @@ def _is_overlapping(segment: Segment, ranges: Sequence[OffsetRange]) -> bool:
 
 
 def _subtract_ranges(ranges: Sequence[OffsetRange], taken: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """``ranges`` less what lies in ``taken``; both sorted and disjoint."""
+    """Return ``ranges`` without the offsets in ``taken``; both sorted and disjoint."""
     left: list[OffsetRange] = []
     for each in ranges:
         start = each.start
@@ -95,11 +95,11 @@ def _subtract_ranges(ranges: Sequence[OffsetRange], taken: Sequence[OffsetRange]
 _GET_START, _GET_END = attrgetter("start"), attrgetter("end")
 
 MAXIMUM_HISTORY_ENTRIES = 512
-"""Entries of a cleaning history that extended lives may bring it to; one entry a run is added whatever its length."""
+"""Maximum entries of a cleaning history after tombstone lives are extended; a run's own entry may exceed it."""
 
 
 def apply_retention(state: PartitionState, partition: PartitionPlan, after: list[Segment]) -> PartitionState:
-    """The partition's state behind retention: the log start, and nothing that is only about what lies below it."""
+    """Return the partition's state after retention: the new log start, without data about offsets below it."""
     start = partition.log_start_offset
     checkpoint = state.first_dirty_offset
     return replace(
@@ -120,9 +120,9 @@ def apply_cleaning(
     cleaning_time_ms: int,
     extended: Sequence[OffsetRange] = (),
 ) -> PartitionState:
-    """The partition's state after its cleaning: checkpoint, history, and appends that are still dirty.
+    """Return the partition's state after its cleaning: checkpoint, history, and appends that are still dirty.
 
-    ``extended``: in order, where tombstones lie that superseded a record in this run and wait for late ones anew.
+    ``extended``: sorted ranges of tombstones that superseded a record in this run and restart their wait for late ones.
     """
     end = partition.next_first_dirty_offset
     order = name_total_order(plan.strategy, plan.strategy_header)
@@ -142,7 +142,7 @@ def apply_cleaning(
 
 
 def _stamp_ranges(history: tuple[Cleaning, ...], stamped: Cleaning) -> tuple[Cleaning, ...]:
-    """Stamp what no earlier run covered. An entry with unknown time (an imported checkpoint) counts as not covered."""
+    """Stamp offsets that no earlier run covered. An entry with unknown time (an imported checkpoint) does not count."""
     known: list[Cleaning] = []
     start = 0
     for entry in history:
@@ -160,7 +160,7 @@ def _stamp_ranges(history: tuple[Cleaning, ...], stamped: Cleaning) -> tuple[Cle
 def _extend_lifetimes(
     history: tuple[Cleaning, ...], ranges: Sequence[OffsetRange], cleaning_time_ms: int
 ) -> tuple[Cleaning, ...]:
-    """Each of ``ranges`` (in order, disjoint) as entries of its own with this run's time; delete horizons stay."""
+    """Give each of ``ranges`` (sorted, disjoint) entries of its own with this run's time; delete horizons stay."""
     pieces: list[Cleaning] = []
     start = 0
     for entry in history:
@@ -179,12 +179,12 @@ def _extend_lifetimes(
 
 
 def _find_overlapping(ranges: Sequence[OffsetRange], start: int, end: int) -> Sequence[OffsetRange]:
-    """Those of ``ranges`` (in order, disjoint) that share an offset with [``start``, ``end``)."""
+    """Return those of ``ranges`` (sorted, disjoint) that share an offset with [``start``, ``end``)."""
     return ranges[bisect_right(ranges, start, key=_GET_END) : bisect_left(ranges, end, key=_GET_START)]
 
 
 def _join_equal_neighbours(history: Sequence[Cleaning]) -> list[Cleaning]:
-    """Neighbours that say the same as one."""
+    """Join neighbouring entries that are equal apart from their offsets."""
     joined: list[Cleaning] = []
     for entry in history:
         if joined and replace(joined[-1], end_offset=entry.end_offset) == entry:
@@ -194,7 +194,7 @@ def _join_equal_neighbours(history: Sequence[Cleaning]) -> list[Cleaning]:
 
 
 def _limit_entries(history: Sequence[Cleaning]) -> tuple[Cleaning, ...]:
-    """At most :data:`MOST_ENTRIES`: neighbours whose times differ least become one, with the later of their times.
+    """Limit the entries to the maximum: join neighbours whose times differ least, with the later of their times.
 
     So some tombstones stay a little longer, and none goes earlier. Entries with unknown time stay as they are.
     """
@@ -223,9 +223,9 @@ def _get_later_time(one: int | None, other: int | None) -> int | None:
 def _drop_emptied(
     history: tuple[Cleaning, ...], partition: PartitionPlan, extended: Sequence[OffsetRange]
 ) -> tuple[Cleaning, ...]:
-    """Without entries whose last tombstones went in this run: the next one takes over their offsets; the last stays.
+    """Drop entries whose last tombstones went in this run, except the last: the next entry takes over their offsets.
 
-    Of a tombstone that is extended again and again earlier entries would otherwise pile up behind it.
+    Otherwise a tombstone that is extended repeatedly would leave a growing row of old entries.
     """
     kept: list[Cleaning] = []
     start = 0
@@ -240,7 +240,7 @@ def _drop_emptied(
 
 
 def _drop_needless(history: tuple[Cleaning, ...], after: list[Segment]) -> tuple[Cleaning, ...]:
-    """Without leading entries below whose end no tombstone remains; the last entry stays."""
+    """Drop leading entries below whose end no tombstone remains; the last entry stays."""
     tombstones_from = min((s.first_offset for s in after if s.tombstones), default=None)
     needless = 0
     while needless < len(history) - 1 and (tombstones_from is None or history[needless].end_offset <= tombstones_from):

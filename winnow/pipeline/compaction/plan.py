@@ -32,9 +32,9 @@ def build_plan(
     as_of_ms: int,
     earlier: EarlierRuns | None = None,
 ) -> Plan | None:
-    """The plan for the eligible partitions of ``view``; None when there are none. Writes nothing.
+    """Build the plan for the eligible partitions of ``view``; None if there are none. Writes nothing.
 
-    ``earlier``: what was read of earlier runs, where something was.
+    ``earlier``: earlier runs, if they were read already.
     """
     eligible = [assessment for assessment in assessments if assessment.eligible]
     if not eligible:
@@ -67,12 +67,12 @@ def build_plan(
 
 
 def compute_configuration_digest(config: TopicConfig) -> str:
-    """A digest of everything in ``config`` that decides what a plan removes, and how long tombstones stay."""
+    """Compute a digest of everything in ``config`` that decides what a plan removes, and how long tombstones stay."""
     return documents.compute_digest((build_rules(config), config.delete_retention_ms))
 
 
 def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") -> PlanReference | None:
-    """Assess ``topic`` at its head and write the plan of what is eligible, with the row of its run.
+    """Assess ``topic`` at its head, write the plan of its eligible partitions, and record its run.
 
     The run's row exists before Spark starts. Planning the same decision again gives the same id and changes nothing.
     """
@@ -117,7 +117,7 @@ def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") ->
 
 
 def build_reference(plan: Plan, uri: str, sha256: str) -> PlanReference:
-    """What travels between tasks instead of ``plan``, which rests at ``uri`` as bytes with the digest ``sha256``."""
+    """Build the reference that tasks exchange instead of ``plan``, whose bytes at ``uri`` have digest ``sha256``."""
     deadlines = [p.deadline_ms for p in plan.partitions if p.deadline_ms is not None]
     return PlanReference(
         topic=plan.topic,
@@ -131,5 +131,5 @@ def build_reference(plan: Plan, uri: str, sha256: str) -> PlanReference:
 
 
 def pack_batches(plans: Sequence[PlanReference], *, batch_bytes: int = MAXIMUM_BATCH_BYTES) -> list[Batch]:
-    """Plans packed into Spark applications, most urgent first."""
+    """Pack plans into Spark applications, most urgent first."""
     return planning.pack_batches(plans, batch_bytes=batch_bytes)

@@ -1,11 +1,11 @@
 """Checks that a plan does no more than the topic's state and configuration allow.
 
-Written without the code that plans, so that a mistake there, or a plan that somebody wrote by hand, does not remove
+Independent of the planning code, so that a mistake there, or a plan written by hand, does not remove
 records: retention is judged segment by segment, tombstones entry by entry of the cleaning history. The only thing taken
 from :mod:`winnow.planning.eligibility` is where the cleanable range ends.
 
-A plan is judged by the log as its planner saw it: what was appended later is left out. Time has passed since, so more
-may be due now than was planned; that is no excess.
+A plan is checked against the log as its planner saw it, without later appends. Time has passed since, so more
+may be due now than was planned; that is not an excess.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.results import StagingManifest
 
 MAXIMUM_SHOWN_EXCESSES = 3
-"""Topic partitions that an error names."""
+"""Maximum topic partitions that an error names."""
 UNLIMITED_RETENTION = -1
-"""``retention.ms`` and ``retention.bytes`` where nothing leaves by age or size."""
+"""Value of ``retention.ms`` and ``retention.bytes`` for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanExcess:
-    """In how many ways the plan of one topic partition goes beyond what is allowed; all zero in a sound plan.
+    """Counts of the ways in which the plan of one partition exceeds what is allowed; all zero in a sound plan.
 
     ``unlike_log``: planned segments that the log does not hold with exactly these figures. ``not_configured``: rules of
-    the plan that are not the topic's, and places that are not its own. ``retired_not_due``: retired segments that
+    the plan that are not the topic's, and locations outside its tables. ``retired_not_due``: retired segments that
     retention may not take, and a log start that they do not explain. ``expired_not_due``: offset ranges with tombstones
     that may not go yet. ``end_not_cleanable``: 1 where the plan ends beyond what may be cleaned.
     """
@@ -50,7 +50,7 @@ class PlanExcess:
 
     @property
     def words(self) -> str:
-        """What is wrong, for people; empty when nothing is."""
+        """The excesses as text for people; empty if there are none."""
         said = (
             (self.unlike_log, "segments that the log does not hold so"),
             (self.not_configured, "rules or places that are not the topic's"),
@@ -63,7 +63,7 @@ class PlanExcess:
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """What besides state and configuration bounds a plan.
+    """Limits of a plan besides state and configuration.
 
     ``quarantine_location``: the folder of the topic's own quarantine. ``decided_by_ms``: no earlier than the instant at
     which the plan was made.
@@ -74,16 +74,16 @@ class PlanLimits:
 
 
 def build_limits(ctx: Context, topic: str, *, opened_at_ms: int) -> PlanLimits:
-    """The limits of plans of ``topic`` whose run was opened at ``opened_at_ms``.
+    """Build the limits of plans of ``topic`` whose run was opened at ``opened_at_ms``.
 
-    A plan is made before its run is opened, perhaps by a clock that is ahead of this one. Planned again later, it has
-    the same id only where the same is due.
+    A plan is made before its run is opened, perhaps by a clock that is ahead of this one. A later plan has
+    the same id only if the same is due.
     """
     return PlanLimits(ctx.log.quarantine(topic).location, max(opened_at_ms, ctx.now_ms()))
 
 
 def is_below_own_tables(plan: Plan, location: str, quarantine_location: str) -> bool:
-    """Whether ``plan`` writes below the topic's own tables, at ``location`` and ``quarantine_location``, alone."""
+    """Check whether ``plan`` writes only below the topic's tables, at ``location`` and ``quarantine_location``."""
     own = plan.data_location == storage.join(location, "data")
     return own and plan.quarantine_location in {None, quarantine_location}
 
@@ -91,7 +91,7 @@ def is_below_own_tables(plan: Plan, location: str, quarantine_location: str) -> 
 def find_excesses(
     plan: Plan, log: TopicLog, head: Head, live: Mapping[int, tuple[Segment, ...]], limits: PlanLimits
 ) -> dict[int, PlanExcess]:
-    """Where ``plan`` goes beyond what state and configuration at ``head`` allow, per partition.
+    """Find where ``plan`` exceeds what state and configuration at ``head`` allow, per partition.
 
     Only a plan that still matches the log can be judged (:func:`winnow.pipeline.compaction.plan_validity.find_void`);
     ``live`` are the segments at ``head``.
@@ -129,7 +129,7 @@ def refuse_excess(
     live: Mapping[int, tuple[Segment, ...]],
     limits: PlanLimits,
 ) -> None:
-    """Refuse to publish what goes beyond state and configuration at ``head``, and files that are not the attempt's own.
+    """Refuse a plan that exceeds state and configuration at ``head``, and files that are not the attempt's own.
 
     Raises:
         PlanVoidError: naming the topic partitions and what is wrong.
@@ -163,14 +163,14 @@ def _count_wrong_rules(plan: Plan, config: TopicConfig, rules: Rules) -> int:
 def _count_wrong_compaction(partition: PartitionPlan, rules: Rules) -> int:
     if partition.compacts:
         return int(not rules.compacts)
-    # Retention alone reads nothing and cleans nothing.
+    # Retention alone reads and cleans nothing.
     return len(partition.segments) + len(partition.expired)
 
 
 def _rebuild_planned_log(
     topic: str, partition: PartitionPlan, live: Sequence[Segment], state: PartitionState
 ) -> PartitionLog:
-    """The partition as it was planned from: without what was appended since."""
+    """Rebuild the partition as it was planned from: without later appends."""
     end = min(partition.log_end_offset, state.log_end_offset)
     appends = tuple(append for append in state.appends if append.first_offset < end)
     segments = tuple(segment for segment in live if segment.first_offset < end)
@@ -180,7 +180,7 @@ def _rebuild_planned_log(
 def _count_retired_not_due(
     log: PartitionLog, partition: PartitionPlan, rules: Rules, as_of_ms: int, decided_by_ms: int
 ) -> int:
-    """Retired segments that retention may not take, and 1 where the log start is not what they leave."""
+    """Count retired segments that retention may not take, plus 1 if the log start does not follow from them."""
     state = log.state
     oldest_kept_ms = min(as_of_ms, decided_by_ms) - rules.retention_ms
     remaining_bytes = sum(s.size_bytes for s in log.segments if s.last_offset >= state.log_start_offset)
@@ -206,7 +206,7 @@ def _count_retired_not_due(
 
 
 def _find_youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
-    """The youngest record's timestamp; where none has one, the as-of of the latest append that brought one of them."""
+    """Find the youngest record's timestamp; without timestamps, the as-of of the latest append among them."""
     if segment.max_timestamp_ms is not None:
         return segment.max_timestamp_ms
     covering = (a for a in appends if a.first_offset <= segment.last_offset and segment.first_offset <= a.last_offset)
@@ -214,7 +214,7 @@ def _find_youngest_ms(segment: Segment, appends: Sequence[Append]) -> int | None
 
 
 def _is_outlived(segment: Segment, log: PartitionLog, rules: Rules, cleaning_time_ms: int) -> bool:
-    """Whether no record that may still arrive, or is not cleaned yet, could lose to one of ``segment``."""
+    """Check that no record that is dirty or may still arrive could lose to a record of ``segment``."""
     if not rules.compacts or rules.strategy is Strategy.OFFSET:
         return True
     state = log.state
@@ -232,7 +232,7 @@ def _count_expired_not_due(log: PartitionLog, partition: PartitionPlan, rules: R
 
 
 def _count_lifetimes_not_extended(log: PartitionLog, partition: PartitionPlan, rules: Rules) -> int:
-    """1 where tombstones that supersede a record in this run would not begin to wait for late ones anew."""
+    """Return 1 if tombstones that supersede a record in this run would not restart their wait for late ones, else 0."""
     if not partition.compacts:
         return 0
     end = eligibility.find_covered_end(log.state.history, rules, partition.next_first_dirty_offset)
@@ -240,7 +240,7 @@ def _count_lifetimes_not_extended(log: PartitionLog, partition: PartitionPlan, r
 
 
 def _may_expire(span: OffsetRange, log: PartitionLog, rules: Rules, end: int, cleaning_time_ms: int) -> bool:
-    """Whether every tombstone of ``span`` may go in a run that cleans below ``end`` at ``cleaning_time_ms``."""
+    """Check whether every tombstone of ``span`` may go in a run that cleans below ``end`` at ``cleaning_time_ms``."""
     start = 0
     for entry in log.state.history:
         if start < span.end and span.start < entry.end_offset:
@@ -249,7 +249,7 @@ def _may_expire(span: OffsetRange, log: PartitionLog, rules: Rules, end: int, cl
             due_ms = entry.delete_horizon_ms
             if rules.strategy is not Strategy.OFFSET:
                 due_ms = max(due_ms, entry.cleaning_time_ms + rules.late_arrival_ms)
-                # Records above the end were not met; one that came before the horizon may be outranked.
+                # Records above the end were not cleaned; one that came before the horizon may be outranked.
                 if any(a.last_offset >= end and a.appended_ms < due_ms for a in log.state.appends):
                     return False
             if due_ms > cleaning_time_ms:

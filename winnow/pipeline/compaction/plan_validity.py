@@ -17,7 +17,7 @@ from winnow.store import Run, RunState
 
 
 class VoidCause(StrEnum):
-    """Why a plan is void. All but ``unexplained`` are Winnow's own doing, and the next run simply goes on."""
+    """Why a plan is void. All but ``unexplained`` are caused by Winnow itself, and the next run continues."""
 
     RECREATED = "recreated"
     RECONFIGURED = "reconfigured"
@@ -33,7 +33,7 @@ class VoidCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VoidReason:
-    """Why a plan is void, for people. ``by``: the id of the plan that was published meanwhile, where it is known."""
+    """Why a plan is void, as text. ``by``: the id of the plan that was published meanwhile, if known."""
 
     cause: VoidCause
     message: str
@@ -41,7 +41,7 @@ class VoidReason:
 
 
 def find_fence_violation(run: Run, head: Head) -> VoidReason | None:
-    """Why no attempt of ``run`` may be published over ``head``: its fence is another one; None while it may."""
+    """Return why no attempt of ``run`` may be published over ``head`` (its fence differs); None while it may."""
     if head.fence == run.fence:
         return None
     return VoidReason(
@@ -53,14 +53,14 @@ def find_fence_violation(run: Run, head: Head) -> VoidReason | None:
 
 
 def find_void(log: TopicLog, head: Head, plan: Plan, live: Mapping[int, tuple[Segment, ...]]) -> VoidReason | None:
-    """Why ``plan`` may not be published over ``head``, whose segments are ``live``; None while it may."""
+    """Return why ``plan`` may not be published over ``head``, whose segments are ``live``; None while it may."""
     if head.table_uuid != plan.table_uuid:
         return VoidReason(
             VoidCause.RECREATED,
             f"Topic {plan.topic} was dropped and created again since plan {plan.plan_id}; the plan is void and nothing "
             "was published. Run it again.",
         )
-    # What a plan removes is right under the rules it was made under; altering a topic makes another snapshot.
+    # A plan's removals are right only under the rules it was made with; altering a topic makes another snapshot.
     if plan.configuration not in {None, compute_configuration_digest(log.config(head))}:
         return VoidReason(
             VoidCause.RECONFIGURED,
@@ -109,13 +109,13 @@ def _describe_moved_log(
 
 
 def _find_publisher(plan: Plan, gone: set[str], head: Head) -> str | None:
-    """The plan that took planned segments out of the log; retired files say so until they are swept."""
+    """Find the plan that removed planned segments from the log; retired files name it until they are swept."""
     files = head.state.waiting_files
     return next((file.plan_id for file in files if file.path in gone and file.plan_id != plan.plan_id), None)
 
 
 def check_plan_validity(ctx: Context, run: Run) -> VoidReason | None:
-    """Why the plan of ``run`` is void at the present head of its topic; None while it may be published, or is.
+    """Return why the plan of ``run`` is void at its topic's present head; None while it may be published, or is.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
@@ -131,7 +131,7 @@ def check_plan_validity(ctx: Context, run: Run) -> VoidReason | None:
     found = find_void(log, head, plan, log.segments(head))
     if found is None or found.cause is not VoidCause.UNEXPLAINED:
         return found
-    # Retired files are forgotten once they are swept; the newest receipt still says that somebody was here.
+    # Retired files are forgotten once they are swept; the newest receipt still shows another publish.
     newest = head.state.receipts[-1] if head.state.receipts else None
     receipt = log.find_receipt(newest.plan_id, head) if newest is not None else None
     if receipt is not None and receipt.finished_at_ms >= run.opened_at_ms:
@@ -140,9 +140,9 @@ def check_plan_validity(ctx: Context, run: Run) -> VoidReason | None:
 
 
 def explain_void(ctx: Context, plan_id: str) -> str | None:
-    """A sentence when ``plan_id`` ended because other work came first, and the next run simply goes on; else None.
+    """Explain in a sentence that ``plan_id`` ended because other work came first and the next run continues; else None.
 
-    None means that a person should look: nothing that Winnow did explains why the plan cannot be carried out.
+    None means that a person should investigate: nothing that Winnow did explains why the plan cannot be carried out.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.

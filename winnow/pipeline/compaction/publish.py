@@ -32,7 +32,7 @@ from winnow.store import Run, RunState
 
 
 def adopt_keyless_files(ctx: Context, plan: Plan, manifest: StagingManifest) -> str | None:
-    """Take the attempt's files with keyless records into the quarantine's table.
+    """Add the attempt's files of keyless records to the quarantine's table.
 
     The same file is never added twice, so publishing again changes nothing. Call it before the log's commit, and let
     that commit name the result in :attr:`winnow.model.TopicState.quarantine_ingests`.
@@ -52,15 +52,15 @@ def adopt_keyless_files(ctx: Context, plan: Plan, manifest: StagingManifest) -> 
 
 
 class _AlreadyPublishedError(Exception):
-    """The plan id is in the table's history."""
+    """The plan id is in the table's history already."""
 
 
 def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     """Publish a validated attempt and move the checkpoint. Publishing again returns the same receipt.
 
     Raises:
-        ValidationFailedError: the attempt has not passed validation, or not as it is now.
-        PlanVoidError: refused; the log moved under the plan, or the plan is not the one that was made.
+        ValidationFailedError: the attempt has not passed validation, or was changed since.
+        PlanVoidError: refused; the log changed under the plan, or the plan is not the recorded one.
         CommitUnknownError: the outcome is not known; the next run settles it.
     """
     run = ctx.store.runs.find(plan_id)
@@ -78,8 +78,8 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
         raise
     assert verdict is not None
     started_ms = ctx.now_ms()
-    # Refused where another attempt has replaced this one, and only from the state that was seen: of two processes with
-    # the same attempt in hand one goes on.
+    # Refused if another attempt has replaced this one, and only from the state that was seen: of two processes with
+    # the same attempt only one continues.
     ctx.store.runs.set_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
     try:
         receipt, live = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
@@ -91,7 +91,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     except CommitUnknownError as problem:
         what = str(problem).partition(". ")[0]
         unknown = alert_templates.make_commit_unknown(plan.topic, plan_id, what, at_ms=ctx.now_ms())
-        with contextlib.suppress(PlanVoidError):  # another attempt replaced it, and looks for the receipt too
+        with contextlib.suppress(PlanVoidError):  # another attempt replaced it and searches for the receipt too
             ctx.store.runs.set_state(
                 plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences, attempt=attempt
             )
@@ -105,7 +105,7 @@ def _close_as_refused(ctx: Context, log: TopicLog, run: Run, message: str) -> Re
     """Close ``run``, whose plan is void, as refused; the receipt when an earlier try of it was published after all.
 
     Raises:
-        CommitConflictError, CommitUnknownError: an earlier try may be published yet; the run stays open.
+        CommitConflictError, CommitUnknownError: an earlier try may still be published; the run stays open.
     """
     if run.status.is_unsettled:
         found = end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)
@@ -113,7 +113,7 @@ def _close_as_refused(ctx: Context, log: TopicLog, run: Run, message: str) -> Re
             return move_checkpoint(ctx, log, found)
     with contextlib.suppress(
         RunAgainError
-    ):  # who closed the run, or began another attempt, has said what becomes of it
+    ):  # the process that closed the run, or began another attempt, has recorded its outcome
         ctx.store.runs.set_state(
             run.plan_id,
             RunState.REFUSED,
@@ -131,7 +131,7 @@ def _close_as_refused(ctx: Context, log: TopicLog, run: Run, message: str) -> Re
 
 
 def describe_not_published(plan_id: str) -> str:
-    """What to say of a run whose commit was in doubt and is not there."""
+    """Describe a run whose commit was in doubt and turned out not to exist."""
     return f"is settled: plan {plan_id} is not in the table's history and void, and the next run plans anew"
 
 
@@ -145,7 +145,7 @@ def move_checkpoint(
 ) -> Receipt:
     """Move the checkpoint in the metadata store from a receipt; repeating it changes nothing.
 
-    ``started_ms``: when its publishing began, if that was now. ``live``: the segments that its commit left.
+    ``started_ms``: when its publishing began, if in this call. ``live``: the segments that its commit left.
     """
     assert receipt.plan_id is not None
     head = log.head()
@@ -154,7 +154,7 @@ def move_checkpoint(
     ctx.store.projection.record_publication(receipt, state.partitions, retired, ctx.now_ms())
     run = ctx.store.runs.find(receipt.plan_id)
     if run is None or run.status is not RunState.PUBLISHED:
-        # Before the state says that all is done. An old receipt that is asked for again mends nothing.
+        # Before the state says that all is done. Asking again for an old receipt must not close alerts.
         _resolve_alerts(ctx, receipt, state)
     if run is not None:
         ctx.store.runs.set_state(
@@ -172,7 +172,7 @@ def move_checkpoint(
 
 
 def _resolve_alerts(ctx: Context, receipt: Receipt, state: TopicState) -> None:
-    # Retention goes on where a partition is marked, and mends nothing but the doubt about its own commit.
+    # Retention continues where a partition is marked, and resolves only the doubt about its own commit.
     well = [part.partition for part in receipt.partitions if state.partitions[part.partition].uncleanable is None]
     kinds = PUBLISHED_AGAIN if well else {AlertKind.COMMIT_UNKNOWN}
     how = "was compacted and published again" if well else f"is settled: plan {receipt.plan_id} is published"
@@ -205,14 +205,14 @@ def _log_published(receipt: Receipt, duration_ms: int | None) -> None:
 def _commit(
     ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
 ) -> tuple[Receipt, Mapping[int, tuple[Segment, ...]] | None]:
-    """The receipt, and the segments that the commit left in the log, where it was made now."""
+    """Commit the attempt; return the receipt, and the segments in the log after a commit made now."""
     limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
     moved: str | None = None
     listed = False
     after: dict[int, tuple[Segment, ...]] = {}
 
     def build(head: Head) -> Change:
-        # The same questions on every turn, in this order: a commit that landed is done, whatever came after it.
+        # The same checks on every try, in this order: a commit that succeeded is done, regardless of later changes.
         if any(each.plan_id == plan.plan_id for each in log.receipt_references(head, since_ms=run.opened_at_ms)):
             raise _AlreadyPublishedError
         fenced = find_fence_violation(run, head)
@@ -225,7 +225,7 @@ def _commit(
         nonlocal listed, after
         after = _list_segments_after(live, change)
         if not listed:
-            # Once is enough: only behind a higher fence may anybody delete them from here on.
+            # Once is enough: after this, only a higher fence allows deleting them.
             check_staged_files(plan, manifest)
             listed = True
         return change
@@ -244,7 +244,7 @@ def _commit(
 
 
 def _list_segments_after(live: Mapping[int, tuple[Segment, ...]], change: Change) -> dict[int, tuple[Segment, ...]]:
-    """The segments per partition in offset order once ``change`` is committed over ``live``."""
+    """List the segments per partition in offset order once ``change`` is committed over ``live``."""
     found: dict[int, list[Segment]] = {}
     removed = set(change.remove)
     for segment in (*chain.from_iterable(live.values()), *change.add):
@@ -265,12 +265,12 @@ def build_change(
     data_docs: str | None,
     moved: str | None = None,
 ) -> Change:
-    """What publishing ``manifest`` does to ``head``, whose segments are ``live``.
+    """Build the change that publishing ``manifest`` makes to ``head``, whose segments are ``live``.
 
     ``moved``: the ingest id of keyless records now in quarantine.
 
     Raises:
-        PlanVoidError: what lies below the plan's end offsets is not exactly what was planned, the plan goes beyond
+        PlanVoidError: the segments below the plan's end offsets differ from the planned ones, the plan exceeds
             ``limits``, or the manifest names files that are not the attempt's own.
     """
     void = find_void(log, head, plan, live)
@@ -278,7 +278,7 @@ def build_change(
         raise PlanVoidError(void.message)
     refuse_excess(log, head, plan, manifest, live, limits)
     staged = {part.partition: part for part in manifest.partitions}
-    # Readers of today may hold what this run removes, so a tombstone's life begins no earlier than now.
+    # Present readers may hold records that this run removes, so a tombstone's life begins no earlier than now.
     cleaning_time_ms = max(plan.as_of_ms, now_ms)
     states = dict(head.state.partitions)
     receipts: list[PartitionReceipt] = []
@@ -364,7 +364,7 @@ def _add_ahead_of_time(
     *,
     now_ms: int,
 ) -> PartitionReceipt:
-    """``receipt`` with what the run did earlier than the wall clock would have it."""
+    """Add to ``receipt`` what the run did earlier than the wall clock would have allowed."""
     found = count_ahead_of_time(
         log.topic,
         partition,

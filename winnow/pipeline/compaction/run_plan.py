@@ -1,8 +1,8 @@
 """Reads a run's plan and staging manifest, and checks that they are the documents that were validated.
 
-What rests in the staging area may have been changed by whoever can write there. A plan counts when its bytes have the
-digest of the run's row (of a row from before digests: when it has the id of its content), and an attempt may be
-published when plan and staging manifest are those that the verdict is about.
+Files in the staging area may have been changed by anyone who can write there. A plan is accepted if its bytes have the
+digest of the run's row (for a row without one: if its id matches its content), and an attempt may be
+published if plan and staging manifest are those that were validated.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from winnow.store import Run, RunState
 
 
 def read_run_plan(run: Run) -> tuple[Plan, str]:
-    """The plan of ``run`` and the sha256 of its bytes.
+    """Read the plan of ``run`` and the sha256 of its bytes.
 
     Raises:
-        PlanVoidError: what rests there is not the plan of this run.
+        PlanVoidError: the document is not the plan of this run.
         WinnowError, FormatVersionError, ServiceError: as :func:`winnow.engine.staging.read_plan`.
     """
     plan, sha256 = staging.read_plan_and_digest(run.plan_uri, run.plan_sha256)
@@ -37,10 +37,10 @@ def read_run_plan(run: Run) -> tuple[Plan, str]:
 
 
 def read_run_manifest(run: Run, attempt: str) -> StagingManifest | None:
-    """The staging manifest that ``attempt`` at the plan of ``run`` left; None when it did not get so far.
+    """Read the staging manifest that ``attempt`` at the plan of ``run`` left; None if it left none.
 
     Raises:
-        PlanVoidError: what rests there is about another attempt or plan.
+        PlanVoidError: the document belongs to another attempt or plan.
         WinnowError, FormatVersionError, ServiceError: as :func:`winnow.engine.staging.read_manifest`.
     """
     manifest = staging.read_manifest(run.plan_uri, attempt)
@@ -58,11 +58,11 @@ def read_run_manifest(run: Run, attempt: str) -> StagingManifest | None:
 
 
 def read_validated_attempt(run: Run, verdict: Verdict | None, attempt: str) -> tuple[Plan, StagingManifest]:
-    """Plan and staging manifest of an attempt that passed validation, exactly as they were judged.
+    """Read plan and staging manifest of an attempt that passed validation, exactly as they were validated.
 
     Raises:
         ValidationFailedError: the attempt has not passed, or its staging manifest was changed since.
-        PlanVoidError: the plan was changed, or the verdict does not say what it is about.
+        PlanVoidError: the plan was changed, or the verdict records no digests.
         WinnowError, FormatVersionError, ServiceError: as :func:`winnow.engine.staging.read_plan`.
     """
     what = f"attempt {attempt} at plan {run.plan_id} of topic {run.topic}"
@@ -92,7 +92,7 @@ def read_validated_attempt(run: Run, verdict: Verdict | None, attempt: str) -> t
 
 
 def close_as_void(ctx: Context, run: Run, problem: PlanVoidError) -> None:
-    """Close a run whose plan cannot be used; one whose commit may have landed stays open until it is settled."""
+    """Close a run whose plan cannot be used; if its commit may exist, leave it open until it is settled."""
     if run.status.is_closed or run.status.is_unsettled:
         return
     with contextlib.suppress(RunAgainError):  # another process closed it, or began another attempt
@@ -100,10 +100,10 @@ def close_as_void(ctx: Context, run: Run, problem: PlanVoidError) -> None:
 
 
 def set_void(ctx: Context, run: Run, message: str) -> None:
-    """Set the state of ``run`` to void, if it is still in the attempt and the state that ``run`` shows.
+    """Set the state of ``run`` to void, if it still has the attempt and state that ``run`` shows.
 
     Raises:
-        RunAgainError: it is not.
+        RunAgainError: it has others by now.
     """
     ctx.store.runs.set_state(
         run.plan_id, RunState.VOID, ctx.now_ms(), message=message, attempt=run.attempt, seen=run.status

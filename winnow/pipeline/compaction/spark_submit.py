@@ -23,12 +23,12 @@ from winnow.planning.plans import PlanReference
 
 MAXIMUM_TAIL_LINES = 15
 _UNESCAPED_CHARACTERS = frozenset(f"{string.ascii_letters}{string.digits}._-/,;*+%@$()[]{{}}")
-"""Characters that mean themselves in a file of Java's properties, wherever they stand."""
+"""Characters that need no escaping anywhere in a Java properties file."""
 DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 """Spark's properties that become arguments of the driver's JVM."""
 
 Progress = Callable[[dict[str, Any]], None]
-"""Told each event of the job: started, partition, plan, failed."""
+"""Function called with each event of the job: started, partition, plan, failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class JobOutcome:
     """How a Spark application ended.
 
     ``failures``: per plan id why it has no staging manifest. ``silent``: the ids of those whose failure is only that
-    the application ended without a word about them. ``digests``: per plan id the sha256 of the document that it wrote.
+    the application ended without reporting on them. ``digests``: per plan id the sha256 of the document that it wrote.
     """
 
     exit_code: int | None = 0
@@ -46,12 +46,12 @@ class JobOutcome:
 
     @property
     def ending(self) -> str:
-        """The exit code in words."""
+        """The exit code as text."""
         return "without an exit code" if self.exit_code is None else f"with exit code {self.exit_code}"
 
 
 class JobOutput:
-    """Reads the output of a Spark application line by line: its events tell what became of ``plan_ids``."""
+    """Reads the output of a Spark application line by line; its events report the outcome of ``plan_ids``."""
 
     def __init__(self, plan_ids: Collection[str]) -> None:
         self._plan_ids = plan_ids
@@ -60,10 +60,10 @@ class JobOutput:
         self._digests: dict[str, str] = {}
 
     def read_line(self, line: str) -> dict[str, Any] | None:
-        """Take in one line; the event that it holds, None for any other line."""
+        """Read one line; return its event, None if it has none."""
         event = parse_event(line)
         if event is not None and event["event"] in {"plan", "failed"}:
-            # "failed" is about the application, and so about every plan of it.
+            # "failed" concerns the application, and so every plan of it.
             told = [event["plan_id"]] if event["event"] == "plan" and "plan_id" in event else list(self._plan_ids)
             self._heard.update(told)
             failure = parse_failure(event)
@@ -72,7 +72,7 @@ class JobOutput:
         return event
 
     def end(self, exit_code: int | None) -> JobOutcome:
-        """The outcome of the application, which ended with ``exit_code``."""
+        """Return the outcome of the application, which ended with ``exit_code``."""
         silent = frozenset(self._plan_ids) - self._heard
         ended = JobOutcome(exit_code, digests=self._digests, silent=silent)
         reason = f"the Spark application ended {ended.ending} before it finished"
@@ -81,14 +81,14 @@ class JobOutput:
 
 
 def find_job_file(name: str) -> str:
-    """The program ``name`` that spark-submit starts."""
+    """Find the program ``name`` that spark-submit starts."""
     return str(find_bundled_folder("jobs") / f"{name}.py")
 
 
 def build_engine_arguments(settings: Settings) -> list[str]:
-    """Arguments of every job: what its tasks may use. Credentials reach it by environment or instance role."""
+    """Build the arguments of every job: the limits of its tasks. Credentials come from environment or instance role."""
     engine = settings.engine
-    # On other machines there is no such home; where they spill they know from Spark.
+    # On other machines this home does not exist; Spark tells them where to spill.
     elsewhere = settings.spill_folder_is_default and not is_local(settings.spark.master)
     return [
         "--memory",
@@ -102,10 +102,10 @@ def build_engine_arguments(settings: Settings) -> list[str]:
 
 
 def build_spark_conf(settings: Settings) -> dict[str, str]:
-    """Spark configuration: no UI, quick to start, workers reused; what the settings say wins."""
+    """Build the Spark configuration: no UI, quick to start, workers reused; settings take precedence."""
     return {
         "spark.ui.enabled": "false",
-        # A bar drawn over the lines that are listened to.
+        # A progress bar would be drawn over the lines that are parsed.
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
@@ -116,10 +116,10 @@ def build_spark_conf(settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def open_properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterator[list[str]]:
-    """``conf`` in a file that its owner alone can read, for a block; gives the arguments that name it to spark-submit.
+    """Write ``conf`` to a file that only its owner can read, for a block; yield spark-submit's arguments for it.
 
-    A command line can be read by every user of the machine (``ps``), and ends up in logs. All properties go by the
-    file: no list of names knows every property that holds a key. What ``spark-defaults.conf`` says besides stays.
+    A command line can be read by every user of the machine (``ps``), and ends up in logs. All properties go into the
+    file: no list of names covers every property that holds a key. Other values in ``spark-defaults.conf`` stay.
 
     Raises:
         ConfigurationError: options of the driver's JVM with a quotation mark that is not closed.
@@ -138,7 +138,7 @@ def open_properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterato
 
 
 def _is_driver_local(settings: Settings) -> bool:
-    # Spark's own cluster runs no Python driver; on others the driver may run where the file is not.
+    # Spark's own cluster runs no Python driver; on others the driver may run where the file does not exist.
     return is_local(settings.spark.master) or settings.spark.master.startswith("spark://")
 
 
@@ -147,7 +147,7 @@ def _format_java_properties(conf: Mapping[str, str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """``text`` as Java's ``Properties`` read it back: ASCII, and nothing that ends a name or a line."""
+    """Escape ``text`` for Java's ``Properties``: ASCII, without characters that end a name or a line."""
     units = memoryview(text.encode("utf-16-be", "surrogatepass")).cast("B")
     codes = [units[place] << 8 | units[place + 1] for place in range(0, len(units), 2)]
     return "".join(chr(code) if chr(code) in _UNESCAPED_CHARACTERS else f"\\u{code:04x}" for code in codes)
@@ -172,7 +172,7 @@ def run_job(
     plans: Sequence[PlanReference],
     progress: Progress | None = None,
 ) -> JobOutcome:
-    """Run spark-submit for ``job`` (a program and its arguments), which is about ``plans``, and wait for it.
+    """Run spark-submit for ``job`` (a program and its arguments) with ``plans``, and wait for it.
 
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.

@@ -24,7 +24,7 @@ JOB_NAME = "compact"
 
 
 def build_job_arguments(settings: Settings, plans: Sequence[PlanReference], attempt: str) -> list[str]:
-    """Arguments of the job: references only. Credentials reach it by environment or instance role."""
+    """Build the arguments of the job: references only. Credentials come from environment or instance role."""
     giant_bytes = str(settings.engine.giant_bytes)
     options = ["--attempt", attempt, *build_engine_arguments(settings), "--giant-bytes", giant_bytes]
     return [*options, *[staging.format_plan_argument(plan.uri, plan.sha256) for plan in plans]]
@@ -33,17 +33,17 @@ def build_job_arguments(settings: Settings, plans: Sequence[PlanReference], atte
 def stage_retention_plans(
     ctx: Context, plans: Sequence[PlanReference], attempt: str
 ) -> tuple[list[PlanReference], dict[str, PlanFailure]]:
-    """Stage the plans of retention alone: they read no segment, so no Spark is started for them.
+    """Stage the plans that only apply retention: they read no segment, so they need no Spark.
 
-    Gives the others, and per plan id why a plan may not be carried out: it is not the one that was made, or writes
-    elsewhere than below the topic's own tables. That leaves the others alone.
+    Returns the others, and per plan id why a plan may not be carried out: it is not the recorded one, or writes
+    outside the topic's tables. Such a plan does not affect the others.
 
     Raises:
         ServiceError: catalog or object store cannot be reached.
     """
     left: list[PlanReference] = []
     refused: dict[str, PlanFailure] = {}
-    assert ctx.log.catalog is not None  # opened once, before threads ask for it
+    assert ctx.log.catalog is not None  # opened once, before threads use it
     checked = staging.run_concurrently(lambda each: _read_checked_plan(ctx, each), plans)
     for reference, plan in zip(plans, checked, strict=True):
         if isinstance(plan, WinnowError):
@@ -62,7 +62,7 @@ def stage_retention_plans(
 
 
 def _read_checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
-    """The plan of ``reference``, or why it may not be carried out."""
+    """Read the plan of ``reference``, or return why it may not be carried out."""
     try:
         plan = staging.read_plan(reference.uri, reference.sha256)
         location = ctx.log.open(reference.topic).head().location
@@ -81,13 +81,13 @@ def _read_checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowE
 
 
 def begin_attempt(ctx: Context, plan: PlanReference, attempt: str) -> None:
-    """An attempt at ``plan`` begins: its run is compacting."""
+    """Record that an attempt at ``plan`` begins: its run is compacting."""
     ctx.store.runs.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
     log_event("compacting", plan.topic, plan_id=plan.plan_id, attempt=attempt)
 
 
 def end_attempt(ctx: Context, plan: PlanReference, attempt: str, *, started_ms: int) -> None:
-    """An attempt left its staging manifest: the run of ``plan`` is staged."""
+    """Record that an attempt left its staging manifest: the run of ``plan`` is staged."""
     now_ms = ctx.now_ms()
     ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, now_ms, attempt=attempt)
     log_event("staged", plan.topic, plan_id=plan.plan_id, attempt=attempt, duration_ms=now_ms - started_ms)

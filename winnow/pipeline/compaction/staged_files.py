@@ -1,7 +1,7 @@
 """Checks that the files of a staging manifest belong to its attempt and still exist.
 
-A staging manifest is written where others may write, and publishing it puts its files into the table. So they must lie
-where this attempt at this plan writes and nobody else: below the table's own folder, under plan id and attempt.
+A staging manifest is written where others may write, and publishing it adds its files to the table. So they must be
+where only this attempt at this plan writes: below the table's own folder, under plan id and attempt.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from winnow.results import StagedPartition, StagingManifest
 
 
 def check_staged_files(plan: Plan, manifest: StagingManifest) -> None:
-    """Compare one listing of the plan's folder with the staging manifest: every file is there, with its length.
+    """Check one listing of the plan's folder against the staging manifest: every file exists with its length.
 
     Raises:
         PlanVoidError: a file is missing or has another length.
-        ServiceError: the object store does not answer.
+        ServiceError: the object store cannot be reached.
     """
     outputs = [output for part in manifest.partitions for rewrite in part.rewrites for output in rewrite.outputs]
     keyless = [path for part in manifest.partitions for path in part.keyless_files]
@@ -49,11 +49,11 @@ def _list_plan_files(data_location: str, plan_id: str) -> list[storage.FileEntry
 
 
 _FILE_NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.parquet")
-"""Folders and file below an attempt: no name begins with a dot and nothing is escaped, so no spelling leads out."""
+"""Folders and file below an attempt: no leading dots and no escapes, so no path leads outside."""
 
 
 def is_below_attempt(path: str, data_folder: str, plan_id: str, attempt: str) -> bool:
-    """Whether ``path`` is a file of ``attempt`` at a plan, below ``data_folder``.
+    """Check whether ``path`` is a file of ``attempt`` at a plan, below ``data_folder``.
 
     The tasks of an attempt write into the folder of that name, or into folders whose names begin with it and a hyphen.
     """
@@ -69,9 +69,9 @@ def is_below_attempt(path: str, data_folder: str, plan_id: str, attempt: str) ->
 def find_foreign_files(
     plan: Plan, manifest: StagingManifest, staged: StagedPartition, *, location: str, quarantine_location: str
 ) -> list[str]:
-    """Paths of new segments and keyless files of ``staged`` that this attempt cannot have written, sorted.
+    """Find paths of new segments and keyless files of ``staged`` that this attempt cannot have written, sorted.
 
-    ``location`` and ``quarantine_location``: the folders of the topic's own tables, whatever the plan says.
+    ``location`` and ``quarantine_location``: the folders of the topic's own tables, not those in the plan.
     """
     segments = [segment.path for rewrite in staged.rewrites for segment in rewrite.outputs]
     places = (
@@ -87,7 +87,7 @@ def find_foreign_files(
 
 
 def find_misfits(partition: PartitionPlan, staged: StagedPartition) -> list[str]:
-    """What is wrong with the replacements of one partition, by the manifest's own account; none when all is well.
+    """Describe errors in the replacements of one partition, by the manifest's own figures; empty if there are none.
 
     Inputs must be planned segments of this partition, each once. New segments must bear this partition's number, have
     rising offset ranges that do not meet, and lie within the offsets of the segments that they replace.
@@ -130,7 +130,7 @@ def _describe_misfit(partition: PartitionPlan, inputs: list[Segment], output: Se
 def count_misfits(
     plan: Plan, manifest: StagingManifest, *, location: str, quarantine_location: str
 ) -> dict[int, tuple[int, int]]:
-    """Per partition that was planned or staged: foreign files, and other misfits of what was staged."""
+    """Count, per planned or staged partition, foreign files and other errors of the staged replacements."""
     planned = {partition.partition: partition for partition in plan.partitions}
     found = dict.fromkeys(planned, (0, 0))
     for staged in manifest.partitions:

@@ -1,4 +1,4 @@
-"""Commits a change of partition states alone: one snapshot without files, and none without a change."""
+"""Commits a change of partition states alone: a snapshot without files, or nothing if no state changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winnow.report.events import log_event
 
 
 class _UnchangedError(Exception):
-    """Everything is as it should be already."""
+    """No state needs a change."""
 
 
 def change_states(
@@ -24,14 +24,14 @@ def change_states(
     operation: str,
     summary: Mapping[str, str] | None = None,
 ) -> tuple[TopicState, bool]:
-    """Commit the partition states that ``change`` makes of the carried state; the state in force, and whether it moved.
+    """Commit the partition states that ``change`` makes of the carried state; return them, and whether any changed.
 
-    ``change`` is asked again whenever another commit came first. The metadata store is brought up to date also when
-    nothing changed, so that repeating a call heals what a crash between the commit and the store left behind.
+    ``change`` is called again if another commit came first. The metadata store is updated even if
+    nothing changed, so repeating a call repairs the store after a crash between the commit and the store.
 
     Raises:
         CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
-            :meth:`winnow.log.topic_log.TopicLog.commit`; and whatever ``change`` raises.
+            :meth:`winnow.log.topic_log.TopicLog.commit`; also the errors of ``change``.
     """
     log = ctx.log.open(topic)
     moved: list[int] = []
@@ -52,7 +52,7 @@ def change_states(
         log_event("state_changed", topic, operation=operation, partitions=moved, snapshot_id=str(committed.snapshot_id))
     except _UnchangedError:
         changed = False
-    # What is there now, not what was committed: another commit may have come after it.
+    # Read the present state, not the committed one: another commit may have come after it.
     head = log.head()
     ctx.store.projection.record_states(topic, head.state.partitions, ctx.now_ms())
     refresh_overview(ctx, topic, head)

@@ -1,4 +1,4 @@
-"""A topic at one head as decisions see it: configuration, segments, state, and what earlier runs measured."""
+"""A topic at one head, as input of decisions: configuration, segments, state, and results of earlier runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from winnow.planning.estimates import MAXIMUM_EARLIER_RUNS, NewKeyEstimator
 
 @dataclass(frozen=True)
 class TopicView:
-    """One topic at one head: what deciding looks at."""
+    """One topic at one head, the input of decisions."""
 
     log: TopicLog
     head: Head
@@ -28,11 +28,11 @@ class TopicView:
     rules: Rules
     partitions: tuple[PartitionLog, ...]
     now_ms: int
-    """The present, taken once, so that assessing and planning decide by the same instant."""
+    """The present, read once, so that assessing and planning decide for the same instant."""
 
 
 def build_rules(config: TopicConfig) -> Rules:
-    """The part of the configuration that decides eligibility."""
+    """Build the part of the configuration that decides eligibility."""
     return Rules(
         compacts=config.compacts,
         strategy=config.compaction_strategy,
@@ -53,10 +53,10 @@ def build_rules(config: TopicConfig) -> Rules:
 def load_topic_view(
     ctx: Context, topic: str, head: Head | None = None, live: Mapping[int, tuple[Segment, ...]] | None = None
 ) -> TopicView:
-    """Head, configuration and segments of a topic.
+    """Load head, configuration and segments of a topic.
 
-    ``head``: None: the newest. ``live``: its segments, where they are known already: then no manifest is decoded,
-    unless they are not those that the head's state records.
+    ``head``: None: the newest. ``live``: its segments, if known already: then no manifest is decoded,
+    unless they differ from those that the head's state records.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
@@ -73,9 +73,9 @@ def load_topic_view(
 def load_partition_logs(
     log: TopicLog, head: Head, live: Mapping[int, tuple[Segment, ...]] | None = None
 ) -> tuple[PartitionLog, ...]:
-    """Every partition of a topic as manifests and state show it, in partition order.
+    """Load every partition of a topic from manifests and state, in partition order.
 
-    ``live``: the segments, where the manifests need not be decoded for them.
+    ``live``: the segments, if known already.
     """
     segments = log.segments(head) if live is None else live
     return tuple(
@@ -86,12 +86,12 @@ def load_partition_logs(
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """The newest receipts of ``topic``, summed up when first needed."""
+    """The newest receipts of ``topic``, summed up at first use."""
 
     ctx: Context
     topic: str
 
     @cached_property
     def shares(self) -> NewKeyEstimator:
-        """How many records that came since a cleaning brought a key of their own."""
+        """Estimator of the share of new records that bring a new key."""
         return NewKeyEstimator.of(self.ctx.store.projection.list_receipts(self.topic, limit=MAXIMUM_EARLIER_RUNS))

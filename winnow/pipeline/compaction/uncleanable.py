@@ -33,12 +33,12 @@ MAXIMUM_BACK_OFF_MS = 24 * 3_600_000
 MAXIMUM_SHOWN_FAILURES = 3
 
 MARKING_EXIT_CODES = frozenset({WinnowError.exit_code, BadInputError.exit_code, ValidationFailedError.exit_code})
-"""Exit codes of a partition's failure that speak against the partition. A service that is away, a wrong setting or a
-log that moved on say nothing about it."""
+"""Exit codes of failures that mark the partition. An unreachable service, a wrong setting or a
+changed log says nothing about the partition."""
 
 
 def mark_uncleanable(ctx: Context, topic: str, plan_id: str, reasons: Mapping[int, str]) -> dict[int, Uncleanable]:
-    """Mark partitions in the carried state (a snapshot without files) and in the metadata store; the marks in force.
+    """Mark partitions in the carried state (a snapshot without files) and in the metadata store; return their marks.
 
     Each further failure doubles the time to the next attempt, from 15 minutes to a day. Marking again for the same
     plan within that time changes nothing; after it, a backfill's next attempt at the same plan has failed too.
@@ -77,15 +77,15 @@ def _build_mark(before: Uncleanable | None, plan_id: str, reason: str, now_ms: i
 
 
 def compute_back_off_ms(attempts: int) -> int:
-    """How long after failure number ``attempts`` (from 1) the next attempt waits: 15 minutes, doubling, up to a day."""
+    """Compute the wait (ms) after failure number ``attempts`` (from 1): 15 minutes, doubling, up to a day."""
     doublings = min(attempts - 1, (MAXIMUM_BACK_OFF_MS // MINIMUM_BACK_OFF_MS).bit_length())
     return min(MINIMUM_BACK_OFF_MS << doublings, MAXIMUM_BACK_OFF_MS)
 
 
 def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None = None, *, why: str) -> list[int]:
-    """Clear the uncleanable marks of ``partitions`` (None = all): the next run takes them. Those that had one, sorted.
+    """Clear the uncleanable marks of ``partitions`` (None = all) for the next run; return those that had one, sorted.
 
-    ``why`` goes into the snapshot's summary. Whoever was alerted is alerted again when such a partition fails again.
+    ``why`` goes into the snapshot's summary. A new failure of such a partition alerts again.
 
     Raises:
         UsageError: the topic has no such partition.
@@ -104,7 +104,7 @@ def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None =
 
 
 def select_partitions(topic: str, state: TopicState, partitions: Collection[int] | None) -> list[int]:
-    """``partitions`` (None or none = all of the topic), sorted.
+    """Return ``partitions`` (None or none = all of the topic), sorted.
 
     Raises:
         UsageError: the topic has no such partition.
@@ -119,10 +119,10 @@ def select_partitions(topic: str, state: TopicState, partitions: Collection[int]
 
 
 def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> WinnowError | None:
-    """Mark the partitions that a failed Spark job speaks against, close the run as invalid, and alert.
+    """Mark the partitions that a Spark job reported as failed, close the run as invalid, and alert.
 
     Returns:
-        The error that tells what happened, of the kind of the worst failure; None when nothing speaks against a
+        The error that describes the failure, of the type of the worst one; None if nothing speaks against a
         partition, and nothing was done.
     """
     against = [each for each in failure.partitions if each.exit_code in MARKING_EXIT_CODES]
@@ -133,18 +133,18 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
     try:
         marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, reasons)
         fate = describe_marks(plan.topic, marks)
-    except Exception as problem:  # the failure itself must be told whatever became of the mark
+    except Exception as problem:  # the failure itself must be reported even if the mark fails
         fate = (
             f"The mark itself could not be committed ({type(problem).__name__}), so the next run may try these "
             "partitions again."
         )
     errors = {each.partition: each.error for each in against}
     found = build_uncleanable_alert(plan.topic, plan.plan_id, errors, marks, fate=fate, at_ms=ctx.now_ms())
-    # The run tells of every partition that failed, the alert of those that are marked.
+    # The run's message names every failed partition, the alert those that are marked.
     summary = f"{found.summary}: {_format_failures(plan.topic, failure.partitions)}"
     message = replace(found, summary=summary, findings=()).sentences
     partitions = tuple(sorted(reasons))
-    # Told first: the partitions are marked, whatever became of the run meanwhile.
+    # Alert first: the partitions are marked even if the run has changed meanwhile.
     ctx.alerts.open_alert(found)
     ctx.store.runs.set_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
     log_event("invalid", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
@@ -160,7 +160,7 @@ def build_uncleanable_alert(
     at_ms: int,
     fate: str | None = None,
 ) -> Situation:
-    """What to tell of partitions that could not be compacted. ``fate``: None: what the marks say."""
+    """Build the alert about partitions that could not be compacted. ``fate`` None: derived from the marks."""
     findings = [
         Finding(number, marks[number].since_ms if number in marks else at_ms, reason.rstrip("."))
         for number, reason in sorted(reasons.items())
@@ -179,7 +179,7 @@ def _find_error_type(exit_code: int) -> type[WinnowError]:
 
 
 def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:
-    """What became of partitions that are marked, and the command that has them tried at once."""
+    """Describe the marks on partitions, and the command that makes the next run try them."""
     next_ms = min((mark.next_attempt_ms for mark in marks.values() if mark.next_attempt_ms is not None), default=None)
     when = f" until {format_ms(next_ms)}" if next_ms is not None else ""
     return (

@@ -40,20 +40,20 @@ MAXIMUM_SHOWN_FAILURES = 3
 def validate_attempt(
     ctx: Context, plan_id: str, attempt: str, *, facts: FactRecomputer | None = None, index: bool = True
 ) -> Verdict:
-    """Judge one attempt at a plan and record the verdict. Judging again gives the same verdict.
+    """Validate one attempt at a plan and record the verdict. Repeating it gives the same verdict.
 
     Args:
-        ctx: where.
+        ctx: the context.
         plan_id: a plan with a run.
         attempt: one that left a staging manifest.
-        facts: where they may have been begun ahead; computed here when left out.
-        index: build the index of the Data Docs, too; whoever validates many topics does it once, afterwards
+        facts: a recomputer that may have started already; computed here if left out.
+        index: build the index of the Data Docs, too; a caller with many topics does it once, afterwards
             (:func:`winnow.quality.validation.build_site_index`).
 
     Raises:
         ValidationFailedError: the result is wrong; the failing partitions are marked uncleanable.
         ValidationBrokenError: a check raised; nothing is marked.
-        PlanVoidError: another run closed the plan meanwhile, or plan or staging manifest are not those that were made;
+        PlanVoidError: another run closed the plan meanwhile, or plan or staging manifest are not the recorded ones;
             nothing is judged.
     """
     run = ctx.store.runs.find(plan_id)
@@ -61,7 +61,7 @@ def validate_attempt(
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
     known = ctx.store.verdicts.find(plan_id, attempt)
     if run.status is RunState.PUBLISHED and known is not None:
-        return known  # its inputs may be gone by now
+        return known  # its inputs may be deleted by now
     if run.status in {RunState.VOID, RunState.REFUSED}:
         raise PlanVoidError(
             f"Plan {plan_id} of topic {run.topic} was closed meanwhile ({run.status}), so attempt {attempt} is not "
@@ -102,7 +102,7 @@ def validate_attempt(
 
 
 class _StepTimes:
-    """How long the parts of one validation took."""
+    """Durations of the parts of one validation."""
 
     def __init__(self, ctx: Context) -> None:
         self._now_ms = ctx.now_ms
@@ -110,13 +110,13 @@ class _StepTimes:
         self.told: dict[str, int] = {}
 
     def passed(self, part: str) -> None:
-        """``part`` ended; it began when the one before it did."""
+        """Record that ``part`` ended; it began when the previous one ended."""
         now_ms = self._now_ms()
         self.told[part], self._last_ms = now_ms - self._last_ms, now_ms
 
 
 def compute_fact_table(ctx: Context, attempt: StagedAttempt, facts: FactRecomputer | None) -> list[FactRow]:
-    """The fact table of one attempt; ``facts`` may have begun with it already."""
+    """Compute the fact table of one attempt; ``facts`` may have started it already."""
     if facts is not None:
         return facts.rows(attempt)
     with FactRecomputer(ctx) as its_own:
@@ -126,7 +126,7 @@ def compute_fact_table(ctx: Context, attempt: StagedAttempt, facts: FactRecomput
 def add_plan_limits(
     ctx: Context, run: Run, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow]
 ) -> list[FactRow]:
-    """``rows`` with what the topic's state and configuration say of the plan, and whose files the manifest names.
+    """Add to ``rows`` the plan's excesses and the files that are not the attempt's own.
 
     A plan that no longer matches the log is judged by its files alone: publishing refuses it.
     """
@@ -174,7 +174,7 @@ def _judge(ctx: Context, plan: Plan, manifest: StagingManifest, rows: Sequence[F
 
 
 def _check_content(ctx: Context, plan: Plan, manifest: StagingManifest) -> SuiteFindings | None:
-    """What the topic's own suite says of the new records; None where the topic names none."""
+    """Validate the new records with the topic's content suite; None if the topic names none."""
     name = ctx.log.open(plan.topic).config().expectations
     if not name:
         return None
@@ -201,7 +201,7 @@ def _log_verdict(verdict: Verdict, times: _StepTimes, *, duration_ms: int) -> No
 
 
 def describe_failures(failures: tuple[Failure, ...], topic: str) -> str:
-    """Failures as one sentence part, at most three of them."""
+    """Describe failures as one sentence part, at most three of them."""
     parts = [
         f"{topic if f.partition is None else f'{topic}-{f.partition}'}: {f.expectation} ({f.detail})"
         for f in failures
@@ -229,7 +229,7 @@ def _mark_failed_verdict(ctx: Context, plan: Plan, verdict: Verdict) -> Validati
     except CommitConflictError:
         fate = "The mark itself could not be committed, so the next run may try these partitions again."
     found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), fate=fate)
-    # Told first: the partitions are marked, whatever became of the run meanwhile.
+    # Alert first: the partitions are marked even if the run has changed meanwhile.
     ctx.alerts.open_alert(found)
     ctx.store.runs.set_state(
         plan.plan_id, RunState.INVALID, ctx.now_ms(), message=found.sentences, attempt=verdict.attempt
@@ -246,7 +246,7 @@ def build_verdict_alert(
     at_ms: int,
     fate: str = "",
 ) -> Situation:
-    """What to tell of a verdict that did not pass. ``fate``: what became of the marks, where it is not the usual."""
+    """Build the alert about a verdict that did not pass. ``fate``: the effect of the marks, if not the usual one."""
     findings = []
     for number in partitions:
         told = [
