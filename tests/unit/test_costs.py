@@ -5,8 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from tests.costs import COSTS, SERVICES, TESTS, group_of, marks_of
-from tests.lanes import Queue, every_group
+from tests.costs import COSTS, TESTS, marks_of
+from tests.lanes import LANES, list_folders, plan_lanes
 
 
 def test_every_name_in_the_table_is_a_file_or_a_folder_of_tests() -> None:
@@ -18,7 +18,7 @@ def test_every_mark_is_registered_and_explained(root: Path) -> None:
     """`pytest --markers` lists them."""
     options = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     registered = {line.partition(":")[0] for line in options["markers"]}
-    assert {mark for cost in COSTS.values() for mark in cost.marks} <= registered
+    assert {mark for marks in COSTS.values() for mark in marks} <= registered
 
 
 def test_a_file_has_the_marks_of_its_folder_and_its_own() -> None:
@@ -28,19 +28,8 @@ def test_a_file_has_the_marks_of_its_folder_and_its_own() -> None:
     assert list(marks_of(TESTS / "unit" / "test_costs.py")) == []
 
 
-def test_tests_that_share_servers_are_one_group_and_others_one_a_file() -> None:
-    """A lane takes the whole folder, so the servers start once."""
-    for folder in SERVICES:
-        assert {group_of(path) for path in (TESTS / folder).glob("test_*.py")} == {folder}
-    assert group_of(TESTS / "unit" / "test_costs.py") == "unit/test_costs.py"
-
-
-def test_each_group_is_taken_once_and_what_nobody_took_is_known(tmp_path: Path) -> None:
-    """Two lanes that want the same group: one gets it."""
-    one, other = Queue(tmp_path), Queue(tmp_path)
-    assert one.take("unit/test_costs.py")
-    assert not other.take("unit/test_costs.py")
-    assert other.take("airflow")
-    assert one.taken() == {"unit/test_costs.py", "airflow"}
-    assert "unit/test_costs.py" in every_group(["unit"]) - {"airflow"}
-    assert every_group(["unit"]) < every_group([])
+def test_each_folder_runs_in_one_lane_also_one_that_is_new() -> None:
+    """A folder that is in no lane runs in the first, so that no test is left out."""
+    assert sorted(folder for lane in plan_lanes(list_folders()) for folder in lane) == list_folders()
+    assert {folder for lane in LANES for folder in lane} <= set(list_folders())
+    assert plan_lanes(["unit", "new", "airflow"]) == [["unit", "new"], ["airflow"]]
