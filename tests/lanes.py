@@ -2,9 +2,9 @@
 
     python -m tests.lanes [FOLDER ...]
 
-A folder runs whole and in one process, because tests of a folder share servers and because Airflow reads its settings
-once a process. The output of the first lane is shown as it comes, that of the others when they have ended. The exit code
-is 0 when every lane is green.
+A folder runs whole and in one process, because its tests share servers and because Airflow reads its settings once a
+process. The output of the first lane is shown as it comes, that of the others when they have ended. The exit code is 0
+when every lane is green.
 """
 
 from __future__ import annotations
