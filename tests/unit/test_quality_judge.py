@@ -15,6 +15,8 @@ from tests.unit.staging_builder import SECRET_KEY, SECRET_VALUE, Scene, build_or
 from winnow.errors import ConfigurationError
 from winnow.model import Severity
 from winnow.quality.fact_table import FactRow
+from winnow.quality.gx_session import get_session
+from winnow.quality.suites import STRUCTURAL_SUITE, load_suite
 from winnow.quality.validation import build_site_index, validate_fact_table
 from winnow.results import Verdict
 
@@ -190,9 +192,12 @@ def test_earlier_pages_stay_and_only_the_newest_are_kept(scene: Scene, tmp_path:
     assert [f"orders 0123456789ab {n}" in index for n in range(5)] == [False, False, True, True, True]
 
 
-def test_one_process_judges_one_topic_after_another_each_by_its_own_facts(scene: Scene, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pages", [True, False])
+def test_one_process_judges_one_topic_after_another_each_by_its_own_facts(
+    scene: Scene, tmp_path: Path, pages: bool
+) -> None:
     """What GX keeps between two runs of one context is no fact of the next topic."""
-    sound, site = scene.rows(), tmp_path / "docs"
+    sound, site = scene.rows(), tmp_path / "docs" if pages else None
     wrong = [sound[0], sound[1] | {"stale_winners": 1}]
     other = [sound[0] | {"lost_keys": 2}, sound[1]]
     verdicts = [
@@ -201,6 +206,18 @@ def test_one_process_judges_one_topic_after_another_each_by_its_own_facts(scene:
     ]
     assert [verdict.failing_partitions for verdict in verdicts] == [(), (1,), (), (0,), ()]
     assert [list_failed(verdict) for verdict in verdicts] == [set(), {"newest_survives"}, set(), {"no_key_lost"}, set()]
+
+
+def test_nothing_of_a_run_is_kept_without_a_site(scene: Scene) -> None:
+    """One context serves every topic of a process; neither results nor cached configurations stay in memory."""
+    from great_expectations.expectations.expectation import Expectation
+
+    scene.report(1, records_in=26)
+    configuration = Expectation.__dict__["configuration"]
+    for rows in (scene.rows(), stage(scene.folder / "sound", {0: build_orders_cases(0)}).rows()):
+        judged(rows)
+    assert get_session(load_suite(STRUCTURAL_SUITE), None)._context.validation_results_store.list_keys() == []
+    assert Expectation.__dict__["configuration"] is configuration
 
 
 def test_a_later_run_leaves_earlier_pages_alone_and_the_index_lists_them_when_it_is_built(

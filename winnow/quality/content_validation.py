@@ -23,7 +23,13 @@ import pyarrow.compute as pc
 from winnow.errors import BadInputError, ValidationBrokenError
 from winnow.model import Plan, Severity
 from winnow.quality import reading
-from winnow.quality.gx_runtime import GX_LOCK, find_raised_exception, index_results_by_id, make_ephemeral_context
+from winnow.quality.gx_runtime import (
+    GX_LOCK,
+    cache_configurations,
+    find_raised_exception,
+    index_results_by_id,
+    make_ephemeral_context,
+)
 from winnow.quality.suites import RAISED, Suite, check_row_wise, convert_to_gx, load_suite
 from winnow.results import Failure, StagedPartition, StagingManifest
 
@@ -139,7 +145,8 @@ class _ChunkValidator:
     def failing(self, frame: pd.DataFrame, partition: int) -> list[str]:
         """Return the ids of the expectations that do not hold on ``frame``."""
         batch = self._batch_definition.get_batch(batch_parameters={"dataframe": frame})
-        outcome = batch.validate(self._gx_suite, result_format="BOOLEAN_ONLY")
+        with cache_configurations():
+            outcome = batch.validate(self._gx_suite, result_format="BOOLEAN_ONLY")
         found = index_results_by_id(outcome.results)
         for expectation in self.suite.expectations:
             result = found.get(expectation.id)

@@ -11,24 +11,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from winnow.quality.gx_runtime import SITE, import_great_expectations, make_ephemeral_context, make_site_config
+from winnow.quality.gx_runtime import (
+    SITE,
+    cache_configurations,
+    import_great_expectations,
+    make_ephemeral_context,
+    make_site_config,
+)
 from winnow.quality.suites import Suite, SuiteFindings, convert_to_gx
 
 if TYPE_CHECKING:
     import pandas as pd
     from great_expectations.core import ExpectationSuiteValidationResult
     from great_expectations.core.run_identifier import RunIdentifier
+    from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
 
 _INT64 = range(-(2**63), 2**63)
 _SHORT = {"result_format": "BASIC"}
 _LONG = {"result_format": "COMPLETE", "unexpected_index_column_names": ["partition"]}
-_sessions: dict[tuple[str, Path], GxSession] = {}
+_sessions: dict[tuple[str, Path | None], GxSession] = {}
 
 
 class GxSession:
     """Judges fact tables by one suite. Hold :data:`winnow.quality.gx_runtime.GX_LOCK` while using it.
 
-    ``site``: folder of the Data Docs; None keeps results in memory and builds no page.
+    ``site``: folder of the Data Docs; None keeps no result and builds no page.
     """
 
     def __init__(self, suite: Suite, site: Path | None) -> None:
@@ -49,19 +56,25 @@ class GxSession:
     def run(
         self, rows: Sequence[Mapping[str, int | str]], run_name: str, checked_at_ms: int
     ) -> ExpectationSuiteValidationResult:
-        """Judge ``rows`` and return the result, which is stored in the site under ``run_name`` and the time."""
+        """Judge ``rows`` and return the result, which the site stores under ``run_name`` and the time."""
         from great_expectations.core.run_identifier import RunIdentifier
 
         frame = make_fact_frame(rows)
         run_id = RunIdentifier(run_name=run_name, run_time=datetime.fromtimestamp(checked_at_ms / 1000, tz=UTC))
         result = self._run(frame, run_id, _SHORT)
         # A check that raised is not a success either.
-        return result if result.success else self._run(frame, run_id, _LONG)
+        result = result if result.success else self._run(frame, run_id, _LONG)
+        if self._site is None:
+            self._context.validation_results_store.remove_key(_identify(result, self.suite))
+        return result
 
     def _run(
         self, frame: pd.DataFrame, run_id: RunIdentifier, result_format: dict[str, Any]
     ) -> ExpectationSuiteValidationResult:
-        return self._definition.run(batch_parameters={"dataframe": frame}, run_id=run_id, result_format=result_format)
+        with cache_configurations():
+            return self._definition.run(
+                batch_parameters={"dataframe": frame}, run_id=run_id, result_format=result_format
+            )
 
     def write_page(self, result: ExpectationSuiteValidationResult, findings: SuiteFindings | None = None) -> str | None:
         """Build the page of one result; return its URL, None if GX could not render it (and has logged why).
@@ -71,16 +84,7 @@ class GxSession:
         Raises:
             OSError: the page cannot be written.
         """
-        from great_expectations.data_context.types.resource_identifiers import (
-            ExpectationSuiteIdentifier,
-            ValidationResultIdentifier,
-        )
-
-        identifier = ValidationResultIdentifier(
-            expectation_suite_identifier=ExpectationSuiteIdentifier(name=self.suite.name),
-            run_id=result.meta["run_id"],
-            batch_identifier=result.batch_id,
-        )
+        identifier = _identify(result, self.suite)
         if findings is not None:
             from winnow.quality.gx_pages import add_suite_failures
 
@@ -119,10 +123,21 @@ class GxSession:
         return self._builder
 
 
+def _identify(result: ExpectationSuiteValidationResult, suite: Suite) -> ValidationResultIdentifier:
+    from great_expectations.data_context.types.resource_identifiers import (
+        ExpectationSuiteIdentifier,
+        ValidationResultIdentifier,
+    )
+
+    return ValidationResultIdentifier(
+        expectation_suite_identifier=ExpectationSuiteIdentifier(name=suite.name),
+        run_id=result.meta["run_id"],
+        batch_identifier=result.batch_id,
+    )
+
+
 def get_session(suite: Suite, site: Path | None) -> GxSession:
-    """Return this process's session for ``suite`` and ``site``; without a site neither session nor results are kept."""
-    if site is None:
-        return GxSession(suite, None)
+    """Return this process's session for ``suite`` and ``site``."""
     held = _sessions.get((suite.name, site))
     if held is None or held.suite != suite:
         held = _sessions[suite.name, site] = GxSession(suite, site)
