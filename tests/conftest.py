@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from sqlalchemy import Connection, text
 
 from tests.costs import TESTS, marks_of
+from tests.short_reports import keep_last_lines
 from winnow.embedded.java import find_java, make_spark_environment
 from winnow.store import migration
 from winnow.store.database import Database
@@ -103,6 +104,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if TESTS in item.path.parents:
             for mark in marks_of(item.path):
                 item.add_marker(mark)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep the end of each captured section only."""
+    report = yield
+    report.sections = [(title, keep_last_lines(content)) for title, content in report.sections]
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
