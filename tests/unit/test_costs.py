@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from tests.costs import COSTS, TESTS, marks_of
-from tests.lanes import LANES, list_folders, plan_lanes
+from tests.groups import GROUPS, list_folders, plan_groups
 
 
 def test_every_name_in_the_table_is_a_file_or_a_folder_of_tests() -> None:
@@ -28,8 +28,8 @@ def test_a_file_has_the_marks_of_its_folder_and_its_own() -> None:
     assert list(marks_of(TESTS / "unit" / "test_costs.py")) == []
 
 
-def test_each_folder_runs_in_one_lane_also_one_that_is_new() -> None:
-    """A folder that is in no lane runs in the first, so that no test is left out."""
-    assert sorted(folder for lane in plan_lanes(list_folders()) for folder in lane) == list_folders()
-    assert {folder for lane in LANES for folder in lane} <= set(list_folders())
-    assert plan_lanes(["unit", "new", "airflow"]) == [["unit", "new"], ["airflow"]]
+def test_each_folder_runs_in_one_group_also_one_that_is_new() -> None:
+    """A folder that is in no group runs in its own, so that no test is left out."""
+    assert sorted(folder for group in plan_groups(list_folders()) for folder in group) == list_folders()
+    assert {folder for group in GROUPS for folder in group} <= set(list_folders())
+    assert plan_groups(["unit", "new", "page", "catalogue"]) == [["new"], ["unit"], ["catalogue", "page"]]

@@ -1,0 +1,86 @@
+"""Every test, in groups of folders: each group is one pytest process, and three of them run side by side.
+
+    python -m tests.groups [FOLDER ...]
+
+Both cores are busy that way, although some tests wait for servers. A folder runs whole and in one process, because its
+tests share servers and because Airflow reads its settings once a process. Folders with servers run apart, so that no
+server outlives its tests. The output of a group is shown when it has ended. The exit code is 0 when every group is
+green.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Final
+
+TESTS: Final = Path(__file__).parent
+SIDE_BY_SIDE: Final = 3
+"""Groups at a time: one more than the cores that they need, since some tests wait."""
+GROUPS: Final = (
+    ("integration",),
+    ("dags",),
+    ("airflow",),
+    ("faults",),
+    ("browser",),
+    ("spark", "bench"),
+    ("unit",),
+    ("cluster",),
+    ("contract", "catalogue", "page"),
+    ("docs",),
+)
+"""The folders of each group, in the order in which they begin: the longest first. A folder that is in no group runs in
+one of its own, before all others."""
+
+
+def list_folders() -> list[str]:
+    """List the folders that have tests."""
+    return sorted(folder.name for folder in TESTS.iterdir() if any(folder.glob("test_*.py")))
+
+
+def plan_groups(folders: Sequence[str]) -> list[list[str]]:
+    """Distribute ``folders`` over the groups; groups without a folder are left out."""
+    groups = [[folder] for folder in folders if not any(folder in group for group in GROUPS)]
+    groups += [[folder for folder in group if folder in folders] for group in GROUPS]
+    return [group for group in groups if group]
+
+
+def run_groups(groups: Sequence[Sequence[str]]) -> int:
+    """Run every group, three at a time, and return the worst exit code."""
+    codes = []
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as workers:
+        try:
+            for ended in as_completed([workers.submit(_run_group, group) for group in groups]):
+                code, output = ended.result()
+                codes.append(code)
+                sys.stdout.buffer.write(output)
+                sys.stdout.flush()
+        except BaseException:
+            workers.shutdown(wait=False, cancel_futures=True)
+            raise
+    return max(abs(code) for code in codes)  # negative when a signal ended it
+
+
+def _run_group(folders: Sequence[str]) -> tuple[int, bytes]:
+    command = [sys.executable, "-m", "pytest", "-q", "--durations=15", *(str(TESTS / folder) for folder in folders)]
+    started = time.monotonic()
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    head = f"\n{', '.join(folders)}, {time.monotonic() - started:.0f} s:\n\n"
+    return done.returncode, head.encode() + done.stdout
+
+
+def main() -> int:
+    """Run what the arguments say."""
+    parser = argparse.ArgumentParser(description="Every test, in groups side by side.")
+    parser.add_argument("folders", nargs="*", help="folders of tests; all when left out")
+    options = parser.parse_args()
+    return run_groups(plan_groups(options.folders or list_folders()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
