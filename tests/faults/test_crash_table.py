@@ -6,13 +6,12 @@ The dead process held the topic; the next run takes it over at once.
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.faults.forked_processes import ForkServer
 from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, write_jsonl
 from winnow.clock import read_wall_clock_ms
 from winnow.log.state import PLAN_PROPERTY
@@ -28,7 +27,6 @@ from winnow.store import Run, RunState
 
 GRACE_MS = 3_600_000
 RECORDS = build_versions(0, 12)
-DIE = Path(__file__).with_name("crash_points.py")
 NO_MANIFEST = ["compact before its files", "compact before its manifest"]
 STAGED = ["between compact and validate", "validate after its verdict", "publish before the commit"]
 LANDED = ["publish after the commit", "publish before the checkpoint", "publish within the checkpoint"]
@@ -43,17 +41,18 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
-def killed(world: World, moment: str) -> None:
-    """Let another process work on the log until ``moment``."""
-    root = DIE.parents[2]
-    done = subprocess.run(
-        [sys.executable, str(DIE), moment, str(world.folder), str(world.clock())],
-        env={"PYTHONPATH": str(root), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+Kill = Callable[[World, str], None]
+
+
+@pytest.fixture
+def killed(fork_server: ForkServer) -> Kill:
+    """Lets another process work on the log until a moment, at which it is killed."""
+
+    def kill(world: World, moment: str) -> None:
+        process = fork_server.start(world.folder, moment, str(world.folder), str(world.clock()))
+        assert process.wait() == -signal.SIGKILL, process.errors
+
+    return kill
 
 
 def open_runs(world: World) -> list[Run]:
@@ -96,7 +95,9 @@ def assert_clean(world: World, records: int = 12) -> None:
 
 
 @pytest.mark.parametrize("with_offset", [True, False])
-def test_ingest_before_its_commit_lands_once_when_it_is_run_again(world: World, with_offset: bool) -> None:
+def test_ingest_before_its_commit_lands_once_when_it_is_run_again(
+    world: World, killed: Kill, with_offset: bool
+) -> None:
     path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     killed(world, "ingest before its commit")
     assert world.read() == RECORDS
@@ -106,7 +107,9 @@ def test_ingest_before_its_commit_lands_once_when_it_is_run_again(world: World, 
 
 
 @pytest.mark.parametrize("with_offset", [True, False])
-def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(world: World, with_offset: bool) -> None:
+def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(
+    world: World, killed: Kill, with_offset: bool
+) -> None:
     path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     killed(world, "ingest after its commit")
     assert world.read() == build_versions(0, 16)
@@ -115,7 +118,7 @@ def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(world: 
     assert world.read() == build_versions(0, 16)
 
 
-def test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit(world: World) -> None:
+def test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit(world: World, killed: Kill) -> None:
     """Its row is still there; its records and its ledger are in the log."""
     path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
     killed(world, "ingest after its commit")
@@ -131,7 +134,7 @@ def test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit(world:
     assert (report.records_appended, report.records_skipped) == (0, 4)
 
 
-def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_graces(world: World) -> None:
+def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_graces(world: World, killed: Kill) -> None:
     write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
     killed(world, "ingest before its commit")
     for _ in range(3):
@@ -149,7 +152,9 @@ def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_grace
 
 @pytest.mark.kafka("76", "78", "G21")
 @pytest.mark.parametrize("moment", [*NO_MANIFEST, *STAGED])
-def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(world: World, moment: str) -> None:
+def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(
+    world: World, killed: Kill, moment: str
+) -> None:
     """Readers saw no change, and what was left behind goes with the sweep."""
     before = world.head().state
     killed(world, moment)
@@ -173,7 +178,9 @@ def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(world: 
 
 @pytest.mark.kafka("76")
 @pytest.mark.parametrize("moment", [*NO_MANIFEST, *STAGED])
-def test_the_same_decision_may_be_carried_out_again_at_the_same_instant(world: World, moment: str) -> None:
+def test_the_same_decision_may_be_carried_out_again_at_the_same_instant(
+    world: World, killed: Kill, moment: str
+) -> None:
     """A backfill runs again with the same as-of: the plan has the same id, and its new attempt is published."""
     killed(world, moment)
     receipt = world.compact()
@@ -184,7 +191,9 @@ def test_the_same_decision_may_be_carried_out_again_at_the_same_instant(world: W
 
 @pytest.mark.kafka("76", "G21")
 @pytest.mark.parametrize("moment", LANDED)
-def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt(world: World, moment: str) -> None:
+def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt(
+    world: World, killed: Kill, moment: str
+) -> None:
     killed(world, moment)
     assert_held_by_the_dead(world)
     dead = the_run(world)
@@ -204,7 +213,7 @@ def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt
     assert_clean(world)
 
 
-def test_after_the_commit_and_an_append_the_receipt_is_still_found(world: World) -> None:
+def test_after_the_commit_and_an_append_the_receipt_is_still_found(world: World, killed: Kill) -> None:
     """The plan id is looked for in the whole history, not at the head."""
     killed(world, "publish after the commit")
     (landed,) = snapshots_of(world, the_run(world).plan_id)
@@ -220,7 +229,7 @@ def test_after_the_commit_and_an_append_the_receipt_is_still_found(world: World)
     ]
 
 
-def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(world: World) -> None:
+def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(world: World, killed: Kill) -> None:
     """Receipts rest in the carried state, which outlives snapshots."""
     killed(world, "publish after the commit")
     dead = the_run(world)
@@ -238,7 +247,7 @@ def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(wo
 
 @pytest.mark.kafka("83")
 @pytest.mark.parametrize("moment", SWEEPS)
-def test_a_dead_sweep_is_finished_by_the_next_one(world: World, moment: str) -> None:
+def test_a_dead_sweep_is_finished_by_the_next_one(world: World, killed: Kill, moment: str) -> None:
     """Exactly the recorded files go, and nothing that a reader can reach."""
     world.compact()
     world.ingest(build_versions(12, 6))
@@ -266,7 +275,7 @@ def test_a_dead_sweep_is_finished_by_the_next_one(world: World, moment: str) -> 
 
 
 @pytest.mark.parametrize("moment", ["publish before the commit", "publish after the commit"])
-def test_a_store_lost_together_with_a_dying_publish_costs_nothing(world: World, moment: str) -> None:
+def test_a_store_lost_together_with_a_dying_publish_costs_nothing(world: World, killed: Kill, moment: str) -> None:
     """Rebuilt from the table, it has the receipt exactly when the publish landed."""
     killed(world, moment)
     plan_id = the_run(world).plan_id

@@ -10,14 +10,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 
+from tests.faults.forked_processes import ForkedProcess, ForkServer
 from tests.support.world import (
     TOPIC,
     FakeClock,
@@ -55,39 +56,23 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
-class Stopped:
-    """Another process that stands still at its moment."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def go_on(self) -> tuple[int, str]:
-        """Let it go on to its end: its exit code, and what it said."""
-        os.kill(self._process.pid, signal.SIGCONT)
-        _, told = self._process.communicate(timeout=120)
-        return self._process.returncode, told
+Stop = Callable[[World, str], AbstractContextManager[ForkedProcess]]
 
 
-@contextmanager
-def stopped(world: World, moment: str, prefix: Sequence[str] = ()) -> Iterator[Stopped]:
-    """Let another process work on the log until ``moment``, where it stops."""
-    process = subprocess.Popen(
-        [*prefix, sys.executable, str(DIE), moment, str(world.folder), str(world.clock()), "stop"],
-        env={"PYTHONPATH": str(DIE.parents[2]), "PATH": os.environ["PATH"]},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        worker = process.pid
-        _, status = os.waitpid(worker, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            process.returncode = os.waitstatus_to_exitcode(status)
-            raise AssertionError(f"it ended before {moment}: {process.communicate()[1]}")
-        yield Stopped(process)
-    finally:
-        if process.poll() is None:
+@pytest.fixture
+def stopped(fork_server: ForkServer) -> Stop:
+    """Lets another process work on the log until a moment, at which it stops."""
+
+    @contextmanager
+    def stop(world: World, moment: str) -> Iterator[ForkedProcess]:
+        process = fork_server.start(world.folder, moment, str(world.folder), str(world.clock()), "stop")
+        try:
+            assert process.wait() is None, f"it ended before {moment}: {process.errors}"
+            yield process
+        finally:
             process.kill()
-            process.communicate()
+
+    return stop
 
 
 def sweep_after_grace(world: World) -> None:
@@ -110,7 +95,7 @@ def assert_everything_is_there(world: World, records: Sequence[Record] = RECORDS
 
 @pytest.mark.parametrize("passed_ms", [0, AHEAD_MS, 30 * 86_400_000], ids=["taken over", "61 minutes", "a month"])
 def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_its_run_is_void(
-    world: World, passed_ms: int
+    world: World, stopped: Stop, passed_ms: int
 ) -> None:
     """Its lease ran out or another clock is ahead, its staged files are swept, and its commit does not land."""
     with stopped(world, PUBLISH_BEFORE) as publisher:
@@ -131,7 +116,7 @@ def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_i
     assert_everything_is_there(world)
 
 
-def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World) -> None:
+def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World, stopped: Stop) -> None:
     """Settling finds the receipt first, and raises no fence."""
     with stopped(world, "publish after the commit") as publisher:
         world.clock.now_ms += world.ctx.settings.lease_ms
@@ -145,7 +130,7 @@ def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World
     assert_everything_is_there(world)
 
 
-def test_a_plan_that_another_process_tried_again_is_published_by_one_of_them(world: World) -> None:
+def test_a_plan_that_another_process_tried_again_is_published_by_one_of_them(world: World, stopped: Stop) -> None:
     """The same decision has the same plan id; the stopped attempt is void, the new one counts."""
     as_of_ms = world.clock()
     with stopped(world, PUBLISH_BEFORE) as publisher:
@@ -164,7 +149,7 @@ def test_a_plan_that_another_process_tried_again_is_published_by_one_of_them(wor
     assert_everything_is_there(world)
 
 
-def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World) -> None:
+def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World, stopped: Stop) -> None:
     """The quarantine has adopted the files of an attempt that is not published; a sweep takes them out again."""
     world.ctx.log.open(TOPIC).set_config({"cleanup.policy": "delete"}, ())
     world.ingest(KEYLESS)
@@ -189,7 +174,7 @@ def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World)
 
 
 @pytest.mark.parametrize("moment", ["sweep before listing", "sweep before condemning", "sweep before deletion"])
-def test_a_sweep_that_was_stopped_deletes_nothing_of_a_later_attempt(world: World, moment: str) -> None:
+def test_a_sweep_that_was_stopped_deletes_nothing_of_a_later_attempt(world: World, stopped: Stop, moment: str) -> None:
     """A plan id comes again with a repeated backfill, and its folder with it."""
     as_of_ms = world.clock()
     plan = world.plan(as_of_ms, "a1")
@@ -213,7 +198,7 @@ def test_a_sweep_that_was_stopped_deletes_nothing_of_a_later_attempt(world: Worl
     assert_everything_is_there(world)
 
 
-def test_two_sweeps_at_once_delete_what_is_retired_and_nothing_else(world: World) -> None:
+def test_two_sweeps_at_once_delete_what_is_retired_and_nothing_else(world: World, stopped: Stop) -> None:
     world.compact()
     world.clock.now_ms += 2 * GRACE_MS
     with stopped(world, "sweep before deletion") as sweeper:
@@ -230,7 +215,9 @@ def test_two_sweeps_at_once_delete_what_is_retired_and_nothing_else(world: World
 
 
 @pytest.mark.parametrize("with_offset", [True, False])
-def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(world: World, with_offset: bool) -> None:
+def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(
+    world: World, stopped: Stop, with_offset: bool
+) -> None:
     """Its files are swept only behind a commit that voids it, and that it meets."""
     write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     with stopped(world, "ingest before its commit") as ingest:
@@ -243,7 +230,7 @@ def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(world: Wor
     assert world.ctx.store.ingests.list_open(TOPIC) == []
 
 
-def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(world: World) -> None:
+def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(world: World, stopped: Stop) -> None:
     world.ctx.log.open(TOPIC).set_config({"winnow.keyless": "quarantine"}, ())
     write_jsonl(world.folder / "late.jsonl", KEYLESS)
     with stopped(world, "ingest after quarantining") as ingest:
@@ -257,7 +244,7 @@ def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(
     assert row["offset"] == 12
 
 
-def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: World) -> None:
+def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: World, stopped: Stop) -> None:
     """The fence is about attempts; an hour of ingesting is not lost to it."""
     write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
     with stopped(world, "ingest before its commit") as ingest:
