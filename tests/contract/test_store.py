@@ -18,7 +18,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
 
 from tests.support import store_fixtures
 from tests.support.store_fixtures import (
@@ -26,6 +26,7 @@ from tests.support.store_fixtures import (
     NOW_MS,
     assessment,
     cleaned_state,
+    collect_statements,
     marked_state,
     open_run,
     receipt,
@@ -57,21 +58,6 @@ store_url = store_fixtures.store_url
 store = store_fixtures.store
 
 TTL_MS = 60_000
-
-
-@contextmanager
-def statements() -> Iterator[list[str]]:
-    """Collects what is sent to any database meanwhile."""
-    sent: list[str] = []
-
-    def collect(connection: object, cursor: object, statement: str, *rest: object) -> None:
-        sent.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", collect)
-    try:
-        yield sent
-    finally:
-        event.remove(Engine, "before_cursor_execute", collect)
 
 
 @contextmanager
@@ -200,7 +186,7 @@ def test_a_database_of_a_newer_winnow_is_refused(store_url: str) -> None:
 def test_an_open_database_is_opened_again_without_alembic(store_url: str) -> None:
     """A database of the newest revision is used as it is."""
     Store.open(store_url).close()
-    with statements() as sent:
+    with collect_statements() as sent:
         Store.open(store_url).close()
     assert not [statement for statement in sent if "CREATE" in statement]
 
@@ -478,7 +464,7 @@ def test_the_latest_assessment_is_the_one_recorded_last(store: Store) -> None:
 def test_ten_thousand_assessments_are_few_statements(store: Store) -> None:
     """Rows are folded into statements with many values each."""
     many = [assessment("orders", partition) for partition in range(10_000)]
-    with statements() as sent:
+    with collect_statements() as sent:
         store.assessments.record(NOW_MS, NOW_MS, many)
     assert len(sent) < 40
     assert store.assessments.list_latest() == many
@@ -791,7 +777,7 @@ def test_appends_alone_are_no_change_of_the_projection(store: Store) -> None:
 def test_thousands_of_states_are_few_statements(store: Store) -> None:
     """Checkpoints and histories are written and replaced in bulk."""
     store.projection.record_states("orders", {number: cleaned_state() for number in range(3_000)}, NOW_MS)
-    with statements() as sent:
+    with collect_statements() as sent:
         store.projection.record_states("orders", {number: cleaned_state(60) for number in range(3_000)}, NOW_MS + 1)
     assert len(sent) < 40
     assert {row.first_dirty_offset for row in store.projection.list_checkpoints()} == {60}

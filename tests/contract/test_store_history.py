@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Engine, event, func, select
+from sqlalchemy import func, select
 
 from tests.support import store_fixtures
-from tests.support.store_fixtures import NOW_MS, assessment, marked_state, open_run, receipt, retired_file, verdict
+from tests.support.store_fixtures import (
+    NOW_MS,
+    assessment,
+    collect_statements,
+    marked_state,
+    open_run,
+    receipt,
+    retired_file,
+    verdict,
+)
 from winnow.store import RunState, Store, tables
 
 # Fixtures are found by the names they have here.
@@ -41,21 +48,6 @@ def closed_run(
 def attempts(store: Store) -> int:
     with store._database.reading() as session:
         return session.scalar(select(func.count()).select_from(tables.Attempt)) or 0
-
-
-@contextmanager
-def statements() -> Iterator[list[str]]:
-    """Collects what is sent to any database meanwhile."""
-    sent: list[str] = []
-
-    def collect(connection: object, cursor: object, statement: str, *rest: object) -> None:
-        sent.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", collect)
-    try:
-        yield sent
-    finally:
-        event.remove(Engine, "before_cursor_execute", collect)
 
 
 def test_a_closed_swept_run_goes_with_its_attempts_and_verdicts(store: Store) -> None:
@@ -161,7 +153,7 @@ def test_much_history_goes_in_short_transactions(store: Store) -> None:
 def test_a_topic_without_old_history_costs_one_question(store: Store) -> None:
     store.assessments.record(NOW_MS, NOW_MS, [assessment()])
     closed_run(store, "plan-1", at_ms=NOW_MS)
-    with statements() as sent:
+    with collect_statements() as sent:
         assert pruned(store) == 0
     assert len([each for each in sent if each.startswith("SELECT")]) == 1
     assert not any(each.startswith("DELETE") for each in sent)

@@ -1,4 +1,4 @@
-"""What tests of the pipeline hear of its log."""
+"""What tests of the pipeline hear of its log, and of how it reads its input."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+
+from winnow.pipeline.ingest import ingest
+from winnow.pipeline.ingest.spool import Spool
 
 
 @pytest.fixture(autouse=True)
@@ -19,3 +22,17 @@ def python_s_own_level_of_the_root_logger() -> Iterator[None]:
     root.setLevel(logging.WARNING)
     yield
     root.setLevel(before)
+
+
+@pytest.fixture
+def spooled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics of the calls that read their input into a spool."""
+    topics: list[str] = []
+
+    class Noted(Spool):
+        def read(self, *arguments: object) -> None:
+            topics.append(self.topic)
+            super().read(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ingest, "Spool", Noted)
+    return topics

@@ -12,17 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import make_topic, winnow
+from tests.support.steps import STEPS
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
 from winnow.errors import DamagedMetadataError, ForeignConfigurationError, WinnowError
 from winnow.log import head_checks, manifests
 from winnow.log.head import Change
 from winnow.log.topic_log import TopicLog
 from winnow.model import Segment, TopicState
-from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.admin.topics import alter_topic, describe_topic
-from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.explain.explain import explain_compaction
 
 PATH = "file:///nowhere/data/{}.parquet"
 
@@ -102,10 +100,7 @@ def test_the_digest_is_additive_and_knows_no_order() -> None:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda world: world.compact(),
-        lambda world: world.read(),
-        lambda world: assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock()),
-        lambda world: explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()),
+        *(STEPS[name] for name in ("compact", "read", "assess", "explain")),
         lambda world: describe_topic(world.ctx, TOPIC),
     ],
     ids=["compact", "read", "assess", "explain", "describe"],
@@ -161,11 +156,7 @@ def test_a_commit_in_between_does_not_heal_what_is_damaged(world: World, monkeyp
 @pytest.mark.parametrize(
     "act",
     [
-        lambda world: world.ingest(build_versions(9, 1)),
-        lambda world: world.compact(),
-        lambda world: assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock()),
-        lambda world: explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()),
-        lambda world: sweep_topics(world.ctx, [TOPIC]),
+        *(STEPS[name] for name in ("ingest", "compact", "assess", "explain", "sweep")),
         lambda world: alter_topic(world.ctx, TOPIC, {"segment.bytes": "1000000"}, []),
         lambda world: alter_topic(world.ctx, TOPIC, {}, [], partitions=3),
     ],

@@ -17,7 +17,7 @@ from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest import ingest, stream
 from winnow.pipeline.ingest.append import PartitionAppender
 from winnow.pipeline.ingest.commit import IngestReport
-from winnow.pipeline.ingest.spool import Spool, SpooledFile
+from winnow.pipeline.ingest.spool import SpooledFile
 
 Row = tuple[int, int]
 """Partition and offset."""
@@ -27,20 +27,6 @@ Row = tuple[int, int]
 def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         yield opened
-
-
-@pytest.fixture
-def spooled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The topics of the calls that took the way over the spool."""
-    topics: list[str] = []
-
-    class Noted(Spool):
-        def read(self, *arguments: object) -> None:
-            topics.append(self.topic)
-            super().read(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ingest, "Spool", Noted)
-    return topics
 
 
 def value_of(partition: int, offset: int) -> bytes:

@@ -15,10 +15,8 @@ from tests.support.cli_runner import b64, winnow
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, json_line, open_world, record
 from winnow.errors import BadInputError, UsageError
 from winnow.model import Record
-from winnow.pipeline.ingest import ingest
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.spool import Spool
 
 Named = tuple[Record, str | None]
 """A record and the topic that it names."""
@@ -33,20 +31,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(2, min_cleanable_dirty_ratio="0.01", segment_bytes="2000")
         yield opened
-
-
-@pytest.fixture
-def spooled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The topics of the calls that read their input into a spool."""
-    topics: list[str] = []
-
-    class Noted(Spool):
-        def read(self, *arguments: object) -> None:
-            topics.append(self.topic)
-            super().read(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ingest, "Spool", Noted)
-    return topics
 
 
 def as_lines(path: Path, records: Sequence[Named]) -> str:

