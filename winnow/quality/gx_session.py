@@ -65,7 +65,8 @@ class GxSession:
         # A check that raised is not a success either.
         result = result if result.success else self._run(frame, run_id, _LONG)
         if self._site is None:
-            self._context.validation_results_store.remove_key(_identify(result, self.suite))
+            results: Any = self._context.validation_results_store
+            results.remove_key(_identify(result, self.suite))
         return result
 
     def _run(
