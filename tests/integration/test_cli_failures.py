@@ -89,7 +89,7 @@ def test_interrupt_ends_with_130_and_says_what_stays() -> None:
     """As shells count it."""
     code, text = end(KeyboardInterrupt())
     assert code == 130
-    assert text == "Interrupted. What was published stays; what was not is settled by the next run.\n"
+    assert text == "Interrupted. What was published stays; the next run completes or closes what was not.\n"
 
 
 def test_home_that_cannot_be_made_is_told_in_the_words_of_the_system(

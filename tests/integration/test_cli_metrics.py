@@ -108,9 +108,9 @@ def test_forecast_for_people_says_the_pace_or_that_it_is_unknown(tmp_path: Path)
     """And that nothing has a deadline where nothing has."""
     make_topic("orders", tmp_path / "orders.jsonl", config=LAG)
     text = winnow("assess", "orders", "--forecast", "--as-of", NOW_MS).stdout
-    assert "unknown: no run has told how fast work goes yet (1)" in text
+    assert "unknown: no run was measured yet, so the pace is unknown (1)" in text
     assert text.endswith(
-        "The pace is unknown: no recent run of these topics tells its time. The first compaction will.\n"
+        "The pace is unknown: no recent run of these topics was measured. The next compaction measures it.\n"
     )
     publish(seconds=0.001)
     text = winnow("assess", "orders", "--forecast", "--as-of", NOW_MS).stdout

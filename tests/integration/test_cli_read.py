@@ -52,7 +52,7 @@ def test_ingest_of_the_same_file_again_changes_nothing_and_says_so(tmp_path: Pat
     path = make_topic("orders", tmp_path / "orders.jsonl")
     before = winnow("read", "orders").stdout
     again = winnow("ingest", "files", "orders", path)
-    assert "0 records appended, 6 skipped as there already. Nothing was committed." in again.stdout
+    assert "0 records appended, 6 skipped because they are there already. Nothing was committed." in again.stdout
     assert winnow("read", "orders").stdout == before
 
 

@@ -59,7 +59,7 @@ def test_description_for_people_names_every_key_and_partition(tmp_path: Path) ->
         "Next: winnow assess orders",
     ):
         assert expected in text
-    assert "How long a record may stay uncompacted, whatever the dirty ratio; holds on idle partitions too." in text
+    assert "Maximum time a record may stay uncompacted, at any dirty ratio; applies to idle partitions too." in text
 
 
 def test_altered_configuration_is_in_force_and_can_be_taken_back() -> None:

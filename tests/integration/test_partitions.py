@@ -208,7 +208,7 @@ def test_commands_pause_list_resume_and_release(tmp_path: Path) -> None:
         (1, "paused", ["audit"], True)
     ]
     assert (
-        "that name pauses them already"
+        "they are already paused under that name"
         in winnow("partitions", "pause", "orders", "--partition", 1, "--by", "audit").stdout
     )
     listed = winnow("partitions", "list", "orders", "--json").document
@@ -216,7 +216,9 @@ def test_commands_pause_list_resume_and_release(tmp_path: Path) -> None:
         (0, "none", None),
         (1, "paused", "paused by audit"),
     ]
-    assert "that name pauses none of them" in winnow("partitions", "resume", "orders", "--by", "restore").stdout
+    assert (
+        "none of them is paused under that name." in winnow("partitions", "resume", "orders", "--by", "restore").stdout
+    )
     assert "Resumed: orders-1." in winnow("partitions", "resume", "orders", "--all").stdout
 
     with open_context() as ctx:

@@ -238,7 +238,7 @@ def test_bad_value_that_loses_to_another_name_is_refused_all_the_same() -> None:
         ),
         ("min.cleanable.dirty.ratio", "That is a topic's name; the broker's is log.cleaner.min.cleanable.ratio."),
         ("remote.storage.enable", "That is a topic's name; a broker has none, so set it on the topic."),
-        ("log.dirs", "Kafka has it for its brokers, it means nothing to an archive; leave it out."),
+        ("log.dirs", "It configures Kafka's brokers and has no meaning for an archive; leave it out."),
     ],
 )
 def test_unknown_broker_name_is_refused_with_what_to_write_instead(name: str, hint: str) -> None:
@@ -393,7 +393,7 @@ def test_setting_under_winnows_own_name_wins_and_is_noticed(tmp_path: Path) -> N
     assert settings.notices == (
         (
             "log.cleaner.threads (winnow.toml) has no effect, because engine.tasks (environment WINNOW_ENGINE__TASKS) "
-            "says the same under Winnow's name."
+            "sets the same under Winnow's name."
         ),
     )
 

@@ -414,7 +414,7 @@ def test_named_file_that_is_missing_is_refused(tmp_path: Path) -> None:
         ("[catalog]\nuri = ['x']", "catalog.uri in winnow.toml must be text, a number, or true or false."),
         (
             "[catalog]\naccess_key = 'x'\naccess-key = 'y'",
-            "winnow.toml sets catalog.access-key twice, spelled in two ways. Take one of them out.",
+            "winnow.toml sets catalog.access-key twice, spelled in two ways. Remove one of them.",
         ),
         ("a =", "The settings file winnow.toml is not valid TOML: Invalid value (at end of document)."),
     ],

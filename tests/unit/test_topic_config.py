@@ -382,7 +382,7 @@ def test_header_strategy_with_a_header_name_is_accepted() -> None:
         ),
         (
             "min.insync.replicas",
-            "Kafka has it for its brokers, it means nothing to an archive; leave it out.",
+            "It configures Kafka's brokers and has no meaning for an archive; leave it out.",
         ),
     ],
 )

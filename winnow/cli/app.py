@@ -38,10 +38,10 @@ The path of the data:
   winnow topics create orders --partitions 3   a topic to archive into
   winnow ingest files orders dump/             append records to its log
   winnow assess orders                         why each partition would or would not be compacted
-  winnow compact orders                        keep the last record of each key, judge it, publish it
+  winnow compact orders                        keep the last record of each key, validate it, publish it
   winnow read orders                           what readers see now
 
-Everything rests below WINNOW_HOME (.winnow in the current folder) unless `winnow settings` says otherwise.
+Data is stored below WINNOW_HOME (.winnow in the current folder) unless configured otherwise (see winnow settings).
 """
 
 EXIT_CODES = """\b
@@ -118,7 +118,7 @@ app.command("read")(guard_command(read.read))
 app.command("why")(guard_command(why.why))
 app.command("receipts")(guard_command(receipts.receipts))
 app.add_typer(checkpoints.make_checkpoints_group())
-_partitions = _add_group("partitions", "Pause, resume and release topic partitions, and list what keeps them.")
+_partitions = _add_group("partitions", "Pause, resume and release topic partitions, and list their state.")
 _partitions.command("list")(guard_command(partitions.list_all))
 _partitions.command("pause")(guard_command(partitions.pause))
 _partitions.command("resume")(guard_command(partitions.resume))
@@ -127,7 +127,7 @@ app.command("metrics")(guard_command(metrics.metrics))
 app.command("sweep")(guard_command(maintenance.sweep))
 app.command("scrub")(guard_command(maintenance.scrub))
 app.command("watch")(guard_command(maintenance.watch))
-_add_group("store", "Look after the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
+_add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
 app.command("settings")(guard_command(init.settings))
 
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 _OUTLOOK_WORDS = {
     "overdue": "the deadline has passed",
-    "blocked": "it is paused or uncleanable, so nothing works towards its deadline",
-    "late": "its deadline passes before it is done, even if everything runs from now on without a pause",
-    "in_time": "it is done before its deadline if everything runs from now on without a pause",
-    "unknown": "no run has told how fast work goes yet",
+    "blocked": "it is paused or uncleanable, so no run compacts it",
+    "late": "it is compacted too late, even if everything runs from now on without a pause",
+    "in_time": "it is compacted in time if everything runs from now on without a pause",
+    "unknown": "no run was measured yet, so the pace is unknown",
 }
 
 
@@ -80,10 +80,10 @@ def _show_forecast_table(found: TopicsForecast) -> None:
     outlooks = Counter(p.outlook.value for p in found.prospects)
     print_lines("\n".join(f"{word}: {_OUTLOOK_WORDS[word]} ({outlooks[word]:,})" for word in order if outlooks[word]))
     if found.bytes_per_second is None:
-        print_lines("The pace is unknown: no recent run of these topics tells its time. The first compaction will.")
+        print_lines("The pace is unknown: no recent run of these topics was measured. The next compaction measures it.")
     else:
         print_lines(
-            f"Pace of the recent runs: {format_bytes(found.bytes_per_second)} a second and task, "
+            f"Pace of recent runs: {format_bytes(found.bytes_per_second)} per second and task, "
             f"{format_count(found.parallelism, 'task')} at a time."
         )
 
@@ -103,7 +103,7 @@ def _make_forecast_row(prospect: DeadlineForecast) -> list[str]:
 ForecastFlag = Annotated[
     bool,
     typer.Option(
-        "--forecast", help="Say instead which partitions will miss their deadline at the pace of the recent runs."
+        "--forecast", help="Show instead which partitions will miss their deadline at the pace of recent runs."
     ),
 ]
 

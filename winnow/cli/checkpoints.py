@@ -30,7 +30,7 @@ SHOW = "show"
 
 HELP = """Print how far each topic partition is clean, and since when.
 
-A tombstone goes in the first run after the delete horizon of the stretch it lies in. --json prints one document.
+A tombstone is removed by the first run after the delete horizon of its offset range. --json prints one document.
 
 Example: winnow checkpoints orders
 
@@ -56,7 +56,7 @@ class CheckpointsGroup(TyperGroup):
 def show_checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
     """Print how far each topic partition is clean, and since when.
 
-    A tombstone goes in the first run after the delete horizon of the stretch it lies in.
+    A tombstone is removed by the first run after the delete horizon of its offset range.
 
     Example: winnow checkpoints orders
     """
@@ -169,7 +169,7 @@ def export_file(file: CheckpointFile, topics: Topics = None) -> None:
         outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: export_checkpoints(ctx, topic))
         entries = [entry for per_topic in outcome.results for entry in per_topic]
         if outcome.exit_code:
-            print_message(f"{file} was not written, since it would not be whole.")
+            print_message(f"{file} was not written, because it would be incomplete.")
         else:
             write_checkpoint_file(file, entries)
     if not outcome.exit_code:

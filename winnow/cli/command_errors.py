@@ -37,9 +37,7 @@ def report_problem(problem: Exception) -> int:
     if known is not None:
         print_failure(str(known))
         return known.exit_code
-    print_failure(
-        f"{_format_sentence(problem)} The command ended before its end; set {DEBUG_VARIABLE}=1 for the traceback."
-    )
+    print_failure(f"{_format_sentence(problem)} The command did not finish; set {DEBUG_VARIABLE}=1 for the traceback.")
     return WinnowError.exit_code
 
 
@@ -83,7 +81,7 @@ def guard_command(command: Callable[..., None]) -> Callable[..., None]:
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            print_message("Interrupted. What was published stays; what was not is settled by the next run.")
+            print_message("Interrupted. What was published stays; the next run completes or closes what was not.")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as problem:
             raise typer.Exit(report_problem(problem)) from None

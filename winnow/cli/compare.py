@@ -42,7 +42,7 @@ def compare(
     sample: Annotated[
         int,
         typer.Option(
-            "--sample", metavar="N", min=0, max=MAXIMUM_SAMPLES, help="How many differing keys to show by coordinates."
+            "--sample", metavar="N", min=0, max=MAXIMUM_SAMPLES, help="How many differing keys to list by offset."
         ),
     ] = 10,
     as_json: Json = False,
@@ -99,7 +99,7 @@ def _show(found: Comparison) -> None:
             format_count(found.headers_malformed or 0, "record"),
         )
         print_lines(
-            f"{missing} without the header and {malformed} whose value is no 8-byte long lose to every version."
+            f"{missing} without the header and {malformed} whose value is not an 8-byte long lose to every version."
         )
     if found.sample:
         print_heading(

@@ -1,4 +1,4 @@
-"""``winnow doctor``: what is missing on this machine, and how to mend it."""
+"""``winnow doctor``: what is missing on this machine, and how to fix it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def doctor(
             "--timeout",
             metavar="SECONDS",
             min=0.1,
-            help="For each check; 60, and 180 for Spark and Airflow, when left out.",
+            help="Time limit of each check; default: 60, and 180 for Spark and Airflow.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check everything that Winnow needs, and say how to mend what is not well.
+    """Check everything that Winnow needs, and say how to fix what is wrong.
 
     Python and its packages, Java, Spark, catalog, warehouse, staging area, metadata store, Airflow, clocks, webhook.
     The checks run side by side, and one that hangs holds up no other. Writes and removes small files called
@@ -69,7 +69,7 @@ def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Se
         settings = load_settings()
     except ConfigurationError as problem:
         # What does not depend on settings is looked at all the same.
-        fix = "Mend it where it says, then: winnow doctor"
+        fix = "Correct that setting, then: winnow doctor"
         return CheckReport(
             [*machine.check_python(), *machine.check_packages(), build_failure_from_error("settings", problem, fix)]
         )
@@ -97,8 +97,8 @@ def _show(findings: Sequence[CheckResult]) -> None:
     from winnow.pipeline.doctor.check_runner import CheckStatus
 
     rows = [[finding.status.value, finding.check, finding.detail] for finding in findings]
-    print_table(["", "check", "what was seen"], rows, sentences=(2,))
-    for status, title in ((CheckStatus.FAILURE, "To mend"), (CheckStatus.WARNING, "To look at")):
+    print_table(["", "check", "result"], rows, sentences=(2,))
+    for status, title in ((CheckStatus.FAILURE, "To fix"), (CheckStatus.WARNING, "To check")):
         named = [finding for finding in findings if finding.status is status]
         if named:
             print_lines(f"\n{title}:")
@@ -107,7 +107,7 @@ def _show(findings: Sequence[CheckResult]) -> None:
     warnings = sum(finding.status is CheckStatus.WARNING for finding in findings)
     if all(finding.status is not CheckStatus.FAILURE for finding in findings):
         also = f", with {format_count(warnings, 'warning')}" if warnings else ""
-        print_lines(f"\nNothing fails{also}. Next: winnow topics list")
+        print_lines(f"\nNo check failed{also}. Next: winnow topics list")
 
 
 @contextlib.contextmanager
@@ -118,8 +118,8 @@ def _progress() -> Iterator[Callable[[Sequence[str]], None]]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("Looking") as status:
-        yield lambda waiting: status.update(f"Looking at {', '.join(waiting)}")
+    with Console(stderr=True).status("Checking") as status:
+        yield lambda waiting: status.update(f"Checking {', '.join(waiting)}")
 
 
 def _exit_process(code: int) -> None:

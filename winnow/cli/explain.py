@@ -61,7 +61,7 @@ def _show(found: Explanation) -> None:
     if found.plan_id is None:
         print_lines(f"Nothing of {found.topic} is eligible; a compaction would do nothing.")
         return
-    print_heading("What it will keep, as far as manifests and earlier runs tell")
+    print_heading("What it will keep, estimated from manifests and earlier runs")
     _show_estimates(found.topic, eligible[:MAXIMUM_ROWS])
     for text in _print_sentences(found, eligible):
         print_lines(text)
@@ -108,7 +108,7 @@ def _print_sentences(found: Explanation, parts: Sequence[PartitionExplanation]) 
     read = sum(p.bytes_to_read for p in parts)
     written = sum(p.at_most_bytes_to_write for p in parts)
     plan = f"Plan {found.plan_id} would read {format_bytes(read)} and write at most {format_bytes(written)}."
-    texts = [f"{plan} How many records are superseded shows only when keys are read."]
+    texts = [f"{plan} How many records are superseded is known only after reading the keys."]
     segments, records = sum(p.segments_retired for p in parts), sum(p.records_retired for p in parts)
     if segments:
         freed = format_bytes(sum(p.bytes_retired for p in parts))
@@ -122,8 +122,8 @@ def _print_sentences(found: Explanation, parts: Sequence[PartitionExplanation]) 
     before = sorted({p.strategy_before for p in parts if p.strategy_before is not None})
     if before:
         texts.append(
-            f"The strategy changed from {', '.join(before)}: the whole log is cleaned anew. Records that were removed "
-            "under the old strategy cannot return."
+            f"The strategy changed from {', '.join(before)}: the whole log is compacted again. Records that were "
+            "removed under the old strategy cannot return."
         )
     return texts
 

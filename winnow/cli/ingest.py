@@ -22,11 +22,11 @@ def files(
     ],
     as_of: AsOf = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Append files without offsets once more, although they were ingested.")
+        bool, typer.Option("--again", help="Append files without offsets again, even if they were ingested before.")
     ] = False,
     trust_compacted: Annotated[
         bool,
-        typer.Option("--trust-compacted", help="Take absent offsets below the first dirty one as compacted away."),
+        typer.Option("--trust-compacted", help="Treat missing offsets below the first dirty one as compacted away."),
     ] = False,
     source_topic: Annotated[
         str | None,
@@ -79,7 +79,7 @@ def format_summary(report: IngestReport) -> str:
     """What one call did, in one sentence."""
     appended = format_count(report.records_appended, "record")
     text = f"Read {format_count(report.files, 'file')} into {report.topic}: {appended} appended"
-    text += f", {report.records_skipped:,} skipped as there already" if report.records_skipped else ""
+    text += f", {report.records_skipped:,} skipped because they are there already" if report.records_skipped else ""
     text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
     text += f", {report.records_left_out:,} of other topics left out" if report.records_left_out else ""
     return text + (

@@ -54,10 +54,10 @@ def init(
     path: Annotated[
         Path, typer.Option("--path", metavar="FILE", help="The file to write, or the folder to write winnow.toml into.")
     ] = Path("winnow.toml"),
-    home: Annotated[str | None, _option("home", "FOLDER", "The folder of everything embedded.")] = None,
+    home: Annotated[str | None, _option("home", "FOLDER", "The folder for everything embedded.")] = None,
     warehouse: Annotated[str | None, _option("warehouse", "URI", "Where the tables live: s3://bucket/winnow.")] = None,
     staging: Annotated[
-        str | None, _option("staging", "URI", "Where open runs keep their plans; below a remote warehouse by itself.")
+        str | None, _option("staging", "URI", "Where open runs keep their plans; default: below a remote warehouse.")
     ] = None,
     catalog_uri: Annotated[
         str | None, _option("catalog.uri", "URL", "The Iceberg catalog: postgresql+psycopg://..., https://...")
@@ -68,7 +68,7 @@ def init(
     spark_master: Annotated[
         str | None, _option("spark.master", "MASTER", "Where Spark runs: spark://host:7077, local[4].")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write a settings file with every setting, its default and a sentence, and say what to type next.
@@ -144,7 +144,7 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     """
     if target.exists() and not force:
         raise UsageError(
-            f"{target} is there already and was left as it is. Write over it with --force, or elsewhere with --path."
+            f"{target} exists already and was not changed. Overwrite it with --force, or write elsewhere with --path."
         )
     try:
         # Made for its owner alone, and moved into place whole.
@@ -166,7 +166,7 @@ def _report(target: Path, choice: _Choice, as_json: bool) -> None:
         steps.append((f"export {CONFIG_VARIABLE}={shlex.quote(str(target))}", "read this file"))
     steps += [(f"export {name_variable(name)}=...", "the URL with its password") for name in choice.secret]
     steps += [
-        ("winnow doctor", "what is missing on this machine, and how to mend it"),
+        ("winnow doctor", "what is missing on this machine, and how to fix it"),
         ("winnow topics create orders --partitions 3", "a topic to archive into"),
         ("winnow ingest files orders FILE...", "append records to its log"),
         ("winnow compact orders", "keep the last record of each key"),

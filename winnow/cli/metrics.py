@@ -42,7 +42,7 @@ def metrics(
     Example: winnow metrics --prometheus
     """
     if as_json and prometheus:
-        raise UsageError("--json and --prometheus are two formats for one standard output. Nothing was done; give one.")
+        raise UsageError("--json and --prometheus exclude each other. Nothing was done; give one of them.")
     with open_installation() as ctx:
         from winnow.pipeline.monitor.metrics import measure_topic
 

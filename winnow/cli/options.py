@@ -78,7 +78,7 @@ AsOf = Annotated[
         "--as-of",
         metavar="T",
         parser=_parse_as_of,
-        help="The instant to decide by: ISO 8601 with offset, or ms since the epoch; the present when left out.",
+        help="The instant to decide as of: ISO 8601 with offset, or ms since the epoch; default: now.",
         show_default=False,
     ),
 ]

@@ -25,7 +25,7 @@ Partitions = Annotated[
 By = Annotated[
     str | None,
     typer.Option(
-        "--by", metavar="NAME", help="Who pauses; the user of the operating system when left out.", show_default=False
+        "--by", metavar="NAME", help="The pause's name; default: the operating system's user.", show_default=False
     ),
 ]
 
@@ -63,14 +63,14 @@ def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Js
     back = f"winnow partitions resume {topic}{_parse_partitions(partition)}" + (
         f" --by {shlex.quote(by)}" if by else ""
     )
-    _print_answer(found, as_json, f"Next: {back}", done="Paused", idle="that name pauses them already")
+    _print_answer(found, as_json, f"Next: {back}", done="Paused", idle="they are already paused under that name")
 
 
 def resume(
     topic: Topic,
     partition: Partitions = None,
     by: By = None,
-    everybody: Annotated[bool, typer.Option("--all", help="Take back the pauses of everybody.")] = False,
+    everybody: Annotated[bool, typer.Option("--all", help="Remove all pauses, under every name.")] = False,
     as_json: Json = False,
 ) -> None:
     """Take a pause back.
@@ -86,8 +86,8 @@ def resume(
     held = sorted({name for row in found for name in row.paused_by})
     hint = f"Next: winnow assess {topic}"
     if held:
-        hint = f"Still paused by {', '.join(held)}; to take every pause back: winnow partitions resume {topic} --all"
-    _print_answer(found, as_json, hint, done="Resumed", idle="that name pauses none of them")
+        hint = f"Still paused by {', '.join(held)}; to remove every pause: winnow partitions resume {topic} --all"
+    _print_answer(found, as_json, hint, done="Resumed", idle="none of them is paused under that name")
 
 
 def _parse_partitions(partitions: Sequence[int] | None) -> str:

@@ -39,23 +39,23 @@ def read(
             "--from-offset",
             metavar="O",
             min=0,
-            help="Begin at this offset, or at the next one that is there, in every partition read.",
+            help="Begin at this offset, or at the next existing one, in every partition read.",
             show_default=False,
         ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=0, help="At most N records in all.", show_default=False)
     ] = None,
-    output_format: Annotated[Format, typer.Option("--format", help="How records are written.")] = Format.JSONL,
+    output_format: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.JSONL,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", metavar="FILE", help="Into a file, complete or not at all; .gz compresses.", show_default=False
+            "--output", metavar="FILE", help="To a file, complete or not at all; .gz compresses.", show_default=False
         ),
     ] = None,
     quarantined: Annotated[
         bool,
-        typer.Option("--quarantined", help="Records that ingest or a compaction put aside because they have no key."),
+        typer.Option("--quarantined", help="Records without a key, which ingest or a compaction quarantined."),
     ] = False,
 ) -> None:
     """Print the published records of a topic.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def create(
     topic: Topic,
-    partitions: Annotated[int, typer.Option("--partitions", metavar="N", help="How many topic partitions it has.")],
+    partitions: Annotated[int, typer.Option("--partitions", metavar="N", help="The number of partitions.")],
     config: Config = None,
 ) -> None:
     """Create a topic, which is an Iceberg table.
@@ -98,20 +98,20 @@ def alter(
     delete_config: Annotated[
         list[str] | None,
         typer.Option(
-            "--delete-config", metavar="KEY", help="Back to the default; may be repeated.", show_default=False
+            "--delete-config", metavar="KEY", help="A key to reset to its default; may be repeated.", show_default=False
         ),
     ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", metavar="N", help="How many partitions it has from now on; never fewer.", show_default=False
+            "--partitions", metavar="N", help="The new number of partitions; it can only grow.", show_default=False
         ),
     ] = None,
     accept_config: Annotated[
         bool,
         typer.Option(
             "--accept-config",
-            help="Take over the configuration that another tool wrote into the table's properties.",
+            help="Accept the configuration that another tool wrote into the table's properties.",
             show_default=False,
         ),
     ] = False,
@@ -152,8 +152,8 @@ def delete_records(
         typer.Option(
             "--before-offset",
             metavar="[PARTITION:]OFFSET",
-            help="Where the log begins from now on; -1: the log end. Without PARTITION: for the partitions named by "
-            "--partition, else for all. May be repeated.",
+            help="The new log start; -1: the log end. Without PARTITION: for the partitions named by --partition, "
+            "else for all. May be repeated.",
             show_default=False,
         ),
     ],
@@ -196,7 +196,7 @@ def delete_records(
         ],
         right=(1, 2, 3),
     )
-    print_lines(f"Next: winnow compact {topic}   (segments wholly below leave the log)")
+    print_lines(f"Next: winnow compact {topic}   (removes the segments that lie wholly below)")
 
 
 def _parse_before(texts: list[str], named: list[int] | None, partitions: int) -> dict[int, int]:

@@ -42,7 +42,7 @@ def why(
         ),
     ] = None,
     everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="Look through the other partitions also where the key was found.")
+        bool, typer.Option("--everywhere", help="Search the other partitions too, even if the key was found.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +57,7 @@ def why(
     Example: winnow why orders --partition 0 --offset 12
     """
     decoded = _decode_key(key, partition, offset, everywhere=everywhere)
-    with open_installation(to_read=True) as ctx, ProgressBar("Looking through segments") as bar:
+    with open_installation(to_read=True) as ctx, ProgressBar("Searching segments") as bar:
         from winnow.pipeline.explain.why import explain_key, explain_offset
 
         as_of_ms = ctx.now_ms()
@@ -93,9 +93,9 @@ def _decode_key(key: str | None, partition: int | None, offset: int | None, *, e
         )
     if key is None:
         if partition is None:
-            raise UsageError("--offset needs --partition: every partition has offsets of its own.")
+            raise UsageError("--offset needs --partition: each partition has its own offsets.")
         if everywhere:
-            raise UsageError("--everywhere goes with --key: an offset is one partition's.")
+            raise UsageError("--everywhere needs --key: an offset belongs to one partition.")
         return None
     if partition is not None and everywhere:
         raise UsageError("--partition and --everywhere contradict one another. Leave one out.")

@@ -69,7 +69,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
         "true",
         _Enabled(),
         "Whether the cleaner runs at all; deprecated since Kafka 4.1 (KIP-1148).",
-        "true is accepted and is what holds anyway; false is refused, with what to pause instead.",
+        "true is accepted and changes nothing; false is refused, and the error says what to pause instead.",
     ),
     BrokerDefinition(
         THREADS,
@@ -77,7 +77,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
         "1",
         Range(1),
         "How many partitions are cleaned at once.",
-        "Stands for the setting engine.tasks: at most so many Spark tasks per application. When not set, Spark's "
+        "Sets engine.tasks, the maximum number of Spark tasks per application. When not set, Spark's "
         "cores decide. 0 is refused, as Kafka 5.0 will.",
     ),
     BrokerDefinition(
@@ -86,9 +86,8 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
         "134217728",
         None,
         "Memory of all cleaner threads together for their offset maps; more than 1 MiB per thread.",
-        "Stands for the setting engine.memory_bytes: divided by log.cleaner.threads (1 when not set) it is what one "
-        "task may use before it spills to disk. Kafka's default is not taken over; what lies above 2 GiB per thread "
-        "counts, too.",
+        "Sets engine.memory_bytes: divided by log.cleaner.threads (1 when not set), it is the memory of one task "
+        "before it spills to disk. Kafka's default does not apply, nor does its limit of 2 GiB per thread.",
         "bytes",
     ),
     BrokerDefinition(
@@ -97,8 +96,8 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
         MAXIMUM_DOUBLE,
         BytesPerSecond(),
         "How many bytes all cleaner threads together read and write per second, on average.",
-        "Stands for the setting engine.bytes_per_second: each task of an application gets an equal share. Kafka's "
-        "default, the largest double, is no limit.",
+        "Sets engine.bytes_per_second: each task of an application gets an equal share. Kafka's default, the largest "
+        "double, means no limit.",
     ),
     BrokerDefinition(
         "log.cleaner.io.buffer.load.factor",
@@ -123,7 +122,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
         "15000",
         Range(0),
         "How long a cleaner thread sleeps when there is nothing to clean.",
-        "No effect: the schedule of the DAG compact_topics decides when the next look comes.",
+        "No effect: the schedule of the DAG compact_topics decides when partitions are checked next.",
         "ms",
     ),
     BrokerDefinition(
@@ -254,7 +253,7 @@ def make_engine_layer(given: Mapping[str, str], origins: Mapping[str, str], chos
         {key: value for key, (value, _) in found.items()},
         {key: f"{origins[name]}: {name}" for key, (_, name) in found.items()},
         tuple(
-            f"{name} ({origins[name]}) has no effect, because {key} ({taken[key]}) says the same under Winnow's name."
+            f"{name} ({origins[name]}) has no effect, because {key} ({taken[key]}) sets the same under Winnow's name."
             for key, (_, name) in found.items()
             if key in taken
         ),
@@ -311,7 +310,7 @@ def _refuse_unknown(name: str, origin: str) -> ConfigurationError:
         own = f"the broker's is {' or '.join(brokers)}" if brokers else "a broker has none, so set it on the topic"
         hint = f"That is a topic's name; {own}."
     elif name in BROKER_KEYS_WITHOUT_MEANING:
-        hint = "Kafka has it for its brokers, it means nothing to an archive; leave it out."
+        hint = "It configures Kafka's brokers and has no meaning for an archive; leave it out."
     else:
         hint = f"The nearest known name is {find_nearest(name, (*_TOPIC_NAMES, *BROKER_BY_NAME))}."
     return ConfigurationError(f"Unknown broker config name: {name}. {hint} {_describe_origin(origin)}")

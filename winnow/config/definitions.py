@@ -91,7 +91,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.LONG,
         "0",
         Range(0),
-        "How long a record stays uncompacted at least, by its timestamp.",
+        "Minimum time that a record stays uncompacted, by its timestamp.",
         "ms",
         _make_broker_names("log.cleaner.min.compaction.lag.ms"),
     ),
@@ -100,7 +100,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.LONG,
         str(MAXIMUM_LONG),
         Range(1),
-        "How long a record may stay uncompacted, whatever the dirty ratio; holds on idle partitions too.",
+        "Maximum time a record may stay uncompacted, at any dirty ratio; applies to idle partitions too.",
         "ms",
         _make_broker_names("log.cleaner.max.compaction.lag.ms"),
     ),
@@ -127,7 +127,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.INT,
         None,
         Range(1),
-        "Takes the place of segment.bytes when set; for tests, as in Kafka.",
+        "Replaces segment.bytes when set; for tests, as in Kafka.",
         "bytes",
     ),
     Definition(
@@ -257,9 +257,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.LONG,
         str(_WEEK_MS),
         Range(0),
-        "With compaction.strategy timestamp or header: how long a tombstone stays at least after the first compaction "
-        "that covered it, and after the last in which it superseded a record, so that a late record of a lower version "
-        "still loses to it. 0: nothing arrives late.",
+        "With compaction.strategy timestamp or header: minimum time that a tombstone stays after the first "
+        "compaction that covered it, and after the last in which it superseded a record, so that a late record of a "
+        "lower version still loses to it. 0: no late arrivals are expected.",
         "ms",
     ),
     Definition(
@@ -267,7 +267,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.BOOLEAN,
         "false",
         None,
-        "With cleanup.policy=compact,delete: what retention would remove goes through the cleaner instead, so the "
+        "With cleanup.policy=compact,delete: records that retention would remove are compacted instead, so the "
         "latest record of a key is never removed by its age.",
     ),
     Definition(

@@ -116,7 +116,7 @@ def read_file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
     values: dict[str, Any] = {}
     for name, value in _flatten(_read(path, label), label):
         if name in values:
-            raise ConfigurationError(f"{label} sets {name} twice, spelled in two ways. Take one of them out.")
+            raise ConfigurationError(f"{label} sets {name} twice, spelled in two ways. Remove one of them.")
         values[name] = _make_paths_absolute(name, value, path.parent, label)
     return Layer(values, dict.fromkeys(values, label))
 
@@ -157,8 +157,8 @@ def _read(path: Path, label: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise ConfigurationError(
-            f"The settings file {label} cannot be read ({problem.strerror}). "
-            f"Mend that, or unset {CONFIG_VARIABLE} if it should not be read."
+            f"The settings file {label} cannot be read ({problem.strerror}). Fix that, or unset {CONFIG_VARIABLE} if "
+            "it should not be read."
         ) from problem
     except UnicodeDecodeError:
         raise ConfigurationError(f"The settings file {label} is not UTF-8 text. Save it as UTF-8.") from None

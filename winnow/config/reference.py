@@ -45,13 +45,13 @@ Kafka's stands beside it. Together, these are refused on one topic, whether a va
 """
 
 _KAFKA_ONLY = """
-Topic keys of Kafka that mean nothing to an archive, refused with a sentence: {}.
+Kafka's topic keys that have no meaning for an archive and are refused: {}.
 """
 
 _BROKER = """
 ## Broker names
 
-What a broker's `server.properties` says about its logs can be said in the same words, quoted, in `winnow.toml`:
+A broker's log settings in `server.properties` can be copied to `winnow.toml` under the same names, quoted:
 
 ```toml
 [kafka]
@@ -74,11 +74,10 @@ These have no topic key:
 _BROKER_ONLY = """
 The rate counts as Kafka does: whole segments once for the winners and once for the rewrite, and what is written. Each \
 of an application's tasks gets an equal share, and with a rate there are no more tasks than cores; a task that ends \
-early leaves its share unused, so the average stays at or below the rate. Speculative tasks of Spark would come on \
-top, and the check that follows a rewrite reads outside of the rate. A comparison counts whole segments once. Without \
-a rate nothing waits.
+early leaves its share unused, so the average stays at or below the rate. Spark's speculative tasks and the check \
+after a rewrite are not counted. A comparison counts whole segments once. Without a rate there is no limit.
 
-Keys of brokers that mean nothing to an archive, refused with a sentence: {}.
+Broker keys that have no meaning for an archive and are refused: {}.
 """
 
 _SETTINGS = """
@@ -228,9 +227,9 @@ HEAD = """\
 # The settings of a Winnow installation. `winnow settings` prints what is in force and where it came from,
 # `winnow doctor` tries it out.
 #
-# A line with a # and no space after it is a default: take the # away to change it. Environment variables, in
-# brackets below, come before this file. Relative paths begin at its folder. Secrets belong into the environment;
-# all the same only its owner may read this file: let those read it who run Winnow.
+# A line with a # and no space after it is a default: remove the # to change it. Environment variables, in
+# brackets below, come before this file. Relative paths begin at its folder. Secrets belong in the environment. Even
+# so, only the owner may read this file at first: make it readable for the users who run Winnow.
 """
 
 

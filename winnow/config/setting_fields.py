@@ -99,9 +99,9 @@ class _Frozen(BaseModel):
 class SparkSettings(_Frozen):
     """How spark-submit is called."""
 
-    master: Text = describe_setting("The master that spark-submit is given.", default="local[*]")
+    master: Text = describe_setting("Spark's master, passed to spark-submit.", default="local[*]")
     conf: SparkConf = describe_setting(
-        "Spark's properties, `spark.executor.memory` for one.",
+        "Spark's properties, for example `spark.executor.memory`.",
         default_factory=dict,
         secret=True,
         in_file="Spark's properties, as Spark spells them.",
@@ -113,32 +113,31 @@ class EngineSettings(_Frozen):
     """Limits of one engine task and of one Spark application. None: no limit."""
 
     memory_bytes: SizeBytes = describe_setting(
-        "What one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.", default=2**30
+        "Memory that one task may use before it spills to disk: bytes, or a size like `512MB` or `2GiB`.", default=2**30
     )
     threads: Count = describe_setting("Threads of one task's engine.", default=1)
     spill_folder: Text = describe_setting(
-        "Where a task spills and an ingest keeps its spool: in a folder below it that its user alone can read. "
-        "Left out, executors of a cluster use Spark's local folders instead, and a process that may not write to "
-        "`home` the system's temporary folder.",
+        "Where tasks spill and ingests keep their spool, in a subfolder that only its user can read. If not set, a "
+        "cluster's executors use Spark's local folders instead, and a process that cannot write to `home` uses the "
+        "system's temporary folder.",
         from_home=lambda home: str(home / "spill"),
         relative_to="folder",
     )
     tasks: Count | None = describe_setting(
-        "How many partitions one Spark application compacts or compares at once, at most; without it Spark's cores "
-        "decide.",
+        "Maximum partitions that one Spark application compacts or compares at once; if not set, Spark's cores decide.",
         default=None,
         example="tasks = 2",
     )
     bytes_per_second: BytesPerSecond | None = describe_setting(
-        "What all tasks of one Spark application read and write per second, together and on average: a number of "
-        "at least 1, or a size like `50MB`.",
+        "Maximum bytes per second that all tasks of one Spark application read and write together, on average: a "
+        "number of at least 1, or a size like `50MB`.",
         default=None,
         example='bytes_per_second = "50MB"',
     )
     giant_bytes: SizeBytes = describe_setting(
-        "From this size on a topic partition may be cut over several tasks: bytes, or a size like `512MB`. One is "
-        "cut where cores of its Spark application would be idle otherwise, and never under "
-        "`engine.bytes_per_second`.",
+        "Minimum size of a topic partition that may be split over several tasks: bytes, or a size like `512MB`. One "
+        "is split only if cores of its Spark application would be idle otherwise, and never when "
+        "`engine.bytes_per_second` is set.",
         default=2**29,
     )
 
@@ -147,14 +146,14 @@ class FactsSettings(_Frozen):
     """How validation recomputes the facts of a compaction."""
 
     workers: Count | None = describe_setting(
-        "How many partitions validation recomputes at once in one process, each within the engine's memory; "
-        "without it one a core, and four at most.",
+        "Maximum partitions that validation recomputes at once in one process, each within the engine's memory; if "
+        "not set, one per core, at most four.",
         default=None,
         example="workers = 2",
     )
     spark_from_bytes: SizeBytes = describe_setting(
-        "A topic of which validation would read at least that much is recomputed in a Spark application instead of "
-        "the process that validates.",
+        "A topic for which validation would read at least this much is recomputed in a Spark application instead of "
+        "the validating process.",
         default=8 * 2**30,
     )
 
@@ -183,32 +182,32 @@ class AlertSettings(_Frozen):
     )
     page_url: PageUrl = describe_setting(
         "Airflow's address, for the links of alerts that are raised outside of Airflow; inside, its own `[api] "
-        "base_url` is taken.",
+        "base_url` is used.",
         default=None,
         example='page_url = "https://airflow.example.com"',
     )
     notifiers: Annotated[tuple[NotifierSettings, ...], Notifiers] = describe_setting(
-        'Airflow\'s notifiers that are told as well (Slack, e-mail and others): a list of `{"class": '
+        'Airflow\'s notifiers that receive alerts as well (Slack, e-mail and others): a list of `{"class": '
         '"package.Notifier", "arguments": {…}}`, in the environment as JSON. Arguments are templates over the '
-        "alert: `{{ alert.text }}`, `{{ alert.kind }}`, `{{ alert.topic }}`, `{{ alert.link }}`. Secrets belong "
-        "into Airflow's connections.",
+        "alert: `{{ alert.text }}`, `{{ alert.kind }}`, `{{ alert.topic }}`, `{{ alert.link }}`. Secrets belong in "
+        "Airflow's connections.",
         default=(),
         example='notifiers = [{ class = "airflow.providers.smtp.notifications.smtp.SmtpNotifier", arguments = { to = '
         '"oncall@example.com", subject = "{{ alert.severity }}: {{ alert.kind }} of {{ alert.topic }}", '
         'html_content = "<pre>{{ alert.text | e }}</pre>" } }]',
     )
     deadline_warning_ms: Count = describe_setting(
-        "How long before a deadline it is near, in ms; never more than a quarter of the topic's "
+        "How long before a deadline the alert deadline_near is sent, in ms; at most a quarter of the topic's "
         "`max.compaction.lag.ms`.",
         default=3_600_000,
     )
     deadline_grace_ms: Count = describe_setting(
-        "How long after a deadline it counts as missed, in ms: a partition is only due once its deadline has "
-        "passed, so the run that follows needs some time.",
+        "How long after a deadline the alert deadline_missed is sent, in ms: a partition is only due once its "
+        "deadline has passed, so the run that follows needs some time.",
         default=1_800_000,
     )
     sweep_stuck_ms: Count = describe_setting(
-        "How much longer than their grace retired files may wait before their sweep counts as stuck, in ms.",
+        "How long after their grace period retired files may wait before their sweep counts as stuck, in ms.",
         default=259_200_000,
     )
 
@@ -217,13 +216,13 @@ class ScrubSettings(_Frozen):
     """How fast a scrub reads the files of a log in full. None: no limit."""
 
     bytes_per_day: SizeBytes | None = describe_setting(
-        "What `winnow scrub` and the DAG `scrub_topics` read within 24 hours, at most: bytes, or a size like "
-        "`50GB`; without it whatever there is. One file is read even if it is larger.",
+        "Maximum bytes that `winnow scrub` and the DAG `scrub_topics` read within 24 hours: bytes, or a size like "
+        "`50GB`; if not set, there is no limit. One file is read even if it is larger.",
         default=None,
         example='bytes_per_day = "200GB"',
     )
     bytes_per_second: BytesPerSecond | None = describe_setting(
-        "What a scrub reads per second on average: a number of at least 1, or a size like `50MB`.",
+        "Maximum bytes per second that a scrub reads, on average: a number of at least 1, or a size like `50MB`.",
         default=None,
         example='bytes_per_second = "50MB"',
     )
@@ -244,7 +243,7 @@ class MetricsSettings(_Frozen):
     """Which metrics are sent."""
 
     most_topics: Count = describe_setting(
-        "With more topics than that, Airflow's metrics get figures of all topics together and none of single ones.",
+        "With more topics than this, Airflow's metrics receive totals over all topics only, and no figures per topic.",
         default=1_000,
     )
 
@@ -260,12 +259,12 @@ class SettingFields(BaseSettings):
         relative_to="folder",
     )
     catalog: dict[str, str] = describe_setting(
-        "PyIceberg's catalog properties, `catalog.uri` for one. A `py-io-impl` of yours stays; for a local "
+        "PyIceberg's catalog properties, for example `catalog.uri`. A `py-io-impl` that you set is kept; for a local "
         "warehouse derive it from `winnow.log.file_io.SyncedFileIO`, which syncs what it writes.",
         secret=True,
-        in_file="PyIceberg's catalog properties. Another uri, like postgresql+psycopg://winnow@host/catalog or "
-        "https://host/catalog, makes it another catalog than the embedded one; s3.endpoint, s3.region and their "
-        "like stand here too. Keys and passwords are better left to the environment or to the machine's role.",
+        in_file="PyIceberg's catalog properties. Set uri, like postgresql+psycopg://winnow@host/catalog or "
+        "https://host/catalog, to use another catalog than the embedded one; s3.endpoint, s3.region and similar "
+        "properties go here too. Keep keys and passwords in the environment, or use the machine's role.",
     )
     warehouse: Location = describe_setting(
         "Where the tables live: a path, or a URI like `s3://bucket/folder`.",
@@ -295,7 +294,7 @@ class SettingFields(BaseSettings):
     metrics: MetricsSettings
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
     history: HistorySettings
-    lease_ms: Count = describe_setting("How long a run holds a topic without renewing, in ms.", default=3_600_000)
+    lease_ms: Count = describe_setting("How long a lease on a topic lasts without renewal, in ms.", default=3_600_000)
     kafka: dict[str, str] = describe_setting(
         "A broker's names: [above](#broker-names).",
         default_factory=dict,

@@ -128,7 +128,7 @@ def make_unknown_key_error(name: str) -> ConfigurationError:
     elif name in BROKER_BY_NAME:
         hint = "A broker has it for all topics; set it in winnow.toml, in the table [kafka]."
     elif name in KAFKA_KEYS_WITHOUT_MEANING:
-        hint = "Kafka has it for its brokers, it means nothing to an archive; leave it out."
+        hint = "It configures Kafka's brokers and has no meaning for an archive; leave it out."
     else:
         hint = f"The nearest known name is {find_nearest(name, BY_NAME)}."
     return ConfigurationError(f"Unknown topic config name: {name}. {hint}")

@@ -101,7 +101,7 @@ def _run_airflow(environment: Mapping[str, str], home: Path, *arguments: str) ->
     if ended.returncode:
         raise ServiceError(
             f"'airflow {' '.join(arguments)}' ended with exit code {ended.returncode}; the embedded Airflow in {home} "
-            f"is not ready and nothing was started. Its last words are in {log}."
+            f"is not ready and nothing was started. The end of its output is in {log}."
         )
 
 
@@ -118,8 +118,8 @@ class Components:
         for name, process in self.processes.items():
             if process.poll() is not None:
                 raise ServiceError(
-                    f"Airflow's {name} ended with exit code {process.returncode}, so the others were stopped. Its last "
-                    f"words are in {self.logs / f'{name}.log'}."
+                    f"Airflow's {name} ended with exit code {process.returncode}, so the others were stopped. The end "
+                    f"of its output is in {self.logs / f'{name}.log'}."
                 )
 
     def is_healthy(self) -> bool:
@@ -172,8 +172,8 @@ def _check_free(port: int) -> None:
             probe.bind((LOOPBACK, port))
         except OSError as problem:
             raise ConfigurationError(
-                f"Port {port} on {LOOPBACK} is taken. Nothing was started. End what listens there, or choose another "
-                f"port with {PORT_VARIABLE}."
+                f"Port {port} on {LOOPBACK} is taken. Nothing was started. Stop the process that listens there, or "
+                f"choose another port with {PORT_VARIABLE}."
             ) from problem
 
 

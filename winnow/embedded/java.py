@@ -185,7 +185,7 @@ def check_spark_install(search_path: Sequence[str] | None = None) -> None:
     if len(set(said.values())) > 1:
         versions = ", ".join(f"{what} {version or 'nothing'}" for what, version in said.items())
         raise ConfigurationError(
-            f"The Spark in {folder} is not of one piece: {versions}. Nothing was started. Remove pyspark and "
+            f"The Spark in {folder} mixes several versions: {versions}. Nothing was started. Remove pyspark and "
             f"pyspark-client, then install both at version {package.version} in one command."
         )
 
