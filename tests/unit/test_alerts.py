@@ -108,14 +108,14 @@ def test_recovery_says_what_ended_after_how_long_and_by_whom() -> None:
         "orders", ended, "was compacted and published again", at_ms=AT_MS, page_url=None, plan_id="p1"
     )
     assert alert.message == (
-        "Recovered: orders-0, orders-1 was compacted and published again. That ends uncleanable_partition after 3 h, "
-        "validation_failed after 1 day 1 h. It had been taken in hand: released by anna."
+        "Recovered: orders-0, orders-1 was compacted and published again. This closes uncleanable_partition after 3 h, "
+        "validation_failed after 1 day 1 h. By hand: released by anna."
     )
     assert (alert.about, alert.severity) == ((AlertKind.UNCLEANABLE_PARTITION, AlertKind.VALIDATION_FAILED), "info")
     assert alert.since_ms == AT_MS - DAY_MS - HOUR_MS
     assert alert.link is None
     assert alert.text.splitlines()[0] == alert.message
-    assert alert.text.splitlines()[-1] == "Next: Nothing is left to do."
+    assert alert.text.splitlines()[-1] == "Next: There is nothing to do."
 
 
 def test_links_lead_to_the_run_or_to_the_topic_or_nowhere() -> None:

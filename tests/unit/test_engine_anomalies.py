@@ -226,6 +226,6 @@ def test_many_keyless_records_are_cut_into_files_of_segment_bytes(tmp_path: Path
 
 def test_a_plan_without_a_place_for_keyless_records_is_refused_before_one_is_dropped(tmp_path: Path) -> None:
     plan = replace(planned(tmp_path, [[keyed(0, None), keyed(1, "a")]]), quarantine_location=None)
-    with pytest.raises(WinnowError, match=r"^orders-0 holds records without a key, .* names no place"):
+    with pytest.raises(WinnowError, match=r"^orders-0 holds records without a key, .* names no quarantine for them"):
         compacted(tmp_path, plan)
     assert not (tmp_path / "data").exists()

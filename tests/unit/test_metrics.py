@@ -346,8 +346,8 @@ def test_paragraph_tells_header_anomalies_by_coordinates() -> None:
     )
     assert "1 record came without the version header" in text
     assert (
-        "7 records came with a version header that is no 8-byte long and counts as missing: orders-3 at 5, orders-3 at "
-        "1,200, orders-3 at 1,300, orders-3 at 1,301, orders-3 at 1,302 and 2 more."
+        "7 records came with a version header that is not an 8-byte long and counts as missing: orders-3 at 5, "
+        "orders-3 at 1,200, orders-3 at 1,300, orders-3 at 1,301, orders-3 at 1,302 and 2 more."
     ) in text
 
 
@@ -366,7 +366,7 @@ def test_paragraph_tells_what_else_left_the_log_and_what_may_surprise() -> None:
     )
     assert "4 had no key and moved to the quarantine" in text
     assert "Retention took 30 records (2.0 KiB) out of the log." in text
-    assert "1 key would go to another partition since partitions were added" in text
+    assert "1 key would now go to another partition because partitions were added" in text
     assert "records that were removed under the old one cannot return" in text
     quiet = format_receipt(receipt(part()))
     assert [word for word in ("quarantine", "Retention", "added", "strategy", "header") if word in quiet] == []

@@ -395,7 +395,7 @@ def test_named_file_that_is_missing_is_refused(tmp_path: Path) -> None:
     """A name that leads nowhere is a mistake, an absent winnow.toml is not."""
     assert refusal(tmp_path, {"WINNOW_CONFIG": "no.toml"}) == (
         f"The settings file {tmp_path}/no.toml cannot be read (No such file or directory). "
-        "Mend that, or unset WINNOW_CONFIG if it should not be read."
+        "Fix that, or unset WINNOW_CONFIG if it should not be read."
     )
 
 

@@ -222,7 +222,7 @@ class AlertManager:
         with self._ignore_failures("Messages that wait for their channels could not be read."):
             dropped = self.memory.drop_deliveries(self.now_ms() - GIVE_UP_MS)
             if dropped:
-                log.error("%d alert message(s) were given up: their channel took none for three days.", dropped)
+                log.error("%d alert message(s) were dropped: their channel accepted none for three days.", dropped)
             for channel in self.channels:
                 delivered += self._deliver_queue(channel)
         return delivered
@@ -269,7 +269,7 @@ class AlertManager:
                 self.memory.postpone_delivery(delivery.key, self.now_ms() + RETRY_MS)
                 # Another library's message may quote the address, which is a secret.
                 words = str(problem) if isinstance(problem, WinnowError) else f"{type(problem).__name__}."
-                log.error("Channel %s did not take an alert: %s It is tried again later.", channel.name, words)
+                log.error("Channel %s did not accept an alert: %s It is sent again later.", channel.name, words)
             else:
                 self.memory.finish_delivery(delivery.key)
                 taken += 1
@@ -284,7 +284,7 @@ class AlertManager:
             # Another library's message may quote data.
             words = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
             log.error("%s", otherwise)
-            log.error("The metadata store did not take this alert, so it is in this log alone: %s", words)
+            log.error("The metadata store did not accept this alert, so it is in this log only: %s", words)
 
 
 @dataclass(slots=True)

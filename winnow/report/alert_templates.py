@@ -45,7 +45,7 @@ def make_validation_broken(
         findings=(Finding(None, at_ms),),
         summary=summary.rstrip("."),
         safe="Nothing was published and no partition was marked; readers see the log as before.",
-        next=to_do or f"Mend the check or the suite, then run it again: winnow compact {topic}",
+        next=to_do or f"Fix the check or the suite, then run it again: winnow compact {topic}",
         at_ms=at_ms,
         plan_id=plan_id,
     )
@@ -75,8 +75,8 @@ def make_commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -
         findings=(Finding(None, at_ms),),
         summary=summary.rstrip("."),
         safe=(
-            "Nothing was cleaned up, and nothing is before the outcome is known. Readers see the whole log either as "
-            "it was or as it is compacted, and both are right."
+            "Nothing was cleaned up, and nothing will be before the outcome is known. Readers see the complete log, "
+            "either as before or compacted; both are correct."
         ),
         next=(
             "Delete no files by hand. The next run looks for the plan in the table's history and settles it; to do so "
@@ -114,7 +114,7 @@ def make_deadline_missed(topic: str, findings: Sequence[Finding], *, to_do: str,
 
 
 _STILL_THERE = (
-    "No record is lost and readers see a whole log; superseded and deleted values stay readable for longer than "
+    "No record is lost and readers see a complete log; superseded and deleted values stay readable for longer than "
     "promised."
 )
 
@@ -127,12 +127,13 @@ def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> 
         findings=(Finding(None, since_ms),),
         summary=summary.rstrip("."),
         safe=(
-            "Readers are not affected: these files are no part of the log any more. They keep their disk space, and "
-            "what was removed from the log is still on disk in them."
+            "Readers are not affected: these files are no longer part of the log. But they take disk space, and "
+            "records that were removed from the log are still on disk in them."
         ),
         next=(
-            "See why the DAG sweep_topics did not: is it paused, is a task red? Where files stay after a sweep, a "
-            f"branch or a tag of the table still refers to them. By hand, to read what it says: winnow sweep {topic}"
+            "Find out why the DAG sweep_topics did not remove them: is it paused, did a task fail? If files stay "
+            "after a sweep, a branch or a tag of the table still refers to them. To sweep by hand and read its "
+            f"output: winnow sweep {topic}"
         ),
         at_ms=at_ms,
     )
@@ -147,11 +148,11 @@ def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int)
         summary=f"A scrub found damage in topic {topic}",
         safe=(
             "Nothing was changed. Readers get an error at a damaged segment and never its changed bytes; compaction "
-            "does not copy from it. All other files are as they were written, as far as they were checked."
+            "does not copy from it. All other files that were checked are intact."
         ),
         next=(
-            "Restore each file under the same name from a backup or the object store's versions, and look at the disk "
-            f"it was on. Then check again, which closes this alert: winnow scrub {topic}"
+            "Restore each file under the same name from a backup or the object store's versions, and check the disk "
+            "it was on. Then scrub again, which closes this alert: winnow scrub {topic}"
         ),
         at_ms=at_ms,
     )

@@ -173,7 +173,7 @@ def make_recovery(
     at_ms: int,
     page_url: str | None,
     plan_id: str | None = None,
-    safe: str = "Readers see the log as it is published; nothing was lost.",
+    safe: str = "Readers see the log as published; nothing was lost.",
 ) -> Alert:
     """Make the document that reports the end of ``ended``. ``how`` completes the sentence "Recovered: orders-0 …"."""
     kinds = tuple(dict.fromkeys(AlertKind(each.kind) for each in ended))
@@ -184,9 +184,9 @@ def make_recovery(
         began_ms = min(each.since_ms for each in ended if each.kind == kind)
         stretches.append(f"{kind.value} after {format_duration(at_ms - began_ms)}")
     releases = list(dict.fromkeys(each.released for each in ended if each.released))
-    by_hand = f" It had been taken in hand: {', '.join(releases[:MAXIMUM_SHOWN])}." if releases else ""
-    message = f"Recovered: {format_partitions(topic, partitions)} {how}. That ends {', '.join(stretches)}.{by_hand}"
-    to_do = "Nothing is left to do."
+    by_hand = f" By hand: {', '.join(releases[:MAXIMUM_SHOWN])}." if releases else ""
+    message = f"Recovered: {format_partitions(topic, partitions)} {how}. This closes {', '.join(stretches)}.{by_hand}"
+    to_do = "There is nothing to do."
     link = make_link(page_url, topic, plan_id)
     return Alert(
         kind=AlertKind.RECOVERED,

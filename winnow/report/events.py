@@ -39,7 +39,7 @@ _PARTS = ("facts_ms", "import_ms", "judge_ms")
 EVENTS: tuple[EventDefinition, ...] = (
     EventDefinition(
         "ingested",
-        "an ingest call ended; nothing new was there when no records were appended",
+        "an ingest call ended; with no records appended there was nothing new",
         (
             "files",
             "records_appended",
@@ -53,7 +53,7 @@ EVENTS: tuple[EventDefinition, ...] = (
     ),
     EventDefinition(
         "assessed",
-        "it was decided which partitions are worth compacting; `reasons` counts partitions",
+        "each partition was judged due or idle; `reasons` counts partitions per reason",
         ("partitions", "eligible", "reasons", "as_of_ms", "duration_ms"),
         phase="assess",
     ),
@@ -72,27 +72,27 @@ EVENTS: tuple[EventDefinition, ...] = (
     ),
     EventDefinition(
         "validated",
-        "an attempt passed validation; its parts are the facts, waiting for Great Expectations' import, its judgement",
+        "an attempt passed validation; its times: computing facts, waiting for Great Expectations' import, judging",
         (*_PLAN, "expectations", "warnings", *_PARTS, "duration_ms"),
         phase="validate",
     ),
     EventDefinition(
         "invalid",
-        "an attempt is wrong, or could not be made, because of its partitions; they are marked",
+        "an attempt failed validation or could not be made; the partitions at fault are marked",
         (*_PLAN, "partitions", "failed", *_PARTS, "duration_ms"),
         phase="validate",
         outcome="invalid",
     ),
     EventDefinition(
         "broken",
-        "a check raised instead of judging; nothing is marked",
+        "a check raised an error instead of judging; nothing is marked",
         (*_PLAN, "failed", *_PARTS, "duration_ms"),
         phase="validate",
         outcome="broken",
     ),
     EventDefinition(
         "published",
-        "a plan is in the table, its checkpoint moved",
+        "a plan was committed to the table and its checkpoint moved",
         (
             *_PLAN,
             "snapshot_id",
@@ -112,8 +112,8 @@ EVENTS: tuple[EventDefinition, ...] = (
         phase="publish",
         outcome="published",
     ),
-    EventDefinition("refused", "the log moved under a plan; nothing was published", _PLAN, outcome="refused"),
-    EventDefinition("unknown", "whether a plan is in the table is not known yet", _PLAN, outcome="unknown"),
+    EventDefinition("refused", "the log changed after planning; nothing was published", _PLAN, outcome="refused"),
+    EventDefinition("unknown", "it is not known yet whether a plan was committed", _PLAN, outcome="unknown"),
     EventDefinition("voided", "a plan ended before it published anything", _PLAN, outcome="void"),
     EventDefinition(
         "state_changed",
@@ -122,7 +122,7 @@ EVENTS: tuple[EventDefinition, ...] = (
     ),
     EventDefinition(
         "swept",
-        "files that nobody can reach any more were removed",
+        "files that nothing refers to any more were removed",
         ("files_deleted", "bytes_deleted", "snapshots_expired", "files_waiting", "bytes_waiting", "duration_ms"),
         phase="sweep",
     ),
@@ -131,8 +131,8 @@ EVENTS: tuple[EventDefinition, ...] = (
         "live files were read in full and checked; `findings` counts all that are open",
         ("segments", "segments_checked", "bytes_checked", "bytes_left", "findings"),
     ),
-    EventDefinition("alerted", "people were told; `message` is what they were told", ("kind", "partitions", "message")),
-    EventDefinition("recovered", "what was alerted is well again", ("partitions", "message")),
+    EventDefinition("alerted", "an alert was sent; `message` is its text", ("kind", "partitions", "message")),
+    EventDefinition("recovered", "the problem of an alert is over", ("partitions", "message")),
 )
 """All events, in the order of a run."""
 

@@ -21,7 +21,7 @@ def render_metrics_table() -> str:
         label = "" if counter.label is None else f", `{counter.label}`" + (f" ({values})" if values else "")
         rows.append((f"`{counter.name}`", "counter", f"`topic`{label}", counter.meaning))
     labels = f"`topic`, `{PHASE}` ({', '.join(PHASES)})"
-    rows.append((f"`{PHASE}`", "timer", labels, "Milliseconds that one step of one topic took, well or not"))
+    rows.append((f"`{PHASE}`", "timer", labels, "Milliseconds that one step of one topic took, successful or not"))
     return _render_table(("name", "kind", "labels", "meaning"), rows)
 
 

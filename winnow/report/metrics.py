@@ -227,7 +227,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "cleaner-io",
-        "Bytes that the last run read and left, per second of engine time",
+        "Bytes before and after the last run, per second of engine time",
         lambda m: (m.figures.bytes_in + m.figures.bytes_out) / m.seconds if m.seconds else None,
     ),
     Metric(
@@ -277,7 +277,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "header-malformed-records",
-        "Records of the last run whose version header is no 8-byte long (KIP-280)",
+        "Records of the last run whose version header is not an 8-byte long (KIP-280)",
         _read_last_run(lambda m: m.figures.headers_malformed),
     ),
     Metric("partitions-count", "Partitions", lambda m: m.partitions),
@@ -288,12 +288,12 @@ METRICS: tuple[Metric, ...] = (
         lambda m: m.swept_bytes,
     ),
     Metric("published-runs-count", "Runs that are published", lambda m: m.runs_published),
-    Metric("invalid-runs-count", "Runs whose result was wrong; nothing was published", lambda m: m.runs_invalid),
-    Metric("broken-runs-count", "Runs in which a check raised and that are still open", lambda m: m.runs_broken),
-    Metric("refused-runs-count", "Runs under whose plan the log moved", lambda m: m.runs_refused),
+    Metric("invalid-runs-count", "Runs that failed validation; nothing was published", lambda m: m.runs_invalid),
+    Metric("broken-runs-count", "Open runs in which a check raised an error", lambda m: m.runs_broken),
+    Metric("refused-runs-count", "Runs refused because the log changed after planning", lambda m: m.runs_refused),
     Metric("void-runs-count", "Runs that ended before they published anything", lambda m: m.runs_void),
-    Metric("unknown-runs-count", "Runs of which it is not known yet whether they published", lambda m: m.runs_unknown),
-    Metric("healthy-topics-count", "Topics of which nothing else holds", lambda m: m.topics_healthy, total_only=True),
+    Metric("unknown-runs-count", "Runs whose commit may or may not have landed", lambda m: m.runs_unknown),
+    Metric("healthy-topics-count", "Topics in none of the other states", lambda m: m.topics_healthy, total_only=True),
     Metric(
         "paused-topics-count", "Topics with a paused partition, nothing due", lambda m: m.topics_paused, total_only=True
     ),

@@ -21,7 +21,7 @@ _EXPLANATIONS = {
     Reason.DIRTY_RATIO: "its dirty ratio is above min.cleanable.dirty.ratio",
     Reason.TOMBSTONES_EXPIRED: "tombstones have passed their delete horizon, or were never given one",
     Reason.RETENTION: "segments are past retention",
-    Reason.CLEAN: "nothing came since its last compaction",
+    Reason.CLEAN: "nothing was appended since its last compaction",
     Reason.NO_CLOSED_SEGMENT: "what is dirty lies in the active segment, not closed by segment.bytes or segment.ms yet",
     Reason.INSIDE_MIN_LAG: "what is dirty is younger than min.compaction.lag.ms",
     Reason.NOT_DIRTY_ENOUGH: "its dirty ratio is not above min.cleanable.dirty.ratio",
@@ -119,7 +119,7 @@ def describe_simulation(partitions: Sequence[PartitionReceipt], *, as_of_ms: int
     if offsets:
         found.append(
             f"{_format_count(offsets, 'offset')} {'was' if offsets == 1 else 'were'} cleaned that "
-            "min.compaction.lag.ms or the active segment would have kept from it at present."
+            "min.compaction.lag.ms or the active segment would still exclude at present."
         )
     return found
 
@@ -150,13 +150,13 @@ def _describe_cleaning(receipt: Receipt) -> list[str]:
         ),
         (
             f"{format_human_bytes(bytes_in)} became {format_human_bytes(bytes_out)} ({saved:.1f} % less to read; the "
-            "old files go after their grace)."
+            "old files are removed after their grace period)."
         ),
     ]
     if any(p.reason is Reason.STRATEGY_CHANGED for p in parts):
         found.append(
-            "The strategy had changed, so the whole log was cleaned anew; records that were removed under the old one "
-            "cannot return."
+            "The strategy had changed, so the whole log was compacted again; records that were removed under the old "
+            "one cannot return."
         )
     return found
 
@@ -188,13 +188,13 @@ def _list_notices(receipt: Receipt) -> list[str]:
         listed = ", ".join(places[:MAXIMUM_PLACES])
         more = malformed - len(places[:MAXIMUM_PLACES])
         found.append(
-            f"{_format_count(malformed, 'record')} came with a version header that is no 8-byte long and counts as "
+            f"{_format_count(malformed, 'record')} came with a version header that is not an 8-byte long and counts as "
             f"missing{f': {listed}' if listed else ''}{f' and {more:,} more' if listed and more else ''}."
         )
     if elsewhere:
         found.append(
-            f"{_format_count(elsewhere, 'key')} would go to another partition since partitions were added: an older "
-            "record of such a key may stay where it is, beside a newer one there."
+            f"{_format_count(elsewhere, 'key')} would now go to another partition because partitions were added: an "
+            "older record of such a key may stay in its partition, beside a newer one in the other."
         )
     return found
 
