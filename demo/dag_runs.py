@@ -110,8 +110,8 @@ class DagRuns:
     def _failure(self, what: str, text: str) -> DagRunFailedError:
         tail = "\n".join(f"  {line}" for line in text.rstrip().splitlines()[-MAXIMUM_TAIL_LINES:])
         return DagRunFailedError(
-            f"{what}. The topics are as the last published step left them; the whole log is in {self._log}. Mend the "
-            f"cause and run the demo again, it starts anew. The last lines of the log:\n{tail}"
+            f"{what}. The topics are as the last published step left them; the whole log is in {self._log}. Fix the "
+            f"cause and run the demo again; it starts from the beginning. The last lines of the log:\n{tail}"
         )
 
     def _keep_logs(self, dag_id: str, run_id: str, tasks: list[TaskEnd], logs: dict[tuple[str, int], str]) -> None:

@@ -38,7 +38,7 @@ def run_demo(settings: Settings, screen: Screen) -> int:
     again = start_fresh(settings)
     screen.say(
         f"A year of New York's flights, archived, compacted and swept in {summary.shorten_path(settings.home)}"
-        + (", where the last demo has made room.\n" if again else ".\n")
+        + (", where the data of the last demo was removed.\n" if again else ".\n")
     )
     story = _DemoRun(settings, screen)
     # The pool shuts down first, so that nothing starts after the stack has closed.

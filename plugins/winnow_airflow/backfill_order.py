@@ -65,7 +65,7 @@ def _lock_free_topics(
         except TopicBusyError as problem:
             other = _find_holding_run(ctx, found["topic"])
             if other is not None and other.as_of_ms >= as_of_ms:
-                log.info("%s It does what this run would.", problem)
+                log.info("%s That run does the work of this one.", problem)
             else:
                 log.info("%s This run waits for it.", problem)
                 waits_ms.append(MINIMUM_WAIT_MS if other is None else (ctx.now_ms() - other.opened_at_ms) // 2)

@@ -89,7 +89,7 @@ def check_database(before: str = "") -> CheckResult:
         return build_failure(
             name,
             f"Airflow's database cannot be reached ({type(problem).__name__}).",
-            "Start it, or mend AIRFLOW__DATABASE__SQL_ALCHEMY_CONN; then: winnow doctor",
+            "Start it, or fix AIRFLOW__DATABASE__SQL_ALCHEMY_CONN; then: winnow doctor",
             ServiceError.exit_code,
         )
     return build_ok(name, "Has the tables of this Airflow.")
@@ -136,7 +136,7 @@ def check_schedules(names: Sequence[str], start: str, before: str = "") -> Check
     held = [name for name in names if paused.get(name)]
     if missing:
         detail = f"Airflow's dag-processor has not read {', '.join(missing)} yet."
-        return build_warning("airflow-schedules", detail, f"Look at [core] dags_folder, and start it: {start}")
+        return build_warning("airflow-schedules", detail, f"Check [core] dags_folder, and start it: {start}")
     if held:
         detail = f"Paused, so nothing starts them: {', '.join(held)}."
         return build_warning("airflow-schedules", detail, f"{before}airflow dags unpause {held[0]}")
@@ -156,7 +156,7 @@ def check_pools(before: str = "") -> CheckResult:
     if empty:
         return build_failure(
             "airflow-pools",
-            f"No slots in {' and '.join(empty)}: the tasks that wait there wait for ever, and nothing fails.",
+            f"No slots in {' and '.join(empty)}: tasks that need them wait forever, and nothing fails.",
             before + " && ".join(f"airflow pools set {name} {POOLS[name]['slots']} Winnow" for name in empty),
         )
     return build_ok("airflow-pools", ", ".join(f"{name}: {number} slots" for name, number in found.items()) + ".")
@@ -184,11 +184,11 @@ def check_connection(before: str = "") -> CheckResult:
     if master != wanted:
         return build_warning(
             name,
-            f"{SPARK_CONNECTION} leads to {master}, and the setting spark.master to {wanted}: Airflow's tasks take the "
-            "first, the command line the second.",
+            f"{SPARK_CONNECTION} points at {master}, and the setting spark.master at {wanted}: Airflow's tasks use "
+            "the first, the command line the second.",
             f"{before}airflow connections delete {SPARK_CONNECTION} && {add}",
         )
-    return build_ok(name, f"{SPARK_CONNECTION} leads to {master}.")
+    return build_ok(name, f"{SPARK_CONNECTION} points at {master}.")
 
 
 def check_api(embedded: bool) -> CheckResult:
@@ -218,15 +218,15 @@ def check_api(embedded: bool) -> CheckResult:
         return build_failure(
             name,
             f"What listens at {url} does not answer as Airflow does: the port is taken, or the address is wrong.",
-            "End what listens there, or take another port: export WINNOW_UI_PORT=8081"
+            "Stop what listens there, or choose another port: export WINNOW_UI_PORT=8081"
             if embedded
-            else "Mend [core] execution_api_server_url, or end what listens there",
+            else "Fix [core] execution_api_server_url, or stop what listens there",
             ServiceError.exit_code,
         )
     if ill:
-        detail = f"Airflow at {url} answers, but is not well: {', '.join(ill)}."
+        detail = f"Airflow at {url} answers, but is not healthy: {', '.join(ill)}."
         return build_warning(name, detail, "Read the logs of these components, and start them again")
-    return build_ok(name, f"Airflow at {url} is well.")
+    return build_ok(name, f"Airflow at {url} is healthy.")
 
 
 if __name__ == "__main__":

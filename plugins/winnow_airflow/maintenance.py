@@ -157,7 +157,7 @@ def _describe_pause(topic: str, rows: Sequence[PartitionRow], name: str) -> str:
         return f"Nothing was changed: {paused} was paused by {name} already."
     return (
         f"Paused by {name}: {_name_partitions(topic, changed)}. No run compacts it until it is resumed under the same "
-        "name; a run that is at work on it publishes nothing of its topic. Readers and ingest go on."
+        "name; a run that is at work on it publishes nothing of its topic. Readers and ingest continue."
     )
 
 
@@ -168,7 +168,7 @@ def _describe_resume(topic: str, rows: Sequence[PartitionRow], name: str) -> str
     rest = f" Still paused by {', '.join(others)}: {_name_partitions(topic, still)}." if still else ""
     if not changed:
         unpaused = _name_partitions(topic, [row.partition for row in rows])
-        return f"Nothing was changed: no pause of {name} was on {unpaused}.{rest}"
+        return f"Nothing was changed: {unpaused} had no pause named {name}.{rest}"
     going = [number for number in changed if number not in still]
     next_run = " The next run takes what is due." if going else ""
     return f"Resumed by {name}: {_name_partitions(topic, changed)}.{rest}{next_run}"

@@ -71,4 +71,4 @@ def explain_not_present(context: Mapping[str, Any], *, now_ms: int) -> str | Non
         return None
     if abs(now_ms - as_of_ms) <= MAXIMUM_PRESENT_DISTANCE_MS:
         return None
-    return f"This run looks from {format_ms(as_of_ms)}; alerts are about the present, and its own runs watch that."
+    return f"This run is as of {format_ms(as_of_ms)}; alerts are about the present, which other runs watch."

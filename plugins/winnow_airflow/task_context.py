@@ -46,7 +46,7 @@ class NotifierChannel:
         except TypeError:
             named = ", ".join(arguments) or "none"
             raise ConfigurationError(
-                f"{self._notifier.path} does not take these arguments: {named}. Mend alert.notifiers."
+                f"{self._notifier.path} does not take these arguments: {named}. Fix alert.notifiers."
             ) from None
         context: Any = {**self._context, "alert": asdict(alert)}
         # Same as calling the notifier, but without logging a foreign error message, which may contain a secret address.
@@ -61,9 +61,9 @@ def _load_notifier_class(path: str) -> type[BaseNotifier]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
-        raise ConfigurationError(f"There is no class {path}. Mend alert.notifiers, or install its provider.") from None
+        raise ConfigurationError(f"There is no class {path}. Fix alert.notifiers, or install its provider.") from None
     if not isinstance(found, type) or not issubclass(found, BaseNotifier):
-        raise ConfigurationError(f"{path} is no notifier of Airflow's. Mend alert.notifiers.")
+        raise ConfigurationError(f"{path} is not an Airflow notifier. Fix alert.notifiers.")
     return found
 
 

@@ -34,7 +34,7 @@ RETRY_POLICY = ExceptionRetryPolicy(
         RetryRule(
             exception=[UsageError, BadInputError, ValidationFailedError],
             action=RetryAction.FAIL,
-            reason="The same call meets the same data and configuration again.",
+            reason="A retry would meet the same data and configuration.",
         ),
         RetryRule(
             exception=PlanVoidError,
@@ -45,7 +45,7 @@ RETRY_POLICY = ExceptionRetryPolicy(
             exception=CommitConflictError,
             action=RetryAction.RETRY,
             retry_delay=timedelta(0),
-            reason="Another commit came first; it is through by now.",
+            reason="Another commit came first; it has finished by now.",
         ),
     ],
     # Retried with a doubling delay: unavailable services, commits of unknown outcome, topics held by another run, and

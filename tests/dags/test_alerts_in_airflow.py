@@ -284,7 +284,7 @@ def test_what_an_alert_quotes_is_no_template(
     ("notifier", "told"),
     [
         ({"class": "no.such.Notifier"}, "There is no class no.such.Notifier"),
-        ({"class": "airflow.sdk.DAG"}, "airflow.sdk.DAG is no notifier of Airflow's"),
+        ({"class": "airflow.sdk.DAG"}, "airflow.sdk.DAG is not an Airflow notifier"),
         (
             {"class": SLACK["class"], "arguments": {"text": "x", "colour": "red"}},
             "does not take these arguments: text, colour",

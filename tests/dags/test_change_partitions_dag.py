@@ -99,7 +99,7 @@ def test_a_pause_of_another_name_is_named_when_it_remains(ctx: Context, tmp_path
     assert "No run compacts it" in change(ctx, "pause", reason="maria")
     change(ctx, "pause", reason="tom")
     assert change(ctx, "resume", reason="maria") == ("Resumed by maria: orders-0. Still paused by tom: orders-0.")
-    assert "Nothing was changed: no pause of airflow was on orders-0. Still paused by tom" in change(ctx, "resume")
+    assert "Nothing was changed: orders-0 had no pause named airflow. Still paused by tom" in change(ctx, "resume")
     assert "The next run takes what is due" in change(ctx, "resume", reason="tom")
 
 

@@ -168,7 +168,7 @@ def test_connection_that_is_missing_or_leads_elsewhere_is_told(
     assert with_connection(host="spark://head:7077").status is CheckStatus.OK
     other = with_connection(host="local[2]")
     assert other.status is CheckStatus.WARNING
-    assert "leads to local[2], and the setting spark.master to spark://head:7077" in other.detail
+    assert "points at local[2], and the setting spark.master at spark://head:7077" in other.detail
     monkeypatch.delenv(name)
     missing = health.check_connection("")
     assert (missing.status, missing.exit_code) == (CheckStatus.FAILURE, 2)
@@ -183,7 +183,7 @@ def test_api_is_well_only_when_its_components_are(
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", f"{url}/execution/")
     document |= {name: {"status": "healthy"} for name in health.REQUIRED_COMPONENTS}
     well = health.check_api(embedded=True)
-    assert (well.status, well.detail) == (CheckStatus.OK, f"Airflow at {url} is well.")
+    assert (well.status, well.detail) == (CheckStatus.OK, f"Airflow at {url} is healthy.")
     document["scheduler"] = {"status": "unhealthy"}
     ill = health.check_api(embedded=True)
     assert ill.status is CheckStatus.WARNING

@@ -341,9 +341,9 @@ def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recover
         "recovered", [trouble.kind], trouble.partitions,
     )  # fmt: skip
     assert recovery["message"].startswith(f"Recovered: {named} ")
-    assert f"That ends {trouble.kind} after " in recovery["message"]
+    assert f"This closes {trouble.kind} after " in recovery["message"]
     assert recovery["since_ms"] == alert["since_ms"]
-    assert recovery["next"] == "Nothing is left to do."
+    assert recovery["next"] == "There is nothing to do."
     assert recovery["link"].startswith(f"{AIRFLOW}/winnow/page#/")
     assert world.ctx.store.alerts.list_open() == []
 
@@ -360,7 +360,7 @@ def test_webhook_that_is_down_changes_no_outcome_and_gets_everything_in_order_la
     troubled = Damage()
     troubled.fail(world)
     assert world.state(0).uncleanable is not None
-    assert "Channel webhook did not take an alert: The webhook answered 503. It is tried again later." in caplog.text
+    assert "Channel webhook did not accept an alert: The webhook answered 503. It is sent again later." in caplog.text
     assert inbox.url not in caplog.text
     assert inbox.refused == 1
     watch_topics(world.ctx)
@@ -431,7 +431,7 @@ def test_many_partitions_at_once_are_one_message_and_a_further_one_is_alone_in_i
     (both,) = inbox.take()
     assert both["partitions"] == [0, 1]
     assert both["next"] == (
-        "Let paused partitions go on: winnow partitions resume orders --partition 0 --partition 1 --all"
+        "Resume paused partitions: winnow partitions resume orders --partition 0 --partition 1 --all"
     )
     resume_partitions(world.ctx, TOPIC, [1], by="anna")
     world.compact()
@@ -462,7 +462,7 @@ def test_released_partition_is_told_again_when_it_fails_again_and_named_when_it_
     release_marks(world.ctx, TOPIC, [0], why="released by bert")
     troubled.restore(world)
     assert inbox.kinds == ["uncleanable_partition", "uncleanable_partition", "recovered"]
-    assert "It had been taken in hand: released by bert." in inbox.alerts[-1]["message"]
+    assert "By hand: released by bert." in inbox.alerts[-1]["message"]
 
 
 def test_released_partition_that_is_not_due_has_recovered(world: World, inbox: WebhookInbox) -> None:
@@ -623,7 +623,7 @@ def test_alert_that_cannot_be_written_down_is_in_the_log_and_changes_no_outcome(
         Damage().fail(world)
     assert world.state(0).uncleanable is not None
     assert "Topic orders was not compacted: orders-0: segment " in caplog.text
-    assert "so it is in this log alone" in caplog.text
+    assert "so it is in this log only" in caplog.text
     assert inbox.kinds == []
 
 

@@ -308,7 +308,7 @@ def test_tombstones_below_an_imported_checkpoint_wait_for_a_horizon_of_their_own
     ("offset", "said"),
     [
         (40, "beyond the log end 12: counts as the log start until the log reaches it"),
-        (12, "when is not known"),
+        (12, "cleaning time unknown"),
     ],
 )
 def test_offset_beyond_the_log_end_is_kept_and_counts_when_the_log_reaches_it(

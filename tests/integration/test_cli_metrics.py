@@ -115,7 +115,7 @@ def test_forecast_for_people_says_the_pace_or_that_it_is_unknown(tmp_path: Path)
     publish(seconds=0.001)
     text = winnow("assess", "orders", "--forecast", "--as-of", NOW_MS).stdout
     assert "orders-0    in_time   2023-11-14T22:13:22Z" in text
-    assert "Pace of the recent runs: 2.0 MiB a second and task" in text
+    assert "Pace of recent runs: 2.0 MiB per second and task" in text
     make_topic("returns", tmp_path / "returns.jsonl")
     assert "No partition has a deadline" in winnow("assess", "returns", "--forecast").stdout
 

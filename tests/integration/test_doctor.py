@@ -71,7 +71,7 @@ def test_python_outside_of_what_winnow_was_tested_with_fails() -> None:
     for version in ((3, 10, 1), (3, 14, 0)):
         (finding,) = machine.check_python(">=3.11,<3.14", version)
         assert (finding.status, finding.exit_code) == (CheckStatus.FAILURE, 2)
-        assert "Winnow wants >=3.11,<3.14" in finding.detail
+        assert "Winnow needs >=3.11,<3.14" in finding.detail
     assert machine.check_python(">=3.11,<3.14", (3, 13, 9))[0].status is CheckStatus.OK
 
 
@@ -498,7 +498,7 @@ def test_service_that_never_answers_does_not_keep_the_command_from_ending(
     answer = winnow_process("doctor", "--timeout", "4", timeout_seconds=120)
     assert answer.exit_code == 6
     assert "No answer within 4 s" in answer.stdout
-    assert "catalog: Look whether the catalog runs" in answer.stdout
+    assert "catalog: Check that the catalog runs" in answer.stdout
 
 
 POOL_THAT_HANGS = """
@@ -535,7 +535,7 @@ def test_settings_that_cannot_be_read_are_a_finding_beside_what_needs_none(monke
     }
 
 
-def test_findings_for_people_end_with_what_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_for_people_end_with_what_to_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures first, then warnings, each with its command; the worst of the exit codes."""
     from winnow.cli import doctor
 
@@ -552,7 +552,7 @@ def test_findings_for_people_end_with_what_to_mend(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(doctor, "_examine", examined)
     answer = winnow("doctor", code=6)
     assert answer.stdout.partition("\n\n")[2] == (
-        "To mend:\n  pools: make it\n  catalog: start it\n\nTo look at:\n  webhook: set one\n"
+        "To fix:\n  pools: make it\n  catalog: start it\n\nTo check:\n  webhook: set one\n"
     )
 
 

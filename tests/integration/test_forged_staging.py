@@ -144,7 +144,7 @@ def test_a_plan_that_was_changed_is_named_and_used_by_no_step(
     segments = live(world)
     outcome = compact(world, monkeypatch, before=before, action=lambda: rewrite(plan_file(world), world, forgery))
     message = refused(world, outcome, segments, 5)
-    assert f"Plan {run_of(world).plan_id} of topic {TOPIC} is not the one that was made" in message
+    assert f"Plan {run_of(world).plan_id} of topic {TOPIC} is not the plan that was written" in message
     assert run_of(world).status is RunState.VOID
     assert not (world.folder / "elsewhere").exists()
     if before in {"stage_retention_plans", "publish_attempt"}:
@@ -448,7 +448,7 @@ def test_a_run_from_before_digests_goes_on_and_a_changed_plan_is_known_by_its_id
     sound = storage.read_bytes(plan.uri)
     world.stage(plan)
     rewrite(plan.uri, world, retire_everything)
-    with pytest.raises(PlanVoidError, match="its content has another id than it bears"):
+    with pytest.raises(PlanVoidError, match="its id is not that of its content"):
         validate_attempt(world.ctx, plan.plan_id, "a1")
     again = world.plan(world.clock())
     assert again is not None

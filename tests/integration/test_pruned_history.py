@@ -64,7 +64,7 @@ def test_the_run_of_an_old_publication_goes_and_its_receipt_answers(
     assert world.ctx.store.runs.list_runs(TOPIC) != []
     report = after(world, RETENTION_MS)
     assert report.history_rows_removed > 0
-    assert "row(s) of history were older than history.retention_ms and are removed." in report.message
+    assert "row(s) of history were older than history.retention_ms and were removed." in report.message
     assert world.ctx.store.runs.list_runs(TOPIC) == []
     assert world.ctx.store.verdicts.list_verdicts(TOPIC) == []
     assert world.ctx.store.runs.list_attempt_fences(receipt.plan_id or "") == {}

@@ -201,7 +201,7 @@ def test_bit_that_flips_in_a_value_is_not_copied_under_a_new_checksum(world: Wor
 
 
 @pytest.mark.parametrize(
-    ("place", "offset", "wrong"), [(-1, 10**9, "above"), (0, 10**9, "do not rise"), (0, -1, "do not rise")]
+    ("place", "offset", "wrong"), [(-1, 10**9, "above"), (0, 10**9, "do not increase"), (0, -1, "do not increase")]
 )
 def test_segment_with_a_wrong_offset_is_named_when_its_records_are_not_found_again(
     world: World, place: int, offset: int, wrong: str

@@ -224,9 +224,7 @@ def test_damaged_segment_is_named_without_a_byte_of_the_key(world: World) -> Non
     (segment,) = world.segments()
     storage.delete(segment.path)
 
-    with pytest.raises(
-        DamagedSegmentError, match=r"orders-0 could not be looked through: segment .* is missing"
-    ) as told:
+    with pytest.raises(DamagedSegmentError, match=r"orders-0 could not be searched: segment .* is missing") as told:
         by_key(world, b"secret")
     assert "secret" not in str(told.value)
 

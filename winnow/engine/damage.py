@@ -111,7 +111,7 @@ def _check_content(segment: Segment) -> str | None:
                 records += batch.num_rows
                 offsets = pa.concat_arrays([pa.array([above], pa.int64()), batch.column("offset")])
                 if not pc.all(pc.less(offsets[:-1], offsets[1:])).as_py():
-                    return "holds offsets that do not rise"
+                    return "holds offsets that do not increase"
                 above = offsets[-1].as_py()
     except pa.ArrowMemoryError:
         raise  # says nothing about the segment

@@ -70,8 +70,8 @@ def copy_keyless_records(
     location = plan.quarantine_location
     if location is None:
         raise WinnowError(
-            f"{plan.topic}-{partition.partition} holds records without a key, and plan {plan.plan_id} names no place "
-            "to keep them aside. Nothing was dropped or published. Run it again: the next plan names one."
+            f"{plan.topic}-{partition.partition} holds records without a key, and plan {plan.plan_id} names no "
+            "quarantine for them. Nothing was dropped or published. Run it again: the next plan names one."
         )
     columns = ", ".join(f'"{name}"' for name in _KEYLESS_COLUMNS)
     relation = connection.sql(
@@ -356,7 +356,7 @@ def _copy_survivors(
         raise CopyCountError(
             f"of offsets {group.first_offset} to {group.last_offset} "
             f"{sum(member.records for member in read):,} records survive, but {copied:,} were copied. Nothing was "
-            "published; the new files go with the next sweep. Run it again, and keep the log's files for a look"
+            "published; the next sweep removes the new files. Run it again, and keep the log's files for analysis"
         )
     meter.finish(read_bytes + sum(segment.size_bytes for segment in outputs))
     return outputs, str(content)

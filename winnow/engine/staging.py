@@ -105,16 +105,16 @@ def read_plan_and_digest(uri: str, sha256: str | None = None) -> tuple[Plan, str
         raise _build_changed_plan_error(uri, f"its bytes have the digest {found[:12]}… and not {sha256[:12]}…")
     plan = documents.load_json(Plan, data)
     if plan.plan_id != compute_document_id(data):
-        raise _build_changed_plan_error(uri, "its content has another id than it bears")
+        raise _build_changed_plan_error(uri, "its id is not that of its content")
     return plan, found
 
 
 def _build_changed_plan_error(uri: str, how: str) -> PlanVoidError:
     topic, plan_id = parse_plan_uri(uri)
     return PlanVoidError(
-        f"Plan {plan_id} of topic {topic} is not the one that was made: {how} ({uri}). It is void and was not used; "
-        "nothing was published. Find out what else writes to the staging area, then run it again: the next run plans "
-        "the topic anew."
+        f"Plan {plan_id} of topic {topic} is not the plan that was written: {how} ({uri}). It is void and was not "
+        "used; nothing was published. Find out what else writes to the staging area, then run it again: the next run "
+        "plans the topic anew."
     )
 
 

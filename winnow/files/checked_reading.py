@@ -121,7 +121,7 @@ def _read_group(file: pq.ParquetFile, number: int, group: pq.RowGroupMetaData, r
 def _check_batch(figures: FileFigures, batch: pa.RecordBatch, segment: Segment) -> None:
     figures.add(batch, segment.partition)
     if figures.order_violations:
-        raise DamagedSegmentError("holds offsets that do not rise")
+        raise DamagedSegmentError("holds offsets that do not increase")
     if figures.wrong_partition:
         raise DamagedSegmentError(f"holds records of another partition than {segment.partition}")
     lowest, highest = figures.lowest_offset, figures.highest_offset

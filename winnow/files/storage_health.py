@@ -43,7 +43,7 @@ def probe_folder(uri: str, now_ms: Clock) -> ProbeResult:
         here_ms = (before_ms + now_ms()) // 2
         written_ms = _read_modified_ms(name)
         if storage.read_bytes(name) != content:
-            raise ServiceError(f"{uri} gave back another content than was written.")
+            raise ServiceError(f"{uri} returned other content than was written.")
         if not _is_listed(name):
             raise ServiceError(f"{uri} does not list a file that was written and can be read.")
     finally:
@@ -157,8 +157,8 @@ def make_service_error(problem: BaseException, places: Sequence[str] = ()) -> Se
         where += [f"{place} has {free >> 20:,} MiB free" for place, free in _describe_low_space(places)]
     place = f": {', '.join(where)}" if where else ""
     return ServiceError(
-        f"{fault[:1].upper()}{fault[1:]}{place}. What was published stays, and what was not is settled by the next "
-        "run. Mend that (winnow doctor looks at every folder), then run it again."
+        f"{fault[:1].upper()}{fault[1:]}{place}. What was published stays; the next run completes or closes what was "
+        "not. Fix that (winnow doctor checks every folder), then run it again."
     )
 
 

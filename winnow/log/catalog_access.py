@@ -62,7 +62,7 @@ def translate_catalog_errors(what_happened: str) -> Iterator[None]:
             f"{what_happened}: a file that the catalog names is not there ({_find_place(problem)}). Nothing was "
             "changed. "
             "Check that the bucket or folder of the warehouse is there and is the one the tables were made in, then "
-            "run it again; what is gone for good comes back from a backup or the object store's versions."
+            "run it again; restore files that are gone from a backup or the object store's versions."
         ) from problem
     except Exception as problem:
         if isinstance(problem, OSError) and object_store.is_store_error(problem):

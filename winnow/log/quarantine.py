@@ -123,7 +123,7 @@ class Quarantine:
             CommitConflictError: other commits came first too often; nothing was added.
             ServiceError: the catalog cannot be reached.
         """
-        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not take over {len(paths)} file(s)"):
+        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not add {len(paths)} file(s)"):
             for attempt in range(MAXIMUM_COMMIT_TRIES):
                 table = self._created()
                 there = _list_paths(table)
@@ -267,8 +267,8 @@ def _is_below(folder: str, adopted: Collection[str]) -> list[storage.FileEntry]:
 
 def _list_missing(topic: str, path: str) -> DamagedMetadataError:
     return DamagedMetadataError(
-        f"A file that the quarantine of topic {topic} names is missing: {path}. If a paused process left that name "
-        f"behind, winnow sweep {topic} takes it out; else restore the file from a backup or the object store's "
+        f"A file that the quarantine of topic {topic} names is missing: {path}. If a process that was paused left that "
+        f"name behind, winnow sweep {topic} removes it; else restore the file from a backup or the object store's "
         "versions. Nothing was changed."
     )
 

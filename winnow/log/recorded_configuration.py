@@ -77,10 +77,10 @@ def describe_differences(topic: str, found: tuple[ConfigurationDifference, ...],
     """Describe the differences: the keys and the command that accepts them."""
     told = join_first([str(each) for each in found], MAXIMUM_KEYS_NAMED)
     return (
-        f"The configuration of topic {topic} is not the one that Winnow committed: {told}. Another tool changed "
-        f"the table's properties, the table was rolled back past a change, or {metadata_location} is damaged. Nothing "
-        "was changed, and until it is settled Winnow leaves the topic alone. To accept it as it is: winnow topics "
-        f"alter {topic} --accept-config (with --config KEY=VALUE or --delete-config KEY for what should be otherwise)."
+        f"The configuration of topic {topic} is not the one that Winnow committed: {told}. Another tool changed the "
+        f"table's properties, the table was rolled back past a change, or {metadata_location} is damaged. Nothing was "
+        "changed, and until this is resolved Winnow does not work on the topic. To accept it: winnow topics alter "
+        f"{topic} --accept-config (add --config KEY=VALUE or --delete-config KEY to correct a key)."
     )
 
 

@@ -59,8 +59,8 @@ class StateReference:
         except (ValueError, KeyError, TypeError) as problem:
             raise DamagedMetadataError(
                 f"The metadata of topic {topic} are damaged: the newest snapshot's summary names no state that can be "
-                f"made out ('{STATE_PROPERTY}'). Nothing was changed. Restore the table's metadata file from a backup "
-                "or the object store's versions, then run it again."
+                f"read ('{STATE_PROPERTY}'). Nothing was changed. Restore the table's metadata file from a backup or "
+                "the object store's versions, then run it again."
             ) from problem
 
 

@@ -82,9 +82,9 @@ class TopicLog:
                 ) from problem
             except (ValueError, TypeError, LookupError, AttributeError, ValidationError) as problem:
                 raise DamagedMetadataError(
-                    f"The catalog has metadata of topic {self.topic} that cannot be made out "
-                    f"({type(problem).__name__}). Nothing was changed. Restore the table's metadata file from a backup "
-                    "or the object store's versions, then run it again."
+                    f"The catalog has metadata of topic {self.topic} that cannot be read ({type(problem).__name__}). "
+                    "Nothing was changed. Restore the table's metadata file from a backup or the object store's "
+                    "versions, then run it again."
                 ) from problem
 
     def head(self) -> Head:
@@ -338,7 +338,7 @@ class TopicLog:
 
     def _try(self, head: Head, change: Change) -> Committed | None:
         table = head.table
-        with translate_catalog_errors(f"The commit to topic {self.topic} was not begun"):
+        with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             manifests = self._manifests(head)
             transaction = Transaction(_keep_newest_snapshot(table))
             if change.properties:
@@ -368,7 +368,7 @@ class TopicLog:
                 carried.STATE_PROPERTY: state_reference.to_property(),
             }
             leftovers.append(state_reference.path)
-        with translate_catalog_errors(f"The commit to topic {self.topic} was not begun"):
+        with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             producer.commit()
         snapshot_id = producer.snapshot_id
         try:

@@ -108,7 +108,7 @@ def _validate_partition(validator: _ChunkValidator, staged: StagedPartition, chu
             staged.partition,
             expectation.id,
             expectation.severity,
-            f"{expectation.sentence} Not so in {failed[expectation.id]} of {chunks} chunk(s) of new records.",
+            f"{expectation.sentence} Violated in {failed[expectation.id]} of {chunks} chunk(s) of new records.",
         )
         for expectation in validator.suite.expectations
         if failed[expectation.id]
@@ -121,7 +121,7 @@ def _read_new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.R
             try:
                 yield from (b for b in reading.read_batches(segment.path, max_rows=chunk_rows) if b.num_rows)
             except BadInputError as problem:
-                LOG.warning("Content of %s was not judged to its end: %s", segment.path, problem)
+                LOG.warning("The content check of %s did not finish: %s", segment.path, problem)
 
 
 class _CheckFailedToRunError(ValidationBrokenError):

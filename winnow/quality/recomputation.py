@@ -144,7 +144,7 @@ def recompute_facts_with(
         if shortage is not None:
             raise ServiceError(
                 f"The facts of {plan.topic}-{partition.partition} could not be recomputed: {shortage}. Nothing was "
-                "published and no partition was marked. Mend that, then run it again."
+                "published and no partition was marked. Fix that, then run it again."
             ) from problem
         # DuckDB's text may quote data; its kind is enough to act on.
         raise ValidationBrokenError(

@@ -58,7 +58,7 @@ def _expand_path(path: str) -> list[str]:
             path, "the folder holds a file whose name is not UTF-8", "rename that file, or name the others one by one"
         ) from None
     except OSError:
-        raise make_read_error(path, "it cannot be looked at", "check its permissions") from None
+        raise make_read_error(path, "it cannot be read", "check its permissions") from None
     if kind == fs.FileType.NotFound:
         raise refuse_file(path, "there is no such file or folder", "check the path")
     if kind != fs.FileType.File:
@@ -79,7 +79,7 @@ def _list_folder(path: str, filesystem: fs.FileSystem, name: str) -> list[str]:
         raise refuse_file(
             path,
             f"the folder holds no file that ends in {_format_known()}",
-            "folders below it are not looked into; name them",
+            "its subfolders are not read; name them",
         )
     # A URI is unquoted when it is opened; a plain path is not.
     return [storage.join(path, quote(file) if "://" in path else file) for file in found]

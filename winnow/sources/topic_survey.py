@@ -54,7 +54,7 @@ class TopicSurvey:
         """Return the topics and files as part of a sentence; of many only some, and the number of the others."""
         named = [f"{name} ({_format_list(paths)})" for name, paths in self.files.items()]
         text = join_first(named, MAXIMUM_NAMES, ", ", last=" and ")
-        return text + ("" if self.is_complete else "; not all of the input was looked at")
+        return text + ("" if self.is_complete else "; not all of the input was read")
 
 
 def survey_topics(paths: Sequence[str], first: str, found: str) -> TopicSurvey:

@@ -94,7 +94,7 @@ def _lease(session: Session, topic: str) -> Lease | None:
 def _make_busy_error(topic: str, current: Lease | None) -> TopicBusyError:
     if current is None:
         return TopicBusyError(
-            f"The lease of topic {topic} was given back meanwhile, so this run holds the topic no longer. Nothing was "
+            f"The lease of topic {topic} was released meanwhile, so this run no longer holds the topic. Nothing was "
             "changed. Run it again."
         )
     return TopicBusyError(

@@ -80,7 +80,7 @@ def prepare_to_read(database: Database) -> None:
             f"The metadata store {mask_address(database.url)} has {found}; this one needs revision {HEAD_REVISION}, "
             "and they "
             "could not be made. Nothing was changed. Let a user who may write there run any command, such as: "
-            f"winnow assess. What kept this one from it: {problem}"
+            f"winnow assess. The cause: {problem}"
         ) from problem
 
 

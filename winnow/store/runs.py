@@ -342,7 +342,7 @@ def _replaced(run: Run, attempt: str) -> PlanVoidError:
 
 def _check_moved(run: Run, seen: RunState | None) -> RunAgainError:
     return RunAgainError(
-        f"The run of plan {run.plan_id} of topic {run.topic} was {seen} and is {run.status} by now: somebody else "
+        f"The run of plan {run.plan_id} of topic {run.topic} was {seen} and is {run.status} by now: another process "
         "works on it. Nothing was changed. Run it again."
     )
 

@@ -122,7 +122,7 @@ def _describe_outcome(entry: CheckpointEntry, outcome: ImportOutcome, state: Par
     if outcome is ImportOutcome.KEPT_NEWER:
         whose = "a higher one was imported before" if has_imported_checkpoint(state) else "Winnow has cleaned it since"
         return f"stays at {state.first_dirty_offset}: {whose}"
-    what = {ImportOutcome.IMPORTED: "clean up to here, when is not known", ImportOutcome.RAISED: "raised"}
+    what = {ImportOutcome.IMPORTED: "clean up to here, cleaning time unknown", ImportOutcome.RAISED: "raised"}
     return what.get(outcome, "was imported before") + _describe_outside_log(entry.offset, state)
 
 

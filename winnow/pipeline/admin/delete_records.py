@@ -69,7 +69,7 @@ def describe_caution(config: TopicConfig) -> str | None:
         return None
     return (
         f"Under compaction.strategy={config.compaction_strategy} the deleted records may have outranked later ones of "
-        "their keys: where such a one is not compacted yet, it is the latest now."
+        "their keys: such a later record, if not compacted yet, is the latest now."
     )
 
 

@@ -69,7 +69,7 @@ def apply_event(state: CleaningState, event: CleaningEvent) -> CleaningState:
         WinnowError: the event is illegal in this state.
     """
     if not is_legal_event(state, event):
-        raise WinnowError(f"A partition in state {state} knows no {event.value}. Nothing was changed.")
+        raise WinnowError(f"A partition in state {state} does not allow {event.value}. Nothing was changed.")
     held = state.kind in {CleaningStateKind.IN_PROGRESS, CleaningStateKind.ABORTED}
     return derive_cleaning_state(
         held={CleaningEvent.TAKE: True, CleaningEvent.DONE: False}.get(event, held),

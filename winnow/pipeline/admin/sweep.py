@@ -178,7 +178,7 @@ def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, histo
     if waiting:
         text += f" {waiting} retired file(s) wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
     if history_rows:
-        text += f" {history_rows:,} row(s) of history were older than history.retention_ms and are removed."
+        text += f" {history_rows:,} row(s) of history were older than history.retention_ms and were removed."
     return text
 
 

@@ -81,7 +81,7 @@ def _describe_strategy(partitions: tuple[PartitionLog, ...], before: TopicConfig
     if dirty:
         yield (
             f"The strategy changed: the whole log of {len(dirty)} partition(s) is dirty now and is compacted anew by "
-            f"{build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted already only the record "
+            f"{build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted before, only the record "
             "that won then takes part."
         )
 
@@ -176,9 +176,9 @@ def _load_committed_config(log: TopicLog, head: Head) -> TopicConfig:
 
 def _describe_added_partitions(name: str, added: PartitionsAdded) -> str:
     return (
-        f"{name} grew from {added.before} to {added.after} partitions at {format_ms(added.at_ms)}. Old keys may sit in "
-        "two partitions since: compaction never merges across partitions, so both keep a latest record. Receipts count "
-        "the keys that Kafka's default partitioner would put elsewhere now (keys_elsewhere)."
+        f"{name} grew from {added.before} to {added.after} partitions at {format_ms(added.at_ms)}. Since then a key "
+        "may be in two partitions: compaction never merges across partitions, so both keep a latest record. Receipts "
+        "count the keys that Kafka's default partitioner would now put into another partition (keys_elsewhere)."
     )
 
 
@@ -244,4 +244,4 @@ def _release_marks(ctx: Context, name: str) -> tuple[str, ...]:
     if not released:
         return ()
     numbers = ", ".join(map(str, released))
-    return (f"Uncleanable partition(s) {numbers} of {name} are released: the next run takes them again.",)
+    return (f"Uncleanable partition(s) {numbers} of {name} are released: the next run tries them again.",)

@@ -62,23 +62,23 @@ def run_all_checks(
         check(
             "spark-master",
             lambda: services.check_spark_master(settings),
-            "Look at WINNOW_SPARK__MASTER: winnow settings",
+            "Check WINNOW_SPARK__MASTER: winnow settings",
         ),
         check("settings", lambda: check_settings(settings), "winnow settings"),
         check(
             "catalog",
             lambda: services.check_catalog(settings),
-            "Look whether the catalog runs (WINNOW_CATALOG__*): winnow settings",
+            "Check that the catalog runs (WINNOW_CATALOG__*): winnow settings",
         ),
         check(
             "warehouse",
             lambda: services.check_storage("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", now_ms),
-            "Look whether the object store answers (WINNOW_WAREHOUSE, AWS_ENDPOINT_URL_S3): winnow settings",
+            "Check that the object store answers (WINNOW_WAREHOUSE, AWS_ENDPOINT_URL_S3): winnow settings",
         ),
         check(
             "staging",
             lambda: services.check_storage("staging", settings.staging, "WINNOW_STAGING", now_ms),
-            "Look whether the object store answers (WINNOW_STAGING, AWS_ENDPOINT_URL_S3): winnow settings",
+            "Check that the object store answers (WINNOW_STAGING, AWS_ENDPOINT_URL_S3): winnow settings",
         ),
         check(
             "spill-folder",
@@ -93,7 +93,7 @@ def run_all_checks(
         check(
             "store",
             lambda: services.check_store(settings, now_ms),
-            "Look whether the database runs (WINNOW_STORE_URL): winnow settings",
+            "Check that the database runs (WINNOW_STORE_URL): winnow settings",
         ),
         check("airflow", lambda: check_airflow(slow_s), "python -m winnow.embedded.airflow_home check", slow_s),
         check("webhook", lambda: services.check_webhook(settings, now_ms, send=send_alert), "winnow doctor --alert"),

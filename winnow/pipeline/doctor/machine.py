@@ -40,7 +40,7 @@ def check_python(requirement: str | None = None, version: tuple[int, ...] = sys.
     if too_old or too_new:
         return [
             build_failure(
-                "python", f"{found} Winnow wants {wanted}.", "Make an environment with such a Python, then: make setup"
+                "python", f"{found} Winnow needs {wanted}.", "Make an environment with such a Python, then: make setup"
             )
         ]
     return [build_ok("python", found)]
@@ -62,7 +62,9 @@ def check_packages(pins: Iterable[str] | None = None) -> list[CheckResult]:
         wanted = list(pins if pins is not None else metadata.requires(DISTRIBUTION_NAME) or ())
     except metadata.PackageNotFoundError:
         return [
-            build_warning("packages", "Winnow itself is not installed here, so its pins are not known.", "make setup")
+            build_warning(
+                "packages", "Winnow itself is not installed here, so required versions are not known.", "make setup"
+            )
         ]
     missing, other = [], []
     for name, version, is_extra in _parse_pins(wanted):
@@ -170,7 +172,7 @@ def _check_application(settings: Settings, environment: dict[str, str], timeout_
             "spark",
             f"The application on {settings.spark.master} ended with exit code {output.returncode} before its tasks did "
             f"anything: {_get_last_line(output.stdout)}",
-            "Look at what Spark says: " + shlex.join(_build_command(settings, shown)),
+            "Read Spark's output: " + shlex.join(_build_command(settings, shown)),
             ServiceError.exit_code,
         )
     here = ".".join(map(str, sys.version_info[:2]))
@@ -189,7 +191,7 @@ def _check_application(settings: Settings, environment: dict[str, str], timeout_
     if event["unreachable"]:
         return build_failure(
             "spark",
-            f"The executors cannot look into {' and '.join(event['unreachable'])}.",
+            f"The executors cannot read {' and '.join(event['unreachable'])}.",
             "Give them the object store's credentials and endpoint, or mount the folder where they run",
             ServiceError.exit_code,
         )
@@ -213,7 +215,7 @@ def _run_command(
 
 def _get_last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+    return lines[-1][:300] if lines else "there was no output"
 
 
 def check_folder(

@@ -57,7 +57,7 @@ def check_airflow(timeout_s: float) -> list[CheckResult]:
     try:
         return [_parse_result(document) for document in json.loads(output.stdout)]
     except (ValueError, LookupError, TypeError):
-        last = output.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        last = output.stderr.strip().splitlines()[-1:] or ["there was no output"]
         return [
             build_failure(
                 "airflow",
@@ -87,18 +87,18 @@ def check_webhook(settings: Settings, now_ms: Clock, *, send: bool) -> list[Chec
     """Check the webhook: with ``send`` by a message, else only by a connection, since a message disturbs people."""
     if settings.alert.webhook is None:
         if settings.alert.notifiers:
-            return [build_ok("webhook", "None; Airflow's notifiers are told of alerts.")]
+            return [build_ok("webhook", "None; alerts go to Airflow's notifiers.")]
         return [
             build_warning(
                 "webhook",
-                "Nobody is told of alerts: they are in the logs and on Winnow's page only.",
+                "Alerts are not sent anywhere: they are in the logs and on Winnow's page only.",
                 f"export {WEBHOOK_VARIABLE}=https://... && winnow doctor --alert",
             )
         ]
     url = settings.alert.webhook.get_secret_value()
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    fix = f"Mend {WEBHOOK_VARIABLE}, or the way from here to {host}:{port}; then: winnow doctor --alert"
+    fix = f"Fix {WEBHOOK_VARIABLE}, or the connection from here to {host}:{port}; then: winnow doctor --alert"
     try:
         if send:
             Webhook(url).deliver(_build_test_alert(now_ms()))
@@ -109,14 +109,14 @@ def check_webhook(settings: Settings, now_ms: Clock, *, send: bool) -> list[Chec
     except OSError as problem:
         reason = problem.strerror or "no answer"
         return [build_failure("webhook", f"{host}:{port} does not answer: {reason}.", fix, ServiceError.exit_code)]
-    result = "took a message" if send else "accepts connections; --alert sends it a message"
+    result = "accepted a message" if send else "accepts connections; --alert sends it a test message"
     return [build_ok("webhook", f"{host}:{port} {result}.")]
 
 
 def _build_test_alert(at_ms: int) -> Alert:
     """Build a test alert: a document like any alert's, of the kind that needs no action."""
     message = "A test of this channel: somebody ran winnow doctor --alert."
-    safe, to_do = "Nothing is wrong.", "Nothing is to be done."
+    safe, to_do = "Nothing is wrong.", "There is nothing to do."
     return Alert(
         kind=AlertKind.RECOVERED,
         topic="winnow-doctor",
@@ -141,7 +141,7 @@ DEFAULT_CONNECT_TIMEOUT_S = 5
 def check_catalog(settings: Settings) -> list[CheckResult]:
     """Check whether the catalog answers, which topics it has, and which of them Winnow would leave alone."""
     logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults)
-    fix = "Start the catalog, or mend WINNOW_CATALOG__* (winnow settings shows them); then: winnow doctor"
+    fix = "Start the catalog, or fix WINNOW_CATALOG__* (winnow settings shows them); then: winnow doctor"
     try:
         health = examine_catalog(logs)
     except WinnowError as problem:
@@ -156,7 +156,7 @@ def check_catalog(settings: Settings) -> list[CheckResult]:
 
 
 def _check_topics(health: CatalogHealth) -> CheckResult:
-    looked = "" if health.looked_at == len(health.topics) else f"; of these {health.looked_at} were looked at"
+    looked = "" if health.looked_at == len(health.topics) else f"; {health.looked_at} of them were checked"
     topics = f"{len(health.topics):,} topic{'' if len(health.topics) == 1 else 's'}{looked}"
     if not health.left_alone:
         return build_ok("catalog", f"Answers; {topics}.")
@@ -165,8 +165,8 @@ def _check_topics(health: CatalogHealth) -> CheckResult:
     more = f" And {len(named) - MAXIMUM_SHOWN_TOPICS} more." if len(named) > MAXIMUM_SHOWN_TOPICS else ""
     return build_warning(
         "catalog",
-        f"Answers; {topics}. Left alone: {', '.join(named[:MAXIMUM_SHOWN_TOPICS])}. {sentences}{more}",
-        f"Mend the table as it says, then: winnow assess {named[0]}",
+        f"Answers; {topics}. Not usable: {', '.join(named[:MAXIMUM_SHOWN_TOPICS])}. {sentences}{more}",
+        f"Fix the table as described, then: winnow assess {named[0]}",
     )
 
 
@@ -177,21 +177,17 @@ def check_storage(
     try:
         seen = probe_folder(uri, now_ms)
     except WinnowError as problem:
-        fix = (
-            f"Mend access to {uri} (bucket, endpoint, credentials), or point {variable} elsewhere; then: winnow doctor"
-        )
+        fix = f"Fix access to {uri} (bucket, endpoint, credentials), or point {variable} elsewhere; then: winnow doctor"
         return [build_failure_from_error(name, problem, fix)]
     except OSError as problem:
         return [build_failure_from_error(name, problem, _describe_storage_fix(uri, variable))]
-    findings = [
-        check_free_space(name, uri, "takes, gives back, lists and removes files", variable, seen.free_bytes, low_bytes)
-    ]
+    findings = [check_free_space(name, uri, "works (write, read, list, remove)", variable, seen.free_bytes, low_bytes)]
     return [*findings, *check_clock(f"clock-{name}", uri, seen.ahead_ms, is_local(uri))]
 
 
 def _describe_storage_fix(uri: str, variable: str) -> str:
     if not is_local(uri):
-        return f"Mend access to {uri}, or point {variable} elsewhere; then: winnow doctor"
+        return f"Fix access to {uri}, or point {variable} elsewhere; then: winnow doctor"
     there = find_nearest_folder(parse_local_path(uri))
     return f"Make {there} a folder that this user may write to (ls -ld {there}), or point {variable} elsewhere"
 
@@ -206,16 +202,16 @@ def check_clock(name: str, whose: str, ahead_ms: int | None, is_ours: bool) -> l
     return [
         build_failure(
             name,
-            f"The clock of {whose} is {skew}, more than {MAXIMUM_CLOCK_SKEW_MS // 1000} s: leases, grace and "
-            "retention go wrong.",
-            "Let both keep time (chronyc tracking, timedatectl status); then: winnow doctor",
+            f"The clock of {whose} is {skew}, more than {MAXIMUM_CLOCK_SKEW_MS // 1000} s: leases, grace periods and "
+            "retention depend on it.",
+            "Synchronise both clocks (chronyc tracking, timedatectl status); then: winnow doctor",
         )
     ]
 
 
 def check_store(settings: Settings, now_ms: Clock) -> list[CheckResult]:
     """Check whether the metadata store answers and is writable, its schema, and its clock."""
-    fix = "Start the database, or mend WINNOW_STORE_URL (winnow settings shows it); then: winnow doctor"
+    fix = "Start the database, or fix WINNOW_STORE_URL (winnow settings shows it); then: winnow doctor"
     try:
         health = examine_store(settings.store_url, now_ms)
     except WinnowError as problem:
@@ -232,7 +228,7 @@ def _build_missing_store_results(settings: Settings, health: StoreHealth, now_ms
         probe_folder(str(folder), now_ms)
     except OSError as problem:
         return [build_failure_from_error("store", problem, _describe_storage_fix(str(folder), "WINNOW_STORE_URL"))]
-    return [build_ok("store", f"{health.address} is not there yet; the first command makes it.")]
+    return [build_ok("store", f"{health.address} does not exist yet; the first command creates it.")]
 
 
 def _check_schema(health: StoreHealth) -> CheckResult:
@@ -240,13 +236,13 @@ def _check_schema(health: StoreHealth) -> CheckResult:
         return build_ok("store", f"{health.address} can be written to; schema {health.revision}, the newest.")
     if health.revision is None:
         return build_ok(
-            "store", f"{health.address} can be written to and is empty; the first command makes its tables."
+            "store", f"{health.address} can be written to and is empty; the first command creates its tables."
         )
     if health.revision > health.newest:
         return build_failure(
             "store",
-            f"{health.address} has schema {health.revision}, but this Winnow knows up to {health.newest}: a newer one "
-            "was here.",
+            f"{health.address} has schema {health.revision}, but this Winnow knows up to {health.newest}: a newer "
+            "Winnow has migrated it.",
             "Install that Winnow here too (winnow --version), or point WINNOW_STORE_URL at an empty database and: "
             "winnow store rebuild",
         )

@@ -179,6 +179,6 @@ def _explain_read_errors(log: PartitionLog, segments: Sequence[Segment]) -> Iter
         looked = DiffPartition(log.partition, state.log_start_offset, state.log_end_offset, tuple(segments))
         found = explain_failure(problem, log.topic, build_equivalent_plan(looked))
         raise type(found)(
-            f"{log.topic}-{log.partition} could not be looked through: {str(found).rstrip('.')}. Nothing was changed. "
-            "Ask again; if that repeats, look at the segment."
+            f"{log.topic}-{log.partition} could not be searched: {str(found).rstrip('.')}. Nothing was changed. Run it "
+            f"again; if that repeats, check the segments: winnow scrub {log.topic}"
         ) from None

@@ -156,7 +156,7 @@ def describe_missing_key(answer: WhyAnswer, likeliest: int) -> str:
     """Explain why a key has no record."""
     where = f"{answer.topic}-{answer.partition}" if answer.partition is not None else f"any partition of {answer.topic}"
     never = f"No record of this key is in {where}: it was never there, or its last record was a tombstone that a run"
-    sentences = [f"{never} removed, or retention took it. With its last record goes all that was known of a key."]
+    sentences = [f"{never} removed, or retention took it. Without its last record nothing is known of a key."]
     expired = [run for run in answer.runs if run.tombstones_expired]
     retired = [run for run in answer.runs if run.records_retired]
     name = f"{answer.topic}-{likeliest}"
@@ -181,7 +181,7 @@ def describe_found_offset(answer: WhyAnswer) -> str:
         return f"{here}. It has no key, so it leaves the log for the quarantine in the first compaction that covers it."
     if answer.verdict == FoundVerdict.NOT_YET_CLEANABLE:
         above = f"It lies at or above the first uncleanable offset {bounds.first_uncleanable_offset}"
-        sentences = [f"{here}. {above}, so no run may judge it yet, and readers see it whatever its key."]
+        sentences = [f"{here}. {above}, so no run may remove it yet, and readers see it."]
     elif answer.verdict == FoundVerdict.NOT_COMPACTED:
         return f"{here}. The topic's cleanup.policy does not include compact, so no run judges it by its key."
     elif answer.verdict == FoundVerdict.SUPERSEDED_NEXT:
@@ -213,7 +213,7 @@ def describe_missing_offset(answer: WhyAnswer, why: Absence) -> str:
     elif why.verdict is AbsenceVerdict.QUARANTINED:
         text = f"{place} is in the quarantine, because its record has no key (winnow read --quarantined shows it)."
     elif why.verdict is AbsenceVerdict.NEVER_INGESTED:
-        text = f"{place} was never in this log: no ingest brought it, so it is a gap of the source."
+        text = f"{place} was never in this log: no ingest brought it, so it is a gap in the source."
     else:
         text = _describe_removal(answer, why, place)
     return f"{text} {_describe_replacement(answer)}"
@@ -237,7 +237,7 @@ def _describe_removal(answer: WhyAnswer, why: Absence, place: str) -> str:
         text = f"{place} was removed: {rules[0]}. It went in one of {_format_runs(why.runs)}."
     else:
         text = (
-            f"{place} was removed in one of {_format_runs(why.runs)}. Their counts leave open whether it was "
+            f"{place} was removed in one of {_format_runs(why.runs)}. Their counts do not tell whether it was "
             f"{', '.join(rules[:-1])} or {rules[-1]}."
         )
     return text + covered

@@ -42,9 +42,9 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state
     named = [("partition", partition), ("offset", offset)]
     where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
     raise BadInputError(
-        f"{file.path}, row {row}{f' ({where})' if where else ''}: a record without a key; {count} in this call. "
-        f"Topic {topic} is compacted, so every record needs a key. Nothing of this call landed. To keep such records "
-        f"aside: winnow topics alter {topic} --config winnow.keyless=quarantine"
+        f"{file.path}, row {row}{f' ({where})' if where else ''}: a record without a key; {count} in this call. Topic "
+        f"{topic} is compacted, so every record needs a key. Nothing of this call landed. To move such records to the "
+        f"quarantine: winnow topics alter {topic} --config winnow.keyless=quarantine"
     )
 
 
@@ -64,8 +64,8 @@ def refuse_without_partition(topic: str, spool: Spool, taken: Sequence[SpooledFi
     )
     if row is not None:
         raise BadInputError(
-            f"{spool.files[row[0]].path}, row {row[1]}: a record with neither key nor partition, so no partition of "
-            f"topic {topic} is its own. Name the partition. Nothing of this call landed."
+            f"{spool.files[row[0]].path}, row {row[1]}: a record with neither key nor partition, so its partition in "
+            f"topic {topic} is not known. Name the partition. Nothing of this call landed."
         )
 
 

@@ -156,7 +156,7 @@ def _refuse_absent(
             assert row is not None
             raise BadInputError(
                 f"{_build_missing_offset_error(spool, row, partition, state)} If these records were compacted away in "
-                "the source, say --trust-compacted."
+                "the source, add --trust-compacted."
             )
 
 

@@ -100,15 +100,13 @@ def format_advice(topic: str, found: Sequence[DuePartition]) -> str:
     marked = [each.log.partition for each in found if each.is_uncleanable]
     advice = []
     if paused:
-        advice.append(f"let paused partitions go on: {make_resume_command(topic, paused)}")
+        advice.append(f"resume paused partitions: {make_resume_command(topic, paused)}")
     if marked:
-        advice.append(
-            f"have uncleanable partitions tried again once they are mended: {make_release_command(topic, marked)}"
-        )
+        advice.append(f"once the cause is fixed, release uncleanable partitions: {make_release_command(topic, marked)}")
     if any(not each.is_blocked for each in found):
         advice.append(
-            "see why compact_topics does not get to it (is the DAG paused, is a task red, does the work fit: winnow "
-            f"assess {topic} --forecast) or compact it by hand: winnow compact {topic}"
+            "find out why compact_topics does not compact it (is the DAG paused, did a task fail, is it too much "
+            f"work: winnow assess {topic} --forecast) or compact it by hand: winnow compact {topic}"
         )
     text = "; ".join(advice)
     return text[:1].upper() + text[1:]

@@ -62,9 +62,9 @@ class WatchReport:
     def sentence(self) -> str:
         """The report as text for logs."""
         alerted = ", ".join(f"{count} {kind}" for kind, count in self.alerted.items()) or "nothing new"
-        late = f" {self.delivered} earlier message(s) reached their channel." if self.delivered else ""
-        failed = f" {len(self.problems)} topic(s) could not be looked at." if self.problems else ""
-        return f"Looked at {self.topics} topic(s): {alerted}.{late}{failed}"
+        late = f" {self.delivered} earlier message(s) were delivered." if self.delivered else ""
+        failed = f" {len(self.problems)} topic(s) could not be checked." if self.problems else ""
+        return f"Checked {self.topics} topic(s): {alerted}.{late}{failed}"
 
 
 @dataclass(frozen=True, slots=True)
