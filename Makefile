@@ -13,9 +13,9 @@ SIZE ?= 12m
 NAMES ?=
 # What `make test-long` runs: everything that Hypothesis drives, and ten processes on one topic for three minutes.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
-  tests/unit/test_extended_lives.py tests/unit/test_late_versions.py \
+  tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
-  tests/integration/test_state_machine.py tests/faults/test_crowd.py
+  tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
 # The seed of `make test-long`; a new one when left out.

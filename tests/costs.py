@@ -22,7 +22,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "dags/test_compact_dag.py": ("spark", "slow"),
         "dags/test_alerts_in_airflow.py": ("slow",),
         "docs/test_operations.py": ("slow",),
-        "faults/test_crowd.py": ("slow",),
+        "faults/test_concurrent_processes.py": ("slow",),
         "faults/test_power_cut.py": ("spark", "slow"),
         "faults/test_spark_killed.py": ("spark", "slow"),
         "integration/test_demo_strategies.py": ("slow",),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.dags.conftest import RunDag
-from tests.dags.test_meeting import A, as_run, planned, stage
+from tests.dags.test_concurrent_runs import A, as_run, planned, stage
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.model import Status

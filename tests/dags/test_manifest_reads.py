@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dags.test_meeting import stage
+from tests.dags.test_concurrent_runs import stage
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.errors import UnknownTopicError
 from winnow.log.head import Head

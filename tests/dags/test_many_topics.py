@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.dags.test_meeting import as_run
+from tests.dags.test_concurrent_runs import as_run
 from tests.support.dag_topics import DAY_MS, build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.pipeline.admin.topics import create_topic

@@ -7,8 +7,8 @@ from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
 from tests.mutants.integrity import INTEGRITY
+from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.publishing import PUBLISHING
-from tests.mutants.upkeep import UPKEEP
 from tests.mutants.validation import VALIDATION
 
-MUTANTS = (*DECISIONS, *ENGINE, *PUBLISHING, *VALIDATION, *INGEST, *DURABILITY, *INTEGRITY, *UPKEEP)
+MUTANTS = (*DECISIONS, *ENGINE, *PUBLISHING, *VALIDATION, *INGEST, *DURABILITY, *INTEGRITY, *MAINTENANCE)

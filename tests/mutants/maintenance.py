@@ -1,11 +1,11 @@
-"""Mutants of upkeep: what is forgotten and deleted, who may read what, and how failures of the machine are told."""
+"""Mutants of maintenance: what is deleted, who may read what, and how failures of the machine are reported."""
 
 from __future__ import annotations
 
 from tests.mutants.changes import assign, drop_element, drop_operand, never, replace, return_value, set_keyword
 from tests.mutants.mutant import Mutant
 
-UPKEEP = (
+MAINTENANCE = (
     Mutant("unswept-run-pruned", "the history of a run goes although its folder was not found empty twice")
     .changes("_old_runs", drop_element("A.swept_at_ms.is_not(None)"))
     .caught_by("test_a_run_whose_folder_was_not_found_empty_twice_stays_beyond_the_retention"),

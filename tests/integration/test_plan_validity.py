@@ -1,4 +1,4 @@
-"""Why a plan is void: all that Winnow itself did is explained, and the rest is for a person."""
+"""Why a plan is void: what Winnow itself changed is explained, and anything else is reported to a person."""
 
 from __future__ import annotations
 

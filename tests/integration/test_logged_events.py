@@ -1,4 +1,4 @@
-"""What a run tells, in this process: the pipeline's events, and the log of a Spark task."""
+"""What a run logs: the events of the pipeline in this process, and the log of a Spark task."""
 
 from __future__ import annotations
 

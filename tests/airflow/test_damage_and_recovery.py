@@ -1,4 +1,4 @@
-"""An engineer's evening: a bit flips on the disk, somebody is told, looks, mends, releases, and hears that it is well.
+"""An engineer's evening: a bit flips on the disk, an alert arrives, the file is restored, and the recovery is reported.
 
 Everything is real: the segment file, the scheduler, Spark, the webhook, the browser.
 """

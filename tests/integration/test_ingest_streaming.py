@@ -1,4 +1,4 @@
-"""Input as sinks leave it goes into segments in one pass; any other goes over the spool, and the log is the same."""
+"""Records that came as sinks write them are appended in one pass, others over the spool; the log is the same."""
 
 from __future__ import annotations
 

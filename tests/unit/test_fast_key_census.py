@@ -1,4 +1,4 @@
-"""The quick census says that all is well exactly when the one that groups by key bytes does."""
+"""The fast key census passes exactly when the one that groups by key bytes does."""
 
 from __future__ import annotations
 

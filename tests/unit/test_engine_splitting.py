@@ -1,4 +1,4 @@
-"""Which partitions are cut over several tasks, into how many shares of keys, and into which parts of their groups."""
+"""Which partitions are split over several tasks, into how many shares of keys, and how their groups are divided."""
 
 from __future__ import annotations
 

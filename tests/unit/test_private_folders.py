@@ -1,4 +1,4 @@
-"""Private folders: nobody else reads them, and what a killed process left goes, and nothing that a living one has."""
+"""Private folders: only their owner reads them; leftovers of killed processes are deleted, files in use are not."""
 
 from __future__ import annotations
 

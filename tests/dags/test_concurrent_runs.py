@@ -1,4 +1,4 @@
-"""Two runs at one topic: one has it, the other leaves it and stays green. What a person must look at stays red."""
+"""Two runs at one topic: one does the work, the other skips it without an error. What needs a person fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``compact_topics`` with the Params that only look: a dry run, and a comparison with another strategy."""
+"""``compact_topics`` with the Params that change nothing: a dry run, and a comparison with another strategy."""
 
 from __future__ import annotations
 
