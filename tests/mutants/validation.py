@@ -21,7 +21,7 @@ VALIDATION = (
     .changes("FastKeyCensus.add_inputs", drop_operand("above"))
     .caught_by("test_an_older_record_that_survived_instead_fails_as_a_stale_winner_only"),
     Mutant("facts-ignore-a-lost-key", "keys without a survivor are not compared with the tombstones that expired")
-    .changes("FastKeyCensus.result", drop_operand("counts"))
+    .changes("FastKeyCensus.build_result", drop_operand("count_keys"))
     .caught_by("test_the_quick_census_gives_what_grouping_gives_or_nothing"),
     Mutant("facts-believe-any-tombstone", "a key that is gone need not have ended with a tombstone of an expired range")
     .changes("_Recomputation._mark_expirable", drop_statement("is_null"))
@@ -33,16 +33,16 @@ VALIDATION = (
     .changes("read_facts", never("hexdigest"))
     .caught_by("test_facts_of_another_staging_manifest_of_the_attempt_are_not_used"),
     Mutant("facts-believe-invented-records", "a new record that no input held is no finding")
-    .changes("FastKeyCensus.result", replace("not self.has_matched_every_new_record", "self._sealed() is None"))
+    .changes("FastKeyCensus.build_result", replace("not self.has_matched_every_new_record", "self._seal() is None"))
     .caught_by("test_the_quick_census_gives_what_grouping_gives_or_nothing"),
     Mutant("facts-ignore-a-surviving-duplicate", "a key that survived twice is no finding")
-    .changes("FastKeyCensus._sealed", never("has_duplicates"))
+    .changes("FastKeyCensus._seal", never("has_duplicates"))
     .caught_by("test_a_key_in_two_segments_kept_by_reference_fails_as_not_unique"),
     Mutant("facts-forget-crowded-slots", "keys whose slot another one has are not found")
     .changes("KeyTable.find", assign("_NO_RECORD", "_rest_hashes", "where"))
     .caught_by("test_a_table_finds_each_hash_that_it_holds_and_no_other"),
     Mutant("facts-missing-version-is-zero", "a missing version stands as high as version 0")
-    .changes("RecordOrder.above", assign("higher", "present"))
+    .changes("RecordPositions.are_above", assign("higher", "present"))
     .caught_by("test_a_header_that_is_no_version_or_a_lower_one_does_not_excuse_a_loser"),
     Mutant(
         "facts-of-another-manifest", "facts that Spark computed are taken for another staging manifest of the attempt"

@@ -16,7 +16,7 @@ from tests.unit.staging_builder import ATTEMPT, Case, Scene, build_orders_cases,
 from winnow.files import duckdb_connection
 from winnow.model import OffsetRange, Record, Strategy
 from winnow.quality import fast_key_census
-from winnow.quality.fast_key_census import FastKeyCensus, KeyTable, RecordOrder
+from winnow.quality.fast_key_census import FastKeyCensus, KeyTable, RecordPositions
 from winnow.quality.key_census import EXACT, KeyCensus
 from winnow.quality.recomputation import IndependentFacts, recompute_facts
 
@@ -75,10 +75,10 @@ def test_the_quick_census_gives_what_grouping_gives_or_nothing(
         with KeyCensus(connection, OffsetRange(0, 10), EXACT, by_version=by_version, expiring=True) as census:
             census.add_survivors(batch_of(survivors, by_version), by_reference=False)
             may_go = pa.array([row[1] in tombstones for row in inputs], pa.bool_())
-            counted = census.count([batch_of(inputs, by_version).append_column("may_go", may_go)])
+            counted = census.count_keys([batch_of(inputs, by_version).append_column("may_go", may_go)])
     finally:
         connection.close()
-    found = quick.result(gone)
+    found = quick.build_result(gone)
     if found is not None:
         assert found == counted
     else:
@@ -87,12 +87,12 @@ def test_the_quick_census_gives_what_grouping_gives_or_nothing(
         assert not (met and counted.is_clean(gone))
 
 
-def looked_up(rows: list[tuple[int, int, int, bool]], by_version: bool) -> tuple[np.ndarray, RecordOrder]:
+def looked_up(rows: list[tuple[int, int, int, bool]], by_version: bool) -> tuple[np.ndarray, RecordPositions]:
     offsets = np.array([row[1] for row in rows], dtype=np.int64)
-    places = RecordOrder(offsets)
+    places = RecordPositions(offsets)
     if by_version:
         versions = np.array([row[2] for row in rows], dtype=np.int64)
-        places = RecordOrder(offsets, versions, np.array([row[3] for row in rows], dtype=np.bool_))
+        places = RecordPositions(offsets, versions, np.array([row[3] for row in rows], dtype=np.bool_))
     return unsigned([row[0] for row in rows]), places
 
 

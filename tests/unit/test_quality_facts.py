@@ -432,7 +432,7 @@ def test_more_keys_than_fit_in_memory_are_counted_all_the_same(tmp_path: Path, i
         with KeyCensus(connection, OffsetRange(0, keys), identity) as census:
             for batch in batches():
                 census.add_survivors(batch, by_reference=False)
-            assert census.count(batches()) == CensusResult(keys, keys, duplicate_keys=0, stale_winners=0)
+            assert census.count_keys(batches()) == CensusResult(keys, keys, duplicate_keys=0, stale_winners=0)
     finally:
         connection.close()
 

@@ -102,7 +102,7 @@ def _validate_partition(validator: _ChunkValidator, staged: StagedPartition, chu
     failed: Counter[str] = Counter()
     for batch in _read_new_records(staged, chunk_rows):
         chunks += 1
-        failed.update(validator.failing(make_record_frame(batch), staged.partition))
+        failed.update(validator.list_failing(make_record_frame(batch), staged.partition))
     return [
         Failure(
             staged.partition,
@@ -142,7 +142,7 @@ class _ChunkValidator:
         asset = context.data_sources.add_pandas("staged").add_dataframe_asset("records")
         self._batch_definition = asset.add_batch_definition_whole_dataframe("chunk")
 
-    def failing(self, frame: pd.DataFrame, partition: int) -> list[str]:
+    def list_failing(self, frame: pd.DataFrame, partition: int) -> list[str]:
         """Return the ids of the expectations that do not hold on ``frame``."""
         batch = self._batch_definition.get_batch(batch_parameters={"dataframe": frame})
         with cache_configurations():
@@ -166,8 +166,8 @@ class _ChunkValidator:
 
 def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
     """Return the records as a frame with the columns of :data:`COLUMNS`."""
-    key, key_is_utf8 = _text(batch.column("key"))
-    value, value_is_utf8 = _text(batch.column("value"))
+    key, key_is_utf8 = _decode_texts(batch.column("key"))
+    value, value_is_utf8 = _decode_texts(batch.column("value"))
     columns: dict[str, Any] = {
         "partition": batch.column("partition"),
         "offset": batch.column("offset"),
@@ -180,29 +180,29 @@ def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
         "value_is_null": batch.column("value").is_null(),
         "key_bytes": pc.binary_length(batch.column("key")),
         "value_bytes": pc.binary_length(batch.column("value")),
-        "header_names": _header_names(batch.column("headers")),
+        "header_names": _get_header_names(batch.column("headers")),
     }
     return pa.table([columns[name] for name in COLUMNS], names=list(COLUMNS)).to_pandas()
 
 
-def _text(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _decode_texts(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the column as text, null where it is not UTF-8, and which values are UTF-8 or null."""
     try:
         return column.cast(pa.string()), pa.array([True] * len(column), pa.bool_())
     except pa.ArrowInvalid:
-        texts = [_decoded(raw) for raw in column.to_pylist()]
+        texts = [_decode_utf8(raw) for raw in column.to_pylist()]
         text = pa.array(texts, pa.string())
         return text, pc.or_(text.is_valid(), column.is_null())
 
 
-def _decoded(raw: bytes | None) -> str | None:
+def _decode_utf8(raw: bytes | None) -> str | None:
     try:
         return None if raw is None else raw.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _header_names(headers: pa.Array) -> pa.Array:
+def _get_header_names(headers: pa.Array) -> pa.Array:
     lengths = pc.list_value_length(headers).fill_null(0).to_pylist()
     names = pc.struct_field(headers.flatten(), "key").fill_null("").to_pylist()
     joined: list[str | None] = []

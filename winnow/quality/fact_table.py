@@ -170,12 +170,12 @@ class FactWorkers:
         pairs = {pair[0].partition: pair for pair in pair_partitions(plan, manifest)}
         largest_first = sorted(pairs, key=lambda number: (-pairs[number][0].size_bytes, number))
         return {
-            number: self._pool.submit(self._one, plan, *pairs[number], manifest.attempt) for number in largest_first
+            number: self._pool.submit(self._compute, plan, *pairs[number], manifest.attempt) for number in largest_first
         }
 
-    def _one(self, plan: Plan, partition: PartitionPlan, staged: StagedPartition, attempt: str) -> IndependentFacts:
+    def _compute(self, plan: Plan, partition: PartitionPlan, staged: StagedPartition, attempt: str) -> IndependentFacts:
         return recompute_facts_with(
-            self._connection(),
+            self._get_connection(),
             plan,
             partition,
             staged,
@@ -184,7 +184,7 @@ class FactWorkers:
             memory_limit_bytes=self._memory_limit_bytes,
         )
 
-    def _connection(self) -> duckdb.DuckDBPyConnection:
+    def _get_connection(self) -> duckdb.DuckDBPyConnection:
         if not hasattr(self._own, "connection"):
             made = duckdb_connection.open_connection(
                 memory_limit_bytes=self._memory_limit_bytes, threads=self._threads, spill_folder=self._spill_folder

@@ -78,7 +78,7 @@ class KeyTable:
         bits = max(1, (len(hashes) * _SLOTS_PER_RECORD - 1).bit_length())
         self._shift = np.uint64(64 - bits)
         self._slots = np.full(1 << bits, _NO_RECORD, dtype=np.int32)
-        slots = self._slot(hashes)
+        slots = self._find_slots(hashes)
         numbers = np.arange(len(hashes), dtype=np.int32)
         self._slots[slots] = numbers
         holders = self._slots[slots]
@@ -92,7 +92,7 @@ class KeyTable:
         """Return the number of a record with each hash, -1 where there is none."""
         if len(self._hashes) == 0:
             return np.full(len(hashes), _NO_RECORD, dtype=np.int32)
-        found: Numbers = self._slots[self._slot(hashes)]
+        found: Numbers = self._slots[self._find_slots(hashes)]
         # -1, an empty slot, indexes the last record, whose hash differs: it would have filled that slot.
         others = np.flatnonzero(self._hashes[found] != hashes)
         if len(self._rest) == 0:
@@ -103,7 +103,7 @@ class KeyTable:
         found[others] = np.where(self._rest_hashes[places] == wanted, self._rest[places], _NO_RECORD)
         return found
 
-    def _slot(self, hashes: Hashes) -> npt.NDArray[np.int64]:
+    def _find_slots(self, hashes: Hashes) -> npt.NDArray[np.int64]:
         slots: npt.NDArray[np.int64] = (hashes >> self._shift).view(np.int64)
         return slots
 
@@ -120,7 +120,7 @@ Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordOrder:
+class RecordPositions:
     """Positions of records in the total order: present, version, offset. Without versions the offset alone decides."""
 
     offsets: Longs
@@ -128,21 +128,21 @@ class RecordOrder:
     present: Mask | None = None
 
     @classmethod
-    def of(cls, ranked: pa.RecordBatch) -> RecordOrder:
-        """Return the positions of a batch of :meth:`winnow.quality.versions.Ordering.ranked`."""
+    def from_batch(cls, ranked: pa.RecordBatch) -> RecordPositions:
+        """Return the positions of a batch of :meth:`winnow.quality.versions.Ordering.rank`."""
         offsets = ranked.column("offset").to_numpy(zero_copy_only=False)
         if "version" not in ranked.schema.names:
             return cls(offsets)
         version, present = (ranked.column(name).to_numpy(zero_copy_only=False) for name in ("version", "present"))
         return cls(offsets, version, present)
 
-    def at(self, places: npt.NDArray[np.integer] | Mask) -> RecordOrder:
+    def select(self, places: npt.NDArray[np.integer] | Mask) -> RecordPositions:
         """Return the positions of the records at ``places``."""
         if self.versions is None or self.present is None:
-            return RecordOrder(self.offsets[places])
-        return RecordOrder(self.offsets[places], self.versions[places], self.present[places])
+            return RecordPositions(self.offsets[places])
+        return RecordPositions(self.offsets[places], self.versions[places], self.present[places])
 
-    def above(self, others: RecordOrder) -> Mask:
+    def are_above(self, others: RecordPositions) -> Mask:
         """Return which of them are above their counterpart in ``others``."""
         later: Mask = self.offsets > others.offsets
         if self.versions is None or self.present is None or others.versions is None or others.present is None:
@@ -151,14 +151,14 @@ class RecordOrder:
         above: Mask = (self.present & ~others.present) | ((self.present == others.present) & higher)
         return above
 
-    def rising(self, hashes: Hashes) -> npt.NDArray[np.intp]:
+    def sort_ascending(self, hashes: Hashes) -> npt.NDArray[np.intp]:
         """Return the indices that sort by ``hashes``, then by position."""
         if self.versions is None or self.present is None:
             return np.lexsort((self.offsets, hashes))
         return np.lexsort((self.offsets, self.versions, self.present, hashes))
 
     @classmethod
-    def together(cls, parts: list[RecordOrder]) -> RecordOrder:
+    def concatenate(cls, parts: list[RecordPositions]) -> RecordPositions:
         """Concatenate ``parts``."""
         if not parts:
             return cls(np.empty(0, dtype=np.int64))
@@ -169,7 +169,7 @@ class RecordOrder:
 
 
 class FastKeyCensus:
-    """Counts keys: first :meth:`add_survivors`, then :meth:`add_inputs` with the rewritten inputs, then :meth:`result`.
+    """Counts keys. Call :meth:`add_survivors`, then :meth:`add_inputs` for rewritten inputs, then :meth:`build_result`.
 
     All records are keyed and inside the compacted range. ``maximum_survivors``: the number that fits into memory.
     ``superseding_stay``: a tombstone that superseded a record must not be removed.
@@ -178,17 +178,17 @@ class FastKeyCensus:
     def __init__(self, maximum_survivors: int, *, superseding_stay: bool = False) -> None:
         self._maximum_survivors = min(maximum_survivors, MAXIMUM_RECORDS)
         self._hashes: list[Hashes] = []
-        self._parts: list[RecordOrder] = []
+        self._parts: list[RecordPositions] = []
         self._new: list[Mask] = []
         self._survivors = 0
         self._table: KeyTable | None = None
-        self._places = RecordOrder.together([])
+        self._places = RecordPositions.concatenate([])
         self._matched: Mask = np.empty(0, dtype=np.bool_)
         self._superseding: Mask = np.empty(0, dtype=np.bool_)
         self._gone = _RemovedKeys(alone=superseding_stay)
         self._found_nothing = True
 
-    def add_survivors(self, hashes: Hashes, places: RecordOrder, *, by_reference: bool) -> None:
+    def add_survivors(self, hashes: Hashes, places: RecordPositions, *, by_reference: bool) -> None:
         """Add records that stay in the log: rewritten ones, or those of segments kept by reference."""
         self._survivors += len(hashes)
         if self._survivors > self._maximum_survivors:
@@ -198,25 +198,25 @@ class FastKeyCensus:
             self._parts.append(places)
             self._new.append(np.full(len(hashes), not by_reference))
 
-    def add_inputs(self, hashes: Hashes, places: RecordOrder, may_go: Mask) -> None:
+    def add_inputs(self, hashes: Hashes, places: RecordPositions, may_go: Mask) -> None:
         """Add records of rewritten inputs; ``may_go`` marks tombstones of an expired range."""
-        table = self._sealed()
+        table = self._seal()
         if table is None:
             return
         numbers = table.find(hashes)
         known = numbers >= 0
         if not known.all():
-            self._gone.add(hashes[~known], places.at(~known), may_go[~known])
-            numbers, places = numbers[known], places.at(known)
-        theirs = self._places.at(numbers)
-        if self._gone.keys > self._maximum_survivors or places.above(theirs).any():
+            self._gone.add(hashes[~known], places.select(~known), may_go[~known])
+            numbers, places = numbers[known], places.select(known)
+        theirs = self._places.select(numbers)
+        if self._gone.keys > self._maximum_survivors or places.are_above(theirs).any():
             self._give_up()
             return
         themselves = places.offsets == theirs.offsets
         self._matched[numbers[themselves]] = True
         self._superseding[numbers[~themselves]] = True
 
-    def superseding(self, start: int, end: int) -> Longs:
+    def find_superseding(self, start: int, end: int) -> Longs:
         """Return the offsets in [``start``, ``end``) of survivors whose key had other records, after all inputs."""
         offsets = self._places.offsets[self._superseding]
         return offsets[(offsets >= start) & (offsets < end)]
@@ -224,22 +224,22 @@ class FastKeyCensus:
     @property
     def has_matched_every_new_record(self) -> bool:
         """Whether each rewritten survivor was among the inputs, by offset and key."""
-        return self._sealed() is not None and bool(self._matched.all())
+        return self._seal() is not None and bool(self._matched.all())
 
-    def result(self, keys_gone: int) -> CensusResult | None:
+    def build_result(self, keys_gone: int) -> CensusResult | None:
         """Return the census if the only finding is ``keys_gone`` keys without a survivor; None: count exactly.
 
         Each of these keys must have ended with a tombstone of an expired range.
         """
-        if not self.has_matched_every_new_record or self._gone.counts() != (keys_gone, keys_gone):
+        if not self.has_matched_every_new_record or self._gone.count_keys() != (keys_gone, keys_gone):
             return None
         kept = self._survivors
         return CensusResult(kept + keys_gone, kept, duplicate_keys=0, stale_winners=0, keys_expired=keys_gone)
 
-    def _sealed(self) -> KeyTable | None:
+    def _seal(self) -> KeyTable | None:
         if self._table is None and self._found_nothing:
             hashes = np.concatenate([np.empty(0, dtype=np.uint64), *self._hashes])
-            self._places = RecordOrder.together(self._parts)
+            self._places = RecordPositions.concatenate(self._parts)
             self._matched = ~np.concatenate([np.empty(0, dtype=np.bool_), *self._new])
             self._superseding = np.zeros(len(hashes), dtype=np.bool_)
             self._hashes, self._parts, self._new = [], [], []
@@ -251,7 +251,7 @@ class FastKeyCensus:
     def _give_up(self) -> None:
         self._found_nothing = False
         self._hashes, self._parts, self._new = [], [], []
-        self._table, self._places = None, RecordOrder.together([])
+        self._table, self._places = None, RecordPositions.concatenate([])
         self._matched = self._superseding = np.empty(0, dtype=np.bool_)
         self._gone = _RemovedKeys(alone=False)
 
@@ -266,12 +266,12 @@ class _RemovedKeys:
     def __init__(self, *, alone: bool) -> None:
         self._alone = alone
         self._hashes: list[Hashes] = []
-        self._places: list[RecordOrder] = []
+        self._places: list[RecordPositions] = []
         self._may_go: list[Mask] = []
         self._held = 0
         self.keys = 0
 
-    def add(self, hashes: Hashes, places: RecordOrder, may_go: Mask) -> None:
+    def add(self, hashes: Hashes, places: RecordPositions, may_go: Mask) -> None:
         """Add records."""
         self._hashes.append(hashes)
         self._places.append(places)
@@ -280,7 +280,7 @@ class _RemovedKeys:
         if self._held > max(_MINIMUM_RECORDS_TO_REDUCE, 2 * self.keys):
             self._reduce()
 
-    def counts(self) -> tuple[int, int]:
+    def count_keys(self) -> tuple[int, int]:
         """Return the number of keys, and of those whose greatest record may be removed."""
         if not self._hashes:
             return 0, 0
@@ -288,8 +288,8 @@ class _RemovedKeys:
         return self.keys, int(self._may_go[0].sum())
 
     def _reduce(self) -> None:
-        hashes, places = np.concatenate(self._hashes), RecordOrder.together(self._places)
-        order = places.rising(hashes)
+        hashes, places = np.concatenate(self._hashes), RecordPositions.concatenate(self._places)
+        order = places.sort_ascending(hashes)
         sorted_hashes = hashes[order]
         # The last record of a key is its greatest.
         ends = np.append(sorted_hashes[1:] != sorted_hashes[:-1], True)[: len(order)]
@@ -299,5 +299,5 @@ class _RemovedKeys:
             # A key that had several records here is not alone, whatever follows.
             may_go &= np.append(True, ends[:-1])[: len(order)][ends]
         self._may_go = [may_go]
-        self._hashes, self._places = [hashes[last]], [places.at(last)]
+        self._hashes, self._places = [hashes[last]], [places.select(last)]
         self._held = self.keys = len(last)

@@ -148,7 +148,7 @@ class KeyCensus:
         finally:
             self._connection.unregister("feed")
 
-    def count(self, rewritten: Iterable[pa.RecordBatch]) -> CensusResult:
+    def count_keys(self, rewritten: Iterable[pa.RecordBatch]) -> CensusResult:
         """Return the census, given the records of the rewritten inputs."""
         schema, tombstone, whether = self._schema, "false", "false"
         if self._expiring:
@@ -165,17 +165,17 @@ class KeyCensus:
             ) GROUP BY identity
             """,
         )
-        records, keys_kept = self._row("SELECT count(*), count(DISTINCT identity) FROM survivors")
-        (keys_in,) = self._row("SELECT count(*) FROM greatest")
-        (stale,) = self._row(
+        records, keys_kept = self._fetch_row("SELECT count(*), count(DISTINCT identity) FROM survivors")
+        (keys_in,) = self._fetch_row("SELECT count(*) FROM greatest")
+        (stale,) = self._fetch_row(
             "SELECT count(*) FROM survivors JOIN greatest USING (identity) WHERE survivors.place < greatest.place"
         )
-        (expired,) = self._row(
+        (expired,) = self._fetch_row(
             f"SELECT count(*) FROM greatest ANTI JOIN survivors USING (identity) WHERE {self._going}"
         )
         return CensusResult(keys_in, keys_kept, records - keys_kept, stale, expired)
 
-    def superseding(self, start: int, end: int) -> npt.NDArray[np.int64]:
+    def find_superseding(self, start: int, end: int) -> npt.NDArray[np.int64]:
         """Return the offsets in [``start``, ``end``) of survivors whose key had other records; after :meth:`count`."""
         found = self._connection.execute(
             f"SELECT {self._offset} AS found FROM survivors JOIN greatest USING (identity) "
@@ -183,7 +183,7 @@ class KeyCensus:
         ).fetchnumpy()["found"]
         return np.asarray(found, dtype=np.int64)
 
-    def _row(self, query: str) -> tuple[int, ...]:
+    def _fetch_row(self, query: str) -> tuple[int, ...]:
         (row,) = self._connection.execute(query).fetchall()
         return tuple(int(value) for value in row)
 

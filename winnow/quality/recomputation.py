@@ -33,7 +33,7 @@ from winnow.quality.fast_key_census import (
     SURVIVOR_BYTES,
     FastKeyCensus,
     HashFingerprint,
-    RecordOrder,
+    RecordPositions,
     hash_records,
 )
 from winnow.quality.key_census import (
@@ -281,9 +281,9 @@ class _Recomputation:
         else:
             winners, keys = hash_records(self._connection, keyed, WINNERS_HASH, KEY_HASH)
         self._winners.add(winners)
-        ranked = self._ordering.ranked(keyed, self._headers if by_reference else None)
+        ranked = self._ordering.rank(keyed, self._headers if by_reference else None)
         if self._quick is not None:
-            self._quick.add_survivors(keys, RecordOrder.of(ranked), by_reference=by_reference)
+            self._quick.add_survivors(keys, RecordPositions.from_batch(ranked), by_reference=by_reference)
         return int(keyed.num_rows)
 
     def _count_keys(self) -> CensusResult:
@@ -297,11 +297,11 @@ class _Recomputation:
                 offsets = read_offsets(batch)
                 self._strays += int(((offsets < segment.first_offset) | (offsets > segment.last_offset)).sum())
                 chosen = self._select_keyed(batch)
-                ranked = self._ordering.ranked(chosen, self._headers)
+                ranked = self._ordering.rank(chosen, self._headers)
                 (keys,) = hash_records(self._connection, ranked, KEY_HASH)
-                self._quick.add_inputs(keys, RecordOrder.of(ranked), self._mark_expirable(chosen))
-        quick = self._quick.result(gone)
-        if quick is None or self._count_wrong_extensions(self._quick.superseding):
+                self._quick.add_inputs(keys, RecordPositions.from_batch(ranked), self._mark_expirable(chosen))
+        quick = self._quick.build_result(gone)
+        if quick is None or self._count_wrong_extensions(self._quick.find_superseding):
             return self._count_by_grouping(EXACT)
         return quick
 
@@ -329,19 +329,17 @@ class _Recomputation:
         ) as census:
             # Unreadable files are counted already.
             for batch in read_readable_batches(self._new_files, columns, self._threads, set()):
-                census.add_survivors(self._ordering.ranked(self._select_keyed(batch)), by_reference=False)
+                census.add_survivors(self._ordering.rank(self._select_keyed(batch)), by_reference=False)
             for batch in self._read_inputs(self._kept, columns):
-                census.add_survivors(self._ordering.ranked(self._select_keyed(batch)), by_reference=True)
-            found = census.count(self._rank_inputs(count))
-            return replace(found, wrong_extensions=self._count_wrong_extensions(census.superseding))
+                census.add_survivors(self._ordering.rank(self._select_keyed(batch)), by_reference=True)
+            found = census.count_keys(self._rank_inputs(count))
+            return replace(found, wrong_extensions=self._count_wrong_extensions(census.find_superseding))
 
     def _rank_inputs(self, count: HeaderCount | None) -> Iterator[pa.RecordBatch]:
         for segment in self._rewritten:
             for batch in self._read_inputs([segment], self._list_input_columns(segment)):
                 chosen = self._select_keyed(batch)
-                yield self._ordering.ranked(chosen, count).append_column(
-                    "may_go", pa.array(self._mark_expirable(chosen))
-                )
+                yield self._ordering.rank(chosen, count).append_column("may_go", pa.array(self._mark_expirable(chosen)))
 
     def _select_keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the records that a census counts."""
@@ -381,7 +379,7 @@ class _Recomputation:
         for inputs, outputs in self._groups:
             known = InputOffsets(inputs, threads=self._threads)
             for batch in read_readable_batches(outputs, ("offset",), self._threads, set()):
-                foreign += known.foreign(read_offsets(batch))
+                foreign += known.count_foreign(read_offsets(batch))
             self._unreadable_inputs |= known.unreadable
         return foreign
 

@@ -97,7 +97,7 @@ class InputOffsets:
         """Inputs that could not be read. All offsets in their range count as known."""
         return frozenset(self._unreadable)
 
-    def foreign(self, offsets: Offsets) -> int:
+    def count_foreign(self, offsets: Offsets) -> int:
         """Count the ``offsets`` that the inputs do not have.
 
         Raises:
@@ -110,11 +110,11 @@ class InputOffsets:
         for segment in self._inputs:
             if segment.last_offset < lowest or segment.first_offset > highest:
                 continue
-            known |= self._known(segment, offsets)
+            known |= self._mark_known(segment, offsets)
         return int((~known).sum())
 
-    def _known(self, segment: Segment, offsets: Offsets) -> npt.NDArray[np.bool_]:
-        held = self._offsets(segment)
+    def _mark_known(self, segment: Segment, offsets: Offsets) -> npt.NDArray[np.bool_]:
+        held = self._read_offsets(segment)
         if segment.path in self._unreadable:
             inside: npt.NDArray[np.bool_] = (offsets >= segment.first_offset) & (offsets <= segment.last_offset)
             return inside
@@ -124,7 +124,7 @@ class InputOffsets:
         found: npt.NDArray[np.bool_] = held[places] == offsets
         return found
 
-    def _offsets(self, segment: Segment) -> Offsets:
+    def _read_offsets(self, segment: Segment) -> Offsets:
         if self._loaded is not None and self._loaded[0] == segment.path:
             return self._loaded[1]
         self._loaded = None

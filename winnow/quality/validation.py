@@ -63,7 +63,7 @@ def validate_fact_table(
         ConfigurationError: the suite is unknown or invalid.
     """
     reviewed = load_suite(suite, extra_folder)
-    verdict = _Validation(
+    validation = _Validation(
         reviewed,
         rows,
         plan_id=plan_id,
@@ -74,13 +74,13 @@ def validate_fact_table(
     )
     gap = _find_missing_value(rows)
     if gap is not None:
-        return verdict.broken([Failure(None, "fact_table", Severity.FAIL, gap)], None)
+        return validation.make_broken_verdict([Failure(None, "fact_table", Severity.FAIL, gap)], None)
     if data_docs is not None:
         try:
-            return verdict.reach(data_docs, keep_validations, index=index)
+            return validation.reach_verdict(data_docs, keep_validations, index=index)
         except OSError as problem:
             LOG.warning("The Data Docs page of %s %s could not be written: %s", topic, plan_id[:12], problem)
-    return verdict.reach(None, keep_validations)
+    return validation.reach_verdict(None, keep_validations)
 
 
 def build_site_index(data_docs: Path) -> None:
@@ -118,7 +118,7 @@ class _Validation:
         self._attempt = attempt
         self._checked_at_ms = checked_at_ms
 
-    def reach(self, site: Path | None, keep: int, *, index: bool = False) -> Verdict:
+    def reach_verdict(self, site: Path | None, keep: int, *, index: bool = False) -> Verdict:
         """Run the suite, build the page if there is a ``site``, and return the verdict."""
         with GX_LOCK, lock_site(site) if site is not None else nullcontext():
             session = get_session(self._suite, site)
@@ -132,9 +132,9 @@ class _Validation:
                     session.write_index()
         return self._sum_up(list(result.results), page)
 
-    def broken(self, failures: Sequence[Failure], page: str | None) -> Verdict:
+    def make_broken_verdict(self, failures: Sequence[Failure], page: str | None) -> Verdict:
         """Return the verdict when a check raised: no partition is named."""
-        return self._verdict(failures, page, passed=False, broken=True)
+        return self._make_verdict(failures, page, passed=False, broken=True)
 
     def _sum_up(self, results: Sequence[Any], page: str | None) -> Verdict:
         by_id = index_results_by_id(results)
@@ -151,11 +151,11 @@ class _Validation:
             (broken if failure.expectation.endswith(RAISED) else failures).append(failure)
         if broken:
             unplaced = [Failure(None, f.expectation, f.severity, f.detail) for f in failures]
-            return self.broken([*broken, *unplaced], page)
+            return self.make_broken_verdict([*broken, *unplaced], page)
         passed = all(failure.severity is not Severity.FAIL for failure in failures)
-        return self._verdict(failures, page, passed=passed, broken=False)
+        return self._make_verdict(failures, page, passed=passed, broken=False)
 
-    def _verdict(self, failures: Sequence[Failure], page: str | None, *, passed: bool, broken: bool) -> Verdict:
+    def _make_verdict(self, failures: Sequence[Failure], page: str | None, *, passed: bool, broken: bool) -> Verdict:
         return Verdict(
             plan_id=self._plan_id,
             topic=self._topic,
@@ -165,10 +165,10 @@ class _Validation:
             failures=tuple(failures),
             checked_at_ms=self._checked_at_ms,
             data_docs=page,
-            expectations=sum(len(suite.expectations) for suite in self._suites()),
+            expectations=sum(len(suite.expectations) for suite in self._list_suites()),
         )
 
-    def _suites(self) -> list[Suite]:
+    def _list_suites(self) -> list[Suite]:
         return [self._suite] if self._findings is None else [self._suite, self._findings.suite]
 
 

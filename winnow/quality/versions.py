@@ -47,7 +47,7 @@ class Ordering:
         more = {Strategy.OFFSET: (), Strategy.TIMESTAMP: ("timestamp",), Strategy.HEADER: ("headers",)}
         return (*KEY_AND_OFFSET, *more[self._strategy])
 
-    def ranked(self, batch: pa.RecordBatch, count: HeaderCount | None = None) -> pa.RecordBatch:
+    def rank(self, batch: pa.RecordBatch, count: HeaderCount | None = None) -> pa.RecordBatch:
         """Return ``key`` and ``offset`` of ``batch`` and, with versions, the columns ``present`` and ``version``.
 
         ``count`` receives the header counts of these records.
