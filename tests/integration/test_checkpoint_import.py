@@ -141,7 +141,7 @@ def test_checkpoint_counts_while_it_lies_in_the_log_and_not_beyond_a_log_end_tha
     what is not there.
     """
     orders(world)
-    assert take_over(world, 6).message.endswith("is not known")
+    assert take_over(world, 6).message.endswith("cleaning time unknown")
     state = world.state()
     assert find_first_dirty_offset(state) == 6
     assert find_first_dirty_offset(replace(state, log_end_offset=20)) == 6

@@ -183,7 +183,7 @@ def test_table_that_somebody_else_committed_to_is_named(tmp_path: Path, monkeypa
     finding = the(services.check_catalog(settings), "catalog")
     assert finding.status is CheckStatus.WARNING
     assert "3 topics" in finding.detail
-    assert "Left alone: orders, stranger." in finding.detail
+    assert "Not usable: orders, stranger." in finding.detail
     assert "committed by somebody else" in finding.detail
     assert "winnow assess orders" in finding.fix
 
