@@ -123,7 +123,7 @@ def _run(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     results.machine = describe_machine()
     steps = select_steps(size, workloads, competitors)
     with shown.over(sum(given.rounds or step.rounds for step in steps)):
-        run_suite(steps, size, get_bench_folder(), results, rounds=given.rounds, told=shown.say, heard=shown.heard)
+        run_suite(steps, size, get_bench_folder(), results, rounds=given.rounds, report=shown.say, on_run=shown.on_run)
     if size.name in SUITES and not (workloads or competitors or given.no_control or size.name == "large"):
         from bench.control_plane import run_control
 

@@ -25,14 +25,14 @@ UPSERT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Competitor:
-    """A competitor; ``run(lake, looks)`` measures it on a prepared lake; ``looks``: also fingerprint its result."""
+    """A competitor. ``run(lake, compare)`` measures it on a prepared lake, and may fingerprint its result."""
 
     name: str
     meaning: str
     run: Callable[..., CompetitorRun]
 
 
-def _winnow(lake: Lake, looks: bool, competitor: str = "winnow", **settings: str) -> CompetitorRun:
+def _winnow(lake: Lake, compare: bool, competitor: str = "winnow", **settings: str) -> CompetitorRun:
     lake.restore()
     events_file = lake.scratch / "events.jsonl"
     events_file.unlink(missing_ok=True)
@@ -45,7 +45,7 @@ def _winnow(lake: Lake, looks: bool, competitor: str = "winnow", **settings: str
     events = read_events(events_file)
     after = lake.segments()
     print_ = None
-    if looks and measured.exit_code == 0:
+    if compare and measured.exit_code == 0:
         print_ = compute_fingerprint([segment.path for segments in after.values() for segment in segments])
     published = next((event for event in events if event["event"] == "published"), {})
     return build_run(
@@ -64,7 +64,7 @@ def _winnow(lake: Lake, looks: bool, competitor: str = "winnow", **settings: str
 def _peer(
     module: str, way: str, name: str, *, compacts: bool = True, limit_seconds: float = MAXIMUM_RUN_SECONDS
 ) -> Competitor:
-    def run(lake: Lake, looks: bool, only: int | None = None) -> CompetitorRun:
+    def run(lake: Lake, compare: bool, only: int | None = None) -> CompetitorRun:
         from winnow.files.duckdb_connection import format_file_name
 
         lake.restore()
@@ -81,7 +81,7 @@ def _peer(
         measured = run_peer(lake, module, way, request, limit_seconds)
         times = parse_times(measured.output)
         written = sorted(out.rglob("*.parquet"))
-        print_ = compute_fingerprint([str(path) for path in written]) if looks and compacts and times else None
+        print_ = compute_fingerprint([str(path) for path in written]) if compare and compacts and times else None
         done = build_run(
             lake,
             name,
@@ -98,18 +98,18 @@ def _peer(
     return Competitor(name, MEANINGS[name], run)
 
 
-def _within_budget(lake: Lake, looks: bool) -> CompetitorRun:
+def _within_budget(lake: Lake, compare: bool) -> CompetitorRun:
     """Measure Winnow with little memory; files left in its spill folder are an error."""
     spill = lake.scratch / "spill"
     shutil.rmtree(spill, ignore_errors=True)
     spill.mkdir(parents=True)
     settings = {"ENGINE__MEMORY_BYTES": str(MEMORY_BUDGET_BYTES), "ENGINE__SPILL_FOLDER": str(spill)}
-    run = _winnow(lake, looks, "winnow-256m", **settings)
+    run = _winnow(lake, compare, "winnow-256m", **settings)
     left = sum(path.is_file() for path in spill.rglob("*"))
     return replace(run, ended=False, note=f"left {left} files in its spill folder") if left else run
 
 
-def _spark_each(lake: Lake, looks: bool) -> CompetitorRun:
+def _spark_each(lake: Lake, compare: bool) -> CompetitorRun:
     """Run one naive Spark application per topic partition: measure the first few, and estimate the total from them."""
     window = COMPETITORS["spark-window"]
     segments = lake.segments()

@@ -29,20 +29,20 @@ MIB = 1 << 20
 LIMIT_SECONDS = 600.0
 
 
-def run_control(folder: Path, results: Results, parts: Sequence[str], told: ProgressCallback) -> None:
+def run_control(folder: Path, results: Results, parts: Sequence[str], report: ProgressCallback) -> None:
     """Measure ``parts`` (none given: those that are not in ``results`` yet), saving each."""
     for name in parts:
         if name not in PARTS:
             raise ValueError(f"There is no part {name} of the control plane; there are {', '.join(PARTS)}.")
     for name in parts or [name for name in PARTS if name not in results.control]:
-        told(f"control plane: {name}")
-        results.control[name] = PARTS[name](folder, told)
+        report(f"control plane: {name}")
+        results.control[name] = PARTS[name](folder, report)
         results.save()
 
 
-def _assess(folder: Path, told: ProgressCallback) -> dict[str, Any]:
+def _assess(folder: Path, report: ProgressCallback) -> dict[str, Any]:
     """Measure one topic of ten thousand partitions: assess and a walk of its manifests, each in its own process."""
-    place = _place(folder, "partitions", told, _many_partitions)
+    place = _place(folder, "partitions", report, _many_partitions)
     walks, assessed = [], []
     peaks = []
     for _ in range(ROUNDS):
@@ -62,8 +62,8 @@ def _assess(folder: Path, told: ProgressCallback) -> dict[str, Any]:
     }
 
 
-def _topics(folder: Path, told: ProgressCallback) -> dict[str, Any]:
-    place = _place(folder, "topics", told, _many_topics)
+def _topics(folder: Path, report: ProgressCallback) -> dict[str, Any]:
+    place = _place(folder, "topics", report, _many_topics)
     runs = [_figures(place, "assess", "") for _ in range(2)]
     seconds = min(figures["seconds"] for figures, _ in runs)
     topics = runs[0][0]["topics"]
@@ -75,7 +75,7 @@ def _topics(folder: Path, told: ProgressCallback) -> dict[str, Any]:
     }
 
 
-def _commits(folder: Path, told: ProgressCallback) -> dict[str, Any]:
+def _commits(folder: Path, report: ProgressCallback) -> dict[str, Any]:
     home = folder / "control" / "commits" / "home"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -93,9 +93,9 @@ def _commits(folder: Path, told: ProgressCallback) -> dict[str, Any]:
     }
 
 
-def _incremental_bytes(folder: Path, told: ProgressCallback) -> dict[str, Any]:
+def _incremental_bytes(folder: Path, report: ProgressCallback) -> dict[str, Any]:
     lake = get_lake("clean-1", SIZES["12m"], folder)
-    prepare(lake, told)
+    prepare(lake, report)
     figures, _ = _run(lake.home, "bytes", lake.topic)
     return {
         **figures,
@@ -124,12 +124,12 @@ def _many_topics(home: Path) -> None:
             register_topic(ctx, name, partitions=TOPIC_PARTITIONS, segments=TOPIC_SEGMENTS, clean=TOPIC_SEGMENTS - 1)
 
 
-def _place(folder: Path, name: str, told: ProgressCallback, make: Callable[[Path], None]) -> Path:
+def _place(folder: Path, name: str, report: ProgressCallback, make: Callable[[Path], None]) -> Path:
     """Return the folder with a pristine home of synthetic topics; make it unless it is complete."""
     place = folder / "control" / name
     mark = place / "complete.json"
     if not mark.is_file() or json.loads(mark.read_text()) != {"version": VERSION}:
-        told(f"registering the synthetic topics of {name}")
+        report(f"registering the synthetic topics of {name}")
         shutil.rmtree(place, ignore_errors=True)
         home = place / "home"
         home.mkdir(parents=True)

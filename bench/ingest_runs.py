@@ -17,7 +17,7 @@ from bench.results import CompetitorRun
 from bench.source_data import make_source_files
 
 
-def measure_ingest(lake: Lake, looks: bool) -> CompetitorRun:
+def measure_ingest(lake: Lake, compare: bool) -> CompetitorRun:
     """Measure ``winnow ingest files`` of half the source files into a new topic."""
     from bench.lake import open_home
     from winnow.pipeline.admin.topics import create_topic
@@ -34,20 +34,20 @@ def measure_ingest(lake: Lake, looks: bool) -> CompetitorRun:
         build_environment(home),
         limit_seconds=MAXIMUM_RUN_SECONDS,
     )
-    told = next((event for event in read_events(events_file) if event["event"] == "ingested"), None)
+    ingested = next((event for event in read_events(events_file) if event["event"] == "ingested"), None)
     run = build_run(
         lake,
         "ingest",
         measured,
-        told["duration_ms"] / 1000 if told else None,
+        ingested["duration_ms"] / 1000 if ingested else None,
         [],
         _bytes(home.rglob("*.parquet")),
     )
     shutil.rmtree(home)
-    return replace(run, records=told["records_appended"] if told else 0, input_bytes=_bytes(map(Path, files)))
+    return replace(run, records=ingested["records_appended"] if ingested else 0, input_bytes=_bytes(map(Path, files)))
 
 
-def measure_duckdb_ingest(lake: Lake, looks: bool) -> CompetitorRun:
+def measure_duckdb_ingest(lake: Lake, compare: bool) -> CompetitorRun:
     """Measure DuckDB reading, sorting and writing the same files with the same codec."""
     files = _ingested(lake)
     out = lake.scratch / "out"

@@ -128,10 +128,10 @@ def _link_or_copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def prepare(lake: Lake, told: ProgressCallback = lambda _: None) -> None:
+def prepare(lake: Lake, report: ProgressCallback = lambda _: None) -> None:
     """Make the pristine lake unless it is complete, and restore it."""
     if lake.topic != lake.workload.name:
-        prepare(Lake(WORKLOADS[lake.topic], lake.size, lake.folder), told)
+        prepare(Lake(WORKLOADS[lake.topic], lake.size, lake.folder), report)
         lake.restore()
         return
     mark = lake.pristine.parent / "complete.json"
@@ -147,7 +147,7 @@ def prepare(lake: Lake, told: ProgressCallback = lambda _: None) -> None:
     mark.unlink(missing_ok=True)
     for folder in (lake.home, lake.pristine):
         shutil.rmtree(folder, ignore_errors=True)
-    ingest_lakes([lake], told)
+    ingest_lakes([lake], report)
     lake.home.rename(lake.pristine)
     lake.restore()
     mark.write_text(json.dumps(identity))
@@ -155,36 +155,36 @@ def prepare(lake: Lake, told: ProgressCallback = lambda _: None) -> None:
         shutil.rmtree(lake.sources, ignore_errors=True)
 
 
-def ingest_lakes(lakes: Sequence[Lake], told: ProgressCallback = lambda _: None) -> None:
+def ingest_lakes(lakes: Sequence[Lake], report: ProgressCallback = lambda _: None) -> None:
     """Ingest the topics of ``lakes``, which share a home or have one each."""
     for lake in lakes:
         lake.home.mkdir(parents=True, exist_ok=True)
-        _ingest(lake, lake.origin, told)
+        _ingest(lake, lake.origin, report)
     for home in dict.fromkeys(lake.home for lake in lakes):
         begun = [lake for lake in lakes if lake.home == home and lake.workload.incremental is not None]
         if begun:
-            told(f"compacting what {', '.join(lake.topic for lake in begun)} begin with")
+            report(f"compacting what {', '.join(lake.topic for lake in begun)} begin with")
             compact(home, [lake.topic for lake in begun])
         for lake in begun:
-            _append(lake, told)
+            _append(lake, report)
 
 
-def _ingest(lake: Lake, origin: Lake, told: ProgressCallback) -> None:
+def _ingest(lake: Lake, origin: Lake, report: ProgressCallback) -> None:
     from winnow.pipeline.admin.topics import create_topic
     from winnow.pipeline.ingest.ingest import ingest_files
 
-    calls = make_source_files(origin.workload, lake.size, origin.sources, told)
+    calls = make_source_files(origin.workload, lake.size, origin.sources, report)
     config = origin.workload.config
     with open_home(lake.home, ENGINE__MEMORY_BYTES=str(SPILL_BYTES)) as ctx:
         create_topic(ctx, lake.topic, origin.workload.partition_count(lake.size), config)
-        told(f"ingesting {lake.topic}")
+        report(f"ingesting {lake.topic}")
         for paths in calls:
             ingest_files(ctx, lake.topic, [str(path) for path in paths], as_of_ms=ctx.now_ms())
         if lake.workload.config != config:
             ctx.log.open(lake.topic).set_config(lake.workload.config, ())
 
 
-def _append(lake: Lake, told: ProgressCallback) -> None:
+def _append(lake: Lake, report: ProgressCallback) -> None:
     """Append the new records of an incremental workload to its compacted log."""
     from winnow.pipeline.ingest.ingest import ingest_files
 
@@ -200,7 +200,7 @@ def _append(lake: Lake, told: ProgressCallback) -> None:
             log_end = head.state.partitions[partition].log_end_offset
             _write_updates(incremental, lake.workload, partition, segments, log_end, path)
             files.append(str(path))
-        told(f"appending to {lake.topic}")
+        report(f"appending to {lake.topic}")
         ingest_files(ctx, lake.topic, files, as_of_ms=ctx.now_ms())
 
 
@@ -219,9 +219,9 @@ def compact(home: Path, topics: Sequence[str]) -> None:
         errors="replace",
     )
     if done.returncode != 0:
-        told = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
         raise RuntimeError(
-            f"winnow compact ended with exit code {done.returncode}: {' '.join(told) or done.stderr[-2000:]}"
+            f"winnow compact ended with exit code {done.returncode}: {' '.join(errors) or done.stderr[-2000:]}"
         )
 
 

@@ -51,7 +51,7 @@ class ProgressPrinter:
             finally:
                 self._progress = None
 
-    def heard(self, step: Step, run: CompetitorRun) -> None:
+    def on_run(self, step: Step, run: CompetitorRun) -> None:
         """Advance by one finished run."""
         if self._progress is not None:
             self._progress.advance(self._progress.task_ids[0])

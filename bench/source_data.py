@@ -26,7 +26,7 @@ ProgressCallback = Callable[[str], None]
 
 
 def make_source_files(
-    workload: Workload, size: Size, folder: Path, told: ProgressCallback = lambda _: None
+    workload: Workload, size: Size, folder: Path, report: ProgressCallback = lambda _: None
 ) -> list[list[Path]]:
     """Make the files of ``workload`` below ``folder`` unless they are complete; return one list per ingest call."""
     mark = folder / "complete.json"
@@ -36,7 +36,7 @@ def make_source_files(
         return calls
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    told(f"generating {workload.records(size):,} records of {workload.name}")
+    report(f"generating {workload.records(size):,} records of {workload.name}")
     jobs = [
         (path, _query(workload, size, call, partitions))
         for call, paths in enumerate(calls)

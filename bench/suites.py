@@ -96,8 +96,8 @@ def run_suite(
     results: Results,
     *,
     rounds: int | None,
-    told: StepCallback,
-    heard: Callable[[Step, CompetitorRun], None] = lambda step, run: None,
+    report: StepCallback,
+    on_run: Callable[[Step, CompetitorRun], None] = lambda step, run: None,
 ) -> None:
     """Run the steps missing in ``results``; save each run as it ends."""
     ready: set[str] = set()
@@ -106,11 +106,11 @@ def run_suite(
     ):
         lake = get_lake(step.workload, size, folder)
         if lake.workload.name not in ready:
-            prepare(lake, told)
+            prepare(lake, report)
             ready.add(lake.workload.name)
-        told(f"{size.name} {step.workload}: {step.competitor}, round {number + 1}")
+        report(f"{size.name} {step.workload}: {step.competitor}, round {number + 1}")
         seen = any(run.fingerprint for run in results.of(size.name, step.workload, step.competitor))
         lake.warm()
         run = COMPETITORS[step.competitor].run(lake, not seen)
         results.add(run)
-        heard(step, run)
+        on_run(step, run)

@@ -93,11 +93,11 @@ class DagRuns:
     def _follow(self, begins_at: int, progress: Progress) -> dict[str, Any] | None:
         """Follow the log until the answer; None when the process has ended instead."""
         assert self._process.stdout is not None
-        told = 0
+        reported = 0
         while not _format_log_line(self._process.stdout):
             started = _STARTING.findall(self._text(begins_at))
-            if len(started) > told:
-                told = len(started)
+            if len(started) > reported:
+                reported = len(started)
                 progress(started[-1][0])
         line = self._process.stdout.readline()
         return json.loads(line) if line else None

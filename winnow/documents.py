@@ -84,9 +84,9 @@ def _read_version(kind: type[Any], data: bytes) -> object:
         raise WinnowError(f"A {kind.__name__} document is damaged: it is not JSON ({problem}).") from None
 
 
-def _describe_place(told: str) -> str:
+def _describe_place(message: str) -> str:
     # Show only the position: the rest may quote a value.
-    place, missing = _PLACE.search(told), _MISSING.search(told)
+    place, missing = _PLACE.search(message), _MISSING.search(message)
     return ".".join(found for found in (place and place[1], missing and missing[1]) if found) or "its beginning"
 
 

@@ -29,9 +29,9 @@ class Listener(logging.Handler):
         """Write an event of the pipeline."""
         from winnow.report.events import read_event
 
-        told = read_event(record)
-        if told is not None:
-            self.note(told.name, **dict(told.fields))
+        event = read_event(record)
+        if event is not None:
+            self.note(event.name, **dict(event.fields))
 
 
 def main(events_file: str, *arguments: str) -> None:

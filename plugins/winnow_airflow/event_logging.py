@@ -42,14 +42,14 @@ class _EventHandler(logging.Handler):
         """Log and count one event. Never raises."""
         import structlog
 
-        told = events.read_event(record)
-        if told is None:
+        event = events.read_event(record)
+        if event is None:
             return
         try:
             logger = structlog.get_logger(events.log.name)
-            getattr(logger, record.levelname.lower())(told.name, **told.fields)
+            getattr(logger, record.levelname.lower())(event.name, **event.fields)
             if self._counts_events:
-                self.has_counted |= metrics.count_pipeline_event(told, with_topic=self._with_topic)
+                self.has_counted |= metrics.count_pipeline_event(event, with_topic=self._with_topic)
         except Exception:  # an error while logging must not fail the run
             self.handleError(record)
 
@@ -61,15 +61,15 @@ def log_pipeline_events(ctx: Pipeline) -> Iterator[None]:
     if any(isinstance(handler, _EventHandler) for handler in logger.handlers):
         yield
         return
-    teller = _EventHandler(ctx)
+    handler = _EventHandler(ctx)
     before = (logger.propagate, logger.level)
-    logger.addHandler(teller)
+    logger.addHandler(handler)
     # Count events also when the log shows warnings only; structlog decides which lines are shown.
     logger.propagate, logger.level = False, logging.INFO
     try:
         yield
     finally:
         logger.propagate, logger.level = before
-        logger.removeHandler(teller)
-        if teller.has_counted:
+        logger.removeHandler(handler)
+        if handler.has_counted:
             metrics.flush_metrics()

@@ -157,7 +157,7 @@ def _identity(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
 
 def _outcome(receipt: Receipt) -> dict[str, OutputDatasetFacet]:
     parts = receipt.partitions
-    told = WinnowReceiptOutputDatasetFacet(
+    facet = WinnowReceiptOutputDatasetFacet(
         planId=receipt.plan_id or "",
         attempt=receipt.attempt,
         partitions=len(parts),
@@ -172,9 +172,9 @@ def _outcome(receipt: Receipt) -> dict[str, OutputDatasetFacet]:
         bytesRetired=sum(part.bytes_retired for part in parts),
     )
     statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-        rowCount=told.recordsKept, size=told.bytesOut
+        rowCount=facet.recordsKept, size=facet.bytesOut
     )
-    return {"outputStatistics": statistics, "winnow_receipt": told}
+    return {"outputStatistics": statistics, "winnow_receipt": facet}
 
 
 def _assertions(verdict: Verdict) -> data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet:

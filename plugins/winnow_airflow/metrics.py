@@ -89,21 +89,21 @@ def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) 
     return sent
 
 
-def count_pipeline_event(told: LoggedEvent, *, with_topic: bool) -> bool:
-    """Count and time the event ``told``. Returns whether anything was sent; never raises."""
+def count_pipeline_event(event: LoggedEvent, *, with_topic: bool) -> bool:
+    """Count and time the event ``event``. Returns whether anything was sent; never raises."""
     from airflow.sdk.observability import stats
 
     from winnow.report.counters import count_event, time_event
 
-    topic = told.fields.get("topic")
+    topic = event.fields.get("topic")
     tags = {"topic": str(topic)} if with_topic and isinstance(topic, str) else {}
     done = False
-    for sample in count_event(told):
+    for sample in count_event(event):
         name, more = _build_name_and_tags(sample)
         done |= _log_failure_of(
             f"Metric {name} could not be sent", stats.incr, name, sample.value, tags={**tags, **more}
         )
-    took = time_event(told)
+    took = time_event(event)
     if took is not None:
         name, more = _build_name_and_tags(took)
         done |= _log_failure_of(

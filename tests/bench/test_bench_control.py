@@ -79,7 +79,7 @@ def test_part_of_the_control_plane_is_saved_and_not_measured_again(
     asked: list[str] = []
 
     def part(name: str) -> Callable[[Path, object], dict[str, float]]:
-        def measure(folder: Path, told: object) -> dict[str, float]:
+        def measure(folder: Path, report: object) -> dict[str, float]:
             asked.append(name)
             return {"ratio": 1.0}
 

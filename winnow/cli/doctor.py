@@ -58,7 +58,7 @@ def doctor(
     exit_with(code)
 
 
-def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Sequence[str]], None]) -> CheckReport:
+def _examine(spark: bool, alert: bool, timeout: float | None, report: Callable[[Sequence[str]], None]) -> CheckReport:
     from winnow.config.settings import load_settings
     from winnow.errors import ConfigurationError
     from winnow.pipeline.doctor import machine
@@ -80,7 +80,7 @@ def _examine(spark: bool, alert: bool, timeout: float | None, tell: Callable[[Se
         start_spark=spark,
         send_alert=alert,
         timeout_s=timeout,
-        report=tell,
+        report=report,
     )
 
 

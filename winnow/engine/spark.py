@@ -150,8 +150,8 @@ def run_unit(
     ``connections``: those of the task, shared by many units.
     """
     if connections is None:
-        with ConnectionPool(budget) as its_own:
-            return run_unit(unit, attempt, budget, folder=folder, connections=its_own)
+        with ConnectionPool(budget) as pool:
+            return run_unit(unit, attempt, budget, folder=folder, connections=pool)
     result = _identify_unit(unit)
     assert unit.plan is not None
     (partition,) = unit.plan.partitions

@@ -75,9 +75,9 @@ def list_differences(
 
 def describe_differences(topic: str, found: tuple[ConfigurationDifference, ...], metadata_location: str) -> str:
     """Describe the differences: the keys and the command that accepts them."""
-    told = join_first([str(each) for each in found], MAXIMUM_KEYS_NAMED)
+    changes = join_first([str(each) for each in found], MAXIMUM_KEYS_NAMED)
     return (
-        f"The configuration of topic {topic} is not the one that Winnow committed: {told}. Another tool changed the "
+        f"The configuration of topic {topic} is not the one that Winnow committed: {changes}. Another tool changed the "
         f"table's properties, the table was rolled back past a change, or {metadata_location} is damaged. Nothing was "
         "changed, and until this is resolved Winnow does not work on the topic. To accept it: winnow topics alter "
         f"{topic} --accept-config (add --config KEY=VALUE or --delete-config KEY to correct a key)."

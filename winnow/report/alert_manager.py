@@ -166,17 +166,17 @@ class AlertManager:
 
     def open_alert(self, situation: Situation) -> Alert | None:
         """Alert, in the log and through every channel, of new findings in ``situation``; None if all are open."""
-        told = _AnnouncedAlert()
+        made = _AnnouncedAlert()
 
         def compose(fresh: Sequence[OpenAlert]) -> list[tuple[str, str]]:
-            told.alert = make_alert(situation, fresh, self.page_url)
-            return self._enqueue_for_channels(told.alert)
+            made.alert = make_alert(situation, fresh, self.page_url)
+            return self._enqueue_for_channels(made.alert)
 
         with self._ignore_failures(situation.sentences):
             self.memory.remember_all(situation.open_alerts, situation.at_ms, compose)
-            if told.alert is not None:
-                self._announce(told.alert)
-        return told.alert
+            if made.alert is not None:
+                self._announce(made.alert)
+        return made.alert
 
     def recover(
         self,
@@ -192,19 +192,19 @@ class AlertManager:
 
         ``how`` completes the sentence "Recovered: orders-0 …". None: nothing was open.
         """
-        told = _AnnouncedAlert()
+        made = _AnnouncedAlert()
         now_ms = self.now_ms()
         more = {} if safe is None else {"safe": safe}
 
         def compose(ended: Sequence[OpenAlert]) -> list[tuple[str, str]]:
-            told.alert = make_recovery(topic, ended, how, at_ms=now_ms, page_url=self.page_url, plan_id=plan_id, **more)
-            return self._enqueue_for_channels(told.alert)
+            made.alert = make_recovery(topic, ended, how, at_ms=now_ms, page_url=self.page_url, plan_id=plan_id, **more)
+            return self._enqueue_for_channels(made.alert)
 
         with self._ignore_failures(f"{topic} {how}."):
             self.memory.forget_all(topic, kinds, partitions, now_ms, compose)
-            if told.alert is not None:
-                self._announce(told.alert)
-        return told.alert
+            if made.alert is not None:
+                self._announce(made.alert)
+        return made.alert
 
     def supersede(self, topic: str, kinds: Collection[AlertKind], partitions: Collection[int] | None) -> None:
         """Close, without a message, alerts that a worse alert now covers, or that can no longer recover."""

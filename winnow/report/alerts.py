@@ -116,8 +116,8 @@ class Situation:
     def message(self, findings: Sequence[Finding] | None = None) -> str:
         """Describe what happened, for ``findings`` (None: for all)."""
         chosen = self.findings if findings is None else findings
-        told = [f"{_format_name(self.topic, each.partition)}: {_cut_text(each.what)}" for each in chosen if each.what]
-        return f"{': '.join([self.summary, *filter(None, [join_first(told, MAXIMUM_SHOWN)])])}."
+        texts = [f"{_format_name(self.topic, each.partition)}: {_cut_text(each.what)}" for each in chosen if each.what]
+        return f"{': '.join([self.summary, *filter(None, [join_first(texts, MAXIMUM_SHOWN)])])}."
 
     @property
     def sentences(self) -> str:

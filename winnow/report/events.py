@@ -155,8 +155,8 @@ def log_event(name: str, topic: str, *, level: int = logging.INFO, message: str 
     event = next(each for each in EVENTS if each.name == name)
     given = {**fields, "message": message}
     known = {field: _convert_to_plain(given[field]) for field in event.fields if given.get(field) is not None}
-    told = LoggedEvent(name, {"topic": topic, **known})
-    log.log(level, "%s", told if message is None else message, extra={_ATTRIBUTE: told}, stacklevel=2)
+    logged = LoggedEvent(name, {"topic": topic, **known})
+    log.log(level, "%s", logged if message is None else message, extra={_ATTRIBUTE: logged}, stacklevel=2)
 
 
 def read_event(record: logging.LogRecord) -> LoggedEvent | None:

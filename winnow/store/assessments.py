@@ -54,13 +54,13 @@ def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, asse
     )
 
 
-def write_overviews(session: Session, looks: Sequence[AssessedTopic]) -> list[str]:
+def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[str]:
     """Replace the overviews of topics, given with one; return the topics whose overview was written."""
-    known = _recorded_at_ms(session, [find_overview_topic(look) for look in looks])
+    known = _recorded_at_ms(session, [find_overview_topic(topic) for topic in topics])
     newer = [
-        (look.picture, look.partitions)
-        for look in looks
-        if look.picture is not None and known.get(look.picture.topic, -1) <= look.picture.recorded_at_ms
+        (topic.picture, topic.partitions)
+        for topic in topics
+        if topic.picture is not None and known.get(topic.picture.topic, -1) <= topic.picture.recorded_at_ms
     ]
     bulk_statements.upsert(session, tables.TopicOverviewTable, [asdict(picture) for picture, _ in newer])
     _drop_beyond(session, {picture.topic: _find_last(partitions) for picture, partitions in newer})
@@ -74,9 +74,9 @@ def write_overviews(session: Session, looks: Sequence[AssessedTopic]) -> list[st
     return [picture.topic for picture, _ in newer]
 
 
-def find_overview_topic(look: AssessedTopic) -> str:
+def find_overview_topic(topic: AssessedTopic) -> str:
     """Return the topic of an assessed topic's overview; empty if it has none."""
-    return look.picture.topic if look.picture is not None else ""
+    return topic.picture.topic if topic.picture is not None else ""
 
 
 def _find_last(partitions: Sequence[PartitionOverview]) -> int:

@@ -104,17 +104,17 @@ class Overview(StorePart):
             lock_topic_rows(session, topic.topic)
             return bool(write_overviews(session, [AssessedTopic(picture=topic, partitions=partitions)]))
 
-    def record_many(self, as_of_ms: int, recorded_at_ms: int, looks: Sequence[AssessedTopic]) -> None:
+    def record_many(self, as_of_ms: int, recorded_at_ms: int, topics: Sequence[AssessedTopic]) -> None:
         """Record the results of several assessments in one transaction.
 
         The same as-of again replaces its assessments; an existing later overview of a topic stays.
         """
         with self._database.writing() as session:
             # Sorted, so that two writers of the same topics wait for one another without a deadlock.
-            pictured = sorted((each for each in looks if each.picture is not None), key=find_overview_topic)
-            for look in pictured:
-                lock_topic_rows(session, find_overview_topic(look))
-            write_assessments(session, as_of_ms, recorded_at_ms, [a for look in looks for a in look.assessments])
+            pictured = sorted((each for each in topics if each.picture is not None), key=find_overview_topic)
+            for topic in pictured:
+                lock_topic_rows(session, find_overview_topic(topic))
+            write_assessments(session, as_of_ms, recorded_at_ms, [a for topic in topics for a in topic.assessments])
             write_overviews(session, pictured)
 
     def list_topics(

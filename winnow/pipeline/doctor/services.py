@@ -156,8 +156,8 @@ def check_catalog(settings: Settings) -> list[CheckResult]:
 
 
 def _check_topics(health: CatalogHealth) -> CheckResult:
-    looked = "" if health.looked_at == len(health.topics) else f"; {health.looked_at} of them were checked"
-    topics = f"{len(health.topics):,} topic{'' if len(health.topics) == 1 else 's'}{looked}"
+    checked = "" if health.looked_at == len(health.topics) else f"; {health.looked_at} of them were checked"
+    topics = f"{len(health.topics):,} topic{'' if len(health.topics) == 1 else 's'}{checked}"
     if not health.left_alone:
         return build_ok("catalog", f"Answers; {topics}.")
     named = list(health.left_alone)

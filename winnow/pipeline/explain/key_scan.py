@@ -176,8 +176,8 @@ def _explain_read_errors(log: PartitionLog, segments: Sequence[Segment]) -> Iter
         yield
     except Exception as problem:
         state = log.state
-        looked = DiffPartition(log.partition, state.log_start_offset, state.log_end_offset, tuple(segments))
-        found = explain_failure(problem, log.topic, build_equivalent_plan(looked))
+        searched = DiffPartition(log.partition, state.log_start_offset, state.log_end_offset, tuple(segments))
+        found = explain_failure(problem, log.topic, build_equivalent_plan(searched))
         raise type(found)(
             f"{log.topic}-{log.partition} could not be searched: {str(found).rstrip('.')}. Nothing was changed. Run it "
             f"again; if that repeats, check the segments: winnow scrub {log.topic}"
