@@ -97,7 +97,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 
-from oracle.model_files import NO_MAX_LAG_MS, ModelAssessment, ModelConfig, ModelFile, count_record_bytes
+from oracle.model_values import NO_MAX_LAG_MS, ModelAssessment, ModelConfig, ModelFile, count_record_bytes
 from oracle.surviving_records import (
     CleaningOutcome,
     advance_history,

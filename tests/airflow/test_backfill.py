@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from oracle.log_model import LogModel
-from oracle.model_files import ModelConfig
+from oracle.model_values import ModelConfig
 from tests.support.airflow_standalone import Standalone
 from tests.support.world import record, write_jsonl
 from winnow.model import Record, Strategy

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from oracle import surviving_records
 from oracle.log_model import LogModel
-from oracle.model_files import NO_MAX_LAG_MS, ModelConfig
+from oracle.model_values import NO_MAX_LAG_MS, ModelConfig
 from tests.support.world import TOPIC, FakeClock, World, list_visible_rows, open_world, write_jsonl
 from winnow.log.head import Head
 from winnow.model import Cleaning, Record, Strategy

@@ -14,7 +14,7 @@ from tests.soak.rounds import Growth, soak
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code: 0 when nothing grew but what must."""
+    """The exit code: 0 when there was only expected growth."""
     rounds = int(arguments[0]) if arguments else 1_000
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="winnow-soak-") as folder:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle.log_model import LogModel
-from oracle.model_files import NO_MAX_LAG_MS, ModelConfig
+from oracle.model_values import NO_MAX_LAG_MS, ModelConfig
 from winnow.model import Append, PartitionState, Record, Segment, Strategy, Uncleanable, name_total_order
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import assess

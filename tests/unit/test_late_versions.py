@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from oracle import surviving_records
 from oracle.log_model import LogModel
-from oracle.model_files import ModelConfig
+from oracle.model_values import ModelConfig
 from winnow.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Record, Segment, Strategy
 from winnow.pipeline.compaction.partition_states import apply_cleaning, apply_retention
 from winnow.planning.cleanable import PartitionLog, Rules

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle.log_model import LogModel
-from oracle.model_files import ModelConfig
+from oracle.model_values import ModelConfig
 from oracle.surviving_records import (
     CleaningOutcome,
     advance_history,
