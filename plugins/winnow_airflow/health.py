@@ -105,19 +105,19 @@ def check_dags(folder: Path, before: str = "") -> tuple[list[str], list[CheckRes
     bag = DagBag(dag_folder=folder)
     findings = [
         build_failure(
-            "airflow-dags", f"{file} does not parse: {_last(error)}", f"{before}airflow dags list-import-errors"
+            "airflow-dags", f"{file} does not parse: {_get_last(error)}", f"{before}airflow dags list-import-errors"
         )
         for file, error in bag.import_errors.items()
     ]
     findings += [
-        build_failure("airflow-plugins", f"{file} does not load: {_last(error)}", f"{before}airflow plugins")
+        build_failure("airflow-plugins", f"{file} does not load: {_get_last(error)}", f"{before}airflow plugins")
         for file, error in plugins_manager.get_import_errors().items()
     ]
     names = sorted(bag.dags)
     return names, findings or [build_ok("airflow-dags", f"{', '.join(names)} parse; every plugin loads.")]
 
 
-def _last(error: str) -> str:
+def _get_last(error: str) -> str:
     return error.strip().splitlines()[-1]
 
 

@@ -62,7 +62,7 @@ def compacted(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     from winnow.engine import staging
 
     inputs = []
-    for row, facets, name in _tables(ctx, batch):
+    for row, facets, name in _iterate_tables(ctx, batch):
         attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
         manifest = None if attempt is None else staging.read_manifest(row["uri"], attempt)
         facts = [part.facts for part in manifest.partitions] if manifest is not None else []
@@ -76,7 +76,7 @@ def compacted(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
 def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     """Return the verdict on each table's new files, as assertions."""
     inputs = []
-    for row, facets, name in _tables(ctx, batch):
+    for row, facets, name in _iterate_tables(ctx, batch):
         verdict = next(
             (
                 found
@@ -93,14 +93,14 @@ def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
 def published(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     """Return each table that a plan of ``batch`` was published to, as input before and output after the publish."""
     lineage: OperatorLineage[Any, Any] = OperatorLineage()
-    for row, facets, name in _tables(ctx, batch):
+    for row, facets, name in _iterate_tables(ctx, batch):
         receipt = ctx.store.projection.find_receipt(row["plan_id"])
         if receipt is None:
             continue
         version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(receipt.snapshot_id))
         lineage.inputs.append(InputDataset(*name, facets=facets))
         lineage.outputs.append(
-            OutputDataset(*name, facets={**facets, "version": version}, outputFacets=_outcome(receipt))
+            OutputDataset(*name, facets={**facets, "version": version}, outputFacets=_make_output_facets(receipt))
         )
     return lineage
 
@@ -121,13 +121,13 @@ def remove_credentials(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _tables(ctx: Any, batch: BatchRow) -> Iterator[tuple[PlanRow, dict[str, DatasetFacet], tuple[str, str]]]:
+def _iterate_tables(ctx: Any, batch: BatchRow) -> Iterator[tuple[PlanRow, dict[str, DatasetFacet], tuple[str, str]]]:
     for row in batch["plans"]:
         head = ctx.log.open(row["topic"]).head()
-        yield row, _identity(ctx, row["topic"]), build_dataset_name(head.location)
+        yield row, _make_identity_facets(ctx, row["topic"]), build_dataset_name(head.location)
 
 
-def _identity(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
+def _make_identity_facets(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
     from winnow.log.table import LOG_SCHEMA
     from winnow.log.topics import NAMESPACE
 
@@ -155,7 +155,7 @@ def _identity(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
     }
 
 
-def _outcome(receipt: Receipt) -> dict[str, OutputDatasetFacet]:
+def _make_output_facets(receipt: Receipt) -> dict[str, OutputDatasetFacet]:
     parts = receipt.partitions
     facet = WinnowReceiptOutputDatasetFacet(
         planId=receipt.plan_id or "",

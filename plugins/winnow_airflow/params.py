@@ -27,9 +27,9 @@ def choose_as_of_ms(
     if given:
         chosen = parse_as_of(given)
     elif data_interval_end is not None:
-        chosen = _to_ms(data_interval_end)
+        chosen = _convert_to_ms(data_interval_end)
     elif run_after is not None:
-        chosen = _to_ms(run_after)
+        chosen = _convert_to_ms(run_after)
     else:
         raise UsageError("The run has neither data interval nor run_after. Trigger it with the Param as_of.")
     if chosen > now_ms + MAXIMUM_CLOCK_SKEW_MS and not params.get("simulate"):
@@ -41,7 +41,7 @@ def choose_as_of_ms(
     return chosen
 
 
-def _to_ms(moment: datetime) -> int:
+def _convert_to_ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 

@@ -64,7 +64,7 @@ class Worker:
 
     def __init__(self, world: World, number: int, chance: random.Random) -> None:
         self._world = world
-        self._number = number
+        self._read_number = number
         self._chance = chance
         self._next = 0
         self._appended = (world.folder / f"appended-{number}.jsonl").open("a")
@@ -82,12 +82,12 @@ class Worker:
             record(
                 offset,
                 f"key-{self._chance.randrange(KEYS)}".encode(),
-                f"{self._number}-{offset}".encode(),
-                partition=self._number,
+                f"{self._read_number}-{offset}".encode(),
+                partition=self._read_number,
             )
             for offset in range(self._next, self._next + count)
         ]
-        path = write_jsonl(self._world.folder / f"in-{self._number}-{self._next}.jsonl", records)
+        path = write_jsonl(self._world.folder / f"in-{self._read_number}-{self._next}.jsonl", records)
         # Until it is certain; the same offsets never land twice.
         for _ in range(20):
             with contextlib.suppress(*EXPECTED):

@@ -273,9 +273,9 @@ def test_a_rollback_past_an_alteration_asks_which_configuration_holds(world: Wor
 def rewritten(world: World, change: Callable[[TopicState], TopicState]) -> None:
     """Let the newest snapshot name a state that another Winnow would have written."""
     log = world.ctx.log.open(TOPIC)
-    genuine = TopicLog._with_digests
+    genuine = TopicLog._add_digests
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TopicLog, "_with_digests", lambda *arguments: change(genuine(*arguments)))
+        patch.setattr(TopicLog, "_add_digests", lambda *arguments: change(genuine(*arguments)))
         log.commit(lambda head: Change(head.state))
 
 

@@ -10,13 +10,13 @@ INTEGRITY = (
     .changes("require_segments", replace("found == recorded", "True"))
     .caught_by("test_a_changed_bound_is_noticed_though_all_sums_are_right"),
     Mutant("segment-digest-made-anew", "a commit makes the digest from what it finds, and so accepts it")
-    .changes("TopicLog._with_digests", always("live"))
+    .changes("TopicLog._add_digests", always("live"))
     .caught_by("test_a_commit_in_between_does_not_heal_what_is_damaged"),
     Mutant("configuration-not-compared", "a configuration that another tool wrote holds at once")
     .changes("list_differences", replace("A is None", "True"))
     .caught_by("test_a_change_between_the_look_and_the_commit_is_found_by_the_next_look"),
     Mutant("configuration-accepted-by-any-commit", "a commit takes over the configuration that it finds")
-    .changes("TopicLog._with_digests", always("accepts_configuration"))
+    .changes("TopicLog._add_digests", always("accepts_configuration"))
     .caught_by("test_a_mark_or_a_pause_does_not_accept_a_changed_configuration"),
     Mutant("checksum-not-compared", "a manifest is decoded whatever the checksum in its name says")
     .changes("require_checksum", never("found"))

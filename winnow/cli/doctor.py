@@ -45,11 +45,11 @@ def doctor(
 
     Example: winnow doctor --spark
     """
-    with contextlib.redirect_stdout(sys.stderr), _progress() as tell_waiting:
+    with contextlib.redirect_stdout(sys.stderr), _show_progress() as tell_waiting:
         examination = _examine(spark, alert, timeout, tell_waiting)
     findings = examination.findings
     if as_json:
-        write_json([_document(finding) for finding in findings])
+        write_json([_build_document(finding) for finding in findings])
     else:
         _show(findings)
     code = find_worst_exit_code(finding.exit_code for finding in findings)
@@ -84,7 +84,7 @@ def _examine(spark: bool, alert: bool, timeout: float | None, report: Callable[[
     )
 
 
-def _document(finding: CheckResult) -> dict[str, Any]:
+def _build_document(finding: CheckResult) -> dict[str, Any]:
     return {
         "check": finding.check,
         "status": finding.status.value,
@@ -111,7 +111,7 @@ def _show(findings: Sequence[CheckResult]) -> None:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Sequence[str]], None]]:
+def _show_progress() -> Iterator[Callable[[Sequence[str]], None]]:
     """Hears what is still being looked at, and shows it where standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda waiting: None

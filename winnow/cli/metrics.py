@@ -54,7 +54,7 @@ def metrics(
     if outcome.all_failed:
         pass
     elif as_json:
-        write_json(_document(found, as_of_ms))
+        write_json(_build_document(found, as_of_ms))
     elif prometheus:
         from winnow.report.metric_formats import format_exposition
 
@@ -64,7 +64,7 @@ def metrics(
     exit_with(outcome.exit_code)
 
 
-def _document(found: Sequence[Measurement], as_of_ms: int) -> dict[str, Any]:
+def _build_document(found: Sequence[Measurement], as_of_ms: int) -> dict[str, Any]:
     from winnow.report.metrics import list_metric_values, sum_measurements
 
     return {
@@ -82,7 +82,7 @@ def _show(found: Sequence[Measurement], as_of_ms: int) -> None:
     header = [
         "topic", "overdue", "delay", "next deadline", "uncleanable", "paused", "dirty", "recopied", "to sweep",
     ]  # fmt: skip
-    print_table(header, [_row(m) for m in worst[:MAXIMUM_ROWS]], right=range(1, len(header)))
+    print_table(header, [_build_row(m) for m in worst[:MAXIMUM_ROWS]], right=range(1, len(header)))
     if len(found) > MAXIMUM_ROWS:
         print_lines(f"{format_count(len(found) - MAXIMUM_ROWS, 'more topic')}; --json lists all")
     print_heading("All of them" if len(found) > 1 else str(found[0].topic))
@@ -96,7 +96,7 @@ def _show(found: Sequence[Measurement], as_of_ms: int) -> None:
     )
 
 
-def _row(m: Measurement) -> list[str]:
+def _build_row(m: Measurement) -> list[str]:
     return [
         m.topic or "",
         f"{m.overdue:,}",

@@ -43,7 +43,7 @@ def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) 
 
         found = list_partitions(ctx, topic, partition)
     if as_json:
-        write_json([_document(row) for row in found])
+        write_json([_build_document(row) for row in found])
     else:
         _show(found)
 
@@ -109,19 +109,19 @@ def release(topic: Topic, partition: Partitions = None, as_json: Json = False) -
         released = release_marks(ctx, topic, partition, why=f"released by {get_user_name()}")
         found = list_partitions(ctx, topic, partition)
     if as_json:
-        write_json([_document(row) | {"changed": row.partition in released} for row in found])
+        write_json([_build_document(row) | {"changed": row.partition in released} for row in found])
         return
     names = ", ".join(f"{topic}-{number}" for number in released)
     print_lines(f"Released: {names}.\nNext: winnow compact {topic}" if released else "Nothing was marked uncleanable.")
 
 
-def _document(row: PartitionRow) -> dict[str, Any]:
+def _build_document(row: PartitionRow) -> dict[str, Any]:
     return {**asdict(row), "paused_by": list(row.paused_by)}
 
 
 def _print_answer(found: Sequence[PartitionRow], as_json: bool, hint: str, *, done: str, idle: str) -> None:
     if as_json:
-        write_json([_document(row) for row in found])
+        write_json([_build_document(row) for row in found])
         return
     changed = [f"{row.topic}-{row.partition}" for row in found if row.changed]
     print_lines(f"{done}: {', '.join(changed)}." if changed else f"Nothing was changed: {idle}.")

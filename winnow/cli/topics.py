@@ -76,7 +76,7 @@ def describe(topic: Topic, as_json: Json = False) -> None:
 
         found = describe_topic(ctx, topic)
     if as_json:
-        write_json(_document(found))
+        write_json(_build_document(found))
         return
     _print_notices(found)
     print_lines(f"{found.name}: {format_count(found.partitions, 'partition')} at {found.location}")
@@ -255,7 +255,7 @@ def _check_changes(found: TopicDescription) -> str:
     return f"Last checked: {format_short_time(found.last_checked_ms)}, segments since {since}, {rest}{damaged}"
 
 
-def _document(found: TopicDescription) -> dict[str, Any]:
+def _build_document(found: TopicDescription) -> dict[str, Any]:
     return {
         "topic": found.name,
         "partitions": found.partitions,

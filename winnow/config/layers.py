@@ -137,17 +137,17 @@ def _find_name_in_map(variable: str) -> str | None:
     for each in MAPS:
         prefix = f"{name_variable(each)}__"
         if variable.startswith(prefix) and variable != prefix:
-            return f"{each}.{_key(each, variable.removeprefix(prefix).replace('__', '.'))}"
+            return f"{each}.{_convert_key(each, variable.removeprefix(prefix).replace('__', '.'))}"
     return None
 
 
-def _key(name: str, key: str) -> str:
+def _convert_key(name: str, key: str) -> str:
     if name == "kafka":
         return key.lower().replace("_", ".")
-    return _property(key.lower()) if name == "catalog" else key
+    return _convert_property(key.lower()) if name == "catalog" else key
 
 
-def _property(key: str) -> str:
+def _convert_property(key: str) -> str:
     snake_case = key.replace("-", "_")
     return snake_case if snake_case in _UNDERSCORED_PROPERTIES else key.replace("_", "-")
 
@@ -173,7 +173,7 @@ def _flatten(tree: Mapping[str, Any], label: str, above: str = "") -> Iterator[t
             if not isinstance(value, dict):
                 raise ConfigurationError(f"{name} in {label} must be a table: [{name}].")
             for inner, leaf in _list_leaves(value, name, label):
-                yield f"{name}.{_property(inner) if name == 'catalog' else inner}", leaf
+                yield f"{name}.{_convert_property(inner) if name == 'catalog' else inner}", leaf
         elif name in NAMES:
             yield name, value
         elif name in _GROUPS:

@@ -93,9 +93,9 @@ def render_reference() -> str:
     """Render the reference as Markdown, ending with a newline."""
     topic_rows = [
         (
-            _code(each.name),
-            _names(each.broker_names),
-            _default(each),
+            _quote(each.name),
+            _format_names(each.broker_names),
+            _format_default(each),
             _describe_valid_values(each.kind, each.validator),
             each.sentence,
         )
@@ -103,8 +103,8 @@ def render_reference() -> str:
     ]
     broker_rows = [
         (
-            _code(each.name),
-            _broker_default(each),
+            _quote(each.name),
+            _format_broker_default(each),
             _describe_valid_values(each.kind, each.validator),
             each.sentence,
             each.effect,
@@ -115,68 +115,68 @@ def render_reference() -> str:
         (
             _INTRODUCTION,
             _TOPIC,
-            _table(("key", "broker names, the first wins", "default", "valid", "what it does"), topic_rows),
+            _make_table(("key", "broker names, the first wins", "default", "valid", "what it does"), topic_rows),
             _KAFKA_ONLY.format(_format_list(KAFKA_KEYS_WITHOUT_MEANING)),
             _BROKER,
-            _table(("broker name", "Kafka's default", "valid", "what it does in Kafka", "in Winnow"), broker_rows),
+            _make_table(("broker name", "Kafka's default", "valid", "what it does in Kafka", "in Winnow"), broker_rows),
             _BROKER_ONLY.format(_format_list(BROKER_KEYS_WITHOUT_MEANING)),
             _SETTINGS,
-            _table(("setting", "environment", "default", "what it is"), _setting_rows()),
+            _make_table(("setting", "environment", "default", "what it is"), _build_setting_rows()),
         )
     )
 
 
-def _setting_rows() -> list[tuple[str, ...]]:
+def _build_setting_rows() -> list[tuple[str, ...]]:
     defaults = make_default_layer(Path("/HOME"), {}).values
-    shown = {key: _code(str(value).replace("/HOME", "<home>")) for key, value in defaults.items()}
+    shown = {key: _quote(str(value).replace("/HOME", "<home>")) for key, value in defaults.items()}
     shown |= {"home": "`.winnow` in the current folder"}
     rows: list[tuple[str, ...]] = [
-        (_code(name), _code(name_variable(name)), shown.get(name, "none"), SETTINGS[name].sentence) for name in NAMES
+        (_quote(name), _quote(name_variable(name)), shown.get(name, "none"), SETTINGS[name].sentence) for name in NAMES
     ]
     for name in MAPS:
-        inner = [f"{_code(key)} is {text}" for key, text in shown.items() if key.startswith(f"{name}.")]
-        variable = _code(f"{name_variable(name)}__*")
-        rows.append((_code(f"{name}.*"), variable, ", ".join(inner) or "none", SETTINGS[name].sentence))
+        inner = [f"{_quote(key)} is {text}" for key, text in shown.items() if key.startswith(f"{name}.")]
+        variable = _quote(f"{name_variable(name)}__*")
+        rows.append((_quote(f"{name}.*"), variable, ", ".join(inner) or "none", SETTINGS[name].sentence))
     return rows
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _make_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n" + "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
-def _code(text: str) -> str:
+def _quote(text: str) -> str:
     return f"`{text}`"
 
 
 def _format_list(names: Iterable[str]) -> str:
-    return ", ".join(map(_code, sorted(names)))
+    return ", ".join(map(_quote, sorted(names)))
 
 
-def _names(names: Iterable[BrokerName]) -> str:
+def _format_names(names: Iterable[BrokerName]) -> str:
     units = {60_000: " (minutes)", 3_600_000: " (hours)"}
-    return ", ".join(f"{_code(each.name)}{units.get(each.factor, '')}" for each in names) or "none"
+    return ", ".join(f"{_quote(each.name)}{units.get(each.factor, '')}" for each in names) or "none"
 
 
-def _default(definition: Definition) -> str:
-    ours = _value(definition.default, definition.unit)
+def _format_default(definition: Definition) -> str:
+    ours = _format_value(definition.default, definition.unit)
     if definition.kafka_default is None:
         return ours
-    return f"{ours}; Kafka: {_value(definition.kafka_default, definition.unit)}"
+    return f"{ours}; Kafka: {_format_value(definition.kafka_default, definition.unit)}"
 
 
-def _broker_default(definition: BrokerDefinition) -> str:
-    return "no limit" if definition.name == BYTES_PER_SECOND else _value(definition.default, definition.unit)
+def _format_broker_default(definition: BrokerDefinition) -> str:
+    return "no limit" if definition.name == BYTES_PER_SECOND else _format_value(definition.default, definition.unit)
 
 
-def _value(text: str | None, unit: str) -> str:
+def _format_value(text: str | None, unit: str) -> str:
     if text is None:
         return "none"
     if text == "":
         return "empty"
     if text == str(MAXIMUM_LONG):
         return "2^63 - 1 (never)"
-    return f"{_code(text)}{_explain_value(int(text), unit) if unit else ''}"
+    return f"{_quote(text)}{_explain_value(int(text), unit) if unit else ''}"
 
 
 def _explain_value(number: int, unit: str) -> str:
@@ -195,7 +195,7 @@ def _explain_value(number: int, unit: str) -> str:
 def _describe_valid_values(kind: ValueType, validator: Validator | None) -> str:
     match validator:
         case OneOf(allowed):
-            words = ", ".join(map(_code, allowed))
+            words = ", ".join(map(_quote, allowed))
             return f"any of {words}, separated by commas" if kind is ValueType.LIST else f"one of {words}"
         case Range(minimum, None):
             return f"{_KINDS[kind]}, at least {minimum}"
@@ -239,14 +239,14 @@ def render_initial_file(folder: Path, chosen: Mapping[str, str], from_environmen
     ``from_environment``: settings whose value holds a secret; the text refers to their variables instead.
     """
     home = folder / chosen.get("home", ".winnow")
-    defaults = {name: _portable(value, folder) for name, value in make_default_layer(home, {}).values.items()}
+    defaults = {name: _make_portable(value, folder) for name, value in make_default_layer(home, {}).values.items()}
     lines = [HEAD.rstrip()]
     for group, fields in _group_settings().items():
         if group:
             lines += ["", "", f"[{group}]"]
         for name in fields:
-            lines += ["", *(f"# {line}" for line in wrap(_sentence(name), LINE_WIDTH, break_on_hyphens=False))]
-            lines += _lines(name, group, defaults, chosen, from_environment)
+            lines += ["", *(f"# {line}" for line in wrap(_get_sentence(name), LINE_WIDTH, break_on_hyphens=False))]
+            lines += _render_lines(name, group, defaults, chosen, from_environment)
     return "\n".join(lines) + "\n"
 
 
@@ -259,7 +259,7 @@ def _group_settings() -> dict[str, list[str]]:
     return groups
 
 
-def _portable(value: Any, folder: Path) -> Any:
+def _make_portable(value: Any, folder: Path) -> Any:
     """Make a path below the file's folder relative, where relative paths are allowed."""
     if isinstance(value, str):
         for start in (f"{make_folder_uri(folder, 'the folder')}/", f"{folder}/"):
@@ -267,12 +267,12 @@ def _portable(value: Any, folder: Path) -> Any:
     return value
 
 
-def _sentence(name: str) -> str:
+def _get_sentence(name: str) -> str:
     variable = name_variable(name) + ("__*" if SETTINGS[name].is_map else "")
     return f"{SETTINGS[name].in_file} [{variable}]"
 
 
-def _lines(
+def _render_lines(
     name: str,
     group: str,
     defaults: Mapping[str, Any],
@@ -284,14 +284,14 @@ def _lines(
     below = f"{group}." if group else ""
     mine = sorted({each for each in (*defaults, *chosen) if each == name or each.startswith(f"{name}.")})
     found = [
-        f"{each.removeprefix(below)} = {_toml(chosen[each])}"
+        f"{each.removeprefix(below)} = {_format_toml(chosen[each])}"
         if each in chosen
-        else f"#{each.removeprefix(below)} = {_toml(defaults[each])}"
+        else f"#{each.removeprefix(below)} = {_format_toml(defaults[each])}"
         for each in mine
     ]
     return found or [f"# For example: {SETTINGS[name].example}"]
 
 
-def _toml(value: Any) -> str:
+def _format_toml(value: Any) -> str:
     # JSON's notation of text, numbers and lists is valid TOML.
     return json.dumps(value, ensure_ascii=False)

@@ -18,7 +18,7 @@ MINIMUM_SIZE_BYTES = 1_000_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", re.IGNORECASE | re.ASCII)
 
 
-def _text(value: object) -> str:
+def _check_text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("it must be text, and not empty")
     return value.strip()
@@ -31,7 +31,7 @@ def _count(value: object) -> int:
     return number
 
 
-def _size(value: object) -> float | None:
+def _parse_size(value: object) -> float | None:
     found = _SIZE.fullmatch(str(value).strip()) if isinstance(value, str | int) else None
     if found is None:
         return None
@@ -40,7 +40,7 @@ def _size(value: object) -> float | None:
 
 
 def _size_bytes(value: object) -> int:
-    size = _size(value)
+    size = _parse_size(value)
     if size is None:
         raise ValueError("it must be a size like 1073741824, 512MB or 1GiB")
     size_bytes = int(size)
@@ -55,21 +55,21 @@ def parse_size_bytes(text: str) -> int:
     Raises:
         ValueError: it is not a size.
     """
-    size = _size(text)
+    size = _parse_size(text)
     if size is None or size < 1:
         raise ValueError("it must be a size like 1073741824, 512MB or 1GiB")
     return int(size)
 
 
 def _bytes_per_second(value: object) -> float:
-    rate = value if isinstance(value, float) else _size(value)
+    rate = value if isinstance(value, float) else _parse_size(value)
     if rate is None or not 1 <= rate < math.inf:
         raise ValueError("it must be a number of bytes per second of at least 1, like 50000000 or 50MB")
     return rate
 
 
 def _location(value: object) -> str:
-    location = _text(value).rstrip("/")
+    location = _check_text(value).rstrip("/")
     scheme, _, rest = location.partition("://")
     if not rest or (scheme == "file" and not rest.startswith("/")):
         raise ValueError("it must be a path, file:///folder (three slashes), or a URI like s3://bucket/folder")
@@ -80,14 +80,14 @@ def _location(value: object) -> str:
 
 
 def _database_url(value: object) -> str:
-    url = _text(value)
+    url = _check_text(value)
     if not re.match(r"[A-Za-z][A-Za-z0-9_]*(\+[A-Za-z0-9_]+)?://", url):
         raise ValueError("it must be a SQLAlchemy URL like postgresql+psycopg://user:password@host/database")
     return url
 
 
 def _webhook(value: object) -> str:
-    url = _text(value)
+    url = _check_text(value)
     if not re.match(r"https?://[^/\s]", url):
         raise ValueError("it must be a URL that begins with https:// or http://")
     return url
@@ -98,7 +98,7 @@ def _page_url(value: object) -> str:
 
 
 def _dotted(value: object) -> str:
-    path = _text(value)
+    path = _check_text(value)
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", path, re.ASCII):
         raise ValueError(
             "it must be the dotted path of a class, like airflow.providers.smtp.notifications.smtp.SmtpNotifier"
@@ -124,10 +124,10 @@ def _spark_name(name: str) -> str:
     return name
 
 
-Text = Annotated[str, BeforeValidator(_text)]
+Text = Annotated[str, BeforeValidator(_check_text)]
 """Text that is not empty; white space at the ends is removed."""
 
-FolderPath = Annotated[Path, BeforeValidator(_text)]
+FolderPath = Annotated[Path, BeforeValidator(_check_text)]
 """A local folder; it need not exist yet."""
 
 Count = Annotated[int, BeforeValidator(_count)]

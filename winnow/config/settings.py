@@ -88,7 +88,7 @@ class Settings(SettingFields):
     @property
     def topic_defaults(self) -> dict[str, TopicDefault]:
         """The installation's defaults of topic keys, each with its origin."""
-        return make_topic_defaults(self.kafka, {name: self._source(f"kafka.{name}") for name in self.kafka})
+        return make_topic_defaults(self.kafka, {name: self._find_source(f"kafka.{name}") for name in self.kafka})
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -99,24 +99,24 @@ class Settings(SettingFields):
         """Return the settings in force with their origins, secrets masked; in the order of the fields."""
         rows: list[SettingRow] = []
         for name in type(self).model_fields:
-            rows += self._rows_of(name, getattr(self, name))
-        derived = "default" if self._source("home") == "default" else "below home"
+            rows += self._list_rows_of(name, getattr(self, name))
+        derived = "default" if self._find_source("home") == "default" else "below home"
         rows.append(SettingRow("airflow_home", str(self.airflow_home), derived))
         rows.append(SettingRow("data_docs", str(self.data_docs), derived))
         return rows
 
-    def _rows_of(self, name: str, value: object) -> list[SettingRow]:
+    def _list_rows_of(self, name: str, value: object) -> list[SettingRow]:
         if isinstance(value, BaseModel):
             fields = type(value).model_fields
-            return [row for inner in fields for row in self._rows_of(f"{name}.{inner}", getattr(value, inner))]
+            return [row for inner in fields for row in self._list_rows_of(f"{name}.{inner}", getattr(value, inner))]
         if isinstance(value, tuple):
-            return [SettingRow(name, ", ".join(map(str, value)), self._source(name))]
+            return [SettingRow(name, ", ".join(map(str, value)), self._find_source(name))]
         if isinstance(value, dict):
-            return [row for key in sorted(value) for row in self._rows_of(f"{name}.{key}", value[key])]
+            return [row for key in sorted(value) for row in self._list_rows_of(f"{name}.{key}", value[key])]
         shown = MASK if isinstance(value, SecretStr) else "" if value is None else mask(name, str(value))
-        return [SettingRow(name, shown, self._source(name))]
+        return [SettingRow(name, shown, self._find_source(name))]
 
-    def _source(self, name: str) -> str:
+    def _find_source(self, name: str) -> str:
         return next((layer.origins[name] for layer in self._layers if name in layer.origins), "default")
 
 

@@ -148,13 +148,13 @@ def _read(name: str, text: str, kind: ValueType) -> Value:
                 raise make_invalid_value_error(name, text, "Expected value to be either true or false")
             return trimmed.lower() == "true"
         case ValueType.INT | ValueType.LONG | ValueType.DOUBLE:
-            number = _double(trimmed) if kind is ValueType.DOUBLE else _integer(trimmed, _BITS[kind])
+            number = _double(trimmed) if kind is ValueType.DOUBLE else _parse_integer(trimmed, _BITS[kind])
             if number is None:
                 raise make_invalid_value_error(name, text, f"Not a number of type {kind}")
             return number
 
 
-def _integer(text: str, bits: int) -> int | None:
+def _parse_integer(text: str, bits: int) -> int | None:
     if not _WHOLE_NUMBER.fullmatch(text):
         return None
     number = int(text)
@@ -182,10 +182,10 @@ def _format_like_java(value: object) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
         return repr(value)
-    return _scientific(Decimal(repr(value)))
+    return _format_scientific(Decimal(repr(value)))
 
 
-def _scientific(number: Decimal) -> str:
+def _format_scientific(number: Decimal) -> str:
     digits: Sequence[int] = number.normalize().as_tuple().digits
     fraction = "".join(map(str, digits[1:])) or "0"
     return f"{'-' if number < 0 else ''}{digits[0]}.{fraction}E{number.adjusted()}"

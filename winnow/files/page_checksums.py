@@ -214,7 +214,7 @@ class _Header:
           IndexError: the header continues beyond the data.
           ValueError: this is not a page header.
         """
-        numbers, structs = self._struct()
+        numbers, structs = self._read_struct()
         compressed_bytes, checksum = numbers.get(_COMPRESSED_SIZE), numbers.get(_CRC)
         # Readers silently skip pages of other types.
         inner = structs.get(_HEADER_OF_TYPE.get(numbers.get(_PAGE_TYPE, -1), -1))
@@ -227,18 +227,18 @@ class _Header:
             raise ValueError("levels in another encoding")
         return compressed_bytes, None if checksum is None else checksum & 0xFFFFFFFF, values
 
-    def _struct(self) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
+    def _read_struct(self) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
         """Return the number fields of a struct and those of the structs in it; other fields are skipped."""
         numbers: dict[int, int] = {}
         structs: dict[int, dict[int, int]] = {}
         field = 0
-        while (byte := self._byte()) != _STOP:
+        while (byte := self._read_byte()) != _STOP:
             kind = byte & 0x0F
-            field = field + (byte >> 4) if byte >> 4 else self._number()
+            field = field + (byte >> 4) if byte >> 4 else self._read_number()
             if kind in _NUMBERS:
-                numbers[field] = self._number()
+                numbers[field] = self._read_number()
             elif kind == _STRUCT:
-                structs[field] = self._struct()[0]
+                structs[field] = self._read_struct()[0]
             else:
                 self._skip_field(kind)
         return numbers, structs
@@ -249,17 +249,17 @@ class _Header:
         if kind == _BYTE:
             self._skip(1)
         elif kind in _NUMBERS:
-            self._varint()
+            self._read_varint()
         elif kind == _DOUBLE:
             self._skip(8)
         elif kind == _BINARY:
-            self._skip(self._varint())
+            self._skip(self._read_varint())
         elif kind in (_LIST, _SET):
-            byte = self._byte()
-            for _ in range(byte >> 4 if byte >> 4 < _COUNT_FOLLOWS else self._varint()):
+            byte = self._read_byte()
+            for _ in range(byte >> 4 if byte >> 4 < _COUNT_FOLLOWS else self._read_varint()):
                 self._skip(1) if byte & 0x0F in (_TRUE, _FALSE) else self._skip_field(byte & 0x0F)
         elif kind == _STRUCT:
-            self._struct()
+            self._read_struct()
         else:
             raise ValueError("no page header")
 
@@ -268,20 +268,20 @@ class _Header:
         if self.at > len(self._data):
             raise IndexError
 
-    def _byte(self) -> int:
+    def _read_byte(self) -> int:
         byte = self._data[self.at]
         self.at += 1
         return byte
 
-    def _varint(self) -> int:
+    def _read_varint(self) -> int:
         value = shift = 0
-        while (byte := self._byte()) & 0x80:
+        while (byte := self._read_byte()) & 0x80:
             value |= (byte & 0x7F) << shift
             shift += 7
             if shift > _LARGEST_SHIFT:
                 raise ValueError("no page header")
         return value | byte << shift
 
-    def _number(self) -> int:
-        zigzag = self._varint()
+    def _read_number(self) -> int:
+        zigzag = self._read_varint()
         return (zigzag >> 1) ^ -(zigzag & 1)

@@ -28,7 +28,7 @@ class RollingParquetWriter:
         self._file_bytes = file_bytes
         self._name = name
         self._parquet = parquet
-        self._written: list[str] = []
+        self._write: list[str] = []
         self._writer: pq.ParquetWriter | None = None
         self._stream: Any = None
         self._batches: list[pa.RecordBatch] = []
@@ -70,7 +70,7 @@ class RollingParquetWriter:
                 self._writer.close()
                 self._stream.close()
             self._writer, self._stream = None, None
-        return list(self._written)
+        return list(self._write)
 
     def _end(self) -> None:
         self._flush()
@@ -80,7 +80,7 @@ class RollingParquetWriter:
         if not self._batches:
             return
         if self._writer is None:
-            uri = self._name(len(self._written))
+            uri = self._name(len(self._write))
             storage.make_parent(uri)
             filesystem, path = storage.open_filesystem(uri)
             with storage.translate_store_errors(uri):
@@ -88,21 +88,21 @@ class RollingParquetWriter:
             self._writer = pq.ParquetWriter(
                 self._stream, self._schema, compression=CODEC, write_page_checksum=True, **self._parquet
             )
-            self._written.append(uri)
+            self._write.append(uri)
         table = pa.Table.from_batches(self._batches, self._schema)
-        with storage.translate_store_errors(self._written[-1]):
+        with storage.translate_store_errors(self._write[-1]):
             self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._buffered_bytes = [], 0
 
     def _close(self) -> None:
         if self._writer is None:
             return
-        with storage.translate_store_errors(self._written[-1]):
+        with storage.translate_store_errors(self._write[-1]):
             self._writer.close()
             size_bytes = self._stream.tell()
             self._stream.close()
         self._writer, self._stream = None, None
-        self._closed(self._written[-1], size_bytes)
+        self._handle_closed_file(self._write[-1], size_bytes)
 
-    def _closed(self, uri: str, size_bytes: int) -> None:
+    def _handle_closed_file(self, uri: str, size_bytes: int) -> None:
         """Handle a complete file; subclasses override this."""

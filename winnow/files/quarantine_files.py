@@ -86,4 +86,4 @@ class QuarantineWriter(RollingParquetWriter):
     def finish(self) -> tuple[str, ...]:
         """Close the open file and return the URIs of all files (none without rows)."""
         self._end()
-        return tuple(self._written)
+        return tuple(self._write)

@@ -182,7 +182,7 @@ class SegmentWriter(RollingParquetWriter):
             self._max_ms = high // 1000 if self._max_ms is None else max(self._max_ms, high // 1000)
         super().write(batch)
 
-    def _closed(self, uri: str, size_bytes: int) -> None:
+    def _handle_closed_file(self, uri: str, size_bytes: int) -> None:
         assert self._first is not None
         self._finished.append(
             Segment(

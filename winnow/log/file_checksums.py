@@ -130,7 +130,7 @@ class ChecksumNamedFile(OutputFile):
     def __init__(self, location: str, io: FileIO, written: list[str]) -> None:
         super().__init__(location)
         self._io = io
-        self._written = written
+        self._write = written
         self._size_bytes = 0
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class ChecksumNamedFile(OutputFile):
         self._size_bytes = len(data)
         with self._io.new_output(self._location).create() as stream:
             stream.write(data)
-        self._written.append(self._location)
+        self._write.append(self._location)
 
 
 class _CheckedFile(InputFile):
@@ -182,7 +182,7 @@ class _BufferedOutput:
     def __init__(self, file: ChecksumNamedFile) -> None:
         self._file = file
         self._held = bytearray()
-        self._closed = False
+        self._handle_closed_file = False
 
     def write(self, b: bytes) -> int:
         self._held += b
@@ -192,8 +192,8 @@ class _BufferedOutput:
         return len(self._held)
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
+        if not self._handle_closed_file:
+            self._handle_closed_file = True
             self._file.write(bytes(self._held))
 
     def __enter__(self) -> _BufferedOutput:

@@ -95,7 +95,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             if not wanted or not _may_contain_partitions(manifest, ordered):
                 carried.manifests.append(manifest)
                 continue
-            entries = self._live_entries(manifest)
+            entries = self._read_live_entries(manifest)
             going = [entry for entry in entries if entry.data_file.file_path in wanted]
             if not going:
                 carried.manifests.append(manifest)
@@ -107,10 +107,10 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             paths = {manifest.manifest_path for manifest in small}
             carried.manifests[:] = [each for each in carried.manifests if each.manifest_path not in paths]
             for manifest in small:
-                carried.entries.extend(self._live_entries(manifest))
+                carried.entries.extend(self._read_live_entries(manifest))
         return carried
 
-    def _live_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
+    def _read_live_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
         if not has_checksum(manifest.manifest_path):
             list_live_paths(
                 self._io, manifest
@@ -136,11 +136,11 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
                 _make_entry(ManifestEntryStatus.DELETED, self._snapshot_id, each.data_file, each)
                 for each in self._carried.gone
             ]
-            made = [*self._written(added), *self._written(deleted), *self._written(existing), *self._carried.manifests]
-            self._account(made)
+            made = [*self._write(added), *self._write(deleted), *self._write(existing), *self._carried.manifests]
+            self._check_files(made)
             return made
 
-    def _account(self, made: Sequence[ManifestFile]) -> None:
+    def _check_files(self, made: Sequence[ManifestFile]) -> None:
         """Check that every file of the log is still in it, except the removed ones."""
         expected = self._live_before + len(self._added_data_files) - len(self._carried.gone)
         found = sum(map(count_live_files, made))
@@ -150,7 +150,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
                 "Nothing was changed, and readers see the log as it was."
             )
 
-    def _written(self, entries: Iterable[ManifestEntry]) -> list[ManifestFile]:
+    def _write(self, entries: Iterable[ManifestEntry]) -> list[ManifestFile]:
         by_spec: dict[int, list[ManifestEntry]] = {}
         for entry in entries:
             by_spec.setdefault(entry.data_file.spec_id, []).append(entry)

@@ -135,7 +135,7 @@ def _read_entry_rows(io: FileIO, manifest: ManifestFile) -> Iterator[Any]:
     data = read_checked(io, manifest.manifest_path)
     if len(data) != manifest.manifest_length:
         raise make_damage_error(manifest.manifest_path)  # may be cut off between two blocks, unseen by readers
-    return _read_rows(manifest.manifest_path, data, _entry_reader)
+    return _read_rows(manifest.manifest_path, data, _make_entry_reader)
 
 
 def make_segment(file: DataFile) -> Segment:
@@ -210,31 +210,31 @@ def _read_rows(path: str, data: bytes, reader_of: Callable[[str], Reader]) -> It
 _HEADER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
-def _row(*values: object) -> Row:
+def _make_row(*values: object) -> Row:
     return list(values)
 
 
 @lru_cache(maxsize=64)
-def _entry_reader(schema: str) -> Reader:
-    kinds: Any = {-1: _row, _DATA_FILE_ID: _row, _PARTITION: _row}
-    return resolve_reader(_schema(schema), _ENTRY, kinds, {})
+def _make_entry_reader(schema: str) -> Reader:
+    kinds: Any = {-1: _make_row, _DATA_FILE_ID: _make_row, _PARTITION: _make_row}
+    return resolve_reader(_parse_schema(schema), _ENTRY, kinds, {})
 
 
 @lru_cache(maxsize=64)
 def _list_reader(schema: str) -> Reader:
     kinds: Any = {-1: ManifestFile, _PARTITION_SUMMARY_ID: PartitionFieldSummary}
-    return resolve_reader(_schema(schema), MANIFEST_LIST_FILE_SCHEMAS[2], kinds, {_CONTENT_ID: ManifestContent})
+    return resolve_reader(_parse_schema(schema), MANIFEST_LIST_FILE_SCHEMAS[2], kinds, {_CONTENT_ID: ManifestContent})
 
 
-def _schema(text: str) -> Schema:
+def _parse_schema(text: str) -> Schema:
     return AvroFileHeader(b"", {_SCHEMA_KEY: text}, b"").get_schema()
 
 
-def _entry_schema() -> Schema:
+def _make_entry_schema() -> Schema:
     file = {field.field_id: field for field in DATA_FILE_TYPE[2].fields}
     entry = {field.field_id: field for field in MANIFEST_ENTRY_SCHEMAS[2].fields}
     columns = StructType(*(file[number] for number in _COLUMNS))
     return Schema(entry[_STATUS_ID], NestedField(_DATA_FILE_ID, "data_file", columns, required=True))
 
 
-_ENTRY: Final = _entry_schema()
+_ENTRY: Final = _make_entry_schema()

@@ -105,7 +105,7 @@ class Quarantine:
         Appends do not conflict with one another.
         """
         with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
-            table = self._created()
+            table = self._create_table()
             # Not Table.append: PyIceberg turns a missing list into an empty one, and records must not change.
             path = storage.join(locate_ingest_folder(self.location, ingest_id), f"{uuid.uuid4().hex}.parquet")
             with QuarantineWriter(file_bytes=rows.nbytes + 1, name=lambda _: path) as writer:
@@ -125,7 +125,7 @@ class Quarantine:
         """
         with translate_catalog_errors(f"The quarantine of topic {self.topic} could not add {len(paths)} file(s)"):
             for attempt in range(MAXIMUM_COMMIT_TRIES):
-                table = self._created()
+                table = self._create_table()
                 there = _list_paths(table)
                 missing = [path for path in paths if path not in there]
                 if not missing:
@@ -183,7 +183,7 @@ class Quarantine:
                 table = self._catalog.load_table(self._identifier)
             except NoSuchTableError:
                 return []
-            found = [read_live_sizes(table.io, manifest) for manifest in _manifests(table)]
+            found = [read_live_sizes(table.io, manifest) for manifest in _list_manifests(table)]
         return sorted(QuarantineFile(path, *sizes) for each in found for path, sizes in each.items())
 
     def table(self) -> Table | None:
@@ -198,18 +198,18 @@ class Quarantine:
             except NoSuchTableError:
                 return None
 
-    def files_of_plan(self, plan_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
+    def list_files_of_plan(self, plan_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
         """List files with keyless records that attempts at a plan wrote: in their folder, or named by the table.
 
         ``adopted``: the paths of :meth:`files`.
         """
         return _is_below(locate_keyless_move_folder(self.location, plan_id), adopted)
 
-    def files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
+    def list_files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
         """List files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
         return _is_below(locate_ingest_folder(self.location, ingest_id), adopted)
 
-    def withdraw(self, paths: Collection[str]) -> None:
+    def remove_files(self, paths: Collection[str]) -> None:
         """Remove files from the table whose records no state names or will name. Repeating it changes nothing.
 
         Raises:
@@ -244,7 +244,7 @@ class Quarantine:
             "was taken out of it. Run the sweep again."
         )
 
-    def _created(self) -> Table:
+    def _create_table(self) -> Table:
         ensure_namespace(self._catalog, NAMESPACE)
         try:
             return self._catalog.load_table(self._identifier)
@@ -279,10 +279,10 @@ def _list_paths(table: Table) -> set[str]:
     Raises:
         DamagedMetadataError: its metadata are damaged; PyIceberg takes a manifest that ends early for a short one.
     """
-    return {path for manifest in _manifests(table) for path in list_live_paths(table.io, manifest)}
+    return {path for manifest in _list_manifests(table) for path in list_live_paths(table.io, manifest)}
 
 
-def _manifests(table: Table) -> list[ManifestFile]:
+def _list_manifests(table: Table) -> list[ManifestFile]:
     snapshot = table.current_snapshot()
     if snapshot is None:
         if table.metadata.snapshots or table.metadata.current_snapshot_id is not None:

@@ -114,13 +114,13 @@ class TopicLog:
             configuration = recorded.read_initial_configuration(table.properties)
             state = carried.make_empty_state(self.topic, int(table.properties[PARTITIONS_PROPERTY]))
             return Head(table, None, replace(state, live=head_checks.NO_SEGMENTS, configuration=configuration))
-        reference = self._state_reference(snapshot)
+        reference = self._get_state_reference(snapshot)
         head_checks.require_below(self.topic, table, reference.path)
         state = carried.read_state(self.topic, reference)
         head_checks.require_same_table(self.topic, table, state)
         return Head(table, snapshot.snapshot_id, state)
 
-    def _state_reference(self, snapshot: Snapshot) -> carried.StateReference:
+    def _get_state_reference(self, snapshot: Snapshot) -> carried.StateReference:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
         return carried.StateReference.from_summary(self.topic, summary)
 
@@ -164,7 +164,7 @@ class TopicLog:
             reduce_garbage_collection(),
             translate_catalog_errors(f"The segments of topic {self.topic} could not be listed"),
         ):
-            listed = self._listed(head)
+            listed = self._list_segments(head)
             if head.state.live is not None:
                 snapshot = head.table.current_snapshot()
                 head_checks.require_segments(
@@ -177,14 +177,14 @@ class TopicLog:
                 found.setdefault(segment.partition, []).append(segment)
             return {p: tuple(sorted(found[p], key=_BY_OFFSET)) for p in sorted(found)}
 
-    def _listed(self, head: Head) -> list[Segment]:
+    def _list_segments(self, head: Head) -> list[Segment]:
         return [
             segment
             for manifest in self._manifests(head)
-            for segment in list_live_segments(head.table.io, manifest, self._not_ours)
+            for segment in list_live_segments(head.table.io, manifest, self._make_foreign_file_error)
         ]
 
-    def _not_ours(self, path: str) -> ForeignTableError:
+    def _make_foreign_file_error(self, path: str) -> ForeignTableError:
         return ForeignTableError(
             f"Topic {self.topic} holds a data file that Winnow did not write: {path}. Nothing was "
             "changed. Remove it from the table or roll the table back to the last Winnow snapshot."
@@ -359,7 +359,7 @@ class TopicLog:
                 reference = carried.write_receipt(head.location, receipt)
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
                 leftovers.append(reference.path)
-            new_state = self._with_digests(head, change, producer.removed, new_state)
+            new_state = self._add_digests(head, change, producer.removed, new_state)
             new_state, links = reference_chains.shorten_chains(head.location, new_state)
             leftovers += links
             state_reference = carried.write_state(head.location, new_state)
@@ -377,7 +377,7 @@ class TopicLog:
             _delete_files(leftovers)  # the catalog has checked whether the commit succeeded (winnow.log.catalog_access)
             return None
         except Exception as problem:
-            if not self._landed(snapshot_id):
+            if not self._has_landed(snapshot_id):
                 raise CommitUnknownError(
                     f"The catalog did not say whether the commit to topic {self.topic} landed "
                     f"({type(problem).__name__}). Nothing was cleaned up. Run it again: it first looks for this commit "
@@ -385,11 +385,11 @@ class TopicLog:
                 ) from problem
         return Committed(snapshot_id, new_state, receipt)
 
-    def _with_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
+    def _add_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
         """Add to ``state`` the values that a reader compares: digest of its segments, configuration, table."""
         live = head.state.live
         if live is None:  # the state is from a Winnow that kept none
-            live = head_checks.compute_segment_digest(self._listed(head))
+            live = head_checks.compute_segment_digest(self._list_segments(head))
         configuration = head.state.configuration
         touched = recorded.read_configuration(dict.fromkeys((*change.properties, *change.dropped_properties), ""))
         if configuration is None or change.accepts_configuration or touched:
@@ -405,7 +405,7 @@ class TopicLog:
             location=head.location,
         )
 
-    def _landed(self, snapshot_id: int) -> bool:
+    def _has_landed(self, snapshot_id: int) -> bool:
         try:
             table = self._catalog.load_table(self._identifier)
         except Exception:

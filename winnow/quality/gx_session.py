@@ -91,7 +91,7 @@ class GxSession:
 
             # The index and later builds of the site read the stored result.
             self._context.validation_results_store.set(identifier, add_suite_failures(result, findings))
-        builder = self._site_builder()
+        builder = self._make_site_builder()
         # About 4 MB that GX would copy with every page.
         copied = self._folder / f".static-{import_great_expectations().__version__}"
         if not copied.is_file():
@@ -107,14 +107,14 @@ class GxSession:
         Raises:
             OSError: the index cannot be written.
         """
-        self._site_builder().site_index_builder.build()
+        self._make_site_builder().site_index_builder.build()
 
     @property
     def _folder(self) -> Path:
         assert self._site is not None
         return self._site
 
-    def _site_builder(self) -> Any:
+    def _make_site_builder(self) -> Any:
         # GX would make one for every build, and compile all of its templates again.
         if self._builder is None:
             from great_expectations.render.renderer.site_builder import SiteBuilder

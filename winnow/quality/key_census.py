@@ -125,7 +125,7 @@ class KeyCensus:
         self._expiring = expiring
         self._going = "may_go AND records = 1" if superseding_stay else "may_go"
         self._offset = 'survivors.place."offset"' if by_version else "survivors.place"
-        self._chosen = f"SELECT {identity} AS identity, {place} AS place"
+        self._choose_files = f"SELECT {identity} AS identity, {place} AS place"
         self._from_feed = f'FROM feed WHERE key IS NOT NULL AND "offset" >= {inside.start} AND "offset" < {inside.end}'
         kind = "UBIGINT" if identity == HASHED else "BLOB"
         places = 'STRUCT(present BOOLEAN, version BIGINT, "offset" BIGINT)' if by_version else "BIGINT"
@@ -144,7 +144,7 @@ class KeyCensus:
         """Add records that stay in the log: rewritten ones, or those of segments kept by reference."""
         self._connection.register("feed", batch.select(self._schema.names))
         try:
-            self._connection.execute(f"INSERT INTO survivors {self._chosen}, {by_reference} {self._from_feed}")
+            self._connection.execute(f"INSERT INTO survivors {self._choose_files}, {by_reference} {self._from_feed}")
         finally:
             self._connection.unregister("feed")
 
@@ -160,7 +160,7 @@ class KeyCensus:
             f"""
             CREATE OR REPLACE TEMP TABLE greatest AS
             SELECT identity, max(place) AS place, count(*) AS records, {whether} AS may_go FROM (
-                {self._chosen}, {tombstone} AS may_go {self._from_feed}
+                {self._choose_files}, {tombstone} AS may_go {self._from_feed}
                 UNION ALL SELECT identity, place, false FROM survivors WHERE by_reference
             ) GROUP BY identity
             """,

@@ -192,8 +192,8 @@ class _Reader:
         columns = _Columns(records)
         if _is_suspicious(group.lines, columns.quotes):
             self._refuse_first(group)
-        taken = self._records_of.select_lines(columns.topics, self._path, rows, columns.coordinates)
-        found = {"row": pa.array(rows, pa.int64()), **columns.by_name()}
+        taken = self._records_of.select_lines(columns.topics, self._path, rows, columns.get_coordinates)
+        found = {"row": pa.array(rows, pa.int64()), **columns.get_by_name()}
         if taken is not None:
             # Before partitions are checked: another topic may have more of them.
             mask = pa.array(taken)
@@ -232,15 +232,15 @@ class _Columns:
 
     def __init__(self, records: list[_Line]) -> None:
         self._names = 2 * len(records)
-        self.partition = pa.array(self._given([record.partition for record in records]), pa.int32())
-        self.offset = pa.array(self._given([record.offset for record in records]), pa.int64())
-        moments = self._given([record.timestamp for record in records])
+        self.partition = pa.array(self._fill_absent([record.partition for record in records]), pa.int32())
+        self.offset = pa.array(self._fill_absent([record.offset for record in records]), pa.int64())
+        moments = self._fill_absent([record.timestamp for record in records])
         self.timestamp = pa.array([None if ms == NO_TIMESTAMP_MS else ms for ms in moments], pa.int64())
-        self.kind = pa.array(self._given([record.kind for record in records]), pa.int32()).fill_null(0)
+        self.kind = pa.array(self._fill_absent([record.kind for record in records]), pa.int32()).fill_null(0)
         self.key = pa.array([record.key for record in records], pa.binary())
         self.value = pa.array([record.value for record in records], pa.binary())
-        self.topics: list[str | None] = self._given([record.topic for record in records])
-        lists = self._given([record.headers for record in records])
+        self.topics: list[str | None] = self._fill_absent([record.topic for record in records])
+        lists = self._fill_absent([record.headers for record in records])
         strings = 3 * len(records) - self.key.null_count - self.value.null_count - self.topics.count(None)
         headers = [header for each in lists if each for header in each]
         values = pa.array([header.value for header in headers], pa.binary())
@@ -248,7 +248,7 @@ class _Columns:
         self.headers = make_headers(counts, pa.array([header.key for header in headers], pa.string()), values)
         self.quotes = 2 * (self._names + strings + 4 * len(headers) - values.null_count)
 
-    def by_name(self) -> dict[str, Any]:
+    def get_by_name(self) -> dict[str, Any]:
         """Return the columns under their names in the arriving schema."""
         return {
             "partition": self.partition,
@@ -260,13 +260,13 @@ class _Columns:
             "headers": self.headers,
         }
 
-    def _given(self, values: list[Any]) -> list[Any]:
+    def _fill_absent(self, values: list[Any]) -> list[Any]:
         """Return ``values`` with None for fields left out, and count the names of the others."""
         absent = values.count(UNSET)
         self._names += len(values) - absent
         return [None if value is UNSET else value for value in values] if absent else values
 
-    def coordinates(self, at: int) -> tuple[int | None, int | None]:
+    def get_coordinates(self, at: int) -> tuple[int | None, int | None]:
         """Return partition and offset of the record at index ``at``, None where it names none."""
         return self.partition[at].as_py(), self.offset[at].as_py()
 

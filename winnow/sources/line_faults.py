@@ -39,7 +39,7 @@ def find_fault(line: bytes, records_of: TopicFilter, partitions: int) -> RecordF
     record = _parse(line)
     if isinstance(record, RecordFault):
         return record
-    if not records_of.takes(record.get("topic")):
+    if not records_of.selects(record.get("topic")):
         partitions = MAXIMUM_PARTITIONS
     problem = (
         _find_field_problem(record)
@@ -62,7 +62,7 @@ def _parse(line: bytes) -> _Object | RecordFault:
     except UnicodeDecodeError:
         return RecordFault("this is not valid UTF-8", "write the file as UTF-8, with bytes in base64")
     try:
-        record = json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant, parse_int=_integer)
+        record = json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant, parse_int=_parse_integer)
     except (ValueError, RecursionError):
         return RecordFault("this is not JSON", "write one JSON object a line; was the file cut off here?")
     return (
@@ -76,7 +76,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     """Parse an integer, cut to 40 digits: Python rejects thousands of digits, and any so long is out of range."""
     return int(digits[:_DIGITS])
 

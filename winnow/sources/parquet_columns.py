@@ -128,14 +128,14 @@ def convert_to_record_schema(batch: pa.RecordBatch, *, rows: Integers, topic: st
         RowFaultError: the earliest record that is not as documented.
     """
     faults = _Faults()
-    partition = _integers(
+    partition = _read_integers(
         batch, "partition", (0, partitions - 1), faults, f"topic {topic} has {partitions}, numbered from 0"
     )
-    offset = _integers(batch, "offset", (0, MAXIMUM_OFFSET), faults, "write offsets from 0 to 2^63 - 1, or null")
-    timestamp = _timestamps(batch, faults)
+    offset = _read_integers(batch, "offset", (0, MAXIMUM_OFFSET), faults, "write offsets from 0 to 2^63 - 1, or null")
+    timestamp = _read_timestamps(batch, faults)
     advice = "write 0 (create time), 1 (log append time) or -1 (none)"
-    kind = _integers(batch, "timestampType", TIMESTAMP_TYPES, faults, advice)
-    headers = _headers(batch, faults)
+    kind = _read_integers(batch, "timestampType", TIMESTAMP_TYPES, faults, advice)
+    headers = _read_headers(batch, faults)
     if faults.index is not None:
         known_partition, known_offset = partition[faults.index].as_py(), offset[faults.index].as_py()
         fault = RecordFault(*faults.wrong, partition=known_partition, offset=known_offset)
@@ -153,7 +153,7 @@ def convert_to_record_schema(batch: pa.RecordBatch, *, rows: Integers, topic: st
     return make_batch(columns, partitions)
 
 
-def _column(batch: pa.RecordBatch, name: str) -> Any:
+def _get_column(batch: pa.RecordBatch, name: str) -> Any:
     """Return the column, or nulls where the file has none."""
     return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
 
@@ -169,13 +169,13 @@ def _decode_dictionary(column: Any, kind: Any) -> Any:
     return column if column.type.equals(kind) else column.cast(kind, safe=False)
 
 
-def _integers(batch: pa.RecordBatch, name: str, bounds: tuple[int, int], faults: _Faults, advice: str) -> Any:
+def _read_integers(batch: pa.RecordBatch, name: str, bounds: tuple[int, int], faults: _Faults, advice: str) -> Any:
     """Return the column as int64; values outside ``bounds`` are recorded as faults and become null."""
-    column = _column(batch, name)
+    column = _get_column(batch, name)
     if types.is_null(column.type):
         return column.cast(pa.int64())
     low, high = bounds
-    values, valid = _numbers(column), _list_valid(column)
+    values, valid = _read_numbers(column), _list_valid(column)
     if types.is_uint64(column.type):
         # As signed numbers those from 2^63 on are negative; all bounds are below.
         above = valid & (values < 0)
@@ -188,18 +188,18 @@ def _integers(batch: pa.RecordBatch, name: str, bounds: tuple[int, int], faults:
     return pa.array(values, pa.int64(), mask=~valid | below | above)
 
 
-def _numbers(column: Any) -> npt.NDArray[np.int64]:
+def _read_numbers(column: Any) -> npt.NDArray[np.int64]:
     """Return an integer or timestamp column as signed numbers, 0 for null."""
     plain = column.cast(pa.int64(), safe=False)
     return np.asarray(plain.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _timestamps(batch: pa.RecordBatch, faults: _Faults) -> Any:
+def _read_timestamps(batch: pa.RecordBatch, faults: _Faults) -> Any:
     """Return the timestamps in milliseconds; naive ones are UTC, and Kafka's -1 becomes null."""
-    column = _column(batch, "timestamp")
+    column = _get_column(batch, "timestamp")
     bounds = (NO_TIMESTAMP_MS, MAXIMUM_TIMESTAMP_MS)
     if types.is_timestamp(column.type):
-        values, valid = _numbers(column), _list_valid(column)
+        values, valid = _read_numbers(column), _list_valid(column)
         per_second = _PER_SECOND[column.type.unit]
         if per_second > _MS_PER_SECOND:
             whole, part = np.divmod(values, per_second // _MS_PER_SECOND)
@@ -214,12 +214,12 @@ def _timestamps(batch: pa.RecordBatch, faults: _Faults) -> Any:
             values = np.clip(values, -_BEYOND_S, _BEYOND_S) * _MS_PER_SECOND
         column = pa.array(values, pa.int64(), mask=~valid)
     advice = f"write milliseconds since the epoch up to {MAXIMUM_TIMESTAMP_MS}, or null or -1 for none"
-    checked = _integers(pa.RecordBatch.from_arrays([column], ["timestamp"]), "timestamp", bounds, faults, advice)
+    checked = _read_integers(pa.RecordBatch.from_arrays([column], ["timestamp"]), "timestamp", bounds, faults, advice)
     return pc.if_else(pc.equal(checked, NO_TIMESTAMP_MS), pa.scalar(None, pa.int64()), checked)
 
 
-def _headers(batch: pa.RecordBatch, faults: _Faults) -> Any:
-    column = _column(batch, "headers")
+def _read_headers(batch: pa.RecordBatch, faults: _Faults) -> Any:
+    column = _get_column(batch, "headers")
     count = batch.num_rows
     if types.is_null(column.type):
         return make_headers(np.full(count, -1, np.int64), pa.array([], pa.string()), pa.array([], pa.binary()))

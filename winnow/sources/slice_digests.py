@@ -40,7 +40,7 @@ class SliceDigests:
         """Add the next records of the file."""
         if not batch.num_rows:
             return
-        partitions = _integers(batch.column("partition"))
+        partitions = _get_lengths(batch.column("partition"))
         if (np.diff(partitions) < 0).any():
             order = np.argsort(partitions, kind="stable")
             batch, partitions = batch.take(pa.array(order)), partitions[order]
@@ -52,17 +52,17 @@ class SliceDigests:
 
     def digests(self) -> dict[int | None, str]:
         """Return the SHA-256 (hex) of every partition's records so far; None: keyless records without a partition."""
-        return {partition: mine.digest().hex() for partition, mine in self._sorted()}
+        return {partition: mine.digest().hex() for partition, mine in self._sort_slices()}
 
     def file_digest(self) -> str:
         """Return the SHA-256 (hex) over all partitions: equal exactly if every partition's records are."""
         whole = hashlib.sha256(_FILE)
-        for partition, mine in self._sorted():
+        for partition, mine in self._sort_slices():
             number = _NULL if partition is None else partition
             whole.update(np.array([number, mine.records], "<i8").tobytes() + mine.digest())
         return whole.hexdigest()
 
-    def _sorted(self) -> list[tuple[int | None, _Slice]]:
+    def _sort_slices(self) -> list[tuple[int | None, _Slice]]:
         return sorted(self._slices.items(), key=lambda item: _NULL if item[0] is None else item[0])
 
 
@@ -77,7 +77,7 @@ class _Slice:
 
     def update(self, streams: _ByteStreams, start: int, end: int) -> None:
         self.records += end - start
-        for running, data in zip(self._hashes, streams.between(start, end), strict=True):
+        for running, data in zip(self._hashes, streams.slice_streams(start, end), strict=True):
             if len(data):
                 running.update(data)
 
@@ -94,36 +94,36 @@ class _ByteStreams:
     def __init__(self, batch: pa.RecordBatch) -> None:
         numbers = np.empty(batch.num_rows, _RECORD)
         for name, column in (("offset", "offset"), ("timestamp", "timestamp"), ("kind", "timestampType")):
-            numbers[name] = _integers(batch.column(column))
-        numbers["key"], keys = _bytes(batch.column("key"))
-        numbers["value"], values = _bytes(batch.column("value"))
-        numbers["headers"] = _integers(pc.list_value_length(batch.column("headers")))
+            numbers[name] = _get_lengths(batch.column(column))
+        numbers["key"], keys = _get_bytes(batch.column("key"))
+        numbers["value"], values = _get_bytes(batch.column("value"))
+        numbers["headers"] = _get_lengths(pc.list_value_length(batch.column("headers")))
         flat = batch.column("headers").flatten()
         lengths = np.empty(len(flat), _HEADER)
-        lengths["key"], header_keys = _bytes(flat.field("key"))
-        lengths["value"], header_values = _bytes(flat.field("value"))
-        first_header = _starts(numbers["headers"])
+        lengths["key"], header_keys = _get_bytes(flat.field("key"))
+        lengths["value"], header_values = _get_bytes(flat.field("value"))
+        first_header = _compute_starts(numbers["headers"])
         # In the order of _STREAMS.
         self._data = [_read_buffer(numbers), keys, values, _read_buffer(lengths), header_keys, header_values]
         self._starts = [
             np.arange(batch.num_rows + 1) * _RECORD.itemsize,
-            _starts(numbers["key"]),
-            _starts(numbers["value"]),
+            _compute_starts(numbers["key"]),
+            _compute_starts(numbers["value"]),
             first_header * _HEADER.itemsize,
-            _starts(lengths["key"])[first_header],
-            _starts(lengths["value"])[first_header],
+            _compute_starts(lengths["key"])[first_header],
+            _compute_starts(lengths["value"])[first_header],
         ]
 
-    def between(self, start: int, end: int) -> list[memoryview]:
+    def slice_streams(self, start: int, end: int) -> list[memoryview]:
         """Return the bytes of the records from ``start`` to before ``end``, per stream."""
         return [data[at[start] : at[end]] for data, at in zip(self._data, self._starts, strict=True)]
 
 
-def _integers(column: Any) -> Lengths:
+def _get_lengths(column: Any) -> Lengths:
     return np.asarray(column.fill_null(_NULL).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _starts(lengths: Lengths) -> Lengths:
+def _compute_starts(lengths: Lengths) -> Lengths:
     """Return the start of each value, and the end of the last; null has length 0."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(lengths, 0))))
 
@@ -132,9 +132,9 @@ def _read_buffer(numbers: npt.NDArray[np.void]) -> memoryview:
     return memoryview(numbers.tobytes())
 
 
-def _bytes(column: Any) -> tuple[Lengths, memoryview]:
+def _get_bytes(column: Any) -> tuple[Lengths, memoryview]:
     """Return the length of every value (-1 for null) and all values concatenated."""
-    lengths = _integers(pc.binary_length(column))
+    lengths = _get_lengths(pc.binary_length(column))
     if column.null_count:
         # A null may have leftover bytes in the buffer.
         column = column.drop_null()

@@ -72,7 +72,7 @@ class TopicFilter:
         """Skipped records per topic, the most frequent first; at most :data:`MAXIMUM_NAMES` names and the rest."""
         return dict(self._left_out.most_common())
 
-    def takes(self, name: object) -> bool:
+    def selects(self, name: object) -> bool:
         """Check whether a record that names ``name`` (None: no topic) is selected."""
         return name == self.wanted or (name is None and self.source_topic is None)
 
@@ -92,7 +92,7 @@ class TopicFilter:
         mine, missing = names.count(self.wanted), names.count(None)
         if self.source_topic is None:
             if mine + missing < len(names):
-                at = next(at for at, name in enumerate(names) if not self.takes(name))
+                at = next(at for at, name in enumerate(names) if not self.selects(name))
                 raise self._other_topic(path, "line", int(lines[at]), where(at), format_topic_name(names[at]))
             return None
         if missing:

@@ -65,7 +65,7 @@ class SentAlerts(StorePart):
     ) -> list[OpenAlert]:
         """Close and return the alerts of ``kinds`` about ``partitions`` (None = all) and about the whole topic."""
         with self._database.writing() as session:
-            of = _about(topic, kinds, partitions)
+            of = _match_partitions(topic, kinds, partitions)
             closed = [
                 _open(row) for row in session.scalars(delete(tables.AlertTable).where(of).returning(tables.AlertTable))
             ]
@@ -78,7 +78,7 @@ class SentAlerts(StorePart):
         row = tables.AlertTable
         with self._database.writing() as session:
             bulk_statements.execute_change(
-                session, update(row).where(_about(topic, kinds, partitions)).values(released=why)
+                session, update(row).where(_match_partitions(topic, kinds, partitions)).values(released=why)
             )
 
     def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
@@ -133,7 +133,7 @@ def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool
     return bulk_statements.execute_change(session, again.values({name: row[name] for name in row if name != "key"})) > 0
 
 
-def _about(topic: str, kinds: Collection[str], partitions: Collection[int] | None) -> ColumnElement[bool]:
+def _match_partitions(topic: str, kinds: Collection[str], partitions: Collection[int] | None) -> ColumnElement[bool]:
     row = tables.AlertTable
     of = (row.topic == topic) & row.kind.in_(sorted(kinds))
     return of if partitions is None else of & or_(row.partition.is_(None), row.partition.in_(sorted(partitions)))

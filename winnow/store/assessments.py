@@ -56,7 +56,7 @@ def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, asse
 
 def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[str]:
     """Replace the overviews of topics, given with one; return the topics whose overview was written."""
-    known = _recorded_at_ms(session, [find_overview_topic(topic) for topic in topics])
+    known = _find_recorded_at_ms(session, [find_overview_topic(topic) for topic in topics])
     newer = [
         (topic.picture, topic.partitions)
         for topic in topics
@@ -83,7 +83,7 @@ def _find_last(partitions: Sequence[PartitionOverview]) -> int:
     return max((each.partition for each in partitions), default=-1)
 
 
-def _recorded_at_ms(session: Session, topics: Sequence[str]) -> dict[str, int]:
+def _find_recorded_at_ms(session: Session, topics: Sequence[str]) -> dict[str, int]:
     row, found = tables.TopicOverviewTable, dict[str, int]()
     for some in bulk_statements.split_chunks(topics):
         rows = session.execute(select(row.topic, row.recorded_at_ms).where(row.topic.in_(some)))
@@ -126,7 +126,7 @@ class Assessments(StorePart):
         if topics:
             statement = statement.where(row.topic.in_(topics))
         with self._database.reading() as session:
-            return [_assessment(found) for found in session.scalars(statement)]
+            return [_make_assessment(found) for found in session.scalars(statement)]
 
     def last_assessed_ms(self, topic: str) -> int | None:
         """Find when ``topic`` was assessed last, with any outcome; None: never."""
@@ -143,7 +143,7 @@ class Assessments(StorePart):
             return list(session.scalars(found))
 
 
-def _assessment(row: tables.AssessmentTable) -> Assessment:
+def _make_assessment(row: tables.AssessmentTable) -> Assessment:
     return Assessment(
         topic=row.topic,
         partition=row.partition,

@@ -29,7 +29,7 @@ def upsert(session: Session, model: type[Base], rows: Sequence[Row], *, when: Co
 
     Of several rows with one key the last counts. Thousands of rows become a handful of statements.
     """
-    table = _table(model)
+    table = _get_table(model)
     keys = [column.name for column in table.primary_key]
     unique = {tuple(row[key] for key in keys): dict(row) for row in rows}
     if not unique:
@@ -44,13 +44,13 @@ def upsert(session: Session, model: type[Base], rows: Sequence[Row], *, when: Co
 
 def insert(session: Session, model: type[Base], rows: Sequence[Row]) -> None:
     """Insert ``rows``, none of which may exist."""
-    table = _table(model)
+    table = _get_table(model)
     _run(session, _insert(session, table), table, [dict(row) for row in rows])
 
 
 def insert_missing(session: Session, model: type[Base], rows: Sequence[Row]) -> int:
     """Insert ``rows`` and skip existing ones. Returns how many were new."""
-    table = _table(model)
+    table = _get_table(model)
     return _run(session, _insert(session, table).on_conflict_do_nothing(), table, [dict(row) for row in rows])
 
 
@@ -66,7 +66,7 @@ def split_chunks(values: Sequence[T], size: int = MAXIMUM_IN_LIST) -> Iterator[l
         yield chunk
 
 
-def _table(model: type[Base]) -> Table:
+def _get_table(model: type[Base]) -> Table:
     return cast(Table, model.__table__)
 
 

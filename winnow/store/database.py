@@ -115,7 +115,7 @@ class Database:
             ServiceError: the database cannot be reached or does not answer.
         """
         self._begin()
-        with self._told(), self._unchanged(), Session(self._reader) as session, session.begin():
+        with self._translate_errors(), self._check_unchanged(), Session(self._reader) as session, session.begin():
             yield session
 
     @contextmanager
@@ -126,12 +126,12 @@ class Database:
             ServiceError: the database cannot be reached, does not answer, or another transaction kept it too long.
         """
         self._begin()
-        with self._told(), Session(self._writer) as session, session.begin():
+        with self._translate_errors(), Session(self._writer) as session, session.begin():
             yield session
 
     def use_write_ahead_log(self) -> None:
         """Let readers and one writer of a SQLite file work at the same time, from now on and for every process."""
-        with self._told(), self.engine.execution_options(**{_BEGIN: ""}).connect() as connection:
+        with self._translate_errors(), self.engine.execution_options(**{_BEGIN: ""}).connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class Database:
                     self._is_preparing = False
 
     @contextmanager
-    def _unchanged(self) -> Iterator[None]:
+    def _check_unchanged(self) -> Iterator[None]:
         """Check that a SQLite file read without write access to its folder was not changed meanwhile."""
         if not self.is_sqlite or not _is_read_only(self.url):
             yield
@@ -174,14 +174,14 @@ class Database:
                 self._process = os.getpid()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as problem:
             # Without the cause: the driver's message would stay in the traceback.
-            raise self._sentence(problem) from None
+            raise self._make_error(problem) from None
 
-    def _sentence(self, problem: SQLAlchemyError) -> WinnowError:
+    def _make_error(self, problem: SQLAlchemyError) -> WinnowError:
         cause = problem.orig if isinstance(problem, DBAPIError) else problem
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
         detail = remove_secrets(lines[0], self.url).rstrip(".")

@@ -37,7 +37,7 @@ class Leases(StorePart):
                 )
                 .values(holder=holder, token=lease.token + 1, expires_ms=now_ms + ttl_ms),
             )
-            current = _lease(session, topic)
+            current = _find_lease(session, topic)
             if not won or current is None:
                 raise _make_busy_error(topic, current)
             return current
@@ -54,7 +54,7 @@ class Leases(StorePart):
                 update(tables.LeaseTable).where(_is_held(lease)).values(expires_ms=now_ms + ttl_ms),
             )
             if not renewed:
-                raise _make_busy_error(lease.topic, _lease(session, lease.topic))
+                raise _make_busy_error(lease.topic, _find_lease(session, lease.topic))
         return Lease(lease.topic, lease.holder, lease.token, now_ms + ttl_ms)
 
     def release(self, lease: Lease) -> bool:
@@ -66,7 +66,7 @@ class Leases(StorePart):
     def find(self, topic: str) -> Lease | None:
         """Find the lease of ``topic``, which may have expired. None: it has no holder."""
         with self._database.reading() as session:
-            return _lease(session, topic)
+            return _find_lease(session, topic)
 
     def find_many(self, topics: Sequence[str]) -> dict[str, Lease]:
         """Find the leases of ``topics`` that have a holder, expired ones included."""
@@ -84,7 +84,7 @@ def _is_held(lease: Lease) -> ColumnElement[bool]:
     return and_(row.topic == lease.topic, row.holder == lease.holder, row.token == lease.token)
 
 
-def _lease(session: Session, topic: str) -> Lease | None:
+def _find_lease(session: Session, topic: str) -> Lease | None:
     row = session.scalar(select(tables.LeaseTable).where(tables.LeaseTable.topic == topic))
     if row is None or row.holder is None:
         return None

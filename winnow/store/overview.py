@@ -139,7 +139,7 @@ class Overview(StorePart):
         """
         topic, ranks = tables.TopicOverviewTable, select_topic_ranks(now_ms)
         rank = func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY))
-        found = _topics(ranks)
+        found = _read_topics(ranks)
         counted = select(rank, func.count()).select_from(topic).outerjoin(ranks, ranks.c.topic == topic.topic)
         if search:
             matches = func.lower(topic.topic).contains(search.lower(), autoescape=True)
@@ -152,7 +152,7 @@ class Overview(StorePart):
             counts = {each: by_rank.get(make_rank(each), 0) for each in OverviewState}
             rows = session.execute(ordered.offset(window.offset).limit(window.size)).mappings().all()
             total = sum(counts.values()) if state is None else counts[state]
-            return TopicsView(Listed(total, _topics_of(session, rows, now_ms)), counts)
+            return TopicsView(Listed(total, _summarize_topics(session, rows, now_ms)), counts)
 
     def find_recorded(self, topic: str) -> TopicOverview | None:
         """Find the recorded overview of ``topic`` alone; None if it was never assessed."""
@@ -164,8 +164,8 @@ class Overview(StorePart):
         """Find one topic; None if it was never assessed."""
         ranks = select_topic_ranks(now_ms, topic=topic)
         with self._database.reading() as session:
-            rows = session.execute(_topics(ranks).where(tables.TopicOverviewTable.topic == topic)).mappings().all()
-            return next(iter(_topics_of(session, rows, now_ms)), None)
+            rows = session.execute(_read_topics(ranks).where(tables.TopicOverviewTable.topic == topic)).mappings().all()
+            return next(iter(_summarize_topics(session, rows, now_ms)), None)
 
     def list_partitions(
         self, topic: str, now_ms: int, window: Window, *, state: OverviewState | None = None
@@ -181,7 +181,7 @@ class Overview(StorePart):
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
             rows: list[tuple[Any, ...]] = [tuple(row) for row in session.execute(page)]
-            names = _pausing(session, topic, [row[0].partition for row in rows if row[3] is not None])
+            names = _find_pausing_names(session, topic, [row[0].partition for row in rows if row[3] is not None])
             return Listed(total, tuple(_make_partition_view(row, names) for row in rows))
 
 
@@ -208,7 +208,7 @@ def make_mark_view(row: tables.UncleanableTable) -> MarkView:
     )
 
 
-def _topics(ranks: Subquery) -> Select[Any]:
+def _read_topics(ranks: Subquery) -> Select[Any]:
     topic = tables.TopicOverviewTable
     pictured = [getattr(topic, name) for name in _TOPIC_COLUMNS]
     return (
@@ -244,10 +244,10 @@ def _order(
     return [*ordered, topic.topic.asc()]
 
 
-def _topics_of(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tuple[TopicSummary, ...]:
+def _summarize_topics(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tuple[TopicSummary, ...]:
     names = [row["topic"] for row in rows]
-    states = _partition_states(session, names, now_ms)
-    runs, published = _last_runs(session, names), _last_published(session, names)
+    states = _count_states(session, names, now_ms)
+    runs, published = _find_last_runs(session, names), _find_last_published(session, names)
     return tuple(
         TopicSummary(
             picture=TopicOverview(**{name: row[name] for name in _TOPIC_COLUMNS}),
@@ -261,7 +261,7 @@ def _topics_of(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tup
     )
 
 
-def _partition_states(session: Session, topics: Sequence[str], now_ms: int) -> Mapping[tuple[str, OverviewState], int]:
+def _count_states(session: Session, topics: Sequence[str], now_ms: int) -> Mapping[tuple[str, OverviewState], int]:
     rank = make_partition_rank(now_ms).label("rank")
     ranked = (
         join_marks(select(partition_overview.topic, rank))
@@ -272,7 +272,7 @@ def _partition_states(session: Session, topics: Sequence[str], now_ms: int) -> M
     return {(row[0], STATES[row[1]]): row[2] for row in session.execute(counted)}
 
 
-def _last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:
+def _find_last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:
     run = tables.RunTable
     latest = (
         select(run.topic, func.max(run.updated_at_ms).label("at_ms"))
@@ -288,7 +288,7 @@ def _last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:
     return {row.topic: make_run(row) for row in session.scalars(found)}
 
 
-def _last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int]:
+def _find_last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int]:
     receipt = tables.ReceiptTable
     found = (
         select(receipt.topic, func.max(receipt.finished_at_ms)).where(receipt.topic.in_(topics)).group_by(receipt.topic)
@@ -296,7 +296,7 @@ def _last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int
     return {row[0]: row[1] for row in session.execute(found)}
 
 
-def _pausing(session: Session, topic: str, partitions: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
+def _find_pausing_names(session: Session, topic: str, partitions: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
     row = tables.PausedBy
     names: dict[int, list[str]] = defaultdict(list)
     for some in bulk_statements.split_chunks(partitions):

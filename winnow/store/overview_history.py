@@ -47,7 +47,7 @@ class RunHistory(StorePart):
     ) -> Listed[RunView]:
         """List one page of the runs of a topic, in a state, or planned by a DAG or a DAG run; None: any."""
         run = tables.RunTable
-        wanted: list[ColumnElement[bool]] = [*_planned_by(dag_id, dag_run_id)]
+        wanted: list[ColumnElement[bool]] = [*_match_planned_by(dag_id, dag_run_id)]
         if topic is not None:
             wanted.append(run.topic == topic)
         if status is not None:
@@ -56,19 +56,19 @@ class RunHistory(StorePart):
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(run).where(*wanted)) or 0
             page = session.scalars(newest.offset(window.offset).limit(window.size))
-            return Listed(total, _with_receipts(session, [make_run(row) for row in page]))
+            return Listed(total, _add_receipts(session, [make_run(row) for row in page]))
 
     def find_run(self, plan_id: str) -> RunView | None:
         """Find one run with its receipt."""
         with self._database.reading() as session:
             row = session.get(tables.RunTable, plan_id)
-            return None if row is None else _with_receipts(session, [make_run(row)])[0]
+            return None if row is None else _add_receipts(session, [make_run(row)])[0]
 
     def list_verdicts_of_plan(self, plan_id: str) -> tuple[Verdict, ...]:
         """List the verdicts on each attempt at a plan, newest first."""
         row = tables.VerdictTable
         with self._database.reading() as session:
-            return _verdicts(session, select(row).where(row.plan_id == plan_id))
+            return _list_verdicts(session, select(row).where(row.plan_id == plan_id))
 
     def list_verdicts(self, topic: str, window: Window) -> Listed[Verdict]:
         """List one page of the verdicts of ``topic``."""
@@ -76,7 +76,7 @@ class RunHistory(StorePart):
         found = select(row).where(row.topic == topic)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(row).where(row.topic == topic)) or 0
-            return Listed(total, _verdicts(session, found.offset(window.offset).limit(window.size)))
+            return Listed(total, _list_verdicts(session, found.offset(window.offset).limit(window.size)))
 
     def list_failing_expectations(self, topic: str, since_ms: int) -> int:
         """Count failed expectations in verdicts of ``topic`` from ``since_ms`` on that voided a plan."""
@@ -85,12 +85,12 @@ class RunHistory(StorePart):
         with self._database.reading() as session:
             return sum(
                 failure.severity is Severity.FAIL
-                for verdict in _verdicts(session, found)
+                for verdict in _list_verdicts(session, found)
                 for failure in verdict.failures
             )
 
 
-def _planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[ColumnElement[bool], ...]:
+def _match_planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[ColumnElement[bool], ...]:
     # A DAG's id holds no colon; a run's id may.
     holder = tables.RunTable.holder
     if dag_id is not None and dag_run_id is not None:
@@ -102,7 +102,7 @@ def _planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[ColumnEleme
     return ()
 
 
-def _with_receipts(session: Session, runs: Sequence[Run]) -> tuple[RunView, ...]:
+def _add_receipts(session: Session, runs: Sequence[Run]) -> tuple[RunView, ...]:
     # Not joined: sorting would load the documents of all receipts.
     row = tables.ReceiptTable
     found = select(row.plan_id, row.document).where(row.plan_id.in_([run.plan_id for run in runs]))
@@ -110,7 +110,7 @@ def _with_receipts(session: Session, runs: Sequence[Run]) -> tuple[RunView, ...]
     return tuple(RunView(run, receipts.get(run.plan_id)) for run in runs)
 
 
-def _verdicts(session: Session, found: Select[tables.VerdictTable]) -> tuple[Verdict, ...]:
+def _list_verdicts(session: Session, found: Select[tables.VerdictTable]) -> tuple[Verdict, ...]:
     row = tables.VerdictTable
     newest = found.order_by(row.checked_at_ms.desc(), row.plan_id, row.attempt)
     return tuple(load_json(Verdict, each.document.encode()) for each in session.scalars(newest))
@@ -152,7 +152,7 @@ class Quality(StorePart):
         for number in range(first_day, first_day + days):
             _, verdicts_count, failed_count, broken_count = by_day.get(number, (number, 0, 0, 0))
             series.append(DayView(number * DAY_MS, verdicts_count, failed_count, broken_count))
-        return QualityView(tuple(series), _expectations(verdicts, first_day, days))
+        return QualityView(tuple(series), _count_expectations(verdicts, first_day, days))
 
     def list_uncleanable(self, window: Window, *, search: str = "") -> Listed[MarkView]:
         """List one page of uncleanable partitions whose topic's name holds ``search``, latest mark first."""
@@ -195,20 +195,20 @@ class _Failing:
         self.by_day[day] += 1
 
 
-def _expectations(verdicts: Iterable[Verdict], first_day: int, days: int) -> tuple[ExpectationView, ...]:
+def _count_expectations(verdicts: Iterable[Verdict], first_day: int, days: int) -> tuple[ExpectationView, ...]:
     found: dict[str, _Failing] = {}
     for verdict in verdicts:
         for failure in verdict.failures:
             failing = found.setdefault(failure.expectation, _Failing(days))
             failing.add(verdict, verdict.checked_at_ms // DAY_MS - first_day)
-    return tuple(_most_first([_make_view(name, each) for name, each in found.items()]))
+    return tuple(_sort_most_first([_make_view(name, each) for name, each in found.items()]))
 
 
 def _make_view(name: str, failing: _Failing) -> ExpectationView:
     return ExpectationView(name, failing.failures, len(failing.topics), failing.last_ms, tuple(failing.by_day))
 
 
-def _most_first(found: Sequence[ExpectationView]) -> list[ExpectationView]:
+def _sort_most_first(found: Sequence[ExpectationView]) -> list[ExpectationView]:
     return sorted(found, key=lambda each: (-each.failures, -each.last_ms, each.expectation))
 
 

@@ -140,7 +140,7 @@ class Runs(StorePart):
         }
         again = update(tables.RunTable).where(
             tables.RunTable.plan_id == plan_id,
-            tables.RunTable.status.not_in(_values(state for state in RunState if state.may_be_published)),
+            tables.RunTable.status.not_in(_list_values(state for state in RunState if state.may_be_published)),
         )
         with self._database.writing() as session:
             if not bulk_statements.insert_missing(session, tables.RunTable, [row]):
@@ -149,7 +149,7 @@ class Runs(StorePart):
                 )
             run = _require_run(session, plan_id)
             if run.status in _UNSETTLED:
-                raise _unsettled(run)
+                raise _make_unsettled_error(run)
             if run.status is RunState.PLANNED:
                 _note_attempt(session, run, now_ms)
             return run
@@ -164,13 +164,13 @@ class Runs(StorePart):
         """
         state = RunState.COMPACTING
         row = tables.RunTable
-        statement = update(row).where(row.plan_id == plan_id, row.status.in_(_values(TRANSITIONS[state])))
+        statement = update(row).where(row.plan_id == plan_id, row.status.in_(_list_values(TRANSITIONS[state])))
         changes = {"status": state.value, "updated_at_ms": now_ms, "message": "", "attempt": attempt}
         with self._database.writing() as session:
             moved = bulk_statements.execute_change(session, statement.values(changes))
             run = _require_run(session, plan_id)
             if not moved:
-                raise _illegal(run, state)
+                raise _make_illegal_error(run, state)
             _note_attempt(session, run, now_ms)
             return run
 
@@ -213,7 +213,7 @@ class Runs(StorePart):
         elif state is RunState.VOID:
             sources -= _UNSETTLED
         row = tables.RunTable
-        statement = update(row).where(row.plan_id == plan_id, row.status.in_(_values(sources)))
+        statement = update(row).where(row.plan_id == plan_id, row.status.in_(_list_values(sources)))
         if state is RunState.PUBLISHED:
             values["attempt"] = attempt
         else:
@@ -223,8 +223,8 @@ class Runs(StorePart):
             run = _require_run(session, plan_id)
             if not moved and not (run.status is state is RunState.PUBLISHED):
                 if run.attempt != attempt:
-                    raise _replaced(run, attempt)
-                raise _illegal(run, state) if seen in {None, run.status} else _check_moved(run, seen)
+                    raise _make_replaced_error(run, attempt)
+                raise _make_illegal_error(run, state) if seen in {None, run.status} else _check_moved(run, seen)
             return run
 
     def list_attempt_fences(self, plan_id: str) -> dict[str, int]:
@@ -237,7 +237,7 @@ class Runs(StorePart):
     def list_to_sweep(self, topic: str, closed_before_ms: int) -> list[Run]:
         """List closed runs of ``topic`` that changed last by ``closed_before_ms`` and were not found empty twice."""
         row = tables.RunTable
-        states = _values(state for state in RunState if state.is_closed)
+        states = _list_values(state for state in RunState if state.is_closed)
         statement = (
             select(row)
             .where(row.topic == topic, row.status.in_(states), row.swept_at_ms.is_(None))
@@ -266,7 +266,7 @@ class Runs(StorePart):
 
     def list_runs(self, topic: str | None = None, limit: int | None = None) -> list[Run]:
         """List runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
-        statement = _newest_first()
+        statement = _select_newest_first()
         if topic is not None:
             statement = statement.where(tables.RunTable.topic == topic)
         with self._database.reading() as session:
@@ -275,7 +275,7 @@ class Runs(StorePart):
     def list_open(self, topic: str) -> list[Run]:
         """List runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
         states = [state.value for state in RunState if not state.is_closed]
-        statement = _newest_first().where(tables.RunTable.topic == topic, tables.RunTable.status.in_(states))
+        statement = _select_newest_first().where(tables.RunTable.topic == topic, tables.RunTable.status.in_(states))
         with self._database.reading() as session:
             return [make_run(row) for row in session.scalars(statement)]
 
@@ -287,12 +287,12 @@ class Runs(StorePart):
             return {RunState(status): count for status, count in session.execute(statement)}
 
 
-def _newest_first() -> Select[tables.RunTable]:
+def _select_newest_first() -> Select[tables.RunTable]:
     run = tables.RunTable
     return select(run).order_by(run.updated_at_ms.desc(), run.opened_at_ms.desc(), run.plan_id)
 
 
-def _values(states: Iterable[RunState]) -> list[str]:
+def _list_values(states: Iterable[RunState]) -> list[str]:
     return sorted(state.value for state in states)
 
 
@@ -332,7 +332,7 @@ def make_run(row: tables.RunTable) -> Run:
     )
 
 
-def _replaced(run: Run, attempt: str) -> PlanVoidError:
+def _make_replaced_error(run: Run, attempt: str) -> PlanVoidError:
     return PlanVoidError(
         f"Attempt {attempt or '-'} at plan {run.plan_id} of topic {run.topic} was replaced by attempt "
         f"{run.attempt or '-'}, and what it wrote does not count. The run stays {run.status}; run it again if nobody "
@@ -347,17 +347,17 @@ def _check_moved(run: Run, seen: RunState | None) -> RunAgainError:
     )
 
 
-def _unsettled(run: Run) -> CommitUnknownError:
+def _make_unsettled_error(run: Run) -> CommitUnknownError:
     return CommitUnknownError(
         f"The run of plan {run.plan_id} of topic {run.topic} is {run.status}: attempt {run.attempt} may have "
         "committed. Nothing was changed. Settle the topic first; a compaction of it does that when it begins."
     )
 
 
-def _illegal(run: Run, state: RunState) -> WinnowError:
+def _make_illegal_error(run: Run, state: RunState) -> WinnowError:
     what = f"The run of plan {run.plan_id} of topic {run.topic} is {run.status} and cannot become {state}."
     if run.status in _UNSETTLED:
-        return _unsettled(run)
+        return _make_unsettled_error(run)
     if run.status is RunState.PUBLISHED:
         return RunAgainError(f"{what} Its result is visible and its row stays as it is; the next run plans anew.")
     if run.status.is_closed:

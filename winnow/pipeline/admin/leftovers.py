@@ -60,7 +60,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
     adopted = [file.path for file in quarantine.files()] if runs else []
     for run in runs:
         entries = list_attempt_files(head.location, run.plan_id)
-        moved = quarantine.files_of_plan(run.plan_id, adopted)
+        moved = quarantine.list_files_of_plan(run.plan_id, adopted)
         # Queried after the listing: an attempt is recorded before its first file.
         fences = ctx.store.runs.list_attempt_fences(run.plan_id)
         files = [
@@ -95,7 +95,7 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
             ),
             *(
                 Leftover(entry.uri, entry.size_bytes, quarantined=True)
-                for entry in quarantine.files_of_ingest(ingest.ingest_id, adopted)
+                for entry in quarantine.list_files_of_ingest(ingest.ingest_id, adopted)
             ),
             *([] if size_bytes is None else [Leftover(ledger, size_bytes)]),
         ]
@@ -200,7 +200,7 @@ def delete_leftovers(quarantine: Quarantine, files: Collection[Leftover]) -> Non
     """Delete ``files``; those of the quarantine leave its table first."""
     withdrawn = [file.uri for file in files if file.quarantined]
     if withdrawn:
-        quarantine.withdraw(withdrawn)
+        quarantine.remove_files(withdrawn)
     for file in files:
         storage.delete(file.uri)
 

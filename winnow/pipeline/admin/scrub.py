@@ -152,7 +152,7 @@ class Scrub:
         Raises:
             ServiceError: the object store or the metadata store does not answer; finished checks are recorded.
         """
-        chosen = self._chosen()
+        chosen = self._choose_files()
         self._total_bytes = sum(file.size_bytes for _, file in chosen)
         try:
             for topic, file in chosen:
@@ -161,7 +161,7 @@ class Scrub:
             self._write()
         return [self._report(topic) for topic in self._topics]
 
-    def _chosen(self) -> list[tuple[_ScrubbedTopic, LiveFile]]:
+    def _choose_files(self) -> list[tuple[_ScrubbedTopic, LiveFile]]:
         found = [(topic, file) for topic in self._topics for file in topic.files]
         if self._checked_before_ms is not None:
             before_ms = self._checked_before_ms

@@ -242,7 +242,7 @@ class IngestCommit:
             CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
         """
         self._note_known_slices(taken)
-        self._account(discard)
+        self._check_counts(discard)
         if self.prepared.is_empty:
             return self._report(None)
         try:
@@ -367,7 +367,7 @@ class IngestCommit:
             )
         return changed
 
-    def _account(self, discard: Callable[[], None]) -> None:
+    def _check_counts(self, discard: Callable[[], None]) -> None:
         """Check that every record of the input is in a segment, existed already, or is in the quarantine."""
         prepared = self.prepared
         read = sum(file.records for file in self.files)

@@ -35,7 +35,7 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state
         BadInputError: with file, row, partition and offset of the first, and their number.
     """
     log_ends = {number: partition.log_end_offset for number, partition in state.partitions.items()}
-    found = spool.first_keyless([file.number for file in taken], log_ends)
+    found = spool.find_first_keyless([file.number for file in taken], log_ends)
     if found is None:
         return
     file, row, partition, offset, count = found
@@ -136,7 +136,7 @@ class KeylessRecords:
         for batch in self._spool.stream(_KEYLESS_CONDITION, self._numbers, MAXIMUM_BATCH_ROWS):
             fresh = batch.filter(pa.array(self._is_new(batch), pa.bool_()))
             if fresh.num_rows:
-                rows.append(self._rows(fresh))
+                rows.append(self._build_rows(fresh))
             if sum(part.num_rows for part in rows) >= MAXIMUM_ROWS_PER_APPEND:
                 quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._prepared.ingest_id)
                 rows = []
@@ -152,7 +152,7 @@ class KeylessRecords:
             for partition, offset in coordinates
         ]
 
-    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _build_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
             [
                 pa.array([self._prepared.ingest_id] * batch.num_rows, pa.string()),

@@ -122,7 +122,7 @@ class Spool:
                 if progress is not None:
                     progress(read_bytes, total_bytes)
 
-    def arrivals(self, taken: Sequence[int]) -> list[PartitionArrivals]:
+    def list_arrivals(self, taken: Sequence[int]) -> list[PartitionArrivals]:
         """Return per partition the records of the files numbered ``taken``.
 
         Raises:
@@ -141,7 +141,7 @@ class Spool:
         return found
 
     def _find_mixed_offsets(self, partition: int, taken: Sequence[int]) -> BadInputError:
-        file, row = self._first(
+        file, row = self._find_first(
             f'partition = {partition} AND "offset" IS NULL AND file IN {format_file_numbers(taken)}'
         )
         return BadInputError(
@@ -149,7 +149,7 @@ class Spool:
             "partition have one. Give every record of a partition an offset, or none. Nothing of this call landed."
         )
 
-    def first_keyless(
+    def find_first_keyless(
         self, taken: Sequence[int], log_ends: Mapping[int, int]
     ) -> tuple[SpooledFile, int, int | None, int | None, int] | None:
         """Return file, row, partition and offset of the first keyless record at or above its partition's log end.
@@ -177,7 +177,7 @@ class Spool:
         assert row is not None
         return self.files[row[0]], int(row[1]), row[2], row[3], int(count[0])
 
-    def _first(self, condition: str) -> tuple[int, int]:
+    def _find_first(self, condition: str) -> tuple[int, int]:
         row = duckdb_connection.fetch_one_row(
             self.connection, f"SELECT file, row FROM spool WHERE {condition} ORDER BY sequence LIMIT 1"
         )

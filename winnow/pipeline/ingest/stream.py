@@ -109,7 +109,7 @@ class StreamingAppender:
         self._held_bytes = max(held_bytes, ROW_GROUP_BYTES)
         self._needs_keys = needs_keys
         self._open: dict[int, PartitionAppender] = {}
-        self._closed: dict[int, PartitionAppender] = {}
+        self._handle_closed_file: dict[int, PartitionAppender] = {}
         self._lacking: dict[int, bool] = {}
         self._paths: Sequence[str] = ()
 
@@ -151,13 +151,13 @@ class StreamingAppender:
             for appender in self._open.values():
                 writing.put(appender.close)
             writing.settle()
-        for _, appender in sorted((self._closed | self._open).items()):
+        for _, appender in sorted((self._handle_closed_file | self._open).items()):
             appender.note(files)
         return files
 
     def abandon(self) -> list[str]:
         """Stop and return all files written, which nothing refers to."""
-        return [path for appender in (self._closed | self._open).values() for path in appender.abandon()]
+        return [path for appender in (self._handle_closed_file | self._open).values() for path in appender.abandon()]
 
     def _sort_by_partition(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Sort ``batch`` by partition, keeping the file's order within each."""
@@ -178,7 +178,7 @@ class StreamingAppender:
                 raise NotStreamableError
             if not lacks and offsets[0].as_py() < self._state.partitions[partition].log_end_offset:
                 raise NotStreamableError
-            appender = self._appender(partition)
+            appender = self._get_appender(partition)
             try:
                 for start in range(0, part.num_rows, MAXIMUM_SLICE_ROWS):
                     appender.add(part.slice(start, MAXIMUM_SLICE_ROWS))
@@ -188,15 +188,15 @@ class StreamingAppender:
         while sum(appender.held_bytes for appender in self._open.values()) > self._held_bytes:
             max(self._open.values(), key=lambda appender: appender.held_bytes).flush()
 
-    def _appender(self, partition: int) -> PartitionAppender:
+    def _get_appender(self, partition: int) -> PartitionAppender:
         found = self._open.pop(partition, None)
         if found is None:
-            if partition in self._closed:
+            if partition in self._handle_closed_file:
                 raise NotStreamableError
             if len(self._open) >= MAXIMUM_OPEN_PARTITIONS:
                 idle = next(iter(self._open))
-                self._closed[idle] = self._open.pop(idle)
-                self._closed[idle].close()
+                self._handle_closed_file[idle] = self._open.pop(idle)
+                self._handle_closed_file[idle].close()
             state = self._state.partitions[partition]
             self._prepared.base[partition] = state
             self._prepared.log_end[partition] = state.log_end_offset
