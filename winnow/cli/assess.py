@@ -109,10 +109,10 @@ ForecastFlag = Annotated[
 
 
 def assess(topics: Topics = None, as_of: AsOf = None, as_json: Json = False, forecast: ForecastFlag = False) -> None:
-    """Say why each topic partition would be compacted or not.
+    """Show why each topic partition would be compacted now, or not.
 
-    The reason is the first that holds. Reads the table's manifests, no data file; starts no Spark. Past fifty
-    partitions the most urgent ones are shown below a summary; --json has them all.
+    If several reasons apply, the first is shown. Reads the table's manifests, no data file; starts no Spark. With more
+    than fifty partitions a summary and the most urgent ones are shown; --json has them all.
 
     Example: winnow assess orders --as-of 2026-01-31T18:00:00Z
     """
@@ -179,12 +179,12 @@ def _show(found: Sequence[Assessment], as_of_ms: int) -> None:
 
 
 def format_decision(reason: Reason, *, eligible: bool) -> str:
-    """Whether and why, in the interface's words."""
+    """Format eligibility and its reason in the words of --json."""
     return f"{'eligible' if eligible else 'idle'}: {reason.value}"
 
 
 def format_legend(reasons: Iterable[Reason]) -> None:
-    """What the reasons of a table mean, in the order in which they are looked at."""
+    """Explain the reasons in a table, in the order in which they are checked."""
     used = set(reasons)
     print_lines("\n".join(f"{reason.value}: {explain_reason(reason)}" for reason in Reason if reason in used))
 

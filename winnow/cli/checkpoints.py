@@ -121,11 +121,11 @@ def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
 
 
 def import_file(file: CheckpointFile, as_json: Json = False) -> None:
-    """Take over the cleaner checkpoints of a Kafka broker.
+    """Import the cleaner checkpoints of a Kafka broker.
 
     FILE is the cleaner-offset-checkpoint of a broker's log directory (version 0). A checkpoint of Winnow's own cleaning
-    is never overwritten, an imported one never lowered; importing again changes nothing. When the broker cleaned is not
-    known, so the tombstones below count as not yet covered: the first run starts their time.
+    is never overwritten, an imported one never lowered; importing again changes nothing. The time of the broker's
+    cleaning is unknown, so delete.retention.ms of the tombstones below starts with the first run.
 
     Example: winnow checkpoints import /var/lib/kafka/data/cleaner-offset-checkpoint
     """
@@ -157,8 +157,8 @@ def import_file(file: CheckpointFile, as_json: Json = False) -> None:
 def export_file(file: CheckpointFile, topics: Topics = None) -> None:
     """Write the checkpoints as a broker's cleaner-offset-checkpoint file.
 
-    The file (version 0) is replaced as a whole or not at all: a broker that is given it cleans every other log of that
-    folder from its start. Partitions without a checkpoint are left out. Importing it again changes nothing.
+    The file (version 0) is replaced as a whole or not at all. A broker that uses it cleans logs that are not in it from
+    their start. Partitions without a checkpoint are left out. Importing it again changes nothing.
 
     Example: winnow checkpoints export cleaner-offset-checkpoint orders
     """

@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 
 def print_failure(message: str) -> None:
-    """Say what went wrong."""
+    """Print what went wrong."""
     print_message(message, prefix="error: ")
 
 
@@ -108,7 +108,7 @@ class TopicOutcomes(Generic[T]):
 
 
 def run_for_each_topic(topics: Sequence[str], action: Callable[[str], T]) -> TopicOutcomes[T]:
-    """Do ``action`` for one topic after another; one topic's failure is said and stops no other."""
+    """Run ``action`` for one topic after another; a topic's failure is printed and does not stop the others."""
     outcome: TopicOutcomes[T] = TopicOutcomes()
     for topic in dict.fromkeys(topics):
         try:

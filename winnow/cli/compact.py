@@ -20,14 +20,14 @@ from winnow.model import Status
 
 
 def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = False, as_json: Json = False) -> None:
-    """Keep the last record of each key in what is eligible.
+    """Compact eligible partitions: keep the last record of each key.
 
-    Plans, rewrites with Spark, judges the result and publishes it in one snapshot per topic. What `winnow assess` calls
-    idle is left alone. Readers see the old log until the new one is published. One topic's failure stops no other.
-    A named topic that another run holds is refused (exit code 5); where none is named it is left to that run.
+    Plans, rewrites with Spark, validates the result and publishes it in one snapshot per topic. Partitions that `winnow
+    assess` calls idle do not change. Readers see the old log until the new one is published. One topic's failure does
+    not stop the others. A topic that another run holds is refused if it was named (exit code 5), else skipped.
 
-    An --as-of more than a minute ahead of the present needs --simulate; what such a run removes before its time by the
-    wall clock is said in its result.
+    An --as-of more than a minute ahead of the present needs --simulate; the result then says what was removed before
+    its time by the wall clock.
 
     Example: winnow compact orders
     """

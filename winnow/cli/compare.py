@@ -47,11 +47,11 @@ def compare(
     ] = 10,
     as_json: Json = False,
 ) -> None:
-    """Say how many keys would have another winner under another strategy.
+    """Count the keys that would have another winner under another strategy.
 
-    Chooses twice with Spark over what a compaction would cover, idle partitions too. Publishes nothing: no table, no
-    checkpoint and no configuration is changed. Keys and values are never shown, only coordinates, timestamps and
-    versions.
+    Picks winners twice with Spark in all records that a compaction would cover, in idle partitions too. Publishes
+    nothing: no table, checkpoint or configuration is changed. Keys and values are never shown, only partitions,
+    offsets, timestamps and versions.
 
     Example: winnow compare orders --strategy timestamp
     """

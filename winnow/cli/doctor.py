@@ -39,9 +39,9 @@ def doctor(
     """Check everything that Winnow needs, and say how to fix what is wrong.
 
     Python and its packages, Java, Spark, catalog, warehouse, staging area, metadata store, Airflow, clocks, webhook.
-    The checks run side by side, and one that hangs holds up no other. Writes and removes small files called
-    winnow-doctor-...; changes nothing else. Ends with 0 when nothing fails, with 2 when something here must be changed,
-    with 6 when a service is out of reach.
+    The checks run in parallel, and one that hangs does not delay the others. Writes and removes small files called
+    winnow-doctor-...; changes nothing else. Exit code 0: no check failed; 2: something must be changed here; 6: a
+    service cannot be reached.
 
     Example: winnow doctor --spark
     """
@@ -112,7 +112,7 @@ def _show(findings: Sequence[CheckResult]) -> None:
 
 @contextlib.contextmanager
 def _show_progress() -> Iterator[Callable[[Sequence[str]], None]]:
-    """Hears what is still being looked at, and shows it where standard error is a terminal."""
+    """Yield a function that shows which checks still run, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda waiting: None
         return

@@ -34,8 +34,8 @@ _MEMORY = {"fits": "fits", "may_spill": "may spill to disk", "spills": "spills t
 def explain(topic: Topic, as_of: AsOf = None, as_json: Json = False) -> None:
     """Print what a compaction would read, write and remove.
 
-    It is the real plan, from the manifests alone; what it will keep is estimated from earlier runs, and unknown before
-    the first. Runs nothing and writes nothing.
+    Shows the plan that a compaction would use, made from the manifests alone. How much it will keep is estimated from
+    earlier runs, and unknown before the first. Runs nothing and writes nothing.
 
     Example: winnow explain orders
     """

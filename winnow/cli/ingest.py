@@ -41,12 +41,12 @@ def files(
 ) -> None:
     """Append the records of files, all of them or none.
 
-    The paths are taken in the order given and land in one commit. Offsets in the files are kept and never land
-    twice, so ingesting a file again changes nothing. Records without a partition go where Kafka's default
-    partitioner puts them; records without an offset get the next one.
+    The files are read in the order given and appended in one commit. Offsets in the files are kept and never appended
+    twice, so ingesting a file again changes nothing. Records without a partition go where Kafka's default partitioner
+    puts them; records without an offset get the next one.
 
-    A record that names another topic is refused, and the whole call with it, unless --source-topic says which topic's
-    records to take.
+    If a record names another topic, the whole call is refused, unless --source-topic says which topic's records to
+    take.
 
     Example: winnow ingest files orders dump/2026-01-31/
     """

@@ -18,9 +18,9 @@ from winnow.errors import ConfigurationError, UsageError
 
 
 def settings(as_json: Json = False) -> None:
-    """Print what is in force and where each value came from.
+    """Print the settings in force and where each value came from.
 
-    Secrets are masked. Environment variables come before winnow.toml, and that before the defaults below WINNOW_HOME.
+    Secrets are masked. Environment variables override winnow.toml, which overrides the defaults below WINNOW_HOME.
 
     Example: winnow settings
     """
@@ -71,10 +71,10 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a settings file with every setting, its default and a sentence, and say what to type next.
+    """Write a settings file with every setting, its default and its description, and print the next commands.
 
-    Without options it changes nothing of what holds already. A URL with a password is not written down: the file refers
-    to the environment variable. Only you may read the file. One that is there stays unless --force is given.
+    Without options, the file changes no setting. A URL with a password is not written: the file refers to the
+    environment variable instead. Only you may read the file. An existing file is kept unless --force is given.
 
     Example: winnow init --warehouse s3://lake/winnow --store-url postgresql+psycopg://winnow@db/winnow
     """

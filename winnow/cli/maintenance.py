@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 def watch(as_json: Json = False) -> None:
-    """Alert of deadlines that are near or missed and of sweeps that are stuck; say what has recovered.
+    """Send alerts about deadlines that are near or missed and sweeps that are stuck, and report recoveries.
 
-    Every run of the DAG compact_topics ends with it; where something else schedules winnow compact, run it after each.
-    What was alerted is not alerted again until it has recovered. Alerts that their channel did not take are sent again.
+    Every run of the DAG compact_topics ends with this; if something else schedules winnow compact, run it after each.
+    An alert is not repeated until its problem has recovered. Alerts that their channel did not accept are sent again.
 
     Example: winnow watch
     """
@@ -81,9 +81,9 @@ def scrub(
 ) -> None:
     """Read live segments in full and check every page.
 
-    Also files of the quarantine, receipts and ledgers. What was checked longest ago comes first, and each check is
-    remembered, so a scrub that was interrupted or ran out of its budget goes on where it was. Without --max-bytes the
-    budget is what scrub.bytes_per_day leaves. Nothing is changed; damage ends with exit code 4 and an alert.
+    Also checks quarantined records, receipts and ledgers. Files checked longest ago come first, and each check is
+    recorded, so a scrub that was interrupted or ran out of its budget continues where it stopped. Without --max-bytes
+    the budget is what is left of scrub.bytes_per_day. Nothing is changed; damage ends with exit code 4 and an alert.
 
     Example: winnow scrub
 
@@ -143,10 +143,10 @@ def _show_table(reports: Sequence[ScrubReport]) -> None:
 
 
 def sweep(topics: Topics = None, as_json: Json = False) -> None:
-    """Remove replaced files whose grace has passed.
+    """Remove replaced files whose grace period has passed.
 
-    The grace is winnow.retired.grace.ms, from the publish that replaced them. Only here do bytes leave the disk. A
-    file that a snapshot still reaches stays. Sweeping again removes nothing more.
+    The grace period is winnow.retired.grace.ms, from the publish that replaced them. Only a sweep deletes data files. A
+    file that a snapshot still refers to stays. Sweeping again removes nothing more.
 
     Example: winnow sweep orders
     """
@@ -168,8 +168,8 @@ def sweep(topics: Topics = None, as_json: Json = False) -> None:
 def rebuild(topics: Topics = None) -> None:
     """Restore the metadata store from the tables.
 
-    For a store that was lost or stems from an older backup: checkpoints, marks, retired files and receipts come
-    back from each table and its state. Assessments and verdicts are history and are not invented.
+    For a store that was lost or restored from an older backup: checkpoints, marks, retired files and receipts come back
+    from each table and its state. Assessments and verdicts are history and cannot be restored.
 
     Example: winnow store rebuild
     """

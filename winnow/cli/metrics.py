@@ -34,10 +34,10 @@ PrometheusFlag = Annotated[
 def metrics(
     topics: Topics = None, as_of: AsOf = None, as_json: Json = False, prometheus: PrometheusFlag = False
 ) -> None:
-    """Print how the cleaning of each topic goes, under the names of Kafka's cleaner metrics.
+    """Print metrics of each topic's compaction, under the names of Kafka's cleaner metrics.
 
-    Delays, ratios and marks are those of now; "last run" is the last one that compacted something. Reads no data file
-    and starts no Spark. What is not known is left out.
+    Delays, ratios and marks are as of now; "last run" is the last one that compacted something. Reads no data file and
+    starts no Spark. Unknown values are left out.
 
     Example: winnow metrics --prometheus
     """

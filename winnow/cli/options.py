@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def load_settings_in_force() -> Settings:
-    """The settings; what is odd about them is said."""
+    """Load the settings and print notices about them."""
     from winnow.config.settings import load_settings
 
     settings = load_settings()
@@ -46,7 +46,7 @@ def open_installation(*, to_read: bool = False) -> Iterator[Context]:
 
 
 def choose_topics(ctx: Context, topics: Sequence[str] | None) -> list[str]:
-    """The topics that were named, or all; that there are none at all is said."""
+    """Return the named topics, or all; print a notice if there are none."""
     if topics:
         return list(topics)
     found = ctx.log.names()
@@ -115,7 +115,7 @@ def refuse_future(ctx: Context, as_of_ms: int | None) -> None:
 
 
 def resolve_as_of(ctx: Context, as_of_ms: int | None) -> int:
-    """The instant to decide by. One that lies more than a minute ahead is said before work starts."""
+    """Return the instant to decide as of. Print a notice first if it lies more than a minute ahead."""
     now_ms = ctx.now_ms()
     if as_of_ms is None:
         return now_ms

@@ -18,7 +18,7 @@ _printed_messages: set[str] = set()
 
 
 def print_message(message: str, *, prefix: str = "") -> None:
-    """Say ``message`` on standard error; once per command, however many parts of the pipeline bring it up."""
+    """Print ``message`` on standard error; once per command, even if several parts of the pipeline report it."""
     if message in _printed_messages:
         return
     _printed_messages.add(message)
@@ -46,7 +46,7 @@ def write_text(text: str) -> None:
 
 
 def discard_output(stream: IO[str] | IO[bytes]) -> None:
-    """Lead what is still buffered for a reader that has gone away to nowhere, or Python complains as it exits."""
+    """Discard output buffered for a reader that has gone away; otherwise Python prints an error as it exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -77,7 +77,7 @@ class _MessageHandler(logging.Handler):
 
 
 def prepare_output() -> None:
-    """Forget what an earlier command of this process said, and speak for the loggers."""
+    """Forget messages of an earlier command of this process, and print what is logged."""
     _printed_messages.clear()
     root = logging.getLogger()
     if not any(isinstance(handler, _MessageHandler) for handler in root.handlers):

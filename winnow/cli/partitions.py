@@ -31,10 +31,10 @@ By = Annotated[
 
 
 def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) -> None:
-    """List the partitions of a topic with what keeps them from being compacted.
+    """List the partitions of a topic and what keeps them from being compacted.
 
-    in_progress: a run holds the topic. aborted: paused while a run holds it, so that run will not publish. paused: by
-    whom. uncleanable: a failure; it is tried again at the next attempt, or after a release. none: nothing does.
+    in_progress: a run holds the topic. aborted: paused while a run holds it, so that run will not publish. paused: under
+    these names. uncleanable: it failed; it is tried again at the next attempt, or after a release. none: nothing.
 
     Example: winnow partitions list orders
     """
@@ -51,8 +51,8 @@ def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) 
 def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Json = False) -> None:
     """Pause the compaction of partitions.
 
-    A run at work on them publishes nothing. Everybody who paused a partition has to resume it; pausing twice under one
-    name is pausing once. Reading and ingesting go on.
+    A run that is working on them publishes nothing. A partition stays paused until every name that paused it has
+    resumed it; pausing twice under one name counts once. Reading and ingesting continue.
 
     Example: winnow partitions pause orders --partition 3 --by restore-42
     """
@@ -73,9 +73,9 @@ def resume(
     everybody: Annotated[bool, typer.Option("--all", help="Remove all pauses, under every name.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Take a pause back.
+    """Remove a pause.
 
-    A partition goes on when the last who paused it has resumed it.
+    A partition is compacted again when the last name that paused it has resumed it.
 
     Example: winnow partitions resume orders --partition 3 --by restore-42
     """
@@ -95,10 +95,10 @@ def _parse_partitions(partitions: Sequence[int] | None) -> str:
 
 
 def release(topic: Topic, partition: Partitions = None, as_json: Json = False) -> None:
-    """Release uncleanable partitions: the next run takes them.
+    """Release uncleanable partitions: the next run tries them again.
 
-    For when the cause is mended, a damaged segment restored from a backup, say. A partition that fails again waits 15
-    minutes, as after its first failure.
+    Use it when the cause is fixed, for example a damaged segment restored from a backup. A partition that fails again
+    waits 15 minutes, as after its first failure.
 
     Example: winnow partitions release orders --partition 3
     """

@@ -60,7 +60,7 @@ def _make_partition_document(part: PartitionReceipt) -> dict[str, Any]:
 def receipts(topic: OneTopic = None, as_json: Json = False) -> None:
     """Print what each run did, newest first.
 
-    Runs that published nothing are among them, with the reason.
+    Includes runs that published nothing, with the reason.
 
     Example: winnow receipts orders
     """

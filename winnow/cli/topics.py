@@ -67,7 +67,7 @@ def list_all(as_json: Json = False) -> None:
 def describe(topic: Topic, as_json: Json = False) -> None:
     """Describe a topic's configuration and log.
 
-    Every value with its source, and per topic partition how far its log reaches and how far it is clean.
+    Shows every value with its source, and for each topic partition how far its log reaches and how far it is clean.
 
     Example: winnow topics describe orders
     """
@@ -116,11 +116,11 @@ def alter(
         ),
     ] = False,
 ) -> None:
-    """Change a topic's configuration, or let it have more partitions.
+    """Change a topic's configuration, or add partitions.
 
-    The result is checked as a whole before anything is written. What the change will remove, or can no longer bring
-    back, is said. A changed configuration releases uncleanable partitions. Where another tool changed the table's
-    properties, nothing is done with the topic until --accept-config takes them over or sets them right.
+    The result is checked as a whole before anything is written, and the answer says what the change will remove for
+    good. A changed configuration releases uncleanable partitions. If another tool changed the table's properties,
+    Winnow does not work on the topic until --accept-config accepts or corrects them.
 
     Example: winnow topics alter orders --config max.compaction.lag.ms=86400000 --delete-config segment.ms
     """
@@ -165,8 +165,8 @@ def delete_records(
 ) -> None:
     """Delete the records before an offset: raise the log start, as Kafka's DeleteRecords does.
 
-    They cannot be read any more at once and cannot be brought back. Segments wholly below leave the log at the next
-    run, and the disk when sweep's grace has passed. Refused, as by Kafka, where cleanup.policy is compact only.
+    Readers stop seeing them at once, and they cannot be brought back. Segments wholly below leave the log at the next
+    run, and the disk after sweep's grace period. Refused, as by Kafka, if cleanup.policy is compact only.
 
     Example: winnow topics delete-records clicks --before-offset 0:1500 --before-offset 1:2000
     """

@@ -46,11 +46,10 @@ def why(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say whether a record is here, and if not, why.
+    """Explain why a record is in the log, or why it is gone.
 
-    By key: which records readers see, which of them won, by which rule and in which run. By offset: what becomes of the
-    record there, or what became of it. Keys and values are never shown, only coordinates,
-    timestamps and versions.
+    By key: which records readers see, which of them won, by which rule and in which run. By offset: what happened, or
+    will happen, to the record. Keys and values are never shown, only partitions, offsets, timestamps and versions.
 
     Example: winnow why orders --key b3JkZXItMTI=
 
