@@ -18,7 +18,7 @@ VALIDATION = (
         "facts-ignore-a-stale-winner",
         "the recomputation does not mind that a survivor has a greater record among the inputs",
     )
-    .changes("FastKeyCensus.add_inputs", drop_operand("above"))
+    .changes("FastKeyCensus.add_inputs", drop_operand("are_above"))
     .caught_by("test_an_older_record_that_survived_instead_fails_as_a_stale_winner_only"),
     Mutant("facts-ignore-a-lost-key", "keys without a survivor are not compared with the tombstones that expired")
     .changes("FastKeyCensus.build_result", drop_operand("count_keys"))

@@ -33,7 +33,7 @@ By = Annotated[
 def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) -> None:
     """List the partitions of a topic and what keeps them from being compacted.
 
-    in_progress: a run holds the topic. aborted: paused while a run holds it, so that run will not publish. paused: under
+    in_progress: a run holds the topic. aborted: paused while a run holds it, so that run will not publish. paused: by
     these names. uncleanable: it failed; it is tried again at the next attempt, or after a release. none: nothing.
 
     Example: winnow partitions list orders
