@@ -136,7 +136,7 @@ $(BIOME_INSTALLED): package.json package-lock.json .npmrc
 	@$(BIOME) --version > /dev/null
 	@touch $@
 
-format: setup ## what ruff and biome can mend by themselves
+format: setup ## format, and fix what ruff and biome can fix
 	@$(BIN)/ruff check --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory $(BIOME_INSTALLED) && $(BIOME) check --write; fi
