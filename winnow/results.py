@@ -20,7 +20,7 @@ class RunFigures:
     ``records_in = records_kept + records_superseded + tombstones_expired + records_keyless``.
 
     Under strategy header: ``headers_missing`` keyed records without the header, ``headers_malformed`` with a value that
-    is no 8-byte long; both count as missing (KIP-280), and the first ``malformed_offsets`` say where to look.
+    is not an 8-byte long; both count as missing (KIP-280), and the first ``malformed_offsets`` say where to look.
     ``keys_elsewhere``: after partitions were added, keys that Kafka's default partitioner now puts elsewhere.
     """
 

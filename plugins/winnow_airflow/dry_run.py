@@ -183,5 +183,5 @@ def _describe_comparison(found: Comparison) -> str:
         parts.append(f"For example {'; '.join(winners)}.")
     if found.headers_missing or found.headers_malformed:
         missing, malformed = found.headers_missing or 0, found.headers_malformed or 0
-        parts.append(f"{missing:,} records have no such header, {malformed:,} have one that is no 8-byte long.")
+        parts.append(f"{missing:,} records have no such header, {malformed:,} have one that is not an 8-byte long.")
     return " ".join([*parts, *found.notices, "Nothing was changed."])

@@ -81,7 +81,7 @@ class PartitionComparison:
 class Comparison:
     """Both results for one topic. Partitions without cleanable records are left out.
 
-    ``headers_*``: records without the header, and with a value that is no 8-byte long; None if neither order uses a
+    ``headers_*``: records without the header, and with a value that is not an 8-byte long; None if neither order uses a
     header.
     """
 
