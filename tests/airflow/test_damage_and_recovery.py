@@ -80,7 +80,7 @@ def log_in(page: Page, airflow: Standalone) -> None:
     page.keyboard.press("Enter")
 
 
-def test_a_flipped_bit_is_told_looked_at_released_and_told_to_be_well(
+def test_a_flipped_bit_is_alerted_repaired_released_and_reported_as_recovered(
     real_airflow: Standalone, lake: Context, webhook: Posted, browser: Browser, tmp_path: Path
 ) -> None:
     """Red run, alert, its link through Airflow's login to the run, release by a click, green run, recovery."""

@@ -254,7 +254,7 @@ def test_by_size_segments_go_while_what_is_too_much_is_a_whole_one(
 
 
 @pytest.mark.kafka("40", "141", "G19")
-def test_after_a_switch_to_compact_keyless_records_are_moved_aside_and_counted(world: World) -> None:
+def test_after_a_switch_to_compact_keyless_records_are_quarantined_and_counted(world: World) -> None:
     """The receipt says how many left, and each can be read from the quarantine with its coordinates."""
     create(world, "delete")
     keyless = [record(n, None, b"keyless-%d" % n) for n in range(5)]

@@ -47,7 +47,7 @@ def quarantined(world: World) -> Counter[tuple[int | None, int | None, bytes]]:
 
 
 @pytest.mark.kafka("113")
-def test_keyless_records_go_aside_and_the_others_land(world: World, tmp_path: Path) -> None:
+def test_keyless_records_are_quarantined_and_the_others_land(world: World, tmp_path: Path) -> None:
     report = ingest(world, tmp_path / "a.jsonl", MIXED)
     assert (report.records_appended, report.records_quarantined, report.records_skipped) == (4, 2, 0)
     assert world.read() == [*build_versions(0, 2), *build_versions(3, 2)]
@@ -100,7 +100,7 @@ def test_a_file_of_keyless_records_alone_is_one_commit_that_takes_their_offsets(
         ingest(world, tmp_path / "late.jsonl", build_versions(3, 1))
 
 
-def test_a_keyless_record_that_names_no_partition_goes_aside_without_one(world: World, tmp_path: Path) -> None:
+def test_a_keyless_record_that_names_no_partition_is_quarantined_without_one(world: World, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     line = json_line(record(0, None, b"nowhere"), with_offset=False).replace('"partition": 0, ', "")
     path.write_text(line + "\n")

@@ -134,7 +134,7 @@ def test_an_ingest_that_lost_many_races_still_lands_at_the_end(world: World, tmp
     assert len(leftovers) == len(world.segments())
 
 
-def test_keyless_records_without_offsets_ingested_by_two_at_once_go_aside_once(world: World, tmp_path: Path) -> None:
+def test_keyless_records_without_offsets_ingested_twice_are_quarantined_once(world: World, tmp_path: Path) -> None:
     """They move no offset, so only the digest of their file tells."""
     world.create(1, topic="aside", winnow_keyless="quarantine")
     path = write_jsonl(tmp_path / "a.jsonl", [record(0, None, b"lost")], with_offset=False)

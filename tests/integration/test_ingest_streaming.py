@@ -69,7 +69,7 @@ def interleaved(partitions: int, each: int, start: int = 0) -> list[Row]:
     return [(partition, offset) for offset in range(start, start + each) for partition in range(partitions)]
 
 
-def test_interleaved_partitions_go_straight_and_every_record_lands_once(
+def test_interleaved_partitions_are_streamed_and_every_record_lands_once(
     world: World, tmp_path: Path, spooled: list[str]
 ) -> None:
     """Two files, many batches of each, eight partitions at a time."""
@@ -124,7 +124,7 @@ def test_order_broken_after_many_records_is_refused_with_its_row_and_leaves_no_f
 
 
 @pytest.mark.parametrize(("rows", "way"), [(sorted(interleaved(5, 50)), []), (interleaved(5, 50), [TOPIC])])
-def test_more_partitions_than_may_be_open_stay_straight_only_one_after_another(
+def test_more_partitions_than_may_be_open_are_streamed_only_one_after_another(
     world: World,
     tmp_path: Path,
     spooled: list[str],
@@ -193,7 +193,7 @@ def test_call_that_would_lose_a_record_lands_nothing(
     assert world.listing() == before
 
 
-def test_record_with_neither_key_nor_partition_is_refused_where_none_is_put_aside(world: World, tmp_path: Path) -> None:
+def test_record_with_neither_key_nor_partition_is_refused_without_a_quarantine(world: World, tmp_path: Path) -> None:
     """No partition is its own, and dropping it would lose it."""
     world.create(2, cleanup_policy="delete")
     path = tmp_path / "homeless.jsonl"

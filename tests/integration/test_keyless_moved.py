@@ -125,7 +125,7 @@ def adopted(world: World) -> list[str]:
     return [task.file.file_path for task in table.scan().plan_files()]
 
 
-def test_the_first_compaction_moves_keyless_records_aside_with_every_field(world: World) -> None:
+def test_the_first_compaction_quarantines_keyless_records_with_every_field(world: World) -> None:
     assert world.read() == MIXED
     _, manifest = compacted(world)
     assert [each.offset for each in world.read()] == [9, 10, 11]
@@ -268,7 +268,7 @@ def test_a_new_keyless_record_is_refused_beside_known_ones_and_counted_alone(
     assert world.listing() == before
 
 
-def test_a_new_keyless_record_goes_aside_beside_moved_ones(world: World, tmp_path: Path) -> None:
+def test_a_new_keyless_record_is_quarantined_beside_moved_ones(world: World, tmp_path: Path) -> None:
     alter_topic(world.ctx, TOPIC, {"winnow.keyless": "quarantine"}, ())
     compacted(world)
     new = record(12, None, b"new")

@@ -137,7 +137,7 @@ def test_links_lead_to_the_run_or_to_the_topic_or_nowhere() -> None:
         (1_000 * DAY_MS, "1,000 days"),
     ],
 )
-def test_stretches_of_time_have_two_units_at_most(ms: int, words: str) -> None:
+def test_durations_have_two_units_at_most(ms: int, words: str) -> None:
     assert format_duration(ms) == words
 
 

@@ -123,7 +123,7 @@ def test_a_failing_task_leaves_nothing_in_its_spill_folder(tmp_path: Path) -> No
     assert list(spill.glob("*/*")) == []
 
 
-def test_stretches_hold_every_offset_once_and_few_large_records(tmp_path: Path) -> None:
+def test_read_ranges_hold_every_offset_once_and_few_large_records(tmp_path: Path) -> None:
     """A segment of large records is cut between row groups."""
     (segment,) = written(str(tmp_path), 1_200, 1, 200_000)
     with open_connection(TaskBudget(MINIMUM_MEMORY_BYTES, 1, str(tmp_path / "spill")), [segment]) as connection:

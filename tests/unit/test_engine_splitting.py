@@ -110,7 +110,7 @@ def test_shares_of_a_giant_start_before_small_partitions_and_each_in_a_task_of_i
     assert {unit.share.number for task in tasks[:2] for unit in task if isinstance(unit, ShareUnit)} == {0, 1}
 
 
-def test_parts_of_a_large_group_are_even_stretches_of_its_segments() -> None:
+def test_parts_of_a_large_group_are_even_ranges_of_its_segments() -> None:
     """One group of 24 segments: as many parts as two cores are given, none smaller than the others by more than one."""
     found = split_groups([group_of(0, 0, [100 * MIB] * 24)], 2)
     assert [len(part.members) for part in found] == [24 // (2 * MAXIMUM_PARTS_PER_CORE)] * (2 * MAXIMUM_PARTS_PER_CORE)

@@ -352,14 +352,14 @@ def test_keyless_records_that_were_dropped_silently_fail(tmp_path: Path) -> None
     ],
     ids=["one too few", "one twice", "one too many", "value", "headers", "timestamp", "key", "partition"],
 )
-def test_rows_aside_that_are_not_the_keyless_records_fail(tmp_path: Path, aside: list[Record]) -> None:
+def test_quarantined_rows_that_are_not_the_keyless_records_fail(tmp_path: Path, aside: list[Record]) -> None:
     """Offset by offset and in every field."""
     scene = stage(tmp_path, {0: KEYLESS})
     write_quarantine_file(scene.aside(), aside)
     assert list_failed(scene.verdict(), 0) == {"keyless_records_aside"}
 
 
-def test_rows_aside_under_another_ingest_fail(tmp_path: Path) -> None:
+def test_quarantined_rows_under_another_ingest_fail(tmp_path: Path) -> None:
     """The log's state will name the attempt's id, so nobody would ever see them."""
     scene = stage(tmp_path, {0: KEYLESS})
     write_quarantine_file(scene.aside(), [record(0, None), record(2, None, None), record(4, None)], ingest_id="another")
@@ -367,13 +367,13 @@ def test_rows_aside_under_another_ingest_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-40])])
-def test_a_file_aside_that_cannot_be_read_fails(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+def test_a_quarantined_file_that_cannot_be_read_fails(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     scene = stage(tmp_path, {0: KEYLESS})
     damage(scene.aside())
     assert list_failed(scene.verdict(), 0) == {"keyless_records_aside"}
 
 
-def test_keyless_records_below_the_log_start_need_not_be_aside(tmp_path: Path) -> None:
+def test_keyless_records_below_the_log_start_need_not_be_quarantined(tmp_path: Path) -> None:
     """Nobody can read them any more, so nothing is taken from anybody; put aside all the same they are too many."""
     scene = stage(tmp_path, {0: replace(KEYLESS, log_start_offset=1)})
     (row,) = scene.rows()
