@@ -154,7 +154,7 @@ class _DemoRun:
 
     def sweep(self, runs: DagRuns) -> None:
         time.sleep(RETIRED_GRACE_MS / 1000)
-        self._run(runs, "sweep_topics", {"topics": list(TOPICS)}, "bytes that nobody reads any more go")
+        self._run(runs, "sweep_topics", {"topics": list(TOPICS)}, "replaced files are deleted")
 
     def _run(self, runs: DagRuns, dag_id: str, conf: Mapping[str, Any], what: str) -> None:
         with self._screen.step(f"{dag_id}: {what}") as step:

@@ -152,7 +152,7 @@ def _log_failure_of(what: str, action: Callable[..., object], *arguments: object
 
 def describe_metrics_error(problem: BaseException) -> str:
     """Describe why metrics were not sent."""
-    return describe_error(problem) if isinstance(problem, Exception) else "it took longer than the task may"
+    return describe_error(problem) if isinstance(problem, Exception) else "it exceeded the task's time limit"
 
 
 def _force_flush() -> None:

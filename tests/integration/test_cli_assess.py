@@ -165,7 +165,7 @@ def test_explanation_for_people_says_unknown_before_the_first_run_and_what_will_
     assert "768 B of" in estimate
     assert estimate.endswith("fits")
     winnow("topics", "alter", "orders", "--config", "cleanup.policy=compact,delete", "--config", "retention.ms=1")
-    assert "Retention takes 1 segment with 6 records" in winnow("explain", "orders").stdout
+    assert "Retention removes 1 segment with 6 records" in winnow("explain", "orders").stdout
 
 
 def test_explanation_keeps_its_first_keys_and_adds_estimates(tmp_path: Path) -> None:

@@ -329,7 +329,7 @@ def test_a_run_of_unknown_outcome_is_not_planned_over(world: World, lose: Callab
     lose(landed=False, unreachable=True)
     with pytest.raises(CommitUnknownError):
         publish_attempt(world.ctx, plan.plan_id, "a1")
-    with pytest.raises(RunAgainError, match="Settle the topic first"):
+    with pytest.raises(RunAgainError, match="A compaction determines the outcome first"):
         world.plan(world.clock(), attempt="a2")
 
 

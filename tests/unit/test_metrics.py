@@ -365,7 +365,7 @@ def test_paragraph_tells_what_else_left_the_log_and_what_may_surprise() -> None:
         )
     )
     assert "4 had no key and moved to the quarantine" in text
-    assert "Retention took 30 records (2.0 KiB) out of the log." in text
+    assert "Retention removed 30 records (2.0 KiB) from the log." in text
     assert "1 key would now go to another partition because partitions were added" in text
     assert "records that were removed under the old one cannot return" in text
     quiet = format_receipt(receipt(part()))
@@ -377,6 +377,6 @@ def test_paragraph_of_retention_alone_says_that_nothing_was_compacted() -> None:
     alone = part(reason=Reason.RETENTION, records_in=0, records_kept=0, records_superseded=0, bytes_in=0, bytes_out=0)
     text = format_receipt(receipt(replace(alone, records_retired=8, bytes_retired=10)))
     assert text == (
-        "orders as of 1970-01-01T00:00:00.000Z: nothing was compacted. Retention took 8 records (10 B) out of the log. "
-        "Published as snapshot 7 of plan plan-1."
+        "orders as of 1970-01-01T00:00:00.000Z: nothing was compacted. Retention removed 8 records (10 B) from the "
+        "log. Published as snapshot 7 of plan plan-1."
     )

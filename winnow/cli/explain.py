@@ -113,8 +113,8 @@ def _print_sentences(found: Explanation, parts: Sequence[PartitionExplanation]) 
     if segments:
         freed = format_bytes(sum(p.bytes_retired for p in parts))
         texts.append(
-            f"Retention takes {format_count(segments, 'segment')} with {format_count(records, 'record')} ({freed}) "
-            "out of the log, unread."
+            f"Retention removes {format_count(segments, 'segment')} with {format_count(records, 'record')} ({freed}) "
+            "from the log, unread."
         )
     keyless = sum(p.records_to_quarantine for p in parts)
     if keyless:

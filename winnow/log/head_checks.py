@@ -99,7 +99,7 @@ def require_consistent(topic: str, table: Table) -> None:
     is_winnows = summary is not None and STATE_PROPERTY in summary.additional_properties
     if PARTITIONS_PROPERTY not in metadata.properties and not is_winnows:
         raise ForeignTableError(
-            f"The table {topic} in Winnow's namespace is no topic: Winnow did not create it, or its property "
+            f"The table {topic} in Winnow's namespace is not a topic: Winnow did not create it, or its property "
             f"{PARTITIONS_PROPERTY} is gone from {table.metadata_location}. Nothing was changed."
         )
     wrong = _find_contradiction(metadata)

@@ -87,7 +87,7 @@ COUNTERS: tuple[Counter, ...] = (
         "records-removed",
         "reason",
         tuple(_REMOVALS),
-        "Records that published runs took out of the log",
+        "Records that published runs removed from the log",
         _count_records_removed,
     ),
     Counter("bytes-removed", None, (), "Bytes by which published runs made the log smaller", _count_bytes_removed),

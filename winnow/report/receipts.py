@@ -22,8 +22,8 @@ _EXPLANATIONS = {
     Reason.TOMBSTONES_EXPIRED: "tombstones have passed their delete horizon, or were never given one",
     Reason.RETENTION: "segments are past retention",
     Reason.CLEAN: "nothing was appended since its last compaction",
-    Reason.NO_CLOSED_SEGMENT: "what is dirty lies in the active segment, not closed by segment.bytes or segment.ms yet",
-    Reason.INSIDE_MIN_LAG: "what is dirty is younger than min.compaction.lag.ms",
+    Reason.NO_CLOSED_SEGMENT: "dirty records are in the active segment, not closed yet by segment.bytes or segment.ms",
+    Reason.INSIDE_MIN_LAG: "dirty records are younger than min.compaction.lag.ms",
     Reason.NOT_DIRTY_ENOUGH: "its dirty ratio is not above min.cleanable.dirty.ratio",
 }
 
@@ -170,7 +170,7 @@ def _describe_retirement(receipt: Receipt) -> list[str]:
     size_bytes = sum(p.bytes_retired for p in receipt.partitions)
     if not records and not size_bytes:
         return []
-    return [f"Retention took {_format_count(records, 'record')} ({format_human_bytes(size_bytes)}) out of the log."]
+    return [f"Retention removed {_format_count(records, 'record')} ({format_human_bytes(size_bytes)}) from the log."]
 
 
 def _list_notices(receipt: Receipt) -> list[str]:

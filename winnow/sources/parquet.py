@@ -170,7 +170,7 @@ def _slice_batch(batch: pa.RecordBatch, ends: Integers, batch_bytes: int) -> Ite
     start, before = 0, 0
     while start < batch.num_rows:
         if int(ends[start]) - before > MAXIMUM_BATCH_BYTES:
-            raise RowFaultError(0, RecordFault("the record is larger than 1 GiB", "no broker takes it; leave it out"))
+            raise RowFaultError(0, RecordFault("the record is larger than 1 GiB", "no broker accepts it; leave it out"))
         end = max(start + 1, int(np.searchsorted(ends, before + batch_bytes, side="right")))
         end = min(end, start + MAXIMUM_BATCH_ROWS)
         yield batch.slice(start, end - start)

@@ -350,7 +350,7 @@ def _check_moved(run: Run, seen: RunState | None) -> RunAgainError:
 def _make_unsettled_error(run: Run) -> CommitUnknownError:
     return CommitUnknownError(
         f"The run of plan {run.plan_id} of topic {run.topic} is {run.status}: attempt {run.attempt} may have "
-        "committed. Nothing was changed. Settle the topic first; a compaction of it does that when it begins."
+        f"committed. Nothing was changed. A compaction determines the outcome first: winnow compact {run.topic}"
     )
 
 

@@ -77,8 +77,8 @@ def _compute_log_start(name: str, state: PartitionState, offset: int) -> int:
     wanted = state.log_end_offset if offset == LOG_END else offset
     if wanted < 0:
         raise UsageError(
-            f"{name}: {wanted} is no offset (Kafka answers OFFSET_OUT_OF_RANGE). Nothing was changed. Offsets are 0 or "
-            f"above; {LOG_END} stands for the log end."
+            f"{name}: {wanted} is not an offset (Kafka answers OFFSET_OUT_OF_RANGE). Nothing was changed. Offsets are "
+            f"0 or above; {LOG_END} stands for the log end."
         )
     if wanted > state.log_end_offset:
         raise UsageError(

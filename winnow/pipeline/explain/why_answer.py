@@ -156,7 +156,7 @@ def describe_missing_key(answer: WhyAnswer, likeliest: int) -> str:
     """Explain why a key has no record."""
     where = f"{answer.topic}-{answer.partition}" if answer.partition is not None else f"any partition of {answer.topic}"
     never = f"No record of this key is in {where}: it was never there, or its last record was a tombstone that a run"
-    sentences = [f"{never} removed, or retention took it. Without its last record nothing is known of a key."]
+    sentences = [f"{never} removed, or retention removed it. Without its last record nothing is known of a key."]
     expired = [run for run in answer.runs if run.tombstones_expired]
     retired = [run for run in answer.runs if run.records_retired]
     name = f"{answer.topic}-{likeliest}"
@@ -165,9 +165,9 @@ def describe_missing_key(answer: WhyAnswer, likeliest: int) -> str:
         sentences.append(f"{total:,} tombstone(s) of {name} expired so far, last in {_format_run(expired[-1])}.")
     if retired:
         total = sum(run.records_retired for run in retired)
-        sentences.append(f"Retention took {total:,} record(s) of {name} so far, last in {_format_run(retired[-1])}.")
+        sentences.append(f"Retention removed {total:,} record(s) of {name} so far, last in {_format_run(retired[-1])}.")
     if not answer.runs:
-        sentences.append(f"No run has removed a tombstone of {name} so far, nor has retention taken a record.")
+        sentences.append(f"No run has removed a tombstone of {name} so far, and retention has removed no record.")
     return " ".join(sentences)
 
 
@@ -207,7 +207,7 @@ def describe_missing_offset(answer: WhyAnswer, why: Absence) -> str:
     if why.verdict is AbsenceVerdict.BELOW_LOG_START:
         text = f"{place} lies below the log start {bounds.log_start_offset}: removed by retention or by delete-records."
         if why.runs:
-            text += f" Retention took records in {_format_runs(why.runs)}."
+            text += f" Retention removed records in {_format_runs(why.runs)}."
         else:
             text += " No run of this partition has retired records, so it was delete-records."
     elif why.verdict is AbsenceVerdict.QUARANTINED:
@@ -277,15 +277,15 @@ def _describe_tombstone(answer: WhyAnswer) -> str:
     if not life.covered:
         return (
             "It is a tombstone that no run has covered at a known time: the first one that does starts its delete "
-            f"horizon, so it goes after {format_ms(life.earliest_removal_ms)} at the earliest."
+            f"horizon, so it is removed after {format_ms(life.earliest_removal_ms)} at the earliest."
         )
     text = f"It is a tombstone with delete horizon {format_ms(life.earliest_removal_ms)}"
     if life.goes_at_next_run:
         return f"{text}, which has passed: the next run drops it unless it is superseded."
     if life.waiting_for_late_arrivals:
         return (
-            f"{text}. delete.retention.ms has passed, but it waits for late arrivals (winnow.late.arrival.ms): it "
-            "goes in a run after the horizon that covers every record appended before it."
+            f"{text}. delete.retention.ms has passed, but it waits for late arrivals (winnow.late.arrival.ms): it is "
+            "removed in a run after the horizon that covers every record appended before it."
         )
     return f"{text}: no run before that drops it."
 

@@ -76,7 +76,7 @@ def ingest_files(
     if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
         notice = (
             f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
-            "count as that young, so they are compacted and retired later, never earlier."
+            "count as that recent, so they are compacted and retired later, never earlier."
         )
         done = replace(done, notices=(*done.notices, notice))
     log_event(
