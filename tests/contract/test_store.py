@@ -386,7 +386,7 @@ def test_a_released_lease_is_free_and_tokens_go_on_rising(store: Store) -> None:
     first = store.leases.acquire("orders", "a", NOW_MS, TTL_MS)
     assert store.leases.release(first)
     assert not store.leases.release(first)
-    with pytest.raises(TopicBusyError, match="given back"):
+    with pytest.raises(TopicBusyError, match="was released"):
         store.leases.renew(first, NOW_MS, TTL_MS)
     second = store.leases.acquire("orders", "b", NOW_MS, TTL_MS)
     store.leases.release(second)
@@ -522,7 +522,7 @@ def test_a_run_that_may_have_committed_is_not_opened_again(store: Store, state: 
     open_run(store)
     store.runs.set_state("plan-1", RunState.VALIDATED, NOW_MS, attempt="a-1")
     before = store.runs.set_state("plan-1", state, NOW_MS + 1, attempt="a-1")
-    with pytest.raises(CommitUnknownError, match="Settle"):
+    with pytest.raises(CommitUnknownError, match="A compaction determines the outcome"):
         open_run(store, attempt="a-2", now_ms=NOW_MS + 2)
     assert store.runs.find("plan-1") == before
 
