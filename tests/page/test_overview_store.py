@@ -30,7 +30,9 @@ DUE: dict[str, Any] = {"eligible": True, "deadline_ms": NOW_MS + HOUR_MS}
 def names(store: Store, **asked: Any) -> list[str]:
     """The topics of one page, in its order."""
     asked.setdefault("window", Window())
-    return [seen.picture.topic for seen in store.overview.list_topics(NOW_MS, asked.pop("window"), **asked).listed.rows]
+    return [
+        seen.overview.topic for seen in store.overview.list_topics(NOW_MS, asked.pop("window"), **asked).listed.rows
+    ]
 
 
 def test_a_picture_is_read_as_it_was_recorded(store: Store) -> None:
@@ -39,8 +41,8 @@ def test_a_picture_is_read_as_it_was_recorded(store: Store) -> None:
     assert store.overview.record(topic, [partition])
     seen = store.overview.find_topic("orders", NOW_MS)
     assert seen is not None
-    assert seen.picture == topic == store.overview.find_recorded("orders")
-    assert [each.picture for each in store.overview.list_partitions("orders", NOW_MS, Window()).rows] == [partition]
+    assert seen.overview == topic == store.overview.find_recorded("orders")
+    assert [each.overview for each in store.overview.list_partitions("orders", NOW_MS, Window()).rows] == [partition]
 
 
 def test_a_later_picture_replaces_the_one_before_and_an_earlier_one_does_not(store: Store) -> None:
@@ -49,8 +51,8 @@ def test_a_later_picture_replaces_the_one_before_and_an_earlier_one_does_not(sto
     put(store, parts=[{"dirty_ratio": 0.75}], recorded_at_ms=NOW_MS + 1, dirty_ratio=0.75)
     assert not store.overview.record(topic_picture(recorded_at_ms=NOW_MS), [partition_picture()])
     seen = store.overview.list_partitions("orders", NOW_MS, Window())
-    assert (seen.total, [each.picture.dirty_ratio for each in seen.rows]) == (1, [0.75])
-    assert [each.picture.dirty_ratio for each in store.overview.list_topics(NOW_MS, Window()).listed.rows] == [0.75]
+    assert (seen.total, [each.overview.dirty_ratio for each in seen.rows]) == (1, [0.75])
+    assert [each.overview.dirty_ratio for each in store.overview.list_topics(NOW_MS, Window()).listed.rows] == [0.75]
 
 
 def test_ten_thousand_partitions_are_recorded_in_a_few_statements(store: Store) -> None:
@@ -178,7 +180,7 @@ def test_search_takes_every_character_as_it_is(store: Store, search: str, found:
     for name in ("Orders.v2", "a_b", "axb", "pay%ments"):
         put(store, name)
     seen = store.overview.list_topics(NOW_MS, Window(), search=search, sort=TopicSort.TOPIC)
-    assert sorted(each.picture.topic for each in seen.listed.rows) == found
+    assert sorted(each.overview.topic for each in seen.listed.rows) == found
     assert (seen.listed.total, seen.counts[OverviewState.HEALTHY]) == (len(found), len(found))
 
 
@@ -188,7 +190,7 @@ def test_counts_follow_the_search_and_not_the_filter(store: Store) -> None:
     put(store, "orders-2")
     put(store, "payments", [OVERDUE])
     seen = store.overview.list_topics(NOW_MS, Window(), search="orders", state=OverviewState.DUE)
-    assert [each.picture.topic for each in seen.listed.rows] == ["orders"]
+    assert [each.overview.topic for each in seen.listed.rows] == ["orders"]
     assert seen.listed.total == 1
     assert {state.value: number for state, number in seen.counts.items() if number} == {"due": 1, "healthy": 1}
 
@@ -225,7 +227,7 @@ def test_partitions_carry_their_marks_and_the_names_that_paused_them(store: Stor
     assert third.uncleanable is not None
     assert (third.uncleanable.reason, third.uncleanable.attempts) == ("keys twice", 3)
     only = store.overview.list_partitions("orders", NOW_MS, Window(1, 1), state=OverviewState.OVERDUE)
-    assert (only.total, [each.picture.partition for each in only.rows]) == (1, [1])
+    assert (only.total, [each.overview.partition for each in only.rows]) == (1, [1])
 
 
 def test_runs_are_found_by_topic_state_dag_and_dag_run(store: Store) -> None:

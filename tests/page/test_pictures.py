@@ -58,18 +58,18 @@ def topic(world: World) -> TopicSummary:
 
 def picture(world: World) -> TopicOverview:
     """Its picture."""
-    return topic(world).picture
+    return topic(world).overview
 
 
 def partition(world: World, number: int = 0) -> PartitionOverview:
     """The picture of one partition."""
-    return world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[number].picture
+    return world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[number].overview
 
 
 def test_a_new_topic_is_on_the_page_at_once(world: World) -> None:
     """Empty and healthy, before anybody assessed it."""
     seen = topic(world)
-    assert (seen.state, seen.picture.partitions, seen.picture.size_bytes) == (OverviewState.HEALTHY, 2, 0)
+    assert (seen.state, seen.overview.partitions, seen.overview.size_bytes) == (OverviewState.HEALTHY, 2, 0)
     assert [partition(world, number).reason for number in range(2)] == [Reason.EMPTY.value] * 2
 
 
@@ -124,10 +124,10 @@ def test_a_compacted_topic_is_healthy_at_once_and_not_at_the_next_check(world: W
     assert topic(world).state is OverviewState.OVERDUE
     world.compact()
     seen = topic(world)
-    assert (seen.state, seen.deadline_ms, seen.picture.dirty_ratio) == (OverviewState.HEALTHY, None, 0.0)
+    assert (seen.state, seen.deadline_ms, seen.overview.dirty_ratio) == (OverviewState.HEALTHY, None, 0.0)
     assert (partition(world).first_dirty_offset, partition(world).reason) == (30, Reason.CLEAN.value)
     (retired,) = world.head().state.retired
-    assert seen.picture.retired_bytes == retired.size_bytes > 0
+    assert seen.overview.retired_bytes == retired.size_bytes > 0
 
 
 def test_swept_bytes_are_not_shown_as_waiting(world: World) -> None:
@@ -203,7 +203,7 @@ def test_pause_resume_mark_and_release_are_seen_at_once(world: World) -> None:
 
     def look() -> None:
         row = world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[0]
-        seen.append((row.state.value, row.picture.reason, row.picture.eligible))
+        seen.append((row.state.value, row.overview.reason, row.overview.eligible))
 
     pause_partitions(world.ctx, TOPIC, [0], by="maria")
     look()
@@ -234,7 +234,7 @@ def test_topic_that_does_not_compact_misses_no_deadline(world: World) -> None:
     world.clock.now_ms += 9 * DAY_MS
     assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     seen = topic(world)
-    assert (seen.state, seen.deadline_ms, seen.picture.dirty_ratio) == (OverviewState.HEALTHY, None, 0.0)
+    assert (seen.state, seen.deadline_ms, seen.overview.dirty_ratio) == (OverviewState.HEALTHY, None, 0.0)
     assert partition(world).reason == Reason.POLICY_DELETE_ONLY.value
 
 

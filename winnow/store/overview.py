@@ -188,7 +188,7 @@ class Overview(StorePart):
 def _make_partition_view(row: tuple[Any, ...], names: Mapping[int, tuple[str, ...]]) -> PartitionView:
     pictured, rank, marked, paused_since_ms = row
     return PartitionView(
-        picture=PartitionOverview(**{name: getattr(pictured, name) for name in _PARTITION_COLUMNS}),
+        overview=PartitionOverview(**{name: getattr(pictured, name) for name in _PARTITION_COLUMNS}),
         state=STATES[rank],
         paused=None if paused_since_ms is None else PauseView(paused_since_ms, names.get(pictured.partition, ())),
         uncleanable=None if marked is None else make_mark_view(marked),
@@ -250,7 +250,7 @@ def _summarize_topics(session: Session, rows: Sequence[RowMapping], now_ms: int)
     runs, published = _find_last_runs(session, names), _find_last_published(session, names)
     return tuple(
         TopicSummary(
-            picture=TopicOverview(**{name: row[name] for name in _TOPIC_COLUMNS}),
+            overview=TopicOverview(**{name: row[name] for name in _TOPIC_COLUMNS}),
             state=STATES[row["rank"]],
             states={state: states.get((row["topic"], state), 0) for state in STATES},
             deadline_ms=row["unpaused_deadline_ms"],

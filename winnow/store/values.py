@@ -226,7 +226,7 @@ class TopicSummary:
     are not paused.
     """
 
-    picture: TopicOverview
+    overview: TopicOverview
     state: OverviewState
     states: Mapping[OverviewState, int]
     deadline_ms: int | None
@@ -267,7 +267,7 @@ class MarkView:
 class PartitionView:
     """A topic partition for the page: its overview, and its present marks."""
 
-    picture: PartitionOverview
+    overview: PartitionOverview
     state: OverviewState
     paused: PauseView | None
     uncleanable: MarkView | None

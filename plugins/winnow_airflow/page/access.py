@@ -13,7 +13,7 @@ from airflow.models.dag import DagModel
 from fastapi import APIRouter, Depends
 
 from winnow_airflow.page.dependencies import NowDep
-from winnow_airflow.page.responses import Me, Rights
+from winnow_airflow.page.responses import Document
 
 COMPACT, CHANGE = "compact_topics", "change_partitions"
 """The DAGs that actions of the page trigger."""
@@ -33,7 +33,7 @@ def may_trigger(user: BaseUser, dag_id: str) -> bool:
 
 
 @router.get("/api/me")
-def get_me(user: GetUserDep, now_ms: NowDep) -> Me:
+def get_me(user: GetUserDep, now_ms: NowDep) -> Document:
     """Return the user and the actions to offer."""
-    can = Rights(compact=may_trigger(user, COMPACT), change=may_trigger(user, CHANGE))
-    return Me(user=user.get_name(), now_ms=now_ms, can=can)
+    can = {"compact": may_trigger(user, COMPACT), "change": may_trigger(user, CHANGE)}
+    return {"user": user.get_name(), "now_ms": now_ms, "can": can}

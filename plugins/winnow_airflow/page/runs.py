@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from dataclasses import MISSING, fields
+from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 
-from winnow.results import PartitionReceipt, Receipt, Verdict, extract_figures
+from winnow.results import PartitionReceipt, RunFigures, Verdict, sum_figures
 from winnow.store import RunState
 from winnow.store.overview_history import AIRFLOW
-from winnow.store.values import Listed, RunView, Window
+from winnow.store.values import RunView
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.data_docs import find_page
 from winnow_airflow.page.dependencies import Lake, LakeDep, WindowDep
-from winnow_airflow.page.responses import (
-    DagRun,
-    FailureRow,
-    ReceiptPartition,
-    RunDetail,
-    RunPage,
-    RunRow,
-    Table,
-    Totals,
-    VerdictPage,
-    VerdictRow,
-)
+from winnow_airflow.page.responses import Document, describe, describe_page
 
 router = APIRouter(prefix="/api", dependencies=[may_view])
 Status = Annotated[RunState | None, Query()]
@@ -40,20 +30,20 @@ def list_runs(
     status: Status = None,
     dag_id: str | None = None,
     dag_run_id: str | None = None,
-) -> RunPage:
+) -> Document:
     """Return a page of runs, the latest activity first."""
     found = lake.store.run_history.list_runs(window, topic=topic, status=status, dag_id=dag_id, dag_run_id=dag_run_id)
-    return _build_runs(found, window)
+    return describe_page("runs", found, window, _describe_run)
 
 
 @router.get("/topics/{topic}/runs")
-def list_topic_runs(lake: LakeDep, window: WindowDep, topic: str) -> RunPage:
+def list_topic_runs(lake: LakeDep, window: WindowDep, topic: str) -> Document:
     """Return a page of a topic's runs, the latest activity first."""
-    return _build_runs(lake.store.run_history.list_runs(window, topic=topic), window)
+    return describe_page("runs", lake.store.run_history.list_runs(window, topic=topic), window, _describe_run)
 
 
 @router.get("/runs/{plan_id}")
-def get_run(lake: LakeDep, plan_id: str) -> RunDetail:
+def get_run(lake: LakeDep, plan_id: str) -> Document:
     """Return one run: its receipt and the verdicts on its attempts."""
     seen = lake.store.run_history.find_run(plan_id)
     if seen is None:
@@ -61,106 +51,71 @@ def get_run(lake: LakeDep, plan_id: str) -> RunDetail:
             404,
             f"There is no run of plan {plan_id}, or its history was removed. See the runs of a topic on its page.",
         )
-    verdicts = [_build_verdict_row(lake, each) for each in lake.store.run_history.list_verdicts_of_plan(plan_id)]
+    verdicts = [_describe_verdict(lake, each) for each in lake.store.run_history.list_verdicts_of_plan(plan_id)]
     receipt = seen.receipt
-    picture = lake.store.overview.find_recorded(seen.run.topic)
+    overview = lake.store.overview.find_recorded(seen.run.topic)
     own = find_page(lake.settings, receipt.data_docs) if receipt is not None else None
-    return RunDetail(
-        **dict(_build_run_row(seen)),
-        data_docs=own or next((each.data_docs for each in verdicts), None),
-        finished_at_ms=None if receipt is None else receipt.finished_at_ms,
-        table=None if picture is None else Table(name=picture.table_name, location=picture.location),
-        receipt_partitions=[
-            _build_receipt_partition(part) for part in sorted(_list_parts(receipt), key=lambda each: each.partition)
-        ],
-        verdicts=verdicts,
-    )
+    parts = receipt.partitions if receipt is not None else ()
+    return {
+        **_describe_run(seen),
+        "data_docs": own or next((each["data_docs"] for each in verdicts), None),
+        "finished_at_ms": None if receipt is None else receipt.finished_at_ms,
+        "table": None if overview is None else {"name": overview.table_name, "location": overview.location},
+        "receipt_partitions": [_describe_part(part) for part in sorted(parts, key=lambda each: each.partition)],
+        "verdicts": verdicts,
+    }
 
 
 @router.get("/topics/{topic}/verdicts")
-def verdicts(lake: LakeDep, window: WindowDep, topic: str) -> VerdictPage:
+def verdicts(lake: LakeDep, window: WindowDep, topic: str) -> Document:
     """Return a page of a topic's verdicts, the newest first."""
     found = lake.store.run_history.list_verdicts(topic, window)
-    rows = [_build_verdict_row(lake, each) for each in found.rows]
-    return VerdictPage(total=found.total, page=window.number, size=window.size, verdicts=rows)
+    return describe_page("verdicts", found, window, lambda verdict: _describe_verdict(lake, verdict))
 
 
-def _build_runs(found: Listed[RunView], window: Window) -> RunPage:
-    rows = [_build_run_row(each) for each in found.rows]
-    return RunPage(total=found.total, page=window.number, size=window.size, runs=rows)
+def _describe_run(seen: RunView) -> Document:
+    """Describe a run. ``totals`` None: it published nothing."""
+    return {
+        **describe(seen.run, without=("plan_uri", "plan_sha256", "fence", "found_empty_at_ms")),
+        "dag_run": _parse_dag_run(seen.run.holder),
+        "totals": None if seen.receipt is None else _sum_receipt(seen.receipt.partitions),
+    }
 
 
-def _list_parts(receipt: Receipt | None) -> Sequence[PartitionReceipt]:
-    return receipt.partitions if receipt is not None else ()
-
-
-def _build_run_row(seen: RunView) -> RunRow:
-    found = seen.run
-    return RunRow(
-        plan_id=found.plan_id,
-        topic=found.topic,
-        status=found.status.value,
-        attempt=found.attempt,
-        as_of_ms=found.as_of_ms,
-        opened_at_ms=found.opened_at_ms,
-        updated_at_ms=found.updated_at_ms,
-        message=found.message,
-        dag_run=_parse_dag_run(found.holder),
-        holder=found.holder,
-        snapshot_id=None if found.snapshot_id is None else str(found.snapshot_id),
-        totals=None if seen.receipt is None else _sum_receipt(seen.receipt.partitions),
-    )
-
-
-def _parse_dag_run(holder: str | None) -> DagRun | None:
+def _parse_dag_run(holder: str | None) -> Document | None:
     if holder is None or not holder.startswith(AIRFLOW):
         return None
     dag_id, _, run_id = holder.removeprefix(AIRFLOW).partition(":")
-    return DagRun(dag_id=dag_id, run_id=run_id)
+    return {"dag_id": dag_id, "run_id": run_id}
 
 
-def _sum_receipt(parts: Sequence[PartitionReceipt]) -> Totals:
-    counted: dict[str, Any] = {
-        name: sum(getattr(part, name) for part in parts) for name in Totals.model_fields if name != "seconds"
+def _sum_receipt(parts: Sequence[PartitionReceipt]) -> Document:
+    """Sum up the figures that every receipt has, those of retention and the seconds."""
+    return {
+        **describe(sum_figures(parts), without=_OPTIONAL_FIGURES),
+        "records_retired": sum(part.records_retired for part in parts),
+        "bytes_retired": sum(part.bytes_retired for part in parts),
+        "seconds": round(math.fsum(part.seconds for part in parts), 3),
     }
-    return Totals(**counted, seconds=round(math.fsum(part.seconds for part in parts), 3))
 
 
-def _build_receipt_partition(part: PartitionReceipt) -> ReceiptPartition:
+_OPTIONAL_FIGURES = tuple(each.name for each in fields(RunFigures) if each.default is not MISSING)
+
+
+def _describe_part(part: PartitionReceipt) -> Document:
+    """Describe what a run did to a partition. ``seconds`` None: the receipt is older than this measurement."""
     accounted = part.records_kept + part.records_superseded + part.tombstones_expired + part.records_keyless
-    figures: dict[str, Any] = {k: value for k, value in extract_figures(part).items() if isinstance(value, int)}
-    return ReceiptPartition(
-        **figures,
-        partition=part.partition,
-        reason=None if part.reason is None else part.reason.value,
-        first_dirty_offset=str(part.first_dirty_offset),
-        next_first_dirty_offset=str(part.next_first_dirty_offset),
-        records_retired=part.records_retired,
-        balanced=part.records_in == accounted,
-        bytes_retired=part.bytes_retired,
-        expected_records_kept=part.expected_records_kept,
-        expected_bytes_out=part.expected_bytes_out,
-        seconds=part.seconds or None,
-    )
+    left_out = ("malformed_offsets", "log_start_offset", "tombstones_expired_early", "offsets_cleaned_early")
+    return {
+        **describe(part, without=left_out),
+        "balanced": part.records_in == accounted,
+        "seconds": part.seconds or None,
+    }
 
 
-def _build_verdict_row(lake: Lake, verdict: Verdict) -> VerdictRow:
-    return VerdictRow(
-        plan_id=verdict.plan_id,
-        attempt=verdict.attempt,
-        topic=verdict.topic,
-        passed=verdict.passed,
-        broken=verdict.broken,
-        checked_at_ms=verdict.checked_at_ms,
-        expectations=verdict.expectations,
-        data_docs=find_page(lake.settings, verdict.data_docs),
-        failures=[
-            FailureRow(
-                expectation=each.expectation,
-                severity=each.severity.value,
-                partition=each.partition,
-                detail=each.detail,
-            )
-            for each in verdict.failures
-        ],
-    )
+def _describe_verdict(lake: Lake, verdict: Verdict) -> Document:
+    """Describe a verdict. ``data_docs``: a path below ``data-docs/``."""
+    return {
+        **describe(verdict, without=("manifest_digest", "plan_sha256")),
+        "data_docs": find_page(lake.settings, verdict.data_docs),
+    }

@@ -6,6 +6,16 @@ import { createIcon } from "./icons.js";
 
 const PAGE_SIZES = [25, 50, 100, 200];
 
+/** The column with the partition of a row. */
+export const PARTITION_COLUMN = {
+  key: "partition",
+  label: "Partition",
+  heads: true,
+  align: "right",
+  width: "is-tight",
+  cell: (row) => row.partition,
+};
+
 /**
  * Creates a table. Columns: {key, label, align, width, hint, sortable, first, cell(row)}; ``first`` is the order after the
  * first press of the header. ``order``: {sort, order}; ``onSort(sort, order)``.

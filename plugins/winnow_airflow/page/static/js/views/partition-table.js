@@ -7,7 +7,7 @@ import { capitalize, formatBytes } from "../format.js";
 import { createLogStrip } from "../log-strip.js";
 import { buildHash } from "../router.js";
 import { createStateBadge } from "../state-badges.js";
-import { createTable } from "../table.js";
+import { createTable, PARTITION_COLUMN } from "../table.js";
 
 /** Creates the table of a topic's partitions. */
 export function createPartitionTable(topic, rows) {
@@ -16,14 +16,7 @@ export function createPartitionTable(topic, rows) {
     rows,
     rowClass: () => "is-tall",
     columns: [
-      {
-        key: "partition",
-        label: "Partition",
-        heads: true,
-        align: "right",
-        width: "is-tight",
-        cell: (row) => row.partition,
-      },
+      PARTITION_COLUMN,
       { key: "state", label: "State", width: "is-state", cell: (row) => createStateCell(topic, row) },
       { key: "log", label: "Log", width: "is-log", hint: "Scaled to each partition's own log", cell: createLogStrip },
       { key: "ratio", label: "Dirty ratio", cell: (row) => createRatioBar(row.dirty_ratio, row.threshold) },

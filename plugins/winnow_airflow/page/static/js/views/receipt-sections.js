@@ -4,7 +4,7 @@ import { createEmptyState, createSection } from "../components.js";
 import { h } from "../dom.js";
 import { EMPTY_VALUE, formatBytes, formatCount, formatDeviation, formatSeconds, splitWords } from "../format.js";
 import { isRunning } from "../state-badges.js";
-import { createTable } from "../table.js";
+import { createTable, PARTITION_COLUMN } from "../table.js";
 import { createConservationTable } from "./conservation-table.js";
 
 /** Creates the sections of a run's receipt, or a message why there is none. */
@@ -48,14 +48,7 @@ function createPlanTable(rows) {
     caption: "Planned and actual",
     rows,
     columns: [
-      {
-        key: "partition",
-        label: "Partition",
-        heads: true,
-        align: "right",
-        width: "is-tight",
-        cell: (row) => row.partition,
-      },
+      PARTITION_COLUMN,
       { key: "reason", label: "Because", cell: (row) => (row.reason ? splitWords(row.reason) : EMPTY_VALUE) },
       {
         key: "range",
