@@ -67,8 +67,8 @@ def test_a_release_sends_topic_partition_and_reason(look: Open) -> None:
     page.locator("tbody a.row-link").first.click()
     page.get_by_role("button", name="Release customers-1").click()
     dialog = page.get_by_role("dialog", name="Release customers-1?")
-    expect(dialog.get_by_label("Why")).to_be_focused()
-    dialog.get_by_label("Why").fill("segment restored from backup")
+    expect(dialog.get_by_label("Reason")).to_be_focused()
+    dialog.get_by_label("Reason").fill("segment restored from backup")
     seen.picture("dialog-release", whole=False)
     agree(page, "Release")
     conf = triggered(seen, "change_partitions")["conf"]

@@ -41,7 +41,7 @@ def test_data_docs_open_beside_airflow(look: Open) -> None:
     frame = seen.within_airflow("plugin/winnow/winnow/page#/runs?status=invalid")
     frame.locator("tbody a.row-link").first.click()
     with seen.page.context.expect_page() as opened:
-        frame.get_by_role("link", name="Great Expectations' report").click()
+        frame.get_by_role("link", name="Great Expectations' validation result").click()
     docs = opened.value
     docs.wait_for_load_state()
     assert docs.url.startswith(f"{seen.server.url}/winnow/data-docs/validations/")

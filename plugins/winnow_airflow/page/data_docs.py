@@ -52,7 +52,7 @@ router = APIRouter(dependencies=[may_view])
 
 @router.get("/data-docs/{path:path}")
 def serve_data_docs(request: Request, lake: LakeDep, path: str) -> Response:
-    """Serve a file of the site. Its index needs scripts, so the page's own list of verdicts replaces it."""
+    """Serve a file of the site. Its index needs scripts, so the page's own view of validation results replaces it."""
     root = request.scope.get("root_path", "")
     if path in {"", INDEX}:
         return RedirectResponse(f"{root}/page#/quality")
@@ -60,8 +60,8 @@ def serve_data_docs(request: Request, lake: LakeDep, path: str) -> Response:
     if found is None:
         raise HTTPException(
             404,
-            "There is no such page in the Data Docs. Only the newest validations keep theirs; what they found is in "
-            "the verdict.",
+            "The Data Docs have no such page. They keep the newest pages only; the failing expectations of an older "
+            "validation are on the page of its run.",
         )
     kind, _ = mimetypes.guess_type(found.name)
     if kind == "text/html":

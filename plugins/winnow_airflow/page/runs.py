@@ -49,7 +49,7 @@ def get_run(lake: LakeDep, plan_id: str) -> Document:
     if seen is None:
         raise HTTPException(
             404,
-            f"There is no run of plan {plan_id}, or its history was removed. See the runs of a topic on its page.",
+            f"There is no run of plan {plan_id}, or a sweep removed it. The page of a topic lists its runs.",
         )
     verdicts = [_describe_verdict(lake, each) for each in lake.store.run_history.list_verdicts_of_plan(plan_id)]
     receipt = seen.receipt

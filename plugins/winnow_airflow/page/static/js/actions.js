@@ -42,14 +42,17 @@ const CHANGES = {
     shape: "pause",
     title: (what) => `Pause ${what}?`,
     explanation:
-      "No run compacts it until every pause is resumed. A run already in progress publishes nothing for it. Reads and ingest continue.",
-    reasonField: ["Name of this pause", "Resuming needs the same name. Choose one that gives the reason."],
+      "No run compacts it while a pause is left. A run in progress publishes nothing for it. Reads and ingest continue.",
+    reasonField: [
+      "Name of this pause",
+      "Resume needs the same name, so choose one that says why, for example a ticket.",
+    ],
     verb: "Pause",
   },
   resume: {
     shape: "play",
     title: (what) => `Resume ${what}?`,
-    explanation: "Removes this pause. Compaction continues when no other pause is left.",
+    explanation: "Removes the pause of this name. Runs compact it again when no other pause is left.",
     reasonField: ["Name of the pause", "The name given when it was paused."],
     verb: "Resume",
   },
@@ -57,8 +60,8 @@ const CHANGES = {
     shape: "release",
     title: (what) => `Release ${what}?`,
     explanation:
-      "The next run tries it again. Use this when the cause is fixed. If it fails again, the next attempt follows after 15 minutes.",
-    reasonField: ["Why", "Stored with the release in the history."],
+      "Removes the uncleanable mark, so the next run compacts it. Release it when the cause is fixed. If it fails again, the next attempt follows after 15 minutes.",
+    reasonField: ["Reason", "Recorded with the release in the topic's history."],
     verb: "Release",
   },
 };
@@ -98,7 +101,7 @@ function openCompactDialog(topics) {
       h(
         "p",
         {},
-        "Starts a DAG run that compacts the partitions that are due now. Paused partitions and topics held by another run are skipped. After validation, one commit makes the result visible to readers.",
+        "Triggers a DAG run that compacts the partitions that are due now. It skips paused partitions, and topics that another run is compacting. After validation, one commit per topic makes the result visible to readers.",
       ),
       topics.length > 1
         ? h(
@@ -193,7 +196,7 @@ async function warnIfPaused(dagId, place) {
       h(
         "p",
         { class: "warning" },
-        `The DAG ${dagId} is paused in Airflow: the run will wait until it is switched on. `,
+        `The DAG ${dagId} is paused in Airflow: the DAG run stays queued until the DAG is unpaused. `,
         createAirflowLink(`dags/${encodePathPart(dagId)}`, "Open the DAG"),
       ),
     );

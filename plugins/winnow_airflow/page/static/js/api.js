@@ -28,7 +28,7 @@ function createApiError(status, detail) {
     return new ApiError("You are logged out of Airflow.", {
       status,
       login: true,
-      next: "Log in again. You will return to this page.",
+      next: "Log in again; you return to this page.",
     });
   if (status === 403)
     return new ApiError(detail || "Your role in Airflow may not do this.", {
@@ -36,11 +36,11 @@ function createApiError(status, detail) {
       next: "Ask an Airflow administrator for this permission.",
     });
   if (status === 404) return new ApiError(detail || "Not found.", { status });
-  if (status === 409) return new ApiError(detail || "It already exists.", { status });
+  if (status === 409) return new ApiError(detail || "The DAG run already exists.", { status });
   if (status < 500) return new ApiError(detail || `The server refused the request (${status}).`, { status });
   return new ApiError(detail || `The server failed to answer (${status}).`, {
     status,
-    next: "See the api-server's log for the cause, and check the metadata store with: winnow doctor",
+    next: "The api-server's log has the cause. Check the metadata store with: winnow doctor",
   });
 }
 
@@ -59,7 +59,7 @@ async function sendRequest(url, options) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("Airflow's api-server did not answer.", {
       unreachable: true,
-      next: "Check that it runs and that this machine can reach it. The page keeps the last data and retries.",
+      next: "Check that it runs and that this machine can reach it. The page shows the last data and retries every 30 seconds.",
     });
   }
   const body = await answer.json().catch(() => null);

@@ -63,7 +63,7 @@ export function createRatioBar(ratio, threshold) {
       "span",
       { class: "ratio-text" },
       formatPercent(ratio),
-      h("span", { class: "unseen" }, ` of at most ${formatPercent(threshold)}`),
+      h("span", { class: "unseen" }, `, threshold ${formatPercent(threshold)}`),
     ),
   );
 }

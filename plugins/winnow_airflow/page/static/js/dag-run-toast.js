@@ -58,7 +58,7 @@ export function pollDagRun(title, run, onEnd) {
       );
       if (found.state !== state) announceToScreenReader(`${title}: ${found.state}.`);
       state = found.state;
-      show(state, state === "failed" ? "Open the DAG run and read the logs of its failed tasks." : "");
+      show(state, state === "failed" ? "See the logs of its failed tasks." : "");
     } catch (error) {
       show(state, `${error.message} Retrying.`);
     }

@@ -5,10 +5,10 @@ import { EMPTY_VALUE, formatCount } from "./format.js";
 import { attachTooltip } from "./tooltip.js";
 
 const SECTIONS = [
-  ["clean", "Clean", "compacted before: below the first dirty offset"],
-  ["cleanable", "Cleanable", "dirty and old enough: the next compaction covers it"],
-  ["uncleanable", "Uncleanable", "too young for min.compaction.lag.ms, or not below a closed segment yet"],
-  ["active", "Active", "the active segment, never compacted"],
+  ["clean", "Clean", "compacted already, below the first dirty offset"],
+  ["cleanable", "Cleanable", "dirty and old enough, so the next compaction covers it"],
+  ["uncleanable", "Not cleanable yet", "younger than min.compaction.lag.ms, or in a segment that is not closed yet"],
+  ["active", "Active", "the active segment, which is never compacted"],
 ];
 const MINIMUM_SHARE_PERCENT = 0.8;
 /** Nearer to an end of the drawing, the label of the first dirty offset would overlap the label of that end. */
@@ -44,7 +44,7 @@ function listOffsets(row) {
     ["Log start offset", row.log_start_offset],
     ["First dirty offset", row.first_dirty_offset],
     ["First uncleanable offset", row.first_uncleanable_offset],
-    ["Active segment from", row.active_offset],
+    ["Active segment starts at", row.active_offset],
     ["Log end offset", row.log_end_offset],
   ];
 }
@@ -112,7 +112,7 @@ export function createLogLegend() {
     SECTIONS.map(([name, label, meaning]) =>
       h("li", { "data-tip": `${label}: ${meaning}` }, createSwatch(`log-${name}`), label),
     ),
-    h("li", { "data-tip": "Everything below this offset is compacted" }, createDirtyMark(), "First dirty offset"),
+    h("li", { "data-tip": "The log below this offset is compacted" }, createDirtyMark(), "First dirty offset"),
   );
 }
 

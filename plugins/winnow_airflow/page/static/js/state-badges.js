@@ -8,24 +8,24 @@ import { createIcon } from "./icons.js";
 export const STATES = ["uncleanable", "overdue", "due", "paused", "healthy"];
 
 const STATE_MEANINGS = {
-  uncleanable: "Compaction failed; it is retried later or after a release",
+  uncleanable: "Compaction failed; retried later, or by the next run after a release",
   overdue: "The compaction deadline has passed",
   due: "The next run compacts it",
-  paused: "Paused; a resume is needed",
-  healthy: "Nothing to do",
+  paused: "Compaction is paused until somebody resumes it",
+  healthy: "Nothing to compact",
 };
 
 const RUN_STATES = {
-  planned: ["running", "Planned; Spark has not started"],
-  compacting: ["running", "Spark is writing the new files"],
-  staged: ["running", "New files are written; validation has not run"],
-  validated: ["running", "Validation passed; not published yet"],
-  publishing: ["running", "Committing"],
-  published: ["healthy", "Readers see the result"],
+  planned: ["running", "Planned; the Spark application has not started"],
+  compacting: ["running", "Spark is writing the new data files"],
+  staged: ["running", "The new data files are written, not validated yet"],
+  validated: ["running", "Validation passed; not committed yet"],
+  publishing: ["running", "Committing a new snapshot of the table"],
+  published: ["healthy", "Committed: readers see the compacted log"],
   invalid: ["uncleanable", "Validation failed; nothing was published"],
   broken: ["uncleanable", "A check raised an error; nothing was published"],
   refused: ["overdue", "Refused: the log changed after planning; nothing was published"],
-  unknown: ["unknown", "Whether the commit was made is not known yet"],
+  unknown: ["unknown", "The catalog did not answer, so the commit may or may not exist"],
   void: ["void", "Void: replaced by a newer plan"],
 };
 

@@ -9,7 +9,7 @@ const TERMS = [
   ["records_kept", "kept", "="],
   ["records_superseded", "superseded", "+"],
   ["tombstones_expired", "expired tombstones", "+"],
-  ["records_keyless", "keyless, moved to quarantine", "+"],
+  ["records_keyless", "keyless, quarantined", "+"],
 ];
 
 /** Creates a table with the equation per partition, and the sum if there are several. */

@@ -35,7 +35,7 @@ export function createNoTopics() {
     h(
       "p",
       {},
-      "After that, every run of the DAG compact_topics assesses all topics. If topics exist but none is shown, either the DAG has not run yet, or the api-server and the DAGs use different metadata stores: compare WINNOW_HOME and WINNOW_STORE__URL.",
+      "After that, every run of the DAG compact_topics assesses all topics. If topics exist but none is shown, either the DAG has not run yet, or the api-server and the DAGs use different metadata stores: compare their WINNOW_HOME and WINNOW_STORE__URL.",
     ),
   );
 }

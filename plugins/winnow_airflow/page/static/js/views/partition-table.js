@@ -3,7 +3,7 @@
 import { createChangeButton } from "../actions.js";
 import { createAge, createDeadline, createLink, createNextAttempt, createRatioBar } from "../components.js";
 import { h } from "../dom.js";
-import { capitalize, formatBytes } from "../format.js";
+import { capitalize, formatBytes, formatCountWithNoun } from "../format.js";
 import { createLogStrip } from "../log-strip.js";
 import { buildHash } from "../router.js";
 import { createStateBadge } from "../state-badges.js";
@@ -18,7 +18,7 @@ export function createPartitionTable(topic, rows) {
     columns: [
       PARTITION_COLUMN,
       { key: "state", label: "State", width: "is-state", cell: (row) => createStateCell(topic, row) },
-      { key: "log", label: "Log", width: "is-log", hint: "Scaled to each partition's own log", cell: createLogStrip },
+      { key: "log", label: "Log", width: "is-log", hint: "Each log is drawn to its own scale", cell: createLogStrip },
       { key: "ratio", label: "Dirty ratio", cell: (row) => createRatioBar(row.dirty_ratio, row.threshold) },
       { key: "deadline", label: "Deadline", cell: (row) => createDeadline(row.deadline_ms) },
       { key: "reclaimable", label: "Reclaimable", align: "right", cell: (row) => formatBytes(row.reclaimable_bytes) },
@@ -42,11 +42,13 @@ function createStateCell(topic, row) {
             { class: "clamp", "data-tip": row.uncleanable.reason },
             stripReasonPrefix(topic, row.partition, row.uncleanable.reason),
           ),
-          "Since ",
+          "Marked ",
           createAge(row.uncleanable.since_ms),
-          `, attempt ${row.uncleanable.attempts}, next attempt `,
+          `, ${formatCountWithNoun(row.uncleanable.attempts, "attempt")} failed, next attempt `,
           createNextAttempt(row.uncleanable.next_attempt_ms),
-          row.uncleanable.plan_id ? [". ", createLink(buildHash(["runs", row.uncleanable.plan_id]), "Its run")] : null,
+          row.uncleanable.plan_id
+            ? [". ", createLink(buildHash(["runs", row.uncleanable.plan_id]), "See the run")]
+            : null,
         )
       : null,
     row.paused ? h("p", {}, "Paused ", createAge(row.paused.since_ms), ` by ${row.paused.by.join(", ")}`) : null,

@@ -31,7 +31,10 @@ export function createQualityView() {
       createSection("Open alerts", { id: "alerts" }, alerts.element),
       createSection(
         "Uncleanable partitions",
-        { id: "uncleanable", note: "Not compacted until the next attempt or a release; retention continues" },
+        {
+          id: "uncleanable",
+          note: "Skipped by compaction until the next attempt or a release; retention still applies",
+        },
         marks.element,
       ),
       createSection("Validation over time", { id: "time", tools: days }, time.element),
@@ -107,9 +110,9 @@ function createAlertTable(rows) {
       { key: "since", label: "Since", cell: (row) => createAge(row.since_ms) },
       {
         key: "message",
-        label: "What happened",
+        label: "Message",
         width: "is-wide",
-        cell: (row) => row.message ?? h("span", { class: "quiet" }, "no message was kept"),
+        cell: (row) => row.message ?? h("span", { class: "quiet" }, "no message"),
       },
     ],
   });
@@ -171,13 +174,13 @@ function drawVerdictHistory(answer) {
         { kind: "failed", value: each.failed },
       ],
     ],
-    description: `${formatDay(each.day_ms)}: ${formatCountWithNoun(each.verdicts, "verdict")}, ${each.failed} failed, ${each.broken} broken`,
+    description: `${formatDay(each.day_ms)}: ${formatCountWithNoun(each.verdicts, "validation")}, ${each.failed} failed, ${each.broken} broken`,
     tip: () =>
       h(
         "dl",
         { class: "tip-list" },
         h("dt", {}, formatDay(each.day_ms)),
-        h("dd", {}, formatCountWithNoun(each.verdicts, "verdict")),
+        h("dd", {}, formatCountWithNoun(each.verdicts, "validation")),
         h("dt", {}, "Failed"),
         h("dd", {}, formatCount(each.failed)),
         h("dt", {}, "Broken"),
@@ -187,7 +190,7 @@ function drawVerdictHistory(answer) {
   const most = Math.max(1, ...answer.expectations.flatMap((each) => each.by_day));
   return [
     createBarChart({
-      title: `Verdicts per day, the last ${answer.days} days`,
+      title: `Validations per day, last ${answer.days} days`,
       columns,
       format: formatCount,
       legend: [
@@ -211,13 +214,13 @@ function drawVerdictHistory(answer) {
             },
             { key: "failures", label: "Failures", align: "right", cell: (row) => formatCount(row.failures) },
             { key: "topics", label: "Topics", align: "right", cell: (row) => formatCount(row.topics) },
-            { key: "last", label: "Last", cell: (row) => createAge(row.last_ms) },
+            { key: "last", label: "Last failure", cell: (row) => createAge(row.last_ms) },
             {
               key: "by_day",
-              label: "By day",
+              label: "Failures per day",
               width: "is-spark",
               cell: (row) =>
-                createSparkline(row.by_day, most, `Failures of ${row.expectation} by day: ${row.by_day.join(", ")}`),
+                createSparkline(row.by_day, most, `Failures of ${row.expectation} per day: ${row.by_day.join(", ")}`),
             },
           ],
         }),

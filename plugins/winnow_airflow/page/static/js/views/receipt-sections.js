@@ -2,7 +2,15 @@
 
 import { createEmptyState, createSection } from "../components.js";
 import { h } from "../dom.js";
-import { EMPTY_VALUE, formatBytes, formatCount, formatDeviation, formatSeconds, splitWords } from "../format.js";
+import {
+  EMPTY_VALUE,
+  formatBytes,
+  formatCount,
+  formatCountWithNoun,
+  formatDeviation,
+  formatSeconds,
+  splitWords,
+} from "../format.js";
 import { isRunning } from "../state-badges.js";
 import { createTable, PARTITION_COLUMN } from "../table.js";
 import { createConservationTable } from "./conservation-table.js";
@@ -17,7 +25,7 @@ export function createReceiptSections(row) {
       createEmptyState(
         isRunning(row.status)
           ? "The receipt is written when the run is published."
-          : "No receipt, because nothing was published.",
+          : "Nothing was published, so there is no receipt.",
       ),
     );
   return [
@@ -28,7 +36,7 @@ export function createReceiptSections(row) {
     ),
     createSection(
       "Planned and actual",
-      { id: "plan", note: "Estimated from manifests and earlier receipts before Spark began" },
+      { id: "plan", note: "Planned values are estimates from the table's manifests and earlier receipts" },
       createPlanTable(rows),
     ),
   ];
@@ -37,10 +45,10 @@ export function createReceiptSections(row) {
 function createPlanTable(rows) {
   const notes = (row) =>
     [
-      row.headers_missing ? `${formatCount(row.headers_missing)} without the header` : null,
-      row.headers_malformed ? `${formatCount(row.headers_malformed)} with a malformed header` : null,
+      row.headers_missing ? `${formatCount(row.headers_missing)} without the version header` : null,
+      row.headers_malformed ? `${formatCount(row.headers_malformed)} with a malformed version header` : null,
       row.keys_elsewhere
-        ? `${formatCount(row.keys_elsewhere)} misplaced keys: the partitioner would now choose another partition`
+        ? `${formatCountWithNoun(row.keys_elsewhere, "misplaced key")}: Kafka's default partitioner would now choose another partition`
         : null,
     ].filter(Boolean);
   const most = Math.max(0.001, ...rows.map((row) => row.seconds ?? 0));
@@ -49,7 +57,7 @@ function createPlanTable(rows) {
     rows,
     columns: [
       PARTITION_COLUMN,
-      { key: "reason", label: "Because", cell: (row) => (row.reason ? splitWords(row.reason) : EMPTY_VALUE) },
+      { key: "reason", label: "Reason", cell: (row) => (row.reason ? splitWords(row.reason) : EMPTY_VALUE) },
       {
         key: "range",
         label: "First dirty offset",
@@ -86,7 +94,8 @@ function createPlanTable(rows) {
       },
       {
         key: "seconds",
-        label: "Time",
+        label: "Task time",
+        hint: "Run time of the Spark tasks of this partition",
         align: "right",
         cell: (row) =>
           h(

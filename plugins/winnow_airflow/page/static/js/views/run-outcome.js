@@ -9,28 +9,28 @@ import { isRunning } from "../state-badges.js";
 const OUTCOMES = {
   failed: {
     title: "A partition could not be compacted. Nothing was published.",
-    safe: "Readers see the log as it was before this run. The next sweep deletes the unreferenced files.",
-    next: "Fix the cause named in the message, for example a damaged segment. Then release the partitions; the next run compacts them.",
+    safe: "Readers see the log as it was before this run. The next sweep deletes the orphan files.",
+    next: "Fix the cause that the message names, for example a damaged segment. Then release the partitions, and the next run compacts them.",
   },
   invalid: {
     title: "Validation failed. Nothing was published.",
-    safe: "Readers see the log as it was before this run, and no record is lost. The next sweep deletes the unreferenced files.",
-    next: "See the failing expectations below and the Data Docs. Fix the cause, for example a damaged segment. Then release the partitions; the next run compacts them.",
+    safe: "Readers see the log as it was before this run; no record is lost. The next sweep deletes the orphan files.",
+    next: "See the failing expectations below and in the Data Docs. Fix the cause, for example a damaged segment. Then release the partitions, and the next run compacts them.",
   },
   broken: {
     title: "Validation could not run. Nothing was published.",
-    safe: "Readers see the log as it was before this run. A check raised an error, so the data was not judged.",
-    next: "See the error in the log of the task validate. After you fix its cause, the next run validates again.",
+    safe: "Readers see the log as it was before this run. A check raised an error, so the new data files were not validated.",
+    next: "See the error in the log of the task validate. When its cause is fixed, the next run validates again.",
   },
   refused: {
     title: "The log changed while this run was in progress. Nothing was published.",
-    safe: "Readers see the current log. The next sweep deletes this run's files.",
-    next: "No action needed: the next run makes a new plan.",
+    safe: "Readers see the current log. The next sweep deletes the files of this run.",
+    next: "No action is needed: the next run makes a new plan.",
   },
   unknown: {
-    title: "It is not known whether the commit was made: the catalog gave no answer.",
-    safe: "No file of this run is deleted until this is known. Readers see either the complete old log or the complete new one.",
-    next: "No action needed if the catalog is up: the next run first looks for this plan in the table's history. If the catalog is down, restart it.",
+    title: "The catalog did not answer, so it is not known whether the commit succeeded.",
+    safe: "Readers see either the complete old snapshot or the complete new one. No file of this run is deleted until it is known which.",
+    next: "If the catalog is up, no action is needed: the next run looks for this plan in the table's snapshots first. If the catalog is down, restart it.",
   },
 };
 
@@ -42,14 +42,14 @@ export function createRunOutcome(row) {
       "due",
       "In progress.",
       row.message ? h("p", {}, row.message) : null,
-      h("p", {}, "This page refreshes every few seconds."),
+      h("p", {}, "This page refreshes every 5 seconds."),
     );
   if (row.status === "void")
     return createCallout(
       "paused",
       "Void: replaced by a newer plan.",
       row.message ? h("p", {}, row.message) : null,
-      h("p", {}, "Nothing was published. The next sweep deletes its files. No action needed."),
+      h("p", {}, "Nothing was published. The next sweep deletes its files. No action is needed."),
     );
   if (!end) return row.message ? h("p", { class: "message" }, row.message) : null;
   const marked = row.marked.map((each) => each.partition);
@@ -60,9 +60,9 @@ export function createRunOutcome(row) {
     h(
       "dl",
       { class: "advice" },
-      h("dt", {}, "What is safe"),
+      h("dt", {}, "Effect on readers"),
       h("dd", {}, end.safe),
-      h("dt", {}, "What to do next"),
+      h("dt", {}, "Next step"),
       h("dd", {}, end.next),
     ),
     marked.length
@@ -79,7 +79,7 @@ export function createRunOutcome(row) {
       : h(
           "p",
           { class: "quiet" },
-          `No partition of ${row.topic} is marked uncleanable any more: it was released, or a later run succeeded.`,
+          `No partition of ${row.topic} is marked uncleanable any more: all were released, or a later run compacted them.`,
         ),
     marked.length
       ? h(

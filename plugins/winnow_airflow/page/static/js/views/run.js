@@ -90,10 +90,10 @@ function drawRun(row) {
     createFigures(row),
     createReceiptSections(row),
     createSection(
-      "Verdicts",
-      { id: "verdicts", note: "Great Expectations validates the staged files before they are published" },
+      "Validation results",
+      { id: "verdicts", note: "Great Expectations validates the new data files before the commit" },
       row.verdicts.length
-        ? createVerdictTable(row.verdicts, { withRun: false, caption: "Verdicts of this run" })
+        ? createVerdictTable(row.verdicts, { withRun: false, caption: "Validation results of this run" })
         : createEmptyState("Nothing was validated."),
     ),
     createSection("Links and details", { id: "where" }, createEvidence(row)),
@@ -140,21 +140,21 @@ function createFigures(row) {
     createFigure(
       "Bytes reclaimed",
       formatBytes(saved),
-      totals ? `${formatBytes(totals.bytes_in)} became ${formatBytes(totals.bytes_out)}` : null,
+      totals ? `${formatBytes(totals.bytes_in)} before, ${formatBytes(totals.bytes_out)} after` : null,
     ),
     totals?.records_retired
       ? createFigure("Removed by retention", formatCount(totals.records_retired), formatBytes(totals.bytes_retired))
       : null,
     createFigure(
-      isRunning(row.status) ? "Since" : "From plan to end",
+      isRunning(row.status) ? "Started" : "Duration",
       isRunning(row.status)
         ? createAge(row.opened_at_ms)
         : formatDuration((row.finished_at_ms ?? row.updated_at_ms) - row.opened_at_ms),
-      totals ? `${formatSeconds(totals.seconds)} in Spark tasks` : null,
+      totals ? `${formatSeconds(totals.seconds)} of Spark task time` : null,
     ),
     createFigure("Finished", createAge(row.finished_at_ms ?? (isRunning(row.status) ? null : row.updated_at_ms))),
     createFigure(
-      "Table snapshot",
+      "Iceberg snapshot",
       row.snapshot_id ? h("code", {}, row.snapshot_id) : EMPTY_VALUE,
       row.table ? row.table.name : null,
     ),
@@ -172,7 +172,7 @@ function createEvidence(row) {
       row.dag_run
         ? [
             createAirflowLink(buildDagRunPath(row.dag_run.dag_id, row.dag_run.run_id), row.dag_run.run_id),
-            h("span", { class: "quiet" }, ` of ${row.dag_run.dag_id}; its tasks have the logs`),
+            h("span", { class: "quiet" }, ` of ${row.dag_run.dag_id}`),
           ]
         : (row.holder ?? EMPTY_VALUE),
     ),
@@ -180,17 +180,19 @@ function createEvidence(row) {
     h(
       "dd",
       {},
-      row.data_docs ? createDocumentLink(buildDataDocsUrl(row.data_docs), "Great Expectations' report") : EMPTY_VALUE,
+      row.data_docs
+        ? createDocumentLink(buildDataDocsUrl(row.data_docs), "Great Expectations' validation result")
+        : EMPTY_VALUE,
     ),
-    h("dt", {}, "Table"),
+    h("dt", {}, "Iceberg table"),
     h("dd", {}, row.table ? [h("code", {}, row.table.name), " ", createCopyable(row.table.location)] : EMPTY_VALUE),
     h("dt", {}, "Snapshot"),
-    h("dd", {}, row.snapshot_id ? createCopyable(row.snapshot_id) : "none was made"),
-    h("dt", {}, "Opened"),
+    h("dd", {}, row.snapshot_id ? createCopyable(row.snapshot_id) : "none"),
+    h("dt", {}, "Planned"),
     h("dd", {}, formatUtc(row.opened_at_ms)),
     h("dt", {}, row.finished_at_ms ? "Finished" : "Updated"),
     h("dd", {}, formatUtc(row.finished_at_ms ?? row.updated_at_ms)),
-    h("dt", {}, "In a shell"),
+    h("dt", {}, "Command line"),
     h("dd", {}, createCopyable(`winnow receipts ${row.topic}`)),
   );
 }

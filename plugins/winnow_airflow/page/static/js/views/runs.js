@@ -41,12 +41,12 @@ export function buildRunColumns({ withTopic = true, withDagRun = true } = {}) {
       cell: (row) => formatCount(removed(row)),
     },
     { key: "before", label: "Bytes before", align: "right", cell: (row) => formatBytes(of(row, "bytes_in")) },
-    { key: "after", label: "After", align: "right", cell: (row) => formatBytes(of(row, "bytes_out")) },
+    { key: "after", label: "Bytes after", align: "right", cell: (row) => formatBytes(of(row, "bytes_out")) },
     {
       key: "seconds",
-      label: "Work",
+      label: "Task time",
       align: "right",
-      hint: "Seconds of Spark tasks",
+      hint: "Run time of all Spark tasks",
       cell: (row) => formatSeconds(of(row, "seconds")),
     },
     ...(withDagRun ? [{ key: "dag_run", label: "DAG run", width: "is-run", cell: createDagRunCell }] : []),
@@ -57,8 +57,8 @@ function createDagRunCell(row) {
   if (!row.dag_run)
     return h(
       "span",
-      { class: "quiet", "data-tip": row.holder ? `Started from a shell: ${row.holder}` : null },
-      row.holder ? "shell" : EMPTY_VALUE,
+      { class: "quiet", "data-tip": row.holder ? `Started from the command line by ${row.holder}` : null },
+      row.holder ? "command line" : EMPTY_VALUE,
     );
   return h(
     "span",
@@ -143,18 +143,18 @@ function createNoRuns(query, dagId, dagRunId) {
   if (dagRunId)
     return createEmptyState(
       "This DAG run compacted nothing.",
-      h("p", {}, "No topic was due, or the run has not planned yet."),
+      h("p", {}, "No topic was due, or its task plan has not run yet."),
       h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
     );
   if (dagId)
     return createEmptyState(
       `${dagId} has compacted nothing.`,
-      h("p", {}, "Only the DAGs compact_topics and backfill_topics have compaction runs."),
+      h("p", {}, "Only the DAGs compact_topics and backfill_topics compact topics."),
       h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
     );
   return createEmptyState(
     "Nothing has been compacted yet.",
-    h("p", {}, "The DAG compact_topics compacts what is due, every 15 minutes unless it is paused."),
+    h("p", {}, "The DAG compact_topics compacts the topics that are due, every 15 minutes unless the DAG is paused."),
     h("p", {}, createAirflowLink("dags/compact_topics", "Open the DAG")),
   );
 }

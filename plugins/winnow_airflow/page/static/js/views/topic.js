@@ -48,7 +48,7 @@ export function createTopicView(name) {
     createSection("History", { id: "history", note: `The last ${CHARTED_RUNS} runs` }, history.element, list.element),
     createSection(
       "Quality",
-      { id: "quality", note: "Results of Great Expectations before publishing" },
+      { id: "quality", note: "Great Expectations validates the new data files of each run before the commit" },
       quality.element,
     ),
     createSection("Configuration", { id: "configuration" }, configuration.element),
@@ -102,7 +102,11 @@ export function createTopicView(name) {
         answer.total === 0
           ? createEmptyState(
               "This topic has not been compacted yet.",
-              h("p", {}, "The DAG compact_topics compacts it once it is due; “Compact now” asks for that at once."),
+              h(
+                "p",
+                {},
+                "The DAG compact_topics compacts it when it is due. “Compact now” triggers a DAG run at once.",
+              ),
             )
           : [
               createTable({
@@ -119,9 +123,9 @@ export function createTopicView(name) {
         answer.total === 0
           ? createEmptyState("This topic has not been validated yet.")
           : [
-              createVerdictTable(answer.verdicts, { caption: `Quality verdicts of ${name}` }),
+              createVerdictTable(answer.verdicts, { caption: `Validation results of ${name}` }),
               answer.total > VERDICTS_PER_PAGE
-                ? createPager(answer, pages("verdicts"), { noun: "verdict", sizes: false })
+                ? createPager(answer, pages("verdicts"), { noun: "validation", sizes: false })
                 : null,
             ],
     );
@@ -145,7 +149,7 @@ export function createTopicView(name) {
           "data-key": "differing",
           on: { change: toggleDiffering },
         }),
-        `Only what differs from the default (${differing.length} of ${entries.length})`,
+        `Only keys that differ from the default (${differing.length} of ${entries.length})`,
       ),
       rows.length === 0
         ? createEmptyState("Every key has its default.")
@@ -174,10 +178,10 @@ export function createTopicView(name) {
               },
               {
                 key: "source",
-                label: "From",
+                label: "Source",
                 cell: (row) => h("span", { class: row.source.length < 24 ? "is-short" : "" }, row.source),
               },
-              { key: "sentence", label: "What it does", width: "is-wide", cell: (row) => row.sentence },
+              { key: "sentence", label: "Effect", width: "is-wide", cell: (row) => row.sentence },
             ],
           }),
     ];
@@ -228,7 +232,7 @@ function createHeader(row, next) {
       createFigure(
         "Reclaimable",
         formatBytes(row.reclaimable_bytes),
-        row.retired_bytes ? `and ${formatBytes(row.retired_bytes)} waiting for the sweep` : null,
+        row.retired_bytes ? `and ${formatBytes(row.retired_bytes)} of replaced files, not swept yet` : null,
       ),
       createFigure("Size", formatBytes(row.size_bytes)),
       createFigure(
@@ -238,19 +242,19 @@ function createHeader(row, next) {
           : "none",
         row.last_run ? createAge(row.last_run.updated_at_ms) : null,
       ),
-      createFigure("Next expected run", next),
+      createFigure("Next DAG run", next),
       createFigure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
-      createFigure("Last checked", ...describeLastScrub(row.scrub)),
+      createFigure("Last scrub", ...describeLastScrub(row.scrub)),
     ),
   ];
 }
 
 /** Describes the last and the oldest full check by a scrub; damage takes precedence. */
 function describeLastScrub(scrub) {
-  if (!scrub) return ["never", "by a scrub"];
+  if (!scrub) return ["never"];
   if (scrub.findings)
-    return [`${formatCountWithNoun(scrub.findings, "damaged file")}`, "see its alert segment_damaged"];
-  return [createAge(scrub.last_checked_ms), h("span", {}, "the oldest check ", createAge(scrub.oldest_checked_ms))];
+    return [`${formatCountWithNoun(scrub.findings, "damaged file")}`, "see the alert segment_damaged"];
+  return [createAge(scrub.last_checked_ms), h("span", {}, "oldest check ", createAge(scrub.oldest_checked_ms))];
 }
 
 async function loadNextRun(element) {
@@ -261,12 +265,13 @@ async function loadNextRun(element) {
 function drawNextRun(element, dag) {
   if (dag instanceof Error)
     return updateChildren(element, h("span", { class: "quiet", "data-tip": dag.message }, "unknown"));
-  if (dag.is_paused) return updateChildren(element, createAirflowLink("dags/compact_topics", "none: DAG paused"));
+  if (dag.is_paused)
+    return updateChildren(element, createAirflowLink("dags/compact_topics", "none: the DAG is paused"));
   const at = dag.next_dagrun_run_after ? Date.parse(dag.next_dagrun_run_after) : null;
   if (at === null) return updateChildren(element, h("span", { class: "quiet" }, splitWords("not scheduled")));
   const text =
     at <= getServerTimeMs()
-      ? h("span", { "data-tip": "Due now; the scheduler will start it" }, "now")
+      ? h("span", { "data-tip": "Due now; Airflow's scheduler starts it" }, "now")
       : createInstant(at);
   return updateChildren(element, text);
 }

@@ -51,7 +51,7 @@ export function createTopicsView() {
           )
         : null,
       createCompactButton(() => [...selected], {
-        disabledReason: selected.size ? "" : "Select topics first, with the boxes at the left",
+        disabledReason: selected.size ? "" : "Select topics first, with the checkboxes at the left",
         label: selected.size ? `Compact ${formatCountWithNoun(selected.size, "topic")} now` : "Compact now",
       }),
     );
@@ -124,7 +124,7 @@ export function createTopicsView() {
       label: "Dirty ratio",
       sortable: true,
       first: "desc",
-      hint: "Dirty bytes in the log; the tick is the topic's min.cleanable.dirty.ratio",
+      hint: "Dirty bytes as a share of the log; the tick is the topic's min.cleanable.dirty.ratio",
       cell: (row) =>
         row.compacts ? createRatioBar(row.dirty_ratio, row.threshold) : h("span", { class: "quiet" }, "not compacted"),
     },
@@ -132,7 +132,7 @@ export function createTopicsView() {
       key: "deadline",
       label: "Deadline",
       sortable: true,
-      hint: "Time to the compaction deadline: max.compaction.lag.ms after the oldest dirty record",
+      hint: "Time to the compaction deadline, max.compaction.lag.ms after the oldest dirty record",
       cell: (row) => createDeadline(row.deadline_ms),
     },
     {
@@ -141,7 +141,7 @@ export function createTopicsView() {
       align: "right",
       sortable: true,
       first: "desc",
-      hint: "Bytes that the next compaction is expected to remove; – before the first run, because there is no history to estimate from",
+      hint: "Estimate of the bytes that the next compaction removes, from earlier runs; – before the first run",
       cell: (row) => formatBytes(row.reclaimable_bytes),
     },
     {

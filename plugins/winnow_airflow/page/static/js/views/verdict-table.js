@@ -13,7 +13,7 @@ function createOutcomeCell(row) {
     : row.passed
       ? ["healthy", "passed"]
       : ["uncleanable", "failed"];
-  const meaning = row.broken ? "A check raised an error, so the data was not judged" : null;
+  const meaning = row.broken ? "A check raised an error, so the data was not validated" : null;
   return h("span", { class: `badge is-${shape}`, "data-tip": meaning }, createIcon(shape), h("span", {}, word));
 }
 
@@ -22,7 +22,7 @@ function createFailureList(row) {
     return h(
       "span",
       { class: "quiet" },
-      row.expectations ? `none: ${formatCountWithNoun(row.expectations, "expectation")} held` : "none",
+      row.expectations ? `none: ${formatCountWithNoun(row.expectations, "expectation")} met` : "none",
     );
   return h(
     "ul",
@@ -41,14 +41,14 @@ function createFailureList(row) {
 }
 
 /** Creates a table of verdicts; ``withRun`` adds the run if they are of several runs. */
-export function createVerdictTable(rows, { withRun = true, caption = "Quality verdicts" } = {}) {
+export function createVerdictTable(rows, { withRun = true, caption = "Validation results" } = {}) {
   return createTable({
     caption,
     rows,
     rowClass: (row) => (row.failures.length ? "is-tall" : ""),
     columns: [
-      { key: "verdict", label: "Verdict", heads: true, cell: createOutcomeCell },
-      { key: "checked", label: "Checked", cell: (row) => createAge(row.checked_at_ms) },
+      { key: "verdict", label: "Result", heads: true, cell: createOutcomeCell },
+      { key: "checked", label: "Validated", cell: (row) => createAge(row.checked_at_ms) },
       { key: "failures", label: "Failing expectations", width: "is-wide", cell: createFailureList },
       ...(withRun
         ? [
