@@ -12,6 +12,7 @@ from tests.page.conftest import ReadFrom, Visitor
 from tests.page.sample_rows import BIG, DAY_MS, HOUR_MS, NOW_MS, put, put_marks, put_run, put_verdict
 from winnow.clock import read_wall_clock_ms
 from winnow.model import Severity
+from winnow.results import NO_FIGURES, extract_figures
 from winnow.store import RunState, Store
 from winnow.store.segment_checks import FileCheck
 
@@ -34,6 +35,18 @@ TOPIC_ROW = {
     "last_run": None,
     "last_published_ms": None,
 }
+TOTALS = {
+    "records_in": 110,
+    "records_kept": 50,
+    "records_superseded": 57,
+    "tombstones_expired": 1,
+    "records_keyless": 2,
+    "records_retired": 5,
+    "bytes_in": 4_160,
+    "bytes_out": 1_088,
+    "bytes_retired": 11,
+    "seconds": 1.5,
+}
 RUN_ROW = {
     "plan_id": "plan-1",
     "topic": "orders",
@@ -46,18 +59,7 @@ RUN_ROW = {
     "dag_run": {"dag_id": "compact_topics", "run_id": "manual__2026-09-21T00:00:00+00:00"},
     "holder": "airflow:compact_topics:manual__2026-09-21T00:00:00+00:00",
     "snapshot_id": str(BIG),
-    "totals": {
-        "records_in": 110,
-        "records_kept": 50,
-        "records_superseded": 57,
-        "tombstones_expired": 1,
-        "records_keyless": 2,
-        "records_retired": 5,
-        "bytes_in": 4_160,
-        "bytes_out": 1_088,
-        "bytes_retired": 11,
-        "seconds": 1.5,
-    },
+    "totals": TOTALS,
 }
 Query = dict[str, str | int]
 VERDICT = {
@@ -266,7 +268,7 @@ def test_runs_are_filtered_and_paged(viewer: Visitor, home_store: Store, asked: 
 
 
 def test_run_shows_its_receipt_by_partition_and_its_verdicts(viewer: Visitor, home_store: Store) -> None:
-    """Partitions in their order; whether each balances; estimates where there were any."""
+    """Partitions in their order; whether each balances; estimates where there were any; every numeric figure."""
     put(home_store)
     put_run(home_store, published=True)
     put_verdict(home_store)
@@ -297,9 +299,7 @@ def test_run_shows_its_receipt_by_partition_and_its_verdicts(viewer: Visitor, ho
         "expected_records_kept": None,
         "expected_bytes_out": None,
         "seconds": 1.5,
-        "headers_missing": 0,
-        "headers_malformed": 0,
-        "keys_elsewhere": 0,
+        **{name: 0 for name, value in extract_figures(NO_FIGURES).items() if name not in TOTALS and value == 0},
     }
     assert (parts[0]["reason"], parts[0]["expected_bytes_out"], parts[0]["seconds"]) == ("dirty_ratio", 60, None)
 

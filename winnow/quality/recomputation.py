@@ -13,6 +13,7 @@ spill.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -47,21 +48,20 @@ from winnow.quality.key_census import (
 )
 from winnow.quality.reading import StagedFigures, read_readable_batches, read_staged_files
 from winnow.quality.removal_checks import InputOffsets, count_keyless_not_quarantined
-from winnow.quality.versions import KEY_AND_OFFSET, HeaderCount, Ordering
+from winnow.quality.versions import KEY_AND_OFFSET, HeaderFigures, Ordering, make_header_counter
 from winnow.results import StagedPartition
 
 if TYPE_CHECKING:
     import duckdb
 
 
-@dataclass(frozen=True, slots=True)
-class IndependentFacts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndependentFacts(HeaderFigures):
     """The recomputed facts of one partition over [log start, next first dirty offset).
 
     Fingerprints are as in :class:`winnow.results.PartitionFacts`. ``most_tombstones_expired`` counts the keys that have
     no record left and ended with a tombstone of an expired range; 0 if the rewrite reports no expired ones.
-    ``headers_missing`` and ``headers_malformed`` are 0 except under strategy header. All figures from
-    ``wrong_extensions`` on are 0 in a sound result.
+    All figures from ``wrong_extensions`` on are 0 in a sound result.
     """
 
     records_in: int
@@ -74,8 +74,6 @@ class IndependentFacts:
     winners_fingerprint: str
     content_fingerprint: str
     most_tombstones_expired: int
-    headers_missing: int
-    headers_malformed: int
     wrong_extensions: int
     keyless_kept: int
     keyless_not_aside: int
@@ -170,7 +168,7 @@ class _Recomputation:
         self._plan = plan
         self._ingest_id = make_keyless_move_id(plan.plan_id, attempt)
         self._ordering = Ordering(plan)
-        self._headers = HeaderCount()
+        self._headers = make_header_counter()
         self._partition = partition
         self._staged = staged
         self._connection = connection
@@ -219,8 +217,7 @@ class _Recomputation:
             winners_fingerprint=str(self._winners),
             content_fingerprint=str(self._content),
             most_tombstones_expired=keys.keys_expired,
-            headers_missing=self._headers.missing,
-            headers_malformed=self._headers.malformed,
+            **self._headers,
             wrong_extensions=keys.wrong_extensions,
             keyless_kept=self._keyless_kept,
             keyless_not_aside=self._count_keyless_not_quarantined(),
@@ -315,7 +312,7 @@ class _Recomputation:
         reported, covered_end = self._staged.facts.extended, self._partition.covered_end
         return count_wrong_extensions(after, reported, covered_end, superseding, batches)
 
-    def _count_by_grouping(self, identity: str, count: HeaderCount | None = None) -> CensusResult:
+    def _count_by_grouping(self, identity: str, count: Counter[str] | None = None) -> CensusResult:
         """Return the census by grouping, which spills; ``count`` receives the header counts of rewritten records."""
         columns, by_version = self._ordering.columns, self._ordering.by_version
         expiring = self._staged.facts.tombstones_expired != 0
@@ -335,7 +332,7 @@ class _Recomputation:
             found = census.count_keys(self._rank_inputs(count))
             return replace(found, wrong_extensions=self._count_wrong_extensions(census.find_superseding))
 
-    def _rank_inputs(self, count: HeaderCount | None) -> Iterator[pa.RecordBatch]:
+    def _rank_inputs(self, count: Counter[str] | None) -> Iterator[pa.RecordBatch]:
         for segment in self._rewritten:
             for batch in self._read_inputs([segment], self._list_input_columns(segment)):
                 chosen = self._select_keyed(batch)

@@ -5,7 +5,8 @@ Deliberately independent of the engine's SQL. A version is (present, value); the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,20 @@ _MISSING_TIMESTAMP_MS = -1
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(slots=True)
-class HeaderCount:
-    """Keyed records without the version header, and those whose last occurrence of it is not exactly 8 bytes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderFigures:
+    """Keyed records without the version header, and those whose last occurrence of it is not exactly 8 bytes.
 
-    missing: int = 0
-    malformed: int = 0
+    Both are 0 except under strategy header.
+    """
+
+    headers_missing: int
+    headers_malformed: int
+
+
+def make_header_counter() -> Counter[str]:
+    """Make the counter of :class:`HeaderFigures`, by name."""
+    return Counter({each.name: 0 for each in fields(HeaderFigures)})
 
 
 class Ordering:
@@ -47,10 +56,10 @@ class Ordering:
         more = {Strategy.OFFSET: (), Strategy.TIMESTAMP: ("timestamp",), Strategy.HEADER: ("headers",)}
         return (*KEY_AND_OFFSET, *more[self._strategy])
 
-    def rank(self, batch: pa.RecordBatch, count: HeaderCount | None = None) -> pa.RecordBatch:
+    def rank(self, batch: pa.RecordBatch, count: Counter[str] | None = None) -> pa.RecordBatch:
         """Return ``key`` and ``offset`` of ``batch`` and, with versions, the columns ``present`` and ``version``.
 
-        ``count`` receives the header counts of these records.
+        ``count`` receives the :class:`HeaderFigures` of these records.
         """
         found = batch.select(KEY_AND_OFFSET)
         if self._strategy is Strategy.OFFSET:
@@ -62,8 +71,7 @@ class Ordering:
         else:
             has, whole, longs = read_header_longs(batch.column("headers"), self._header)
             if count is not None:
-                count.missing += int((~has).sum())
-                count.malformed += int((has & ~whole).sum())
+                count.update(headers_missing=int((~has).sum()), headers_malformed=int((has & ~whole).sum()))
             present, version = pa.array(whole), pa.array(longs)
         return found.append_column("present", present).append_column("version", version)
 
