@@ -60,8 +60,8 @@ def serve_data_docs(request: Request, lake: LakeDep, path: str) -> Response:
     if found is None:
         raise HTTPException(
             404,
-            "The Data Docs have no such page. They keep the newest pages only; the failing expectations of an older "
-            "validation are on the page of its run.",
+            "The Data Docs have no such page. They keep the pages of the newest validations; the failing expectations "
+            "of an older one are on the page of its run.",
         )
     kind, _ = mimetypes.guess_type(found.name)
     if kind == "text/html":
