@@ -20,7 +20,7 @@ from winnow.model import Status
 
 
 def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = False, as_json: Json = False) -> None:
-    """Compact eligible partitions: keep the last record of each key.
+    """Keep the last record of each key in eligible partitions.
 
     Plans, rewrites with Spark, validates the result and publishes it in one snapshot per topic. Partitions that `winnow
     assess` calls idle do not change. Readers see the old log until the new one is published. One topic's failure does

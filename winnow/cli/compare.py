@@ -47,7 +47,7 @@ def compare(
     ] = 10,
     as_json: Json = False,
 ) -> None:
-    """Count the keys that would have another winner under another strategy.
+    """Count keys that another strategy gives another winner.
 
     Picks winners twice with Spark in all records that a compaction would cover, in idle partitions too. Publishes
     nothing: no table, checkpoint or configuration is changed. Keys and values are never shown, only partitions,

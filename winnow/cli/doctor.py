@@ -36,7 +36,7 @@ def doctor(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check everything that Winnow needs, and say how to fix what is wrong.
+    """Check all that Winnow needs, and say how to fix it.
 
     Python and its packages, Java, Spark, catalog, warehouse, staging area, metadata store, Airflow, clocks, webhook.
     The checks run in parallel, and one that hangs does not delay the others. Writes and removes small files called

@@ -71,7 +71,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a settings file with every setting, its default and its description, and print the next commands.
+    """Write a settings file with every setting and its default.
 
     Without options, the file changes no setting. A URL with a password is not written: the file refers to the
     environment variable instead. Only you may read the file. An existing file is kept unless --force is given.

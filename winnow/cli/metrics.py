@@ -34,7 +34,7 @@ PrometheusFlag = Annotated[
 def metrics(
     topics: Topics = None, as_of: AsOf = None, as_json: Json = False, prometheus: PrometheusFlag = False
 ) -> None:
-    """Print metrics of each topic's compaction, under the names of Kafka's cleaner metrics.
+    """Print metrics under the names of Kafka's log cleaner.
 
     Delays, ratios and marks are as of now; "last run" is the last one that compacted something. Reads no data file and
     starts no Spark. Unknown values are left out.
