@@ -27,7 +27,7 @@ from winnow_airflow.operators import CompactOperator
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
 from winnow_airflow.timetables import BackfillTimetable
-from winnow_airflow.topic_locks import TopicAttempts
+from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import BatchRow, TopicCheck, build_label, split_evenly
 
 SCHEDULE_INTERVAL = timedelta(minutes=15)
@@ -118,14 +118,14 @@ def check_eligibility(topics: list[str]) -> list[TopicCheck]:
     found: list[TopicCheck] = []
     open_checks = dry_run.open_previews if context["params"]["dry_run"] else compaction_steps.open_checks
     with compaction_steps.open_task_pipeline(context) as ctx:
-        kept = TopicAttempts(ctx)
+        results = TaskResults(ctx)
         with open_checks(ctx, topics, as_of_ms=as_of_ms) as check:
             for topic in topics:
-                with kept.attempt(topic):
+                with results.collect(topic):
                     found.append(check(topic))
     # Pushed before a topic's error is raised: the others of this share are planned all the same.
     context["ti"].xcom_push(key="return_value", value=found)
-    kept.raise_errors()
+    results.raise_errors()
     return found
 
 

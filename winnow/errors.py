@@ -121,6 +121,16 @@ class ServiceError(WinnowError):
     retryable = True
 
 
+_BY_EXIT_CODE: dict[int, type[WinnowError]] = {
+    kind.exit_code: kind for kind in (UsageError, BadInputError, ValidationFailedError, RunAgainError, ServiceError)
+}
+
+
+def make_error(exit_code: int, message: str) -> WinnowError:
+    """Make the error that belongs to the exit code of another process."""
+    return _BY_EXIT_CODE.get(exit_code, WinnowError)(message)
+
+
 def find_worst_exit_code(codes: Iterable[int]) -> int:
     """Combine several exit codes: 1 before all, else the highest; 0 when there are none."""
     listed = list(codes)

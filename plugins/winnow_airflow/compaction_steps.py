@@ -1,8 +1,7 @@
 """Steps of the DAG compact_topics: one pipeline call each, safe to run again.
 
-The error of one topic is kept until the task has gone through its other topics, then raised. A topic that another run
-holds is skipped (:mod:`winnow_airflow.topic_locks`). Heavy libraries are imported inside the steps, to keep DAG parsing
-fast.
+The error of one topic is raised after the task has processed its other topics. A topic that another run holds is
+skipped (:mod:`winnow_airflow.topic_results`). Heavy libraries are imported inside the steps, to keep DAG parsing fast.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from winnow.errors import ServiceError, TopicBusyError, UnknownTopicError
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.task_context import open_pipeline
 from winnow_airflow.task_defaults import describe_error, is_worth_retrying
-from winnow_airflow.topic_locks import TopicAttempts
+from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import (
     MAXIMUM_FAILED_TASKS,
     MAXIMUM_MAPPED_TASKS,
@@ -28,6 +27,7 @@ from winnow_airflow.xcom_values import (
     build_plan_row,
     create_attempt_name,
     list_staged_attempts,
+    read_plan_row,
     split_evenly,
 )
 
@@ -112,25 +112,27 @@ def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -
     Raises:
         ServiceError: a service is unavailable, which affects every topic.
     """
+    from winnow.pipeline.compaction.batch import lock_and_plan
     from winnow.pipeline.compaction.plan import pack_batches
-    from winnow.pipeline.leases import release_lease
+    from winnow.pipeline.leases import release_lease, renew_leases
 
     name = create_attempt_name()
-    topics = TopicAttempts(ctx)
+    results = TaskResults(ctx)
     plans = []
-    for found in checks:
-        if not found["eligible"]:
-            continue
-        with topics.attempt(found["topic"]):
-            planned = _lock_and_plan(ctx, found["topic"], name, as_of_ms)
-            if planned is not None:
-                plans.append(planned)
-    away = [problem for _, problem in topics.errors if isinstance(problem, ServiceError)]
+    with renew_leases(ctx) as leases:
+        for found in checks:
+            if not found["eligible"]:
+                continue
+            with results.collect(found["topic"]):
+                planned, _ = lock_and_plan(ctx, found["topic"], leases, as_of_ms=as_of_ms, attempt=name)
+                if planned is not None:
+                    plans.append(planned)
+    away = [problem for _, problem in results.errors if isinstance(problem, ServiceError)]
     if away:
         for planned in plans:
             release_lease(ctx, planned.topic)
         raise away[0]
-    failed = [_build_failed_batch(share, name) for share in split_evenly(topics.errors, MAXIMUM_FAILED_TASKS)]
+    failed = [_build_failed_batch(share, name) for share in split_evenly(results.errors, MAXIMUM_FAILED_TASKS)]
     packed = pack_batches(plans)
     room = MAXIMUM_MAPPED_TASKS - len(failed)
     for batch in packed[room:]:
@@ -146,21 +148,6 @@ def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -
     for row in rows:
         log.info("Batch %s: %d topic(s).", row["label"], len(row["plans"]))
     return [*rows, *failed]
-
-
-def _lock_and_plan(ctx: Pipeline, topic: str, attempt: str, as_of_ms: int) -> PlanReference | None:
-    from winnow.pipeline.compaction.open_runs import lock_topic
-    from winnow.pipeline.compaction.plan import plan_topic
-    from winnow.pipeline.leases import release_lease
-
-    planned = None
-    try:
-        lock_topic(ctx, topic)
-        planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
-    finally:
-        if planned is None:
-            release_lease(ctx, topic)
-    return planned
 
 
 def _build_failed_batch(errors: Sequence[tuple[str, Exception]], attempt: str) -> BatchRow:
@@ -188,20 +175,24 @@ def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     Plans that were not staged are skipped: the Spark task reports those. Published plans are skipped too: they need no
     verdict any more, and their inputs may be deleted.
     """
-    from winnow.pipeline.compaction import validate as step
+    from winnow.pipeline.compaction.batch import PlanAttempt, validate_plans
+    from winnow.pipeline.leases import renew_leases
 
-    topics = TopicAttempts(ctx)
-    passed: list[str] = []
+    attempts = []
     for row in batch["plans"]:
         attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
-        if attempt is None or _may_be_published(ctx, row["plan_id"]):
-            continue
-        with topics.attempt(row["topic"], row["plan_id"]), _hold_topic(ctx, row["topic"]):
-            verdict = step.validate_attempt(ctx, row["plan_id"], attempt)
-            passed.append(f"{row['topic']}: attempt {attempt} passed {verdict.expectations} expectations.")
+        if attempt is not None and not _may_be_published(ctx, row["plan_id"]):
+            attempts.append(PlanAttempt(read_plan_row(row), attempt))
+    results = TaskResults(ctx)
+    passed: list[str] = []
+    # Its DAG run holds the topics already, unless a task was cleared after the report released them.
+    with renew_leases(ctx) as leases:
+        for each, verdict in validate_plans(ctx, attempts, results, leases):
+            topic = each.plan.topic
+            passed.append(f"{topic}: attempt {each.attempt} passed {verdict.expectations} expectations.")
             for failure in verdict.failures:
-                log.warning("%s: %s: %s", row["topic"], failure.expectation, failure.detail)
-    topics.close(passed, nothing="Nothing of this batch is staged and unpublished, so there is nothing to judge.")
+                log.warning("%s: %s: %s", topic, failure.expectation, failure.detail)
+    results.close(passed, nothing="Nothing of this batch is staged and unpublished, so there is nothing to judge.")
     return passed
 
 
@@ -211,18 +202,18 @@ def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     The metadata store says whether a topic passed, so a failed validation of another topic in the batch does not
     matter.
     """
-    from winnow.pipeline.compaction import publish as step
+    from winnow.pipeline.compaction.batch import PlanAttempt, publish_plans
+    from winnow.pipeline.leases import renew_leases
 
-    topics = TopicAttempts(ctx)
-    published: list[str] = []
+    attempts = []
     for row in batch["plans"]:
         attempt = _find_passed_attempt(ctx, row, batch["attempt"])
-        if attempt is None and not _may_be_published(ctx, row["plan_id"]):
-            continue
-        with topics.attempt(row["topic"], row["plan_id"]), _hold_topic(ctx, row["topic"]):
-            step.publish_attempt(ctx, row["plan_id"], attempt or "")
-            published.append(row["plan_id"])
-    topics.close(published, nothing="Nothing of this batch passed validation, so there is nothing to publish.")
+        if attempt is not None or _may_be_published(ctx, row["plan_id"]):
+            attempts.append(PlanAttempt(read_plan_row(row), attempt or ""))
+    results = TaskResults(ctx)
+    with renew_leases(ctx) as leases:
+        published = [receipt.plan_id for receipt in publish_plans(ctx, attempts, results, leases) if receipt.plan_id]
+    results.close(published, nothing="Nothing of this batch passed validation, so there is nothing to publish.")
     return published
 
 
@@ -239,16 +230,6 @@ def _may_be_published(ctx: Pipeline, plan_id: str) -> bool:
     return run is not None and run.status.may_be_published
 
 
-@contextmanager
-def _hold_topic(ctx: Pipeline, topic: str) -> Iterator[None]:
-    """Lock ``topic``. Its DAG run already holds it, unless a task was cleared after the report released the topic."""
-    from winnow.pipeline.leases import renew_leases
-
-    with renew_leases(ctx) as leases:
-        leases.acquire(topic)
-        yield
-
-
 def report_batch(
     ctx: Pipeline, batch: BatchRow, *, last_try: bool = False
 ) -> tuple[list[str], list[tuple[Receipt, Watermark]]]:
@@ -263,9 +244,9 @@ def report_batch(
 
     paragraphs: list[str] = []
     published: list[tuple[Receipt, Watermark]] = []
-    topics = TopicAttempts(ctx)
+    results = TaskResults(ctx)
     for row in batch["plans"]:
-        with topics.attempt(row["topic"]):
+        with results.collect(row["topic"]):
             try:
                 topic_log = ctx.log.open(row["topic"])
                 receipt = topic_log.find_receipt(row["plan_id"])
@@ -280,14 +261,14 @@ def report_batch(
                     f"Topic {row['topic']} was dropped since plan {row['plan_id']} was made. There is nothing left to "
                     "report, and no event of it is sent."
                 )
-        with topics.attempt(row["topic"]):
+        with results.collect(row["topic"]):
             release_lease(ctx, row["topic"])
-    again = not last_try and any(is_worth_retrying(problem) for _, problem in topics.errors)
+    again = not last_try and any(is_worth_retrying(problem) for _, problem in results.errors)
     if again or not published:
-        topics.raise_errors()
+        results.raise_errors()
     paragraphs += [
         f"Topic {topic} could not be reported: {describe_error(problem)} Clear this task to report its batch again."
-        for topic, problem in topics.errors
+        for topic, problem in results.errors
     ]
     for text in paragraphs:
         log.info("%s", text)

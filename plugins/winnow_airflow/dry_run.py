@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from winnow_airflow.topic_locks import TopicAttempts
+from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import TopicCheck
 
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, a
     from winnow.model import Strategy
 
     done: list[str] = []
-    kept = TopicAttempts(ctx)
+    results = TaskResults(ctx)
     for topic in topics:
-        with kept.attempt(topic):
+        with results.collect(topic):
             text = _compare_one_topic(ctx, topic, Strategy(strategy), as_of_ms)
             log.info("%s", text)
             done.append(text)
-    kept.raise_errors()
+    results.raise_errors()
     return done
 
 

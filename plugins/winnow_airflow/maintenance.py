@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException
 from winnow.errors import DamagedSegmentError, TopicBusyError, UsageError
 from winnow_airflow import compaction_steps, params, pool_checks
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
-from winnow_airflow.topic_locks import TopicAttempts
+from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import ChangeRow, IngestRow
 
 if TYPE_CHECKING:
@@ -112,17 +112,17 @@ def sweep_topics(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list
     """
     from winnow.pipeline.admin import sweep as step
 
-    topics = TopicAttempts(ctx)
+    results = TaskResults(ctx)
     done = []
     for topic in names:
-        with topics.attempt(topic):
+        with results.collect(topic):
             for swept in step.sweep_topics(ctx, [topic]):
                 log.info("%s", swept.message)
                 done.append(swept.message)
-    topics.raise_errors()
-    if topics.left and not last_try:
-        raise TopicBusyError("\n".join(topics.left))
-    return [*done, *topics.left]
+    results.raise_errors()
+    if results.left and not last_try:
+        raise TopicBusyError("\n".join(results.left))
+    return [*done, *results.left]
 
 
 def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:

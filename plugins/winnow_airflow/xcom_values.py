@@ -54,6 +54,13 @@ def build_plan_row(plan: PlanReference) -> PlanRow:
     )
 
 
+def read_plan_row(row: PlanRow) -> PlanReference:
+    """Return the reference that ``row`` passes between tasks."""
+    from winnow.planning.plans import PlanReference
+
+    return PlanReference(**row)
+
+
 class BatchRow(TypedDict):
     """Work of one Spark application. ``error``: why a topic could not be planned, for its task to report."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,23 +23,24 @@ from tests.support.dag_topics import (
 )
 from tests.support.world import World
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
-from winnow.errors import ForeignTableError, PlanVoidError, ServiceError, TopicBusyError
+from winnow.errors import DamagedSegmentError, ForeignTableError, PlanVoidError, ServiceError, TopicBusyError
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.log.head import Change
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.partitions import pause_partitions
+from winnow.pipeline.compaction.batch import stage_plans
 from winnow.pipeline.compaction.open_runs import lock_for_plan, reopen_run
 from winnow.pipeline.compaction.plan_validity import explain_void
-from winnow.pipeline.compaction.spark_submit import JobOutcome
+from winnow.pipeline.compaction.spark_submit import JobOutcome, JobOutput
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import release_lease
 from winnow.planning.plans import PlanReference
 from winnow.results import Receipt
 from winnow.store import RunState
-from winnow_airflow import compaction_steps, maintenance
-from winnow_airflow.operators import CompactOperator, list_pending_plans, read_outcome
-from winnow_airflow.topic_locks import TopicAttempts
+from winnow_airflow import compaction_steps, maintenance, operators
+from winnow_airflow.operators import CompactOperator, list_pending_plans
+from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import BatchRow, build_label
 
 if TYPE_CHECKING:
@@ -173,10 +175,10 @@ def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: 
         with pytest.raises(AirflowSkipException, match=rf"held by {NIGHT} .* It is left to that run"):
             step(a, batch)
     (plan,) = plans_of(batch)
-    topics = TopicAttempts(a)
-    with topics.attempt("orders", plan.plan_id):
+    results = TaskResults(a)
+    with results.collect("orders", plan.plan_id):
         lock_for_plan(a, plan)
-    assert (len(topics.left), topics.errors) == (1, [])
+    assert (len(results.left), results.errors) == (1, [])
     paragraphs, receipts = compaction_steps.report_batch(a, batch)
     assert "another run has it" in paragraphs[0]
     assert receipts == []
@@ -197,11 +199,11 @@ def test_a_pause_after_planning_skips_the_topic(ctx: Context, a: Context, tmp_pa
         compaction_steps.publish_batch(a, batch)
     assert status(ctx, batch) is RunState.REFUSED
     (plan,) = plans_of(batch)
-    topics = TopicAttempts(a)
-    with topics.attempt("orders", plan.plan_id):
+    results = TaskResults(a)
+    with results.collect("orders", plan.plan_id):
         lock_for_plan(a, plan)
-    assert topics.errors == []
-    assert "Paused by maria" in topics.left[0]
+    assert results.errors == []
+    assert "Paused by maria" in results.left[0]
 
 
 def lose_a_segment(ctx: Context, topic: str) -> None:
@@ -228,16 +230,16 @@ def test_a_void_that_nothing_explains_stays_red_beside_a_topic_that_is_left(
 
 def test_one_topics_failure_is_not_hidden_by_anothers(a: Context) -> None:
     """A service that is away, a void plan, a busy topic: the first two are raised together, the third is left."""
-    topics = TopicAttempts(a)
-    with topics.attempt("a"):
+    results = TaskResults(a)
+    with results.collect("a"):
         raise ServiceError("the store is away")
-    with topics.attempt("b", "no such plan"):
+    with results.collect("b", "no such plan"):
         raise PlanVoidError("b is void")
-    with topics.attempt("c"):
+    with results.collect("c"):
         raise TopicBusyError("c is held.")
-    assert topics.left == ["c is held. It is left to that run."]
+    assert results.left == ["c is held. It is left to that run."]
     with pytest.raises(ServiceError, match=r"(?s)a: the store is away.*b: b is void"):
-        topics.close([], nothing="nothing")
+        results.close([], nothing="nothing")
 
 
 def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context, a: Context, tmp_path: Path) -> None:
@@ -294,67 +296,119 @@ def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Co
     assert ctx.store.projection.list_receipts("orders") == receipts
 
 
+def end_without_files(*plans: PlanReference, submitted: Sequence[PlanReference] = ()) -> JobOutcome:
+    """The outcome of a Spark job that found a segment of each of ``plans`` missing and reported on no other."""
+    failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
+    stream = io.StringIO()
+    emit_outcomes([PlanOutcome(plan.topic, plan.plan_id, None, failure) for plan in plans], stream)
+    output = JobOutput([plan.plan_id for plan in submitted or plans])
+    for line in stream.getvalue().splitlines():
+        output.read_line(line)
+    return output.end(4)
+
+
 def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp_path: Path) -> None:
     """Spark says that a segment is missing, but the log moved on under it: nothing is marked, nothing is red."""
     batch = planned(a, "orders")
     (plan,) = plans_of(batch)
-    lapse(a, "orders")
-    compact_as(ctx, NIGHT, "orders", tmp_path)
-    operator = CompactOperator(task_id="compact", batch=batch)
-    topics = TopicAttempts(a)
-    operator._judge(a, topics, missing_segments(plan), [plan], [plan], "a-1")
-    assert topics.errors == []
-    assert f"{NIGHT} took it" in topics.left[0]
+
+    def submit(plans: Sequence[PlanReference]) -> JobOutcome:
+        lapse(a, "orders")
+        compact_as(ctx, NIGHT, "orders", tmp_path)
+        return end_without_files(plan)
+
+    results = TaskResults(a)
+    assert stage_plans(a, [plan], "a-1", results, submit) == []
+    assert results.errors == []
+    assert f"{NIGHT} took it" in results.left[0]
     assert ctx.store.projection.list_uncleanable(["orders"]) == {}
 
 
-def missing_segments(*plans: PlanReference, submitted: Sequence[PlanReference] = ()) -> JobOutcome:
-    """What the last lines of a Spark job tell that found a segment of each of ``plans`` missing."""
-    failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
-    stream = io.StringIO()
-    emit_outcomes([PlanOutcome(plan.topic, plan.plan_id, None, failure) for plan in plans], stream)
-    return read_outcome(stream.getvalue(), submitted or plans)
-
-
-def test_a_plan_without_files_that_the_last_lines_do_not_tell_of_is_red(
-    ctx: Context, a: Context, tmp_path: Path
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_a_plan_that_the_job_did_not_report_on_counts_by_its_staging_manifest(
+    ctx: Context, a: Context, tmp_path: Path, is_staged: bool
 ) -> None:
-    """The log is cut short, and all that it shows is left to another run: what it does not show is no success."""
+    """The job died early, and the only plan that it reported on is left to another run; the other one is judged."""
     make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     plans = {plan.topic: plan for plan in plans_of(batch)}
-    lapse(a, "orders")
-    compact_as(ctx, NIGHT, "orders", tmp_path)
-    operator = CompactOperator(task_id="compact", batch=batch)
-    outcome = missing_segments(plans["orders"], submitted=[*plans.values()])
 
-    topics = TopicAttempts(a)
-    operator._judge(a, topics, outcome, [*plans.values()], [*plans.values()], "a-1")
-    ((label, problem),) = topics.errors
-    assert label == "clicks"
+    def submit(submitted: Sequence[PlanReference]) -> JobOutcome:
+        lapse(a, "orders")
+        compact_as(ctx, NIGHT, "orders", tmp_path)
+        if is_staged:
+            World(a, cast("Any", a.now_ms), tmp_path).stage(plans["clicks"], "a-1")
+        return end_without_files(plans["orders"], submitted=submitted)
+
+    results = TaskResults(a)
+    staged = stage_plans(a, [*plans.values()], "a-1", results, submit)
+    assert f"{NIGHT} took it" in results.left[0]
+    if is_staged:
+        assert (staged, results.errors) == ([plans["clicks"]], [])
+        return
+    assert staged == []
+    ((topic, problem),) = results.errors
+    assert topic == "clicks"
     assert isinstance(problem, ServiceError)
-    assert "for clicks ended" in str(problem)
-
-    topics = TopicAttempts(a)
-    operator._judge(a, topics, outcome, [*plans.values()], [plans["orders"]], "a-1")
-    assert topics.errors == [], "the files of the other are there, whatever the last lines show"
+    assert "the Spark application ended with exit code 4 before it finished" in str(problem)
 
 
 def test_a_damaged_segment_is_marked_although_a_sibling_cannot_be_looked_up(
     ctx: Context, a: Context, tmp_path: Path
 ) -> None:
-    """Whether the first plan is left cannot be said: that is told, and the second topic's partition is marked."""
+    """Whether the first plan is left cannot be said: that is an error, and the second topic's partition is marked."""
     make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     plans = sorted(plans_of(batch), key=lambda plan: plan.topic)
-    ctx.log.open("clicks").head().table.append(ARROW_SCHEMA.empty_table())
-    topics = TopicAttempts(a)
-    CompactOperator(task_id="compact", batch=batch)._judge(
-        a, topics, missing_segments(*plans), plans, plans, batch["attempt"]
-    )
-    assert [topic for topic, _ in topics.errors] == ["clicks", build_label(["clicks", "orders"])]
-    assert isinstance(topics.errors[0][1], ForeignTableError)
+
+    def submit(submitted: Sequence[PlanReference]) -> JobOutcome:
+        ctx.log.open("clicks").head().table.append(ARROW_SCHEMA.empty_table())
+        return end_without_files(*submitted)
+
+    results = TaskResults(a)
+    stage_plans(a, plans, "a-1", results, submit)
+    assert [topic for topic, _ in results.errors] == ["clicks", "orders"]
+    assert isinstance(results.errors[0][1], ForeignTableError)
+    assert isinstance(results.errors[1][1], DamagedSegmentError)
     assert [mark.topic for mark in ctx.store.projection.list_uncleanable(["clicks", "orders"])] == ["orders"]
+
+
+def test_topics_that_failed_for_one_cause_are_one_error(ctx: Context, a: Context, tmp_path: Path) -> None:
+    """Spark died under two topics: one sentence says so, and the task is tried again."""
+    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
+    plans = plans_of(planned(a, "clicks", "orders"))
+    results = TaskResults(a)
+    assert stage_plans(a, plans, "a-1", results, lambda submitted: JobOutput([p.plan_id for p in plans]).end(137)) == []
+    ((label, problem),) = results.errors
+    assert label == build_label(["clicks", "orders"])
+    assert isinstance(problem, ServiceError)
+    assert str(problem) == (
+        "2 topics were not compacted: the Spark application ended with exit code 137 before it finished. Nothing of "
+        "them was published."
+    )
+
+
+def test_what_the_job_reported_long_before_its_last_lines_reaches_the_task(
+    airflow_home: object, ctx: Context, a: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spark-submit that reports a missing segment, then logs a thousand lines: the partition is marked."""
+    batch = planned(a, "orders")
+    (plan,) = plans_of(batch)
+    stream = io.StringIO()
+    failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
+    emit_outcomes([PlanOutcome(plan.topic, plan.plan_id, None, failure)], stream)
+    output = tmp_path / "output"
+    output.write_text(stream.getvalue() + "a line of Spark's own\n" * 1_000)
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat '{output}'\nexit 4\n")
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    monkeypatch.setattr(operators, "_build_driver_environment", lambda settings: {"PATH": path})
+    context = {"ti": SimpleNamespace(try_number=1), "dag_run": SimpleNamespace(dag_id="compact_topics", run_id="a")}
+    with pytest.raises(DamagedSegmentError, match="segment is missing"):
+        CompactOperator(task_id="compact", batch=batch).execute(cast("Any", context))
+    assert [mark.topic for mark in ctx.store.projection.list_uncleanable(["orders"])] == ["orders"]
 
 
 def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(ctx: Context, a: Context) -> None:
@@ -363,12 +417,12 @@ def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(ctx: Context, 
     document = storage.parse_local_path(plan.uri)
     document.unlink()
     document.mkdir()
-    topics = TopicAttempts(a)
-    with topics.attempt("orders", plan.plan_id):
+    results = TaskResults(a)
+    with results.collect("orders", plan.plan_id):
         raise PlanVoidError("orders is void")
-    with topics.attempt("clicks"):
+    with results.collect("clicks"):
         raise ServiceError("the store is away")
-    assert [topic for topic, _ in topics.errors] == ["orders", "clicks"]
+    assert [topic for topic, _ in results.errors] == ["orders", "clicks"]
 
 
 def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(

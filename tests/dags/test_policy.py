@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from airflow.sdk import RetryAction
 
-from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
 from winnow.errors import (
     BadInputError,
     CommitConflictError,
@@ -30,15 +27,8 @@ from winnow.errors import (
     ValidationFailedError,
     WinnowError,
 )
-from winnow.planning.plans import PlanReference
-from winnow_airflow.operators import build_failure, read_outcome
 from winnow_airflow.task_defaults import RETRY_POLICY, combine_errors, is_worth_retrying
 from winnow_airflow.xcom_values import IngestRow, build_ingest_rows, build_label, split_evenly
-
-PLAN = PlanReference(
-    topic="orders", plan_id="p1", uri="file:///p1/plan.json", partitions=1, size_bytes=1, deadline_ms=None
-)
-
 
 FAIL, AT_ONCE, BACKING_OFF = "fail", "at once", "backing off"
 
@@ -125,53 +115,12 @@ def test_a_strangers_message_is_not_repeated() -> None:
     assert "ValueError" in str(problem)
 
 
-def test_the_error_of_the_job_decides_whether_spark_is_tried_again() -> None:
-    """The job says on its last lines which plan failed and with which exit code."""
-    event = '{"event": "plan", "plan_id": "p1", "error": "bad", "exit_code": 3}'
-    output = f"Cannot execute: spark-submit. Error code is: 3.\nWINNOW {event}"
-    problem = build_failure(read_outcome(output, [PLAN]), [PLAN])
-    assert isinstance(problem, BadInputError)
-    assert str(problem) == "Not all of orders was compacted: bad. Nothing of it was published."
-
-
-def test_failing_partitions_arrive_from_the_last_lines_of_the_job() -> None:
-    """The operator marks them; what it said of them stands for the job's own words."""
-    failure = PlanFailure("orders-1: segment s is missing", 4, (PartitionFailure(1, "segment s is missing", 4),))
-    stream = io.StringIO()
-    emit_outcomes([PlanOutcome("orders", "p1", None, failure)], stream)
-    output = f"Cannot execute: spark-submit. Error code is: 4.\nLast spark-submit output:\n{stream.getvalue()}"
-    outcome = read_outcome(output, [PLAN])
-    assert (outcome.exit_code, outcome.failures) == (4, {"p1": failure})
-    problem = build_failure(outcome, [PLAN], {"p1": "Topic orders was not compacted. Release it with X"})
-    assert isinstance(problem, ValidationFailedError)
-    assert str(problem) == "Topic orders was not compacted. Release it with X"
-    assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
-
-
 def test_surprise_beside_a_damaged_segment_is_tried_again() -> None:
-    """Exit code 1 comes before all, and another try may end otherwise."""
-    stream = io.StringIO()
-    outcomes = [
-        PlanOutcome("orders", "p1", None, PlanFailure("bad", 4)),
-        PlanOutcome("a", "p2", None, PlanFailure("odd", 1)),
-    ]
-    emit_outcomes(outcomes, stream)
-    plans = [PLAN, replace(PLAN, topic="a", plan_id="p2")]
-    problem = build_failure(read_outcome(stream.getvalue(), plans), plans, {"p1": "Topic orders was not compacted."})
+    """Another try may end otherwise."""
+    problem = combine_errors([("orders", DamagedSegmentError("is damaged")), ("a", WinnowError("odd"))])
     assert type(problem) is WinnowError
-    assert str(problem).splitlines() == [
-        "Topic orders was not compacted.",
-        "Not all of orders, a was compacted: odd. Nothing of it was published.",
-    ]
-
-
-def test_a_spark_that_died_is_tried_again() -> None:
-    """It said nothing of its plans, so nothing is known against them."""
-    outcome = read_outcome("Cannot execute: spark-submit. Error code is: 137.\nKilled", [PLAN])
-    assert outcome.silent == {"p1"}
-    problem = build_failure(outcome, [PLAN])
-    assert isinstance(problem, ServiceError)
-    assert "exit code 137" in str(problem)
+    assert str(problem).splitlines() == ["orders: is damaged", "a: odd"]
+    assert what_happens(problem) == BACKING_OFF
 
 
 def test_topics_share_mapped_tasks_only_when_there_are_too_many() -> None:

@@ -79,7 +79,8 @@ def test_one_spark_application_gives_every_topic_the_facts_of_this_process_and_a
 
     monkeypatch.setattr(pipeline_facts, "run_job", counted)
     with FactRecomputer(ctx) as facts:
-        facts.begin([sound, broken], "a1")
+        for each in (sound, broken):
+            facts.begin(each, "a1")
         assert facts.rows(first) == in_process(world, first)
         assert facts.rows(second) == in_process(world, second)
         assert validate_attempt(ctx, sound.plan_id, "a1", facts=facts).passed

@@ -161,7 +161,7 @@ def test_facts_that_were_begun_before_the_attempt_was_staged_again_are_not_its_o
     first, *others = manifest.partitions
     emptied = replace(first, rewrites=tuple(replace(rewrite, outputs=()) for rewrite in first.rewrites))
     with FactRecomputer(world.ctx) as facts:
-        facts.begin([plan], "a1")
+        facts.begin(plan, "a1")
         staging.write_manifest(plan.uri, replace(manifest, partitions=(emptied, *others)))
         with pytest.raises(ValidationFailedError, match="orders-0: "):
             validate_attempt(world.ctx, plan.plan_id, "a1", facts=facts)

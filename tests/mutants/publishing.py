@@ -28,8 +28,14 @@ PUBLISHING = (
     .changes("find_void", never("compute_configuration_digest"))
     .caught_by("test_a_plan_is_void_when_the_configuration_changed_after_it_was_made"),
     Mutant("held-topic-is-no-refusal", "a named topic that another run holds counts as done")
-    .changes("compact_topics", drop_operand("leave_held"))
+    .changes("_ShellResults.add", drop_operand("_leaves_held"))
     .caught_by("test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen_to"),
+    Mutant("stage-without-manifest", "a plan counts as staged although its attempt left no staging manifest")
+    .changes("stage_plans", always("has_manifest"))
+    .caught_by("test_a_plan_that_the_job_did_not_report_on_counts_by_its_staging_manifest[False]"),
+    Mutant("last-lines-only", "what a Spark job reports before its last lines does not reach its task")
+    .changes("CompactOperator._read_lines", drop_statement("read_line"))
+    .caught_by("test_what_the_job_reported_long_before_its_last_lines_reaches_the_task"),
     Mutant("publish-ignores-the-fence", "an attempt is published although another run has ended it")
     .changes("find_fence_violation", always("fence"))
     .caught_by(

@@ -185,6 +185,11 @@ def read_manifest(plan_document_uri: str, attempt: str) -> StagingManifest | Non
         return None
 
 
+def has_manifest(plan_document_uri: str, attempt: str) -> bool:
+    """Check whether ``attempt`` left a staging manifest."""
+    return storage.exists(build_manifest_uri(plan_document_uri, attempt))
+
+
 FactValues = dict[str, int | str]
 
 

@@ -53,12 +53,13 @@ class HeldLeases:
         self._leases: dict[str, Lease] = {}
 
     def acquire(self, topic: str) -> Lease:
-        """Take the lease of ``topic`` and have it renewed from now on.
+        """Take the lease of ``topic``, unless it is among these, and have it renewed from now on.
 
         Raises:
             TopicBusyError: another live run holds it.
         """
-        return self.add(acquire_lease(self._ctx, topic))
+        held = self._leases.get(topic)
+        return held if held is not None else self.add(acquire_lease(self._ctx, topic))
 
     def add(self, lease: Lease) -> Lease:
         """Have ``lease`` renewed from now on."""

@@ -83,14 +83,13 @@ class FactRecomputer:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._pool.__exit__(kind, error, trace)
 
-    def begin(self, plans: Sequence[PlanReference], attempt: str) -> None:
-        """Start recomputing all ``plans`` whose ``attempt`` left a staging manifest; skip the others."""
-        for reference in plans:
-            with suppress(WinnowError, OSError):  # validation meets the error again and reports it
-                plan, sha256 = staging.read_plan_and_digest(reference.uri, reference.sha256)
-                manifest = staging.read_manifest(reference.uri, attempt)
-                if manifest is not None:
-                    self._begin(StagedAttempt(reference.uri, plan, manifest, sha256))
+    def begin(self, plan: PlanReference, attempt: str) -> None:
+        """Start recomputing ``attempt`` at ``plan``, if it left a staging manifest."""
+        with suppress(WinnowError, OSError):  # validation meets the error again and reports it
+            document, sha256 = staging.read_plan_and_digest(plan.uri, plan.sha256)
+            manifest = staging.read_manifest(plan.uri, attempt)
+            if manifest is not None:
+                self._begin(StagedAttempt(plan.uri, document, manifest, sha256))
 
     def rows(self, attempt: StagedAttempt) -> list[FactRow]:
         """Compute the fact table of one attempt.

@@ -13,11 +13,11 @@ from winnow.engine.events import PartitionFailure, PlanFailure
 from winnow.errors import (
     BadInputError,
     DamagedSegmentError,
-    ServiceError,
     UsageError,
     ValidationFailedError,
     WinnowError,
     join_first,
+    make_error,
 )
 from winnow.model import PartitionState, TopicState, Uncleanable
 from winnow.pipeline.compaction.state_change import change_states
@@ -148,7 +148,9 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
     ctx.alerts.open_alert(found)
     ctx.store.runs.set_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
     log_event("invalid", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
-    return _find_error_type(failure.exit_code)(message)
+    if failure.exit_code == ValidationFailedError.exit_code:
+        return DamagedSegmentError(message)
+    return make_error(failure.exit_code, message)
 
 
 def build_uncleanable_alert(
@@ -165,17 +167,8 @@ def build_uncleanable_alert(
         Finding(number, marks[number].since_ms if number in marks else at_ms, reason.rstrip("."))
         for number, reason in sorted(reasons.items())
     ]
-    told = fate if fate is not None else describe_marks(topic, marks)
-    return alert_templates.make_uncleanable_partition(topic, plan_id, findings, fate=told, at_ms=at_ms)
-
-
-def _find_error_type(exit_code: int) -> type[WinnowError]:
-    kinds: dict[int, type[WinnowError]] = {
-        ValidationFailedError.exit_code: DamagedSegmentError,
-        BadInputError.exit_code: BadInputError,
-        ServiceError.exit_code: ServiceError,
-    }
-    return kinds.get(exit_code, WinnowError)
+    fate = fate if fate is not None else describe_marks(topic, marks)
+    return alert_templates.make_uncleanable_partition(topic, plan_id, findings, fate=fate, at_ms=at_ms)
 
 
 def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:

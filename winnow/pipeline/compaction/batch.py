@@ -1,0 +1,198 @@
+"""Carries out a batch of plans: stage, validate, publish. Shell and Airflow call these steps and no others.
+
+The shell runs them in one process and publishes each topic as soon as it is validated; in Airflow each step is a task.
+Failures go to the :class:`winnow.pipeline.compaction.topic_results.TopicResults` of the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from winnow.engine import staging
+from winnow.engine.events import PlanFailure
+from winnow.errors import PlanVoidError, ServiceError, WinnowError, make_error
+from winnow.files.storage_health import make_service_error
+from winnow.model import Status
+from winnow.pipeline.compaction.facts import FactRecomputer
+from winnow.pipeline.compaction.open_runs import close_run, lock_topic
+from winnow.pipeline.compaction.plan import plan_topic
+from winnow.pipeline.compaction.plan_validity import explain_void
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
+from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_retention_plans
+from winnow.pipeline.compaction.topic_results import TopicFailure, TopicResults
+from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
+from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import HeldLeases
+from winnow.planning.plans import PlanReference
+from winnow.quality.validation import build_site_index
+from winnow.results import Receipt, Verdict
+
+Submit = Callable[[Sequence[PlanReference]], JobOutcome]
+"""Runs Spark on plans and waits for it."""
+
+log = logging.getLogger("winnow")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAttempt:
+    """One attempt at a plan."""
+
+    plan: PlanReference
+    attempt: str
+
+
+def lock_and_plan(
+    ctx: Context, topic: str, leases: HeldLeases, *, as_of_ms: int, attempt: str
+) -> tuple[PlanReference | None, list[Receipt]]:
+    """Lock ``topic``, settle its open runs and plan it; it stays locked only if there is a plan.
+
+    Returns:
+        The plan, None if nothing is eligible; and the receipts of earlier runs that turned out to be published.
+
+    Raises:
+        TopicBusyError: another run holds the topic.
+    """
+    planned = None
+    try:
+        settled = lock_topic(ctx, topic, leases.acquire)
+        planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
+    finally:
+        if planned is None:
+            leases.release(topic)
+    return planned, settled
+
+
+def stage_plans(
+    ctx: Context,
+    plans: Sequence[PlanReference],
+    attempt: str,
+    results: TopicResults,
+    submit: Submit,
+    *,
+    closes_failed: bool = False,
+) -> list[PlanReference]:
+    """Make ``attempt`` at all ``plans`` in one Spark application; return those that left a staging manifest.
+
+    A failed plan is left to another run if its log changed meanwhile; otherwise the partitions that the job names are
+    marked uncleanable. ``submit`` is not called for plans that only apply retention. ``closes_failed``: nobody tries
+    again with these plans, so the runs of those that failed are closed as void.
+    """
+    started_ms = ctx.now_ms()
+    begun: list[PlanReference] = []
+    for plan in plans:
+        with results.collect(plan.topic, plan.plan_id, attempt, status=Status.REFUSED):
+            begin_attempt(ctx, plan, attempt)
+            begun.append(plan)
+    failures: dict[str, PlanFailure] = {}
+    outcome = JobOutcome()
+    reading = begun
+    try:
+        reading, failures = stage_retention_plans(ctx, begun, attempt)
+        outcome = submit(reading) if reading else outcome
+    except Exception as problem:  # Spark could not be started, which is a failure of every plan
+        error = convert_to_winnow_error("the batch", problem, ctx.settings.places)
+        failures |= {plan.plan_id: PlanFailure(str(error), error.exit_code) for plan in reading}
+    failures |= outcome.failures
+    staged: list[PlanReference] = []
+    for plan in begun:
+        with results.collect(plan.topic, plan.plan_id, attempt, status=Status.REFUSED):
+            failure = failures.get(plan.plan_id)
+            if failure is None or plan.plan_id in outcome.silent:
+                if staging.has_manifest(plan.uri, attempt):
+                    end_attempt(ctx, plan, attempt, started_ms=started_ms)
+                    staged.append(plan)
+                    continue
+                failure = failure or PlanFailure(
+                    "the Spark application ended well but left no staging manifest", ServiceError.exit_code
+                )
+            found = _judge_failure(ctx, plan, failure, attempt)
+            if closes_failed and found.status is Status.REFUSED:
+                close_run(ctx, ctx.store.runs.find(plan.plan_id), str(found.error), attempt=attempt)
+            results.add(found)
+    return staged
+
+
+def _judge_failure(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> TopicFailure:
+    """Judge why ``attempt`` left ``plan`` without a staging manifest, and mark the partitions that caused it.
+
+    A plan that became void meanwhile is left: a file that another run retired and a sweep removed is no damage.
+
+    Raises:
+        UnknownTopicError, ForeignTableError, ServiceError: the plan's validity cannot be checked.
+    """
+    left = explain_void(ctx, plan.plan_id)
+    marked = None if left is not None else mark_failed_partitions(ctx, plan, failure, attempt)
+    cause = None
+    if left is not None:
+        error: WinnowError = PlanVoidError(left)
+    elif marked is not None:
+        error = marked
+    else:
+        cause = failure.error.rstrip(".")
+        text = f"Topic {plan.topic} was not compacted: {cause}. Nothing was published; run it again."
+        error = make_error(failure.exit_code, text)
+    status = Status.INVALID if marked is not None else Status.REFUSED
+    return TopicFailure(plan.topic, error, plan.plan_id, attempt, left=left, cause=cause, status=status)
+
+
+def validate_plans(
+    ctx: Context,
+    attempts: Sequence[PlanAttempt],
+    results: TopicResults,
+    leases: HeldLeases,
+    *,
+    progress: Progress | None = None,
+) -> Iterator[tuple[PlanAttempt, Verdict]]:
+    """Validate staged attempts; yield each that passed as soon as it has, with its verdict.
+
+    The facts of all are recomputed in parallel, meanwhile. ``leases``: keeps and renews the topics' leases.
+    """
+    with FactRecomputer(ctx, progress) as facts:
+        for each in attempts:
+            facts.begin(each.plan, each.attempt)
+        for each in attempts:
+            verdict = None
+            with results.collect(each.plan.topic, each.plan.plan_id, each.attempt, status=Status.REFUSED):
+                leases.acquire(each.plan.topic)
+                verdict = validate_attempt(ctx, each.plan.plan_id, each.attempt, facts=facts, index=False)
+            if verdict is not None:
+                yield each, verdict
+    if attempts:
+        build_site_index(ctx.settings.data_docs)
+
+
+def publish_plans(
+    ctx: Context, attempts: Iterable[PlanAttempt], results: TopicResults, leases: HeldLeases
+) -> Iterator[Receipt]:
+    """Publish validated attempts, one commit for each topic, and move its checkpoint; yield each receipt.
+
+    ``leases``: keeps and renews the topics' leases.
+    """
+    for each in attempts:
+        receipt = None
+        # A failure may have come after the commit.
+        with results.collect(each.plan.topic, each.plan.plan_id, each.attempt, status=Status.UNKNOWN):
+            leases.acquire(each.plan.topic)
+            receipt = publish_attempt(ctx, each.plan.plan_id, each.attempt)
+        if receipt is not None:
+            yield receipt
+
+
+def convert_to_winnow_error(what: str, problem: Exception, places: Sequence[str]) -> WinnowError:
+    """Return ``problem`` as one of Winnow's own errors, about ``what``; ``places``: local folders that may be full."""
+    if isinstance(problem, WinnowError):
+        return problem
+    log.debug("%s", what, exc_info=problem)
+    subject = f"{what[:1].upper()}{what[1:]}"
+    of_the_machine = make_service_error(problem, places)
+    if of_the_machine is not None:
+        return ServiceError(f"{subject}: {of_the_machine}")
+    # A library's message may quote data, so only the exception's type is shown.
+    return WinnowError(
+        f"{subject}: unexpected {type(problem).__name__}. Nothing more was done for it; what was published stays. Run "
+        "it again, with WINNOW_DEBUG=1 for the traceback."
+    )
