@@ -80,11 +80,11 @@ def open_assessor(
         ServiceError: metadata store or catalog cannot be reached.
     """
     with _preload_views(ctx, topics) as view_of:
-        looks = _Assessor(ctx, topics, as_of_ms, view_of, record=record)
+        assessor = _Assessor(ctx, topics, as_of_ms, view_of, record=record)
         try:
-            yield looks.assess
+            yield assessor.assess
         finally:
-            looks.record()
+            assessor.record()
 
 
 class _Assessor:

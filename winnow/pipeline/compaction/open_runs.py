@@ -143,8 +143,8 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
             )
         return None
     raise RunAgainError(
-        f"The run of plan {run.plan_id} of topic {run.topic} moves while it is being closed: another process works on "
-        "it. Nothing was changed. Run it again when that one has ended."
+        f"The run of plan {run.plan_id} of topic {run.topic} keeps changing while it is being closed: another process "
+        "is working on it. Nothing was changed. Run it again when that one has ended."
     )
 
 

@@ -62,21 +62,21 @@ def build_overview(
     return AssessedTopic(picture=build_topic_overview(view, found, recorded_at_ms=ctx.now_ms()), partitions=found)
 
 
-def record_assessed_topics(ctx: Context, looks: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
+def record_assessed_topics(ctx: Context, topics: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
     """Record decisions and overviews in one transaction; only the decisions if an overview cannot be written.
 
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
     try:
-        ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), looks)
+        ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), topics)
     except WinnowError:
-        found = [assessment for look in looks for assessment in look.assessments]
+        found = [assessment for topic in topics for assessment in topic.assessments]
         ctx.store.assessments.record(as_of_ms, ctx.now_ms(), found)
-        for look in looks:
-            if look.picture is not None:
-                with suppress_overview_errors(look.picture.topic):
-                    ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), [replace(look, assessments=())])
+        for topic in topics:
+            if topic.picture is not None:
+                with suppress_overview_errors(topic.picture.topic):
+                    ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), [replace(topic, assessments=())])
 
 
 def decide_for_present(view: TopicView) -> list[Decision]:

@@ -384,15 +384,15 @@ def _format_message(topic: str, receipts: list[PartitionReceipt], *, as_of_ms: i
     kept = sum(r.records_kept for r in receipts)
     retired = sum(r.records_retired for r in receipts)
     compacted = [r for r in receipts if r.reason is not Reason.RETENTION or r.records_in]
-    told = [f"Compacted {len(compacted)} partition(s) of {topic}: kept {kept} of {records_in} records."] * bool(
+    sentences = [f"Compacted {len(compacted)} partition(s) of {topic}: kept {kept} of {records_in} records."] * bool(
         compacted
     )
     keyless = sum(r.records_keyless for r in receipts)
     if keyless:
-        told.append(f"{keyless} records without a key went to the quarantine (winnow read {topic} --quarantined).")
+        sentences.append(f"{keyless} records without a key went to the quarantine (winnow read {topic} --quarantined).")
     if retired:
-        told.append(
+        sentences.append(
             f"Retention removed {retired} records of {sum(r.records_retired > 0 for r in receipts)} partition(s)."
         )
-    told = told or [f"Nothing of {topic} had to be rewritten."]
-    return " ".join([*told, *describe_simulation(receipts, as_of_ms=as_of_ms, now_ms=now_ms)])
+    sentences = sentences or [f"Nothing of {topic} had to be rewritten."]
+    return " ".join([*sentences, *describe_simulation(receipts, as_of_ms=as_of_ms, now_ms=now_ms)])

@@ -29,8 +29,8 @@ def read_run_plan(run: Run) -> tuple[Plan, str]:
     plan, sha256 = staging.read_plan_and_digest(run.plan_uri, run.plan_sha256)
     if (plan.plan_id, plan.topic) != (run.plan_id, run.topic):
         raise PlanVoidError(
-            f"At the place of plan {run.plan_id} of topic {run.topic} rests plan {plan.plan_id} of topic {plan.topic} "
-            f"({run.plan_uri}). The plan is void and nothing was published. Find out what else writes to the staging "
+            f"{run.plan_uri} should hold plan {run.plan_id} of topic {run.topic}, but holds plan {plan.plan_id} of "
+            f"topic {plan.topic}. The plan is void and nothing was published. Find out what else writes to the staging "
             "area, then run it again: the next run plans the topic anew."
         )
     return plan, sha256

@@ -55,7 +55,7 @@ class JobOutput:
 
     def __init__(self, plan_ids: Collection[str]) -> None:
         self._plan_ids = plan_ids
-        self._heard: set[str] = set()
+        self._reported: set[str] = set()
         self._failures: dict[str, PlanFailure] = {}
         self._digests: dict[str, str] = {}
 
@@ -64,20 +64,20 @@ class JobOutput:
         event = parse_event(line)
         if event is not None and event["event"] in {"plan", "failed"}:
             # "failed" concerns the application, and so every plan of it.
-            told = [event["plan_id"]] if event["event"] == "plan" and "plan_id" in event else list(self._plan_ids)
-            self._heard.update(told)
+            plan_ids = [event["plan_id"]] if event["event"] == "plan" and "plan_id" in event else list(self._plan_ids)
+            self._reported.update(plan_ids)
             failure = parse_failure(event)
-            self._failures.update({plan_id: failure for plan_id in told if failure is not None})
-            self._digests.update({plan_id: str(event["sha256"]) for plan_id in told if event.get("sha256")})
+            self._failures.update({plan_id: failure for plan_id in plan_ids if failure is not None})
+            self._digests.update({plan_id: str(event["sha256"]) for plan_id in plan_ids if event.get("sha256")})
         return event
 
     def end(self, exit_code: int | None) -> JobOutcome:
         """Return the outcome of the application, which ended with ``exit_code``."""
-        silent = frozenset(self._plan_ids) - self._heard
+        silent = frozenset(self._plan_ids) - self._reported
         ended = JobOutcome(exit_code, digests=self._digests, silent=silent)
         reason = f"the Spark application ended {ended.ending} before it finished"
-        unheard = dict.fromkeys(sorted(silent), PlanFailure(reason, ServiceError.exit_code))
-        return replace(ended, failures=self._failures | unheard)
+        unreported = dict.fromkeys(sorted(silent), PlanFailure(reason, ServiceError.exit_code))
+        return replace(ended, failures=self._failures | unreported)
 
 
 def find_job_file(name: str) -> str:
@@ -89,13 +89,13 @@ def build_engine_arguments(settings: Settings) -> list[str]:
     """Build the arguments of every job: the limits of its tasks. Credentials come from environment or instance role."""
     engine = settings.engine
     # On other machines this home does not exist; Spark tells them where to spill.
-    elsewhere = settings.spill_folder_is_default and not is_local(settings.spark.master)
+    is_remote = settings.spill_folder_is_default and not is_local(settings.spark.master)
     return [
         "--memory",
         str(engine.memory_bytes),
         "--threads",
         str(engine.threads),
-        *([] if elsewhere else ["--spill", engine.spill_folder]),
+        *([] if is_remote else ["--spill", engine.spill_folder]),
         *(["--tasks", str(engine.tasks)] if engine.tasks is not None else []),
         *(["--bytes-per-second", str(engine.bytes_per_second)] if engine.bytes_per_second is not None else []),
     ]
@@ -126,14 +126,14 @@ def open_properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterato
         ServiceError: the file cannot be written.
     """
     with private_files.make_private_folder(settings.private_folder) as private:
-        told = dict(conf)
+        properties = dict(conf)
         for name in DRIVER_OPTIONS if _is_driver_local(settings) else ():
-            options = told.get(name, "")
+            options = properties.get(name, "")
             if mask(name, options) != options:
                 # Java reads arguments from a file, too; Spark would put them into the command line of the driver.
                 arguments = private_files.write_file(private / f"{name}.args", _format_java_arguments(name, options))
-                told[name] = f"@{arguments}"
-        path = private_files.write_file(private / "spark.properties", _format_java_properties(told))
+                properties[name] = f"@{arguments}"
+        path = private_files.write_file(private / "spark.properties", _format_java_properties(properties))
         yield ["--load-spark-defaults", "--properties-file", str(path)]
 
 
@@ -158,7 +158,7 @@ def _format_java_arguments(name: str, options: str) -> str:
         arguments = shlex.split(options)
     except ValueError:
         raise ConfigurationError(
-            f"spark.conf.{name} cannot be taken apart: a quotation mark in it is not closed. Nothing was started."
+            f"spark.conf.{name} cannot be parsed: a quotation mark in it is not closed. Nothing was started."
         ) from None
     quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in arguments)
     return "".join(f'"{each}"\n' for each in quoted)

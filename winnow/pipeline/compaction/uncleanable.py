@@ -132,14 +132,14 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
     marks: dict[int, Uncleanable] = {}
     try:
         marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, reasons)
-        fate = describe_marks(plan.topic, marks)
+        effect = describe_marks(plan.topic, marks)
     except Exception as problem:  # the failure itself must be reported even if the mark fails
-        fate = (
+        effect = (
             f"The mark itself could not be committed ({type(problem).__name__}), so the next run may try these "
             "partitions again."
         )
     errors = {each.partition: each.error for each in against}
-    found = build_uncleanable_alert(plan.topic, plan.plan_id, errors, marks, fate=fate, at_ms=ctx.now_ms())
+    found = build_uncleanable_alert(plan.topic, plan.plan_id, errors, marks, effect=effect, at_ms=ctx.now_ms())
     # The run's message names every failed partition, the alert those that are marked.
     summary = f"{found.summary}: {_format_failures(plan.topic, failure.partitions)}"
     message = replace(found, summary=summary, findings=()).sentences
@@ -160,15 +160,15 @@ def build_uncleanable_alert(
     marks: Mapping[int, Uncleanable],
     *,
     at_ms: int,
-    fate: str | None = None,
+    effect: str | None = None,
 ) -> Situation:
-    """Build the alert about partitions that could not be compacted. ``fate`` None: derived from the marks."""
+    """Build the alert about partitions that could not be compacted. ``effect`` None: derived from the marks."""
     findings = [
         Finding(number, marks[number].since_ms if number in marks else at_ms, reason.rstrip("."))
         for number, reason in sorted(reasons.items())
     ]
-    fate = fate if fate is not None else describe_marks(topic, marks)
-    return alert_templates.make_uncleanable_partition(topic, plan_id, findings, fate=fate, at_ms=at_ms)
+    effect = effect if effect is not None else describe_marks(topic, marks)
+    return alert_templates.make_uncleanable_partition(topic, plan_id, findings, fate=effect, at_ms=at_ms)
 
 
 def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:

@@ -85,7 +85,7 @@ def validate_attempt(
             ctx, run, StagedAttempt(run.plan_uri, plan, manifest, plan_sha256), facts, times, index=index
         )
     except ValidationBrokenError as problem:
-        parts: dict[str, Any] = {**times.told, "duration_ms": ctx.now_ms() - started_ms}
+        parts: dict[str, Any] = {**times.durations_ms, "duration_ms": ctx.now_ms() - started_ms}
         log_event("broken", plan.topic, plan_id=plan_id, attempt=attempt, **parts)
         what, *more = str(problem).split(". ")
         raise _build_validation_error(ctx, plan, attempt, what, to_do=more[-1] if more else None) from problem
@@ -107,20 +107,20 @@ class _StepTimes:
     def __init__(self, ctx: Context) -> None:
         self._now_ms = ctx.now_ms
         self._last_ms = ctx.now_ms()
-        self.told: dict[str, int] = {}
+        self.durations_ms: dict[str, int] = {}
 
     def passed(self, part: str) -> None:
         """Record that ``part`` ended; it began when the previous one ended."""
         now_ms = self._now_ms()
-        self.told[part], self._last_ms = now_ms - self._last_ms, now_ms
+        self.durations_ms[part], self._last_ms = now_ms - self._last_ms, now_ms
 
 
 def compute_fact_table(ctx: Context, attempt: StagedAttempt, facts: FactRecomputer | None) -> list[FactRow]:
     """Compute the fact table of one attempt; ``facts`` may have started it already."""
     if facts is not None:
         return facts.rows(attempt)
-    with FactRecomputer(ctx) as its_own:
-        return its_own.rows(attempt)
+    with FactRecomputer(ctx) as recomputer:
+        return recomputer.rows(attempt)
 
 
 def add_plan_limits(
@@ -187,7 +187,7 @@ def _log_verdict(verdict: Verdict, times: _StepTimes, *, duration_ms: int) -> No
     key: dict[str, Any] = {
         "plan_id": verdict.plan_id,
         "attempt": verdict.attempt,
-        **times.told,
+        **times.durations_ms,
         "duration_ms": duration_ms,
     }
     failed = sorted({each.expectation for each in verdict.failures if each.severity is Severity.FAIL})
@@ -223,12 +223,12 @@ def _mark_failed_verdict(ctx: Context, plan: Plan, verdict: Verdict) -> Validati
     partitions = verdict.failing_partitions or tuple(p.partition for p in plan.partitions)
     reason = describe_failures(verdict.failures, plan.topic)
     marks: dict[int, Uncleanable] = {}
-    fate = ""
+    effect = ""
     try:
         marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, dict.fromkeys(partitions, reason))
     except CommitConflictError:
-        fate = "The mark itself could not be committed, so the next run may try these partitions again."
-    found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), fate=fate)
+        effect = "The mark itself could not be committed, so the next run may try these partitions again."
+    found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), effect=effect)
     # Alert first: the partitions are marked even if the run has changed meanwhile.
     ctx.alerts.open_alert(found)
     ctx.store.runs.set_state(
@@ -244,23 +244,23 @@ def build_verdict_alert(
     marks: Mapping[int, Uncleanable],
     *,
     at_ms: int,
-    fate: str = "",
+    effect: str = "",
 ) -> Situation:
-    """Build the alert about a verdict that did not pass. ``fate``: the effect of the marks, if not the usual one."""
+    """Build the alert about a verdict that did not pass. ``effect``: the effect of the marks, if not the usual one."""
     findings = []
     for number in partitions:
-        told = [
+        failed = [
             f"{failure.expectation} ({failure.detail})"
             for failure in verdict.failures
             if failure.severity is Severity.FAIL and failure.partition in {number, None}
         ]
         since_ms = marks[number].since_ms if number in marks else at_ms
-        findings.append(Finding(number, since_ms, join_first(told, MAXIMUM_SHOWN_FAILURES, last=" and ")))
+        findings.append(Finding(number, since_ms, join_first(failed, MAXIMUM_SHOWN_FAILURES, last=" and ")))
     return alert_templates.make_validation_failed(
         topic,
         verdict.plan_id,
         findings,
         evidence=verdict.data_docs or f"winnow receipts {topic}",
-        fate=fate or describe_marks(topic, marks),
+        fate=effect or describe_marks(topic, marks),
         at_ms=at_ms,
     )
