@@ -21,7 +21,7 @@ from winnow.engine import staging
 from winnow.errors import PlanVoidError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import PartitionPlan, Plan, Status
-from winnow.pipeline.compaction import driver
+from winnow.pipeline.compaction import batch, driver
 from winnow.pipeline.compaction import plan as planning_step
 from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -71,18 +71,19 @@ def manifest_file(world: World) -> str:
 
 
 def compact(world: World, monkeypatch: pytest.MonkeyPatch, *, before: str = "", action: object = None) -> Any:
-    """A whole run; ``action`` takes place once, just before the step ``before`` of the driver."""
+    """A whole run; ``action`` takes place once, just before the step ``before`` of the batch."""
     with monkeypatch.context() as patch:
         patch.setattr(driver, "submit_plans", submit)
         if before:
-            genuine, left = getattr(driver, before), [action]
+            module = driver if hasattr(driver, before) else batch
+            genuine, left = getattr(module, before), [action]
 
             def step(*arguments: Any, **named: Any) -> Any:
                 while left:
                     left.pop()()  # type: ignore[operator]
                 return genuine(*arguments, **named)
 
-            patch.setattr(driver, before, step)
+            patch.setattr(module, before, step)
         return compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
 
 
