@@ -31,14 +31,14 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
         "p1",
         [FINDING],
         evidence="file:///docs.html",
-        fate="Once mended: winnow partitions release",
+        effect="Once mended: winnow partitions release",
         at_ms=AT_MS,
     ),
     AlertKind.VALIDATION_BROKEN: lambda: alert_templates.make_validation_broken(
         "orders", "p1", "A check raised.", at_ms=AT_MS
     ),
     AlertKind.UNCLEANABLE_PARTITION: lambda: alert_templates.make_uncleanable_partition(
-        "orders", "p1", [FINDING], fate="Have it tried at once: winnow partitions release orders", at_ms=AT_MS
+        "orders", "p1", [FINDING], effect="Have it tried at once: winnow partitions release orders", at_ms=AT_MS
     ),
     AlertKind.DEADLINE_NEAR: lambda: alert_templates.make_deadline_near(
         "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS

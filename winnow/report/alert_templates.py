@@ -19,17 +19,17 @@ def make_validation_failed(
     findings: Sequence[Finding],
     *,
     evidence: str,
-    fate: str,
+    effect: str,
     at_ms: int,
 ) -> Situation:
-    """Make the alert about a wrong result. ``evidence``: where the verdict is. ``fate``: the effect of the marks."""
+    """Make the alert about a wrong result. ``evidence``: where the verdict is. ``effect``: the effect of the marks."""
     return Situation(
         kind=AlertKind.VALIDATION_FAILED,
         topic=topic,
         findings=tuple(findings),
         summary=f"Validation of plan {plan_id} of topic {topic} failed",
         safe=_AS_BEFORE,
-        next=f"Evidence: {evidence}. {fate}",
+        next=f"Evidence: {evidence}. {effect}",
         at_ms=at_ms,
         plan_id=plan_id,
     )
@@ -52,16 +52,16 @@ def make_validation_broken(
 
 
 def make_uncleanable_partition(
-    topic: str, plan_id: str, findings: Sequence[Finding], *, fate: str, at_ms: int
+    topic: str, plan_id: str, findings: Sequence[Finding], *, effect: str, at_ms: int
 ) -> Situation:
-    """Make the alert about partitions that could not be compacted. ``fate``: their mark, and how to release it."""
+    """Make the alert about partitions that could not be compacted. ``effect``: their mark, and how to release it."""
     return Situation(
         kind=AlertKind.UNCLEANABLE_PARTITION,
         topic=topic,
         findings=tuple(findings),
         summary=f"Topic {topic} was not compacted",
         safe="Nothing was published and nothing was lost; readers see the log as before.",
-        next=fate,
+        next=effect,
         at_ms=at_ms,
         plan_id=plan_id,
     )

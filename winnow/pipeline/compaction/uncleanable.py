@@ -168,7 +168,7 @@ def build_uncleanable_alert(
         for number, reason in sorted(reasons.items())
     ]
     effect = effect if effect is not None else describe_marks(topic, marks)
-    return alert_templates.make_uncleanable_partition(topic, plan_id, findings, fate=effect, at_ms=at_ms)
+    return alert_templates.make_uncleanable_partition(topic, plan_id, findings, effect=effect, at_ms=at_ms)
 
 
 def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:

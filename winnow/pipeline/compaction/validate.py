@@ -261,6 +261,6 @@ def build_verdict_alert(
         verdict.plan_id,
         findings,
         evidence=verdict.data_docs or f"winnow receipts {topic}",
-        fate=effect or describe_marks(topic, marks),
+        effect=effect or describe_marks(topic, marks),
         at_ms=at_ms,
     )
