@@ -187,4 +187,4 @@ def test_api_is_well_only_when_its_components_are(
     document["scheduler"] = {"status": "unhealthy"}
     ill = health.check_api(embedded=True)
     assert ill.status is CheckStatus.WARNING
-    assert "not well: scheduler" in ill.detail
+    assert "not healthy: scheduler" in ill.detail
