@@ -56,11 +56,11 @@ def prompt_program(program: str, folder: Path, env: Mapping[str, str] | None = N
 def run_block(block: str, folder: Path, env: dict[str, str], *, first_on_path: Path) -> str:
     """Run ``block`` in ``folder``; what it printed. Any command that fails, fails."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("WINNOW_", "AIRFLOW"))}
-    path = os.pathsep.join([str(first_on_path), str(Path(sys.executable).parent), plain["PATH"]])
+    path = os.pathsep.join([str(first_on_path), str(Path(sys.executable).parent), env.get("PATH", plain["PATH"])])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block],
         cwd=folder,
-        env={**plain, "PATH": path, **env},
+        env={**plain, **env, "PATH": path},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
