@@ -4,15 +4,20 @@
 
 Both cores are busy that way, although some tests wait for servers. A folder runs whole and in one process, because its
 tests share servers and because Airflow reads its settings once a process. Folders with servers run apart, so that no
-server outlives its tests. The output of a group is shown when it has ended. The exit code is 0 when every group is
-green.
+server outlives its tests. The output of a group is shown when it has ended.
+
+A few tests that failed beside others are run again by themselves, once: on a busy machine a wait can end too early,
+while a fault fails again. The last lines name the tests that passed only then. The exit code is 0 when every test has
+passed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -38,6 +43,12 @@ GROUPS: Final = (
 one of its own, before all others."""
 
 
+MAXIMUM_REPEATED_TESTS: Final = 3
+"""Maximum failed tests of a group that are run again."""
+TESTS_FAILED: Final = 1
+"""Pytest's exit code when tests failed, and nothing else was wrong."""
+
+
 def list_folders() -> list[str]:
     """List the folders that have tests."""
     return sorted(folder.name for folder in TESTS.iterdir() if any(folder.glob("test_*.py")))
@@ -51,27 +62,47 @@ def plan_groups(folders: Sequence[str]) -> list[list[str]]:
 
 
 def run_groups(groups: Sequence[Sequence[str]]) -> int:
-    """Run every group, three at a time, and return the worst exit code."""
-    codes = []
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as workers:
-        try:
-            for ended in as_completed([workers.submit(_run_group, group) for group in groups]):
-                code, output = ended.result()
-                codes.append(code)
-                sys.stdout.buffer.write(output)
-                sys.stdout.flush()
-        except BaseException:
-            workers.shutdown(wait=False, cancel_futures=True)
-            raise
-    return max(abs(code) for code in codes)  # negative when a signal ended it
+    """Run every group, three at a time, then failed tests again; return the worst exit code."""
+    with tempfile.TemporaryDirectory(prefix="winnow-groups-") as caches:
+        codes = {}
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as workers:
+            try:
+                runs = {workers.submit(_run_group, group, Path(caches, group[0])): group for group in groups}
+                for ended in as_completed(runs):
+                    cache = Path(caches, runs[ended][0])
+                    codes[cache], output = ended.result()
+                    sys.stdout.buffer.write(output)
+                    sys.stdout.flush()
+            except BaseException:
+                workers.shutdown(wait=False, cancel_futures=True)
+                raise
+        repeated = {cache: failed for cache in codes if codes[cache] == TESTS_FAILED if (failed := list_failed(cache))}
+        for cache, failed in repeated.items():
+            if len(failed) <= MAXIMUM_REPEATED_TESTS:
+                print(f"\nAgain, by themselves: {', '.join(failed)}\n", flush=True)
+                codes[cache] = subprocess.call(_build_command(failed, cache))
+        for cache, failed in repeated.items():
+            if codes[cache] == 0:
+                print(f"Passed only when they were run again: {', '.join(failed)}", flush=True)
+    return max(abs(code) for code in codes.values())  # negative when a signal ended it
 
 
-def _run_group(folders: Sequence[str]) -> tuple[int, bytes]:
-    command = [sys.executable, "-m", "pytest", "-q", "--durations=15", *(str(TESTS / folder) for folder in folders)]
+def list_failed(cache: Path) -> list[str]:
+    """List the tests that failed in the run whose pytest cache is the folder ``cache``."""
+    written = cache / "v" / "cache" / "lastfailed"
+    return sorted(json.loads(written.read_text())) if written.exists() else []
+
+
+def _run_group(folders: Sequence[str], cache: Path) -> tuple[int, bytes]:
+    command = _build_command([str(TESTS / folder) for folder in folders], cache)
     started = time.monotonic()
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     head = f"\n{', '.join(folders)}, {time.monotonic() - started:.0f} s:\n\n"
     return done.returncode, head.encode() + done.stdout
+
+
+def _build_command(tests: Sequence[str], cache: Path) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "--durations=15", "-o", f"cache_dir={cache}", *tests]
 
 
 def main() -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from tests import groups
 from tests.costs import COSTS, TESTS, marks_of
 from tests.groups import GROUPS, list_folders, plan_groups
 
@@ -33,3 +36,47 @@ def test_each_folder_runs_in_one_group_also_one_that_is_new() -> None:
     assert sorted(folder for group in plan_groups(list_folders()) for folder in group) == list_folders()
     assert {folder for group in GROUPS for folder in group} <= set(list_folders())
     assert plan_groups(["unit", "new", "page", "catalogue"]) == [["new"], ["unit"], ["catalogue", "page"]]
+
+
+def write_folders(root: Path, folders: dict[str, str]) -> None:
+    """Folders with one module of tests each, below ``root``."""
+    (root / "pytest.ini").write_text("[pytest]\n")
+    for name, text in folders.items():
+        (root / name).mkdir()
+        (root / name / f"test_{name}.py").write_text(text)
+
+
+FAILS_ONCE = """
+from pathlib import Path
+
+def test_waits():
+    seen = Path("seen")
+    if not seen.exists():
+        seen.touch()
+        raise AssertionError("the wait ended too early")
+"""
+
+
+@pytest.mark.parametrize(("other", "exit_code"), [("def test_right(): pass", 0), ("def test_wrong(): assert False", 1)])
+def test_a_test_that_failed_beside_others_is_run_again_by_itself_and_a_fault_fails_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], other: str, exit_code: int
+) -> None:
+    """One that passes the second time is named; one that fails twice makes the run fail."""
+    write_folders(tmp_path, {"waits": FAILS_ONCE, "other": other})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(groups, "TESTS", tmp_path)
+    assert groups.run_groups([["waits"], ["other"]]) == exit_code
+    printed = capfd.readouterr().out
+    assert "the wait ended too early" in printed
+    assert "Passed only when they were run again: waits/test_waits.py::test_waits" in printed
+
+
+def test_many_failed_tests_are_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They have a common cause, and it is not that the machine was busy."""
+    write_folders(tmp_path, {"broken": "".join(f"def test_{n}(): assert False\n" for n in range(4))})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(groups, "TESTS", tmp_path)
+    assert groups.run_groups([["broken"]]) == 1
+    assert "Again" not in capfd.readouterr().out
