@@ -76,7 +76,7 @@ SECTIONS: tuple[Section, ...] = (
             _log(
                 "3",
                 "LogCleanerManagerTest.testGrabFilthiestCompactedLogIgnoresInProgressPartitions",
-                "What another run is working on is left to it, and the next one is taken.",
+                "A log that another run is working on is skipped, and the next one is taken.",
                 "A lease in the metadata store holds across machines.",
             ),
             _log(
@@ -200,7 +200,7 @@ SECTIONS: tuple[Section, ...] = (
                 "26",
                 "UnifiedLogTest.testTimeBasedLogRollJitter",
                 "A segment rolls earlier by a random part of its age limit.",
-                "Jitter spreads the rolls of a broker's many logs; an archive's segments close when looked at.",
+                "Jitter spreads the rolls of a broker's many logs; an archive's segments close when they are assessed.",
             ),
         ),
     ),
@@ -210,7 +210,7 @@ SECTIONS: tuple[Section, ...] = (
             _log(
                 "27",
                 "LogCleanerTest.testBuildOffsetMap",
-                "Exactly the keys inside the range are looked at, with their last offsets; its neighbours are not.",
+                "Exactly the keys inside the range are mapped, with their last offsets; its neighbours are not.",
             ),
             _adapted(
                 "28",
@@ -242,7 +242,7 @@ SECTIONS: tuple[Section, ...] = (
             _adapted(
                 "33",
                 "OffsetMapTest.testClear",
-                "Nothing that was known of one partition or run is known in the next.",
+                "No knowledge is carried over from one partition or run to the next.",
             ),
             _broker(
                 "34",
@@ -253,12 +253,12 @@ SECTIONS: tuple[Section, ...] = (
             _adapted(
                 "35",
                 "OffsetMapTest.testUpdateLatestOffset, testLatestOffset",
-                "The covered end follows the last record looked at, also when that record did not survive.",
+                "The covered end follows the last record that was read, even if that record did not survive.",
             ),
             _adapted(
                 "36",
                 "OffsetMapTest.testUtilization",
-                "What was counted is exact at every step: as many records kept as there are keys.",
+                "Counts are exact at every step: as many records are kept as there are keys.",
             ),
         ),
     ),
@@ -374,7 +374,7 @@ SECTIONS: tuple[Section, ...] = (
             _broker(
                 "56",
                 "LogCleanerTest.testCleanCorruptMessageSet",
-                "Wrapped messages of inconsistent versions are mended.",
+                "Wrapped messages of inconsistent versions are repaired.",
                 "It concerns message formats of before Kafka 0.11.",
             ),
             _broker(
@@ -655,12 +655,12 @@ SECTIONS: tuple[Section, ...] = (
             _log(
                 "102",
                 "LogCleanerManagerTest.testLogsWithSegmentsToDeleteShouldConsiderCleanupPolicyCompactDeleteLogs",
-                "A topic with both policies is looked at for both.",
+                "A topic with both policies is checked for both.",
             ),
             _log(
                 "103",
                 "LogCleanerManagerTest.testLogsWithSegmentsToDeleteShouldConsiderCleanupPolicyCompactLogs",
-                "A topic that only compacts is still rid of segments below its log start.",
+                "A topic that only compacts still loses segments below its log start.",
             ),
             _log(
                 "104",
@@ -729,7 +729,7 @@ SECTIONS: tuple[Section, ...] = (
             _adapted(
                 "115",
                 "LogCleanerIntegrationTest.testIsThreadFailed",
-                "A worker that died is seen.",
+                "A worker that died is noticed.",
                 "The next run takes its work over.",
             ),
             _adapted(
@@ -740,7 +740,7 @@ SECTIONS: tuple[Section, ...] = (
             _adapted(
                 "117",
                 "LogCleanerTest.testRemoveMetricsOnClose",
-                "Metrics end with what they measure.",
+                "Metrics of a log end when it is deleted.",
             ),
             _adapted(
                 "118",

@@ -60,7 +60,7 @@ def document(covering: Covering) -> str:
     lines = [
         "# Kafka's cleaner, case by case",
         "",
-        "What Apache Kafka's own tests say of log compaction, one row a case, and the tests that hold Winnow to it.",
+        "Each case of Apache Kafka's own tests of log compaction, with the tests that check it in Winnow.",
         f"{covered} of {len(wanted)} cases that concern an archive are covered; {left_out} concern a broker alone, and",
         "say why. The last but one section goes beyond Kafka's tests; the last lists what its documentation promises.",
         "",
