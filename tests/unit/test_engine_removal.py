@@ -290,7 +290,7 @@ def test_hashes_at_both_ends_of_their_range_are_merged() -> None:
         for run in ([least, 5, most], [most, 1 << 63, least, 7], [1 << 63, 6]):
             runs.add(np.array(run, np.uint64))
             runs.end_run()
-        assert runs.repeated().tolist() == [least, 1 << 63, most]
+        assert runs.find_repeated().tolist() == [least, 1 << 63, most]
 
 
 @pytest.mark.parametrize(("keys", "removes"), [(1_000, True), (300, False)])

@@ -95,9 +95,9 @@ def test_meter_spreads_bytes_over_records_and_settles_the_rest() -> None:
     """Half of the records carry half of the announced bytes; what was more in the end is taken last."""
     clock = Clock()
     meter = ThrottleMeter(Throttle(100, clock, clock.sleep), 200, 4)
-    meter.passed(2)
+    meter.throttle(2)
     assert clock.elapsed == pytest.approx(1.0)
-    meter.passed(2)
+    meter.throttle(2)
     assert clock.elapsed == pytest.approx(2.0)
     meter.finish(350)
     assert clock.elapsed == pytest.approx(3.5)
@@ -107,7 +107,7 @@ def test_meter_does_not_give_back_what_was_announced_too_high() -> None:
     """Fewer bytes than announced cost what was announced."""
     clock = Clock()
     meter = ThrottleMeter(Throttle(100, clock, clock.sleep), 200, 2)
-    meter.passed(2)
+    meter.throttle(2)
     meter.finish(100)
     assert clock.elapsed == pytest.approx(2.0)
 

@@ -78,7 +78,7 @@ def find_contested_keys(
                     running.add(fingerprints)
                 sorted_hashes.add(hashes if passes == 1 else hashes[hashes % np.uint64(passes) == number])
             sorted_hashes.end_run()
-        repeated = sorted_hashes.repeated()
+        repeated = sorted_hashes.find_repeated()
         if len(repeated) + sum(map(len, found)) > maximum_contested:
             return None
         held |= sorted_hashes.find_runs_with(repeated)
@@ -131,7 +131,7 @@ class _SortedRuns:
     def _runs(self) -> list[KeyHashes]:
         return [self._hashes[start:end] for start, end in zip(self._ends, self._ends[1:], strict=False)]
 
-    def repeated(self) -> KeyHashes:
+    def find_repeated(self) -> KeyHashes:
         """Return the hashes that occur more than once, without duplicates, in ascending order."""
         runs = self._runs()
         found: list[KeyHashes] = [np.empty(0, np.uint64)]

@@ -348,7 +348,7 @@ def _copy_survivors(
             relation = connection.sql(f"SELECT {columns}, {CONTENT_HASH} AS fingerprint {survivors}")
             for batch in relation.to_arrow_reader(_compute_batch_rows(read)):
                 copied += batch.num_rows
-                meter.passed(batch.num_rows)
+                meter.throttle(batch.num_rows)
                 content.add(batch.column(len(ARROW_SCHEMA)).to_numpy(zero_copy_only=True))
                 writer.write(cast_to_segment_schema(batch.select(ARROW_SCHEMA.names)))
         outputs = writer.finish()

@@ -61,7 +61,7 @@ class ThrottleMeter:
         self._records = records
         self._passed = 0
 
-    def passed(self, records: int) -> None:
+    def throttle(self, records: int) -> None:
         """Take the bytes of ``records`` more records; in total not more than were announced."""
         self._passed += records
         self._throttle.take(self._size_bytes * records / self._records)
