@@ -14,6 +14,7 @@ NAMES ?=
 # What `make test-long` runs: everything that Hypothesis drives, and ten processes on one topic for three minutes.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
+  tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
   tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py
 # Rounds of `make soak`; 1,000 when left out.

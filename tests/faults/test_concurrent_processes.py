@@ -18,7 +18,7 @@ from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
 
 SEED = int(os.environ.get("CROWD_SEED", "1"))
-SECONDS = os.environ.get("CROWD_SECONDS", "20")
+SECONDS = os.environ.get("CROWD_SECONDS", "10")
 """`make test-long` takes three minutes each, with fresh seeds."""
 
 

@@ -1,4 +1,7 @@
-"""The demo's year of flights through ingest, two compactions by spark-submit and the readers, against plain Python."""
+"""The demo's year of flights through ingest, two compactions and the readers, against plain Python.
+
+The first compaction is by spark-submit, the second does the same work in this process.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from demo import expected
 from demo.archive import write_archive
 from demo.flights import Flight, read_flights
 from demo.records import AIRCRAFT, ARRIVALS, CONFIGURATION, DEPARTURES, PARTITIONS, TOPICS, PlacedRecord
+from tests.support import in_process_spark
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.model import Status
 from winnow.pipeline.admin.topics import create_topic
+from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.explain.read import read_batches
@@ -57,7 +62,10 @@ def told(flights: list[Flight], tmp_path_factory: pytest.TempPathFactory) -> dic
         receipts: dict[str, list[Receipt]] = {topic: [] for topic in TOPICS}
         differences: dict[str, list[tuple[Row | None, Row | None] | None]] = {topic: [] for topic in TOPICS}
         for as_of_ms, tombstones in ((now_ms, True), (now_ms + TWO_DAYS_MS, False)):
-            outcome = compact_topics(ctx, TOPICS, as_of_ms=as_of_ms)
+            with pytest.MonkeyPatch.context() as patch:
+                if not tombstones:
+                    patch.setattr(driver, "submit_plans", in_process_spark.submit)
+                outcome = compact_topics(ctx, TOPICS, as_of_ms=as_of_ms)
             assert outcome.errors == []
             for receipt in outcome.receipts:
                 receipts[receipt.topic].append(receipt)

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from oracle import surviving_records
 from oracle.log_model import LogModel
 from oracle.model_values import NO_MAX_LAG_MS, ModelConfig
+from tests.support.examples import choose_examples
 from tests.support.world import TOPIC, FakeClock, World, list_visible_rows, open_world, write_jsonl
 from winnow.log.head import Head
 from winnow.model import Cleaning, Record, Strategy
@@ -46,8 +47,6 @@ from winnow.store import RunState
 from winnow.store.projection import Projection
 
 HOUR_MS = 3_600_000
-QUICK = 50
-"""Examples of the quick profile; half of them are enough here, since each does a dozen steps."""
 LATER_MS = 4_102_444_800_000
 """The year 2100: after the real time that snapshots carry, so that sweep has something to expire."""
 PARTITIONS = 2
@@ -412,7 +411,6 @@ class LogMachine(RuleBasedStateMachine):
 @pytest.mark.kafka("46", "G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G17", "G18", "G19")
 def test_anything_in_any_order_leaves_the_log_as_the_oracle_says() -> None:
     """Append, clock, configuration, runs that end well, badly or not at all, imports, pauses, deletions, sweeps."""
-    many = settings().max_examples
     run_state_machine_as_test(
-        LogMachine, settings=settings(max_examples=many if many > QUICK else QUICK // 2, stateful_step_count=12)
+        LogMachine, settings=settings(max_examples=choose_examples(quick=12), stateful_step_count=12)
     )

@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.surviving_records import compute_survivors
+from tests.support.examples import choose_examples
 from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
 from winnow.engine import splitting
 from winnow.engine.rewrite import compact_partition
@@ -148,6 +149,7 @@ _rows = st.lists(
 )
 
 
+@settings(max_examples=choose_examples(quick=20))
 @given(
     rows=_rows,
     cuts=st.sets(st.integers(1, 23), max_size=5),

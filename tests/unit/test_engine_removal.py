@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.surviving_records import compute_survivors
+from tests.support.examples import choose_examples
 from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
 from winnow.engine import contested_keys, rewrite, winners
 from winnow.engine import survivors as tables
@@ -95,6 +96,7 @@ def kept_offsets(partition: PartitionPlan, staged: StagedPartition) -> list[int]
     return sorted(offset for offset in found if offset >= partition.log_start_offset)
 
 
+@settings(max_examples=choose_examples(quick=20))
 @given(
     rows=_rows,
     cuts=st.sets(st.integers(1, 19), max_size=3),
@@ -136,7 +138,7 @@ def test_survivors_and_facts_are_the_oracles_and_those_of_a_table_of_all_keys(
     ]
 
 
-@settings(max_examples=20)
+@settings(max_examples=choose_examples(quick=20))
 @given(
     rows=_rows,
     cuts=st.sets(st.integers(1, 19), max_size=3),
@@ -255,7 +257,7 @@ class _Watched:
             self._queries.append(query)
 
 
-@settings(max_examples=20)
+@settings(max_examples=choose_examples(quick=20))
 @given(rows=_rows, parts=st.sampled_from([1, 4, 16]))
 def test_a_table_of_keys_made_in_parts_is_the_table_of_all(rows: list[Row], parts: int) -> None:
     """Where memory does not do for all keys at once; keyless records are counted once."""
