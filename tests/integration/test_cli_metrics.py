@@ -125,3 +125,12 @@ def test_forecast_of_an_unknown_topic_ends_with_two() -> None:
     answer = winnow("assess", "missing", "--forecast", "--json", code=2)
     assert answer.stdout == ""
     assert "There is no topic missing" in answer.stderr
+
+
+def test_watch_answers_with_one_document(tmp_path: Path) -> None:
+    """Topics checked, new messages by kind, earlier ones that were delivered, and topics that could not be checked."""
+    make_topic("orders", tmp_path / "orders.jsonl", config=LAG)
+    assert winnow("assess").exit_code == 0
+    answer = winnow("watch", "--json")
+    assert answer.exit_code == 0
+    assert answer.document == {"topics": 1, "told": {"deadline_missed": 1}, "delivered": 0, "problems": []}

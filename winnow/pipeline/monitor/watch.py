@@ -46,22 +46,25 @@ _IDLE_REASONS = frozenset(
 
 @dataclass
 class WatchReport:
-    """The result of a watch: the number of topics checked, and of new messages by kind."""
+    """The result of a watch: the number of topics checked, and of new messages by kind.
+
+    The names of the fields are keys of the command's JSON.
+    """
 
     topics: int = 0
-    alerted: dict[str, int] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
     delivered: int = 0
     problems: list[str] = field(default_factory=list)
 
     def note(self, alert: object, kind: AlertKind) -> None:
         """Count ``alert`` if there is one."""
         if alert is not None:
-            self.alerted[kind.value] = self.alerted.get(kind.value, 0) + 1
+            self.told[kind.value] = self.told.get(kind.value, 0) + 1
 
     @property
     def sentence(self) -> str:
         """The report as text for logs."""
-        alerted = ", ".join(f"{count} {kind}" for kind, count in self.alerted.items()) or "nothing new"
+        alerted = ", ".join(f"{count} {kind}" for kind, count in self.told.items()) or "nothing new"
         late = f" {self.delivered} earlier message(s) were delivered." if self.delivered else ""
         failed = f" {len(self.problems)} topic(s) could not be checked." if self.problems else ""
         return f"Checked {self.topics} topic(s): {alerted}.{late}{failed}"
