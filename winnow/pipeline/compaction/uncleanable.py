@@ -177,7 +177,7 @@ def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:
     when = f" until {format_ms(next_ms)}" if next_ms is not None else ""
     return (
         f"Marked uncleanable{when}: {format_partitions(topic, sorted(marks))}; the next run takes the others. "
-        f"Once mended, have it tried at once with: {alert_templates.make_release_command(topic, marks)}"
+        f"When the cause is fixed, retry at once with: {alert_templates.make_release_command(topic, marks)}"
     )
 
 
