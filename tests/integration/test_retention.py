@@ -297,7 +297,7 @@ def test_a_plan_made_before_records_were_deleted_is_void(world: World) -> None:
     world.stage(plan)
     world.accept(plan)
     delete_records(world.ctx, TOPIC, {0: 3})
-    with pytest.raises(PlanVoidError):
+    with pytest.raises(PlanVoidError, match="is no longer what plan"):
         publish_attempt(world.ctx, plan.plan_id, "a1")
     assert _offsets(world) == [3]
 
