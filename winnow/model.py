@@ -354,7 +354,11 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Whether one topic partition would be compacted now, and why or why not (interface: ``assess --json``)."""
+    """Whether one topic partition would be compacted now, and why or why not (interface: ``assess --json``).
+
+    ``active_closes_ms``: when the active segment closes by its age; None if there is none, or it has no timestamps. It
+    is not recorded.
+    """
 
     topic: str
     partition: int
@@ -369,6 +373,7 @@ class Assessment:
     cleanable_bytes: int
     max_compaction_delay_ms: int
     deadline_ms: int | None
+    active_closes_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +387,8 @@ class PartitionPlan:
     ``retired``: the oldest segments, which retention takes out of the log unread; ``segments`` begin after them, and
     ``log_start_offset`` is the one after retention (``previous_log_start_offset`` the one that was planned from).
     ``compacts`` False: retention only, ``segments`` is empty and the checkpoint stays. ``expected_*``: estimates for
-    people, None where nothing is known; they decide nothing and are no part of the plan's id.
+    people, None where nothing is known; they decide nothing and are no part of the plan's id. ``closes_active``: the
+    active segment counted as closed.
     """
 
     partition: int
@@ -400,6 +406,7 @@ class PartitionPlan:
     expected_records_kept: int | None = None
     expected_bytes_out: int | None = None
     covered_end: int = 0
+    closes_active: bool = False
 
     @property
     def size_bytes(self) -> int:

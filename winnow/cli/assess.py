@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.command_errors import exit_with, run_for_each_topic
-from winnow.cli.options import AsOf, Json, Topics, choose_topics, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, Json, Now, Topics, choose_topics, open_installation, resolve_as_of
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -108,7 +108,13 @@ ForecastFlag = Annotated[
 ]
 
 
-def assess(topics: Topics = None, as_of: AsOf = None, as_json: Json = False, forecast: ForecastFlag = False) -> None:
+def assess(
+    topics: Topics = None,
+    as_of: AsOf = None,
+    now: Now = False,
+    as_json: Json = False,
+    forecast: ForecastFlag = False,
+) -> None:
     """Show why each topic partition would be compacted now, or not.
 
     If several reasons apply, the first is shown. Reads the table's manifests, no data file; starts no Spark. With more
@@ -124,7 +130,7 @@ def assess(topics: Topics = None, as_of: AsOf = None, as_json: Json = False, for
 
         as_of_ms = resolve_as_of(ctx, as_of)
         names = choose_topics(ctx, topics)
-        with open_assessor(ctx, names, as_of_ms=as_of_ms) as look:
+        with open_assessor(ctx, names, as_of_ms=as_of_ms, closes_active=now) as look:
             outcome = run_for_each_topic(names, look)
     found = [assessment for per_topic in outcome.results for assessment in per_topic]
     if as_json:
@@ -172,6 +178,7 @@ def _show(found: Sequence[Assessment], as_of_ms: int) -> None:
     print_table(header, rows, right=(2, 3, 4, 5, 6))
     format_legend(a.reason for a in shown)
     eligible = list(dict.fromkeys(a.topic for a in found if a.eligible))
+    _show_closing_times(shown)
     if eligible:
         print_lines(f"Next: winnow compact {eligible[0] if len(eligible) == 1 else ''}".rstrip())
     else:
@@ -187,6 +194,19 @@ def format_legend(reasons: Iterable[Reason]) -> None:
     """Explain the reasons in a table, in the order in which they are checked."""
     used = set(reasons)
     print_lines("\n".join(f"{reason.value}: {explain_reason(reason)}" for reason in Reason if reason in used))
+
+
+def _show_closing_times(shown: Sequence[Assessment]) -> None:
+    waiting = [a for a in shown if a.reason is Reason.NO_CLOSED_SEGMENT and a.active_closes_ms is not None]
+    if not waiting:
+        return
+    first = min(waiting, key=lambda a: a.active_closes_ms or 0)
+    others = f" (the first of {len(waiting)})" if len(waiting) > 1 else ""
+    print_lines(
+        f"The active segment of {first.topic}-{first.partition} closes by its age at "
+        f"{format_ms(first.active_closes_ms or 0)}{others}. To count it as closed now: "
+        f"winnow compact {first.topic} --now"
+    )
 
 
 def _show_summary(found: Sequence[Assessment]) -> None:

@@ -6,6 +6,7 @@ from winnow.cli.command_errors import exit_with, print_failure
 from winnow.cli.options import (
     AsOf,
     Json,
+    Now,
     Simulate,
     Topics,
     choose_topics,
@@ -19,7 +20,13 @@ from winnow.cli.receipts import make_document
 from winnow.model import Status
 
 
-def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = False, as_json: Json = False) -> None:
+def compact(
+    topics: Topics = None,
+    as_of: AsOf = None,
+    simulate: Simulate = False,
+    now: Now = False,
+    as_json: Json = False,
+) -> None:
     """Keep the last record of each key in eligible partitions.
 
     Plans, rewrites with Spark, validates the result and publishes it in one snapshot per topic. Partitions that `winnow
@@ -41,7 +48,9 @@ def compact(topics: Topics = None, as_of: AsOf = None, simulate: Simulate = Fals
         outcome = CompactionOutcome()
         if chosen:
             with CompactionProgress() as progress:
-                outcome = compact_topics(ctx, chosen, as_of_ms=as_of_ms, progress=progress, leave_held=not topics)
+                outcome = compact_topics(
+                    ctx, chosen, as_of_ms=as_of_ms, progress=progress, leave_held=not topics, closes_active=now
+                )
     for error in outcome.errors:
         print_failure(error.message)
     if as_json:

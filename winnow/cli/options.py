@@ -92,6 +92,12 @@ Config = Annotated[
     typer.Option("--config", metavar="KEY=VALUE", help="Topic configuration; may be repeated.", show_default=False),
 ]
 
+Now = Annotated[
+    bool,
+    typer.Option("--now", help="Count the active segments as closed; minimum lag and dirty ratio still decide."),
+]
+
+
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Allow an --as-of that lies more than a minute ahead of the present.")
 ]

@@ -58,12 +58,16 @@ class CleanableRange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """One topic partition from manifests and state. ``segments`` are in offset order, ranges disjoint."""
+    """One topic partition from manifests and state. ``segments`` are in offset order, ranges disjoint.
+
+    ``closes_active``: the active segment counts as closed, because somebody asked for it.
+    """
 
     topic: str
     partition: int
     segments: tuple[Segment, ...]
     state: PartitionState
+    closes_active: bool = False
 
 
 def find_first_dirty_offset(state: PartitionState) -> int:
@@ -122,6 +126,18 @@ def find_active_offset(
     return log_end_offset if start is None else start
 
 
+def find_active_closing_ms(
+    dirty: Sequence[Segment], active_offset: int, rules: Rules, appends: Sequence[Append]
+) -> int | None:
+    """Find when the active segment, from ``active_offset`` on, closes by its age; None: nothing in it has a time.
+
+    It closes earlier if it grows to segment.bytes.
+    """
+    times_ms = [find_oldest_ms(segment, appends) for segment in dirty if segment.first_offset >= active_offset]
+    oldest_ms = min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+    return None if oldest_ms is None or rules.max_segment_ms >= MAXIMUM_LONG else oldest_ms + rules.max_segment_ms + 1
+
+
 def list_dirty_segments(log: PartitionLog, first_dirty: int) -> tuple[Segment, ...]:
     """List the segments from the one that contains the first dirty offset on (Kafka 2.4)."""
     return tuple(segment for segment in log.segments if segment.last_offset >= first_dirty)
@@ -140,7 +156,9 @@ def find_cleanable_range(
     first_dirty = log.state.log_start_offset if whole_log_dirty else checkpoint
     appends = log.state.appends
     since_checkpoint = list_dirty_segments(log, checkpoint)
-    active = find_active_offset(since_checkpoint, log.state.log_end_offset, rules, appends, as_of_ms)
+    active = log.state.log_end_offset
+    if not log.closes_active:
+        active = find_active_offset(since_checkpoint, active, rules, appends, as_of_ms)
     dirty = list_dirty_segments(log, first_dirty)
     upper = active
     if rules.min_compaction_lag_ms > 0:

@@ -26,6 +26,7 @@ from winnow.planning.cleanable import (
     CleanableRange,
     PartitionLog,
     Rules,
+    find_active_closing_ms,
     find_cleanable_range,
     find_earliest_dirty_timestamp_ms,
     find_youngest_ms,
@@ -305,6 +306,7 @@ def decide_eligibility(
         cleanable_bytes=look.cleanable_bytes,
         max_compaction_delay_ms=look.delay_ms,
         deadline_ms=look.deadline_ms,
+        active_closes_ms=look.active_closes_ms,
     )
     return Decision(assessment, taken, look.span)
 
@@ -322,6 +324,7 @@ class _Figures:
     delay_ms: int
     deadline_ms: int | None
     tombstones_due: bool
+    active_closes_ms: int | None
 
 
 def _collect_figures(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning_time_ms: int) -> _Figures:
@@ -346,6 +349,7 @@ def _collect_figures(log: PartitionLog, rules: Rules, *, as_of_ms: int, cleaning
         deadline_ms=deadline_ms,
         tombstones_due=_has_expired_tombstones(log, span.first_dirty_offset, going)
         or has_uncovered_tombstones(log, span.first_dirty_offset),
+        active_closes_ms=find_active_closing_ms(dirty, span.active_offset, rules, log.state.appends),
     )
 
 

@@ -101,6 +101,7 @@ def plan_partition(
         previous_log_start_offset=log.state.log_start_offset,
         compacts=compacts,
         covered_end=find_covered_end(log.state.history, rules, end) if compacts else 0,
+        closes_active=log.closes_active,
     )
 
 

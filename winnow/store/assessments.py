@@ -15,7 +15,9 @@ from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.values import PartitionOverview, TopicOverview
 
-_ASSESSMENT_COLUMNS: Final = tuple(field.name for field in fields(Assessment) if field.name != "reason")
+_ASSESSMENT_COLUMNS: Final = tuple(
+    field.name for field in fields(Assessment) if field.name not in {"reason", "active_closes_ms"}
+)
 
 _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOverview))
 

@@ -63,7 +63,7 @@ def assess_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record:
 
 @contextmanager
 def open_assessor(
-    ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True
+    ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True, closes_active: bool = False
 ) -> Iterator[Callable[[str], list[Assessment]]]:
     """Assess many topics one by one, and record the results some hundred at a time.
 
@@ -75,12 +75,14 @@ def open_assessor(
         topics: the topics to be assessed, in that order. On object stores the next ones are loaded meanwhile.
         as_of_ms: the instant to decide for.
         record: whether to record the results.
+        closes_active: the active segments count as closed; such results are not recorded.
 
     Raises:
         ServiceError: metadata store or catalog cannot be reached.
     """
     with _preload_views(ctx, topics) as view_of:
-        assessor = _Assessor(ctx, topics, as_of_ms, view_of, record=record)
+        shown = (lambda topic: view_of(topic).close_active()) if closes_active else view_of
+        assessor = _Assessor(ctx, topics, as_of_ms, shown, record=record and not closes_active)
         try:
             yield assessor.assess
         finally:

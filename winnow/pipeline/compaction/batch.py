@@ -46,9 +46,11 @@ class PlanAttempt:
 
 
 def lock_and_plan(
-    ctx: Context, topic: str, leases: HeldLeases, *, as_of_ms: int, attempt: str
+    ctx: Context, topic: str, leases: HeldLeases, *, as_of_ms: int, attempt: str, closes_active: bool = False
 ) -> tuple[PlanReference | None, list[Receipt]]:
     """Lock ``topic``, settle its open runs and plan it; it stays locked only if there is a plan.
+
+    ``closes_active``: the active segments count as closed.
 
     Returns:
         The plan, None if nothing is eligible; and the receipts of earlier runs that turned out to be published.
@@ -59,7 +61,7 @@ def lock_and_plan(
     planned = None
     try:
         settled = lock_topic(ctx, topic, leases.acquire)
-        planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
+        planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt, closes_active=closes_active)
     finally:
         if planned is None:
             leases.release(topic)

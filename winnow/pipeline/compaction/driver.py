@@ -111,11 +111,12 @@ def compact_topics(
     as_of_ms: int,
     progress: Progress | None = None,
     leave_held: bool | None = None,
+    closes_active: bool = False,
 ) -> CompactionOutcome:
     """Compact the eligible partitions of ``topics`` (none = all). One topic's failure never stops another.
 
     ``leave_held``: a topic that another run holds is left to that run, with a sentence. Otherwise it is refused. Left
-    out: it is refused where topics are named.
+    out: it is refused where topics are named. ``closes_active``: the active segments count as closed for this run.
     """
     outcome = CompactionOutcome()
     leaves_held = not topics if leave_held is None else leave_held
@@ -126,7 +127,9 @@ def compact_topics(
         plans: list[PlanReference] = []
         for topic in names:
             with results.collect(topic):
-                plan, settled = lock_and_plan(ctx, topic, leases, as_of_ms=as_of_ms, attempt=attempt)
+                plan, settled = lock_and_plan(
+                    ctx, topic, leases, as_of_ms=as_of_ms, attempt=attempt, closes_active=closes_active
+                )
                 if plan is not None:
                     plans.append(plan)
                 elif settled:

@@ -56,7 +56,8 @@ def count_ahead_of_time(
     if not partition.compacts:
         return AheadOfTime()
     retired = {segment.path for segment in partition.retired}
-    log = PartitionLog(topic, partition.partition, tuple(s for s in live if s.path not in retired), state)
+    left = tuple(segment for segment in live if segment.path not in retired)
+    log = PartitionLog(topic, partition.partition, left, state, partition.closes_active)
     going_now = list_expired_ranges(
         state.history, make_tombstone_expiry(log, rules, partition.next_first_dirty_offset, cleaning_time_ms=now_ms)
     )

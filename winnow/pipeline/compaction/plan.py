@@ -71,19 +71,24 @@ def compute_configuration_digest(config: TopicConfig) -> str:
     return documents.compute_digest((build_rules(config), config.delete_retention_ms))
 
 
-def plan_topic(ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "") -> PlanReference | None:
+def plan_topic(
+    ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "", closes_active: bool = False
+) -> PlanReference | None:
     """Assess ``topic`` at its head, write the plan of its eligible partitions, and record its run.
 
     The run's row exists before Spark starts. Planning the same decision again gives the same id and changes nothing.
+    ``closes_active``: the active segments count as closed.
     """
     started_ms = ctx.now_ms()
     view = load_topic_view(ctx, topic)
-    assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
+    decided = view.close_active() if closes_active else view
+    assessments = assess_view(ctx, decided, as_of_ms=as_of_ms)
     earlier = EarlierRuns(ctx, topic)
     look = AssessedTopic(assessments)
     with suppress_overview_errors(topic):
         look = replace(build_overview(ctx, view, earlier), assessments=assessments)
     record_assessed_topics(ctx, [look], as_of_ms=as_of_ms)
+    view = decided
     plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None

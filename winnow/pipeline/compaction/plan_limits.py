@@ -174,7 +174,8 @@ def _rebuild_planned_log(
     end = min(partition.log_end_offset, state.log_end_offset)
     appends = tuple(append for append in state.appends if append.first_offset < end)
     segments = tuple(segment for segment in live if segment.first_offset < end)
-    return PartitionLog(topic, partition.partition, segments, replace(state, log_end_offset=end, appends=appends))
+    seen = replace(state, log_end_offset=end, appends=appends)
+    return PartitionLog(topic, partition.partition, segments, seen, partition.closes_active)
 
 
 def _count_retired_not_due(
@@ -267,6 +268,7 @@ def _is_end_too_late(log: PartitionLog, partition: PartitionPlan, rules: Rules, 
         log.partition,
         tuple(segment for segment in log.segments if segment.path not in retired),
         replace(log.state, log_start_offset=partition.log_start_offset),
+        log.closes_active,
     )
     span = cleanable.find_cleanable_range(
         left, rules, as_of_ms, whole_log_dirty=cleanable.is_whole_log_dirty(left, rules)

@@ -311,7 +311,7 @@ def build_change(
         status=Status.PUBLISHED,
         snapshot_id=None,
         partitions=tuple(receipts),
-        message=_format_message(plan.topic, receipts, as_of_ms=plan.as_of_ms, now_ms=now_ms),
+        message=_format_message(plan, receipts, now_ms=now_ms),
         as_of_ms=plan.as_of_ms,
         finished_at_ms=now_ms,
         attempt=manifest.attempt,
@@ -379,7 +379,8 @@ def _add_ahead_of_time(
     )
 
 
-def _format_message(topic: str, receipts: list[PartitionReceipt], *, as_of_ms: int, now_ms: int) -> str:
+def _format_message(plan: Plan, receipts: list[PartitionReceipt], *, now_ms: int) -> str:
+    topic = plan.topic
     records_in = sum(r.records_in for r in receipts)
     kept = sum(r.records_kept for r in receipts)
     retired = sum(r.records_retired for r in receipts)
@@ -395,4 +396,6 @@ def _format_message(topic: str, receipts: list[PartitionReceipt], *, as_of_ms: i
             f"Retention removed {retired} records of {sum(r.records_retired > 0 for r in receipts)} partition(s)."
         )
     sentences = sentences or [f"Nothing of {topic} had to be rewritten."]
-    return " ".join([*sentences, *describe_simulation(receipts, as_of_ms=as_of_ms, now_ms=now_ms)])
+    if any(partition.closes_active for partition in plan.partitions):
+        sentences.append("The active segments counted as closed (--now).")
+    return " ".join([*sentences, *describe_simulation(receipts, as_of_ms=plan.as_of_ms, now_ms=now_ms)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
@@ -29,6 +29,10 @@ class TopicView:
     partitions: tuple[PartitionLog, ...]
     now_ms: int
     """The present, read once, so that assessing and planning decide for the same instant."""
+
+    def close_active(self) -> TopicView:
+        """Return the view with every active segment counted as closed."""
+        return replace(self, partitions=tuple(replace(log, closes_active=True) for log in self.partitions))
 
 
 def build_rules(config: TopicConfig) -> Rules:

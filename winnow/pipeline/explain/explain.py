@@ -60,13 +60,16 @@ class Explanation:
     partitions: tuple[PartitionExplanation, ...]
 
 
-def explain_compaction(ctx: Context, topic: str, *, as_of_ms: int) -> Explanation:
+def explain_compaction(ctx: Context, topic: str, *, as_of_ms: int, closes_active: bool = False) -> Explanation:
     """Build the real plan and describe it instead of carrying it out. Writes nothing.
+
+    ``closes_active``: the active segments count as closed.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     view = load_topic_view(ctx, topic)
+    view = view.close_active() if closes_active else view
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
     runs = EarlierRuns(ctx, topic)
     plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=runs)
