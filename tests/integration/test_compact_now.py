@@ -29,7 +29,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def build_young(first: int, count: int) -> list[Record]:
     """Records of the last minutes, on three keys."""
     return [
-        record(n, b"key-%d" % (n % 3), b"value-%d" % n, NOW_MS - 10 * MINUTE_MS + n) for n in range(first, first + count)
+        record(n, b"key-%d" % (n % 3), b"value-%d" % n, NOW_MS - 10 * MINUTE_MS + n)
+        for n in range(first, first + count)
     ]
 
 

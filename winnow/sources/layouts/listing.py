@@ -1,0 +1,120 @@
+"""Lists the stored objects of an archive: files, folders with all that is below them, globs, in object stores too.
+
+Left out are hidden files and folders (a name that begins with a dot), what sinks and table formats write beside data
+(:data:`SIDECARS`), and what the caller excludes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from pyarrow import fs
+
+from winnow.files import storage
+from winnow.sources.input_errors import make_read_error, refuse_file, refuse_undecodable
+from winnow.sources.layouts.objects import StoredObject
+
+SIDECARS: Final = frozenset(
+    {
+        "_SUCCESS",
+        "_temporary",
+        "_delta_log",
+        "_spark_metadata",
+        "_metadata",
+        "_common_metadata",
+        "_committed",
+        "_started",
+    }
+)
+"""Names of files and folders that hold no records. ``_committed`` and ``_started`` have a number behind them."""
+_WILDCARD = re.compile(r"[*?\[]")
+_NUMBERED_SIDECAR = re.compile(r"_(committed|started)_[0-9]+")
+
+
+def list_objects(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[StoredObject]:
+    """List the objects of ``paths``, sorted by their names, each once.
+
+    Args:
+        paths: files, folders and globs (``*`` and ``?`` within one name, ``**`` over any folders), as URIs or local
+            paths.
+        exclude: globs; an object is left out if one of them matches its name or the end of its path.
+
+    Raises:
+        BadInputError: a path names nothing, or its name is not UTF-8.
+        ServiceError: an object store cannot be reached.
+    """
+    left_out = [_compile_glob(f"**/{glob}") for glob in exclude]
+    found: dict[str, StoredObject] = {}
+    for path in paths:
+        listed = list(_list_path(path))
+        if not listed:
+            raise refuse_file(path, "there is nothing to read", "check the path; hidden files are left out")
+        for stored in listed:
+            if not any(pattern.fullmatch(f"/{stored.uri.lstrip('/')}") for pattern in left_out):
+                found[stored.uri] = stored
+    return sorted(found.values(), key=lambda stored: stored.uri)
+
+
+def _list_path(path: str) -> Iterator[StoredObject]:
+    refuse_undecodable(path)
+    base, glob = _split_glob(path)
+    filesystem, name = storage.open_filesystem(base)
+    try:
+        with storage.translate_store_errors(base):
+            info = filesystem.get_file_info(name)
+            if info.type == fs.FileType.File and not glob:
+                yield _make_stored(path, info)
+                return
+            if info.type == fs.FileType.Directory:
+                yield from _list_folder(base, filesystem, name, glob)
+                return
+    except UnicodeDecodeError:
+        raise refuse_file(path, "a file in it has a name that is not UTF-8", "rename that file") from None
+    except OSError:
+        raise make_read_error(path, "it cannot be read", "check its permissions") from None
+    raise refuse_file(path, "there is no such file or folder", "check the path")
+
+
+def _list_folder(base: str, filesystem: fs.FileSystem, name: str, glob: str) -> Iterator[StoredObject]:
+    wanted = _compile_glob(glob) if glob else None
+    for info in filesystem.get_file_info(fs.FileSelector(name, recursive=True)):
+        inside = info.path[len(name) :].lstrip("/")
+        if info.type != fs.FileType.File or any(is_sidecar(part) for part in inside.split("/")):
+            continue
+        # A glob may name a folder, which stands for all below it.
+        parts = inside.split("/")
+        if wanted is None or any(wanted.fullmatch("/".join(parts[:count])) for count in range(1, len(parts) + 1)):
+            # A URI is unquoted when it is opened; a plain path is not.
+            yield _make_stored(storage.join(base, quote(inside) if "://" in base else inside), info)
+
+
+def is_sidecar(name: str) -> bool:
+    """Check whether a file or folder called ``name`` holds no records."""
+    return name.startswith(".") or name in SIDECARS or _NUMBERED_SIDECAR.fullmatch(name) is not None
+
+
+def _make_stored(uri: str, info: fs.FileInfo) -> StoredObject:
+    return StoredObject(uri, int(info.size or 0), None if info.mtime_ns is None else int(info.mtime_ns))
+
+
+def _split_glob(path: str) -> tuple[str, str]:
+    """Split ``path`` into the folder before its first wildcard and the glob below that, empty without a wildcard."""
+    found = _WILDCARD.search(path.partition("://")[2] or path)
+    if found is None:
+        return path, ""
+    place = len(path) - len(path.partition("://")[2] or path) + found.start()
+    folder, _, rest = path[:place].rpartition("/")
+    return folder or ("/" if path.startswith("/") else "."), rest + path[place:]
+
+
+def _compile_glob(glob: str) -> re.Pattern[str]:
+    parts = []
+    for piece in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", glob):
+        known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece)
+        if known is None:
+            known = piece if piece.startswith("[") and piece.endswith("]") and len(piece) > 2 else re.escape(piece)
+        parts.append(known.replace("[!", "[^", 1) if known.startswith("[!") else known)
+    return re.compile("".join(parts), re.DOTALL)
