@@ -115,6 +115,6 @@ def _compile_glob(glob: str) -> re.Pattern[str]:
     for piece in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", glob):
         known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece)
         if known is None:
-            known = piece if piece.startswith("[") and piece.endswith("]") and len(piece) > 2 else re.escape(piece)
+            known = piece if re.fullmatch(r"\[.+\]", piece) else re.escape(piece)
         parts.append(known.replace("[!", "[^", 1) if known.startswith("[!") else known)
     return re.compile("".join(parts), re.DOTALL)
