@@ -1,0 +1,88 @@
+"""The values that layouts share: stored objects, the archive objects made of them, and the records read from those.
+
+A *stored object* is a file or an object of a store, as a listing shows it. An *archive object* is what is read as one
+sequence of records: usually one stored object, sometimes several that belong together (values, keys and headers beside
+each other). Its name may tell topic, partition and first offset of its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pyarrow as pa
+
+from winnow.sources.record_batch import DEFAULT_BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A file, or an object of a store. ``modified_ns``: since the epoch; None where the store does not say."""
+
+    uri: str
+    size_bytes: int
+    modified_ns: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.uri.rstrip("/").rsplit("/", 1)[-1]
+
+
+class FieldForm(StrEnum):
+    """How a layout holds key, value or header values."""
+
+    BYTES = "bytes"
+    """As they were in the topic."""
+    BASE64 = "base64"
+    """Base64 text for certain; readers decode it."""
+    TEXT = "text"
+    """Text that was text: its UTF-8 bytes."""
+    TEXT_OR_BASE64 = "text or base64"
+    """Text whose meaning only the whole call can tell; readers leave it as it is."""
+    JSON = "json"
+    """A structure, rendered as JSON text by :mod:`winnow.sources.layouts.json_text`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveObject:
+    """One sequence of records.
+
+    ``parts``: the stored objects by role; ``value`` is the one with the values (or with everything). ``topic``,
+    ``partition``, ``first_offset``: what names tell, None if nothing. ``forms``: per field (key, value, headers).
+    """
+
+    layout: str
+    uri: str
+    parts: Mapping[str, StoredObject]
+    topic: str | None = None
+    partition: int | None = None
+    first_offset: int | None = None
+    forms: Mapping[str, FieldForm] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the user decided about what a layout cannot tell, and the size of batches.
+
+    ``encodings``: ``base64``, ``text`` or ``json`` per field (key, value, headers). ``floors_timestamps``: timestamps
+    finer than a millisecond are rounded down instead of refused.
+    """
+
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    encodings: Mapping[str, str] = field(default_factory=dict)
+    floors_timestamps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChunk:
+    """Records of one archive object, in its order.
+
+    ``records``: of :data:`winnow.sources.record_batch.RECORD_SCHEMA`; ``row`` counts from 1 within the object;
+    partition and offset are null where neither record nor name tells them. ``topics``: per record, None if records
+    name no topic.
+    """
+
+    records: pa.RecordBatch
+    topics: pa.Array | None = None
