@@ -24,7 +24,8 @@ from winnow.errors import WinnowError
 from winnow.sources.input_errors import make_read_error, open_to_read, refuse_file
 from winnow.sources.layouts.objects import StoredObject
 
-BUFFER_BYTES = 1 << 18
+BUFFER_BYTES = 1 << 20
+"""What is read at a time: a request to an object store each."""
 
 MAXIMUM_BLOCK_BYTES = 1 << 28
 """Java's framing writes blocks of 32 KiB by default, the standard one of 64 KiB at most."""
@@ -110,6 +111,7 @@ def _read_head(obj: StoredObject, stream: Any) -> bytes:
 def _decompress(obj: StoredObject, stream: Any) -> BinaryIO:
     head = _read_head(obj, stream)
     compression = find_compression(head)
+    stream = pa.BufferedInputStream(stream, BUFFER_BYTES)
     if compression is None:
         if not head and obj.name.endswith(_SUFFIXES):
             raise refuse_file(obj.uri, "the object is empty, though its name says that it is compressed", _COPY_AGAIN)
