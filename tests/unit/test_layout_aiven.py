@@ -30,7 +30,7 @@ from winnow.errors import BadInputError, WinnowError
 from winnow.files.partitioner import choose_partition
 from winnow.sources.layouts.aiven import AivenFormat, inspect_content, read_aiven
 from winnow.sources.layouts.aiven_csv_fields import find_csv_fields
-from winnow.sources.layouts.aiven_names import AivenName, parse_name
+from winnow.sources.layouts.aiven_names import AivenName, is_named_by_key, parse_name
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
@@ -518,6 +518,12 @@ def test_damage_is_an_error_of_ours_or_shows_in_no_structure(tmp_path: Path, nam
         ("20261122-orders-3-17.gz", "orders", 3, 17),
         ("orders-3-17-2026-11-22.gz", "orders", 3, 17),
         ("orders_3_17.csv", "orders", 3, 17),
+        ("orders-3-17-20261122.gz", "orders", 3, 17),
+        ("orders-3-20261122.gz", "orders", 3, 20261122),
+        ("orders/2026/11/22/12/17.gz", "orders", 12, 17),
+        ("orders/2026/11/22/23/12/17.gz", "orders", 12, 17),
+        ("orders/2026-11-22/12-17", "orders", 12, 17),
+        ("plain.public.customers-0-0.zst", "plain.public.customers", 0, 0),
     ],
 )
 def test_names_tell_topic_partition_and_first_offset(path: str, topic: str, partition: int, offset: int) -> None:
@@ -529,3 +535,15 @@ def test_names_tell_topic_partition_and_first_offset(path: str, topic: str, part
 )
 def test_other_names_tell_nothing(path: str) -> None:
     assert parse_name(path) is None
+
+
+def test_names_after_keys_are_recognised() -> None:
+    assert is_named_by_key("order-00042", b"order-00042")
+    assert is_named_by_key("archive/order-00042.gz", b"order-00042")
+    assert is_named_by_key("orders-0-null", None)
+    assert not is_named_by_key("orders-0-0", b"order-00042")
+    assert not is_named_by_key("orders-0-0", b"")
+
+
+def test_a_key_and_a_comma_are_no_record() -> None:
+    assert find_csv_fields([b"b3JkZXItMQ==,"]) is None

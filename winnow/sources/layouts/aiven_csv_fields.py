@@ -77,7 +77,12 @@ def find_csv_fields(
                 if score is not None and (best is None or score > best[0]):
                     is_plain = sides.has_plain_values(left, count - left)
                     best = (score, CsvFields((*names[:left], "value", *names[left:]), is_plain))
-    return _order_key_and_value(best[1], cells, partition) if best else None
+    found = _order_key_and_value(best[1], cells, partition) if best else None
+    if found and len(found.names) > 1 and not {"offset", "timestamp"} & set(found.names):
+        at = found.names.index("value")
+        if not found.has_plain_values and not any(line[at] for line in cells):
+            return None  # A sink that failed at its first record leaves a key and a comma.
+    return found
 
 
 def _order_key_and_value(fields: CsvFields, cells: list[list[bytes]], partition: int | None) -> CsvFields:

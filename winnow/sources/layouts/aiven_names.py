@@ -25,9 +25,12 @@ _PARTITION_OFFSET = re.compile(r"(?:(?:partition|p)[-_=]?)?(?P<partition>\d{1,10
 _TOPIC = re.compile(r"(?:topic=)?(?P<topic>[A-Za-z0-9._-]*[A-Za-z_][A-Za-z0-9._-]*)")
 
 _YEAR = r"(?:19|20)\d\d"
-_DATE_FOLDERS = re.compile(rf"(?:^|(?<=/))(?:[A-Za-z]+=)?{_YEAR}(?:[-_/](?:[A-Za-z]+=)?\d\d){{0,3}}/")
+_DATE_FOLDERS = [
+    re.compile(rf"(?:^|(?<=/))(?:[A-Za-z]+=)?{_YEAR}(?:[-/_](?:[A-Za-z]+=)?\d\d){{{count}}}/") for count in (3, 2, 1, 0)
+]
 _DATE_FIRST = re.compile(rf"^{_YEAR}(?:[-_.]?\d\d){{1,3}}[-_.+]")
-_DATE_LAST = re.compile(rf"[-_.+]{_YEAR}(?:[-_]\d\d){{2,3}}$")
+_COMPACT_DATE = r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])?"
+_DATE_LAST = re.compile(rf"[-_.+]{_YEAR}(?:(?:[-_]\d\d){{2,3}}|{_COMPACT_DATE})$")
 
 _MAXIMUM_PARTITION = 2**31 - 1
 _MAXIMUM_OFFSET = 2**63 - 1
@@ -49,8 +52,19 @@ def parse_name(path: str) -> AivenName | None:
     between, or the topic a folder, or topic and partition folders. Dates are left out: folders, or at the begin or the
     end of the last part.
     """
-    without_dates = _DATE_FOLDERS.sub("", path)
-    return _parse_parts(without_dates) or (_parse_parts(path) if without_dates != path else None)
+    # How many parts of a date are folders is not known: a folder of two digits may be the hour, or the partition.
+    for dates in _DATE_FOLDERS:
+        undated = dates.sub("", path)
+        if undated != path and (found := _parse_parts(undated)):
+            return found
+    return _parse_parts(path)
+
+
+def is_named_by_key(path: str, key: bytes | None) -> bool:
+    """Check whether an object is named after the key of its record, as with the template ``{{key}}``."""
+    text = "null" if key is None else key.decode(errors="replace")
+    candidates = (path, _SUFFIXES.sub("", path))
+    return bool(text) and any(name == text or name.endswith(("/" + text, "-" + text)) for name in candidates)
 
 
 def _parse_parts(path: str) -> AivenName | None:
