@@ -130,5 +130,14 @@ def test_a_missing_object_is_said(tmp_path: Path) -> None:
         read_all(StoredObject(str(tmp_path / "none"), 0))
 
 
+@pytest.mark.parametrize("data", [b"BZh4", b"BZh91AYB", b"", b"\x1f", b"PAR1", b"Obj\x01"])
+def test_text_and_other_formats_are_no_compression(data: bytes) -> None:
+    assert find_compression(data) is None
+
+
+def test_an_empty_stream_is_found() -> None:
+    assert find_compression(bz2.compress(b"")) == "bz2"
+
+
 def test_deflate_alone_is_not_taken_for_gzip() -> None:
     assert find_compression(zlib.compress(DATA)) is None

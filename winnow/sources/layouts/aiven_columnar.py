@@ -17,10 +17,12 @@ from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.column_values import (
+    list_header_rows,
     list_values,
     make_byte_column,
     make_header_rows,
     make_headers_of_column,
+    make_numbers,
     render_column,
 )
 from winnow.sources.layouts.derived import derive_offsets, repeat_partition
@@ -191,12 +193,12 @@ def _read_envelopes(
         if any(value is not None and not isinstance(value, str | bytes) for value in values):
             structured.add(name)
     if "headers" in names:
-        rows = [list((record["headers"] or {}).items()) for record in records]
+        rows = list_header_rows(place, [record["headers"] for record in records])
         found["headers"], is_structured = make_header_rows(place, rows)
         structured |= {"headers"} if is_structured else set()
     if "timestamp" in names:
-        found["timestamp"] = pa.array([record["timestamp"] for record in records], pa.int64())
-    offset = pa.array([record["offset"] for record in records], pa.int64()) if "offset" in names else derived
+        found["timestamp"] = make_numbers(place, [record["timestamp"] for record in records])
+    offset = make_numbers(place, [record["offset"] for record in records]) if "offset" in names else derived
     return make_chunk(place, **found, partition=partition, offset=offset, structured=structured)
 
 

@@ -142,7 +142,7 @@ class _Reader:
             raws = _decode_values(b"\n".join(lines))
         except UNREADABLE:
             raise refuse_line(place, lines, _decode_values) from None
-        return self._json.render("value", [bytes(raw) for raw in raws])
+        return self._json.render(place, "value", [bytes(raw) for raw in raws])
 
     def _read_envelopes(self, place: Place, lines: list[bytes], partition: Any, derived: Any) -> RecordChunk:
         fields = self._fields or ()
@@ -154,9 +154,9 @@ class _Reader:
                 raise place.refuse(absent.index(True), wrong, DAMAGED_ADVICE)
         return make_chunk(
             place,
-            key=self._json.make_bytes(records, "key"),
-            value=self._json.make_bytes(records, "value"),
-            headers=self._json.make_headers(records),
+            key=self._json.make_bytes(place, records, "key"),
+            value=self._json.make_bytes(place, records, "value"),
+            headers=self._json.make_headers(place, records),
             partition=partition,
             offset=make_integers([record.offset for record in records]) if "offset" in fields else derived,
             timestamp=self._json.make_timestamps(place, records),

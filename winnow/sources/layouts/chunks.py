@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import RecordFault, refuse_record
+from winnow.sources.input_errors import RecordFault, refuse_file, refuse_record
 from winnow.sources.layouts.objects import RecordChunk
 from winnow.sources.record_batch import (
     MAXIMUM_BATCH_ROWS,
@@ -31,6 +31,8 @@ _OFFSET = (0, MAXIMUM_OFFSET)
 _TIMESTAMP = (NO_TIMESTAMP_MS, MAXIMUM_TIMESTAMP_MS)
 
 DAMAGED_ADVICE = "is the object cut off or damaged? Copy it from its source again, or leave it out with --exclude"
+
+_TYPE_CHARACTERS = 80
 
 HeaderPairs = Sequence[tuple[str, bytes | None]]
 
@@ -101,6 +103,9 @@ class _Checked:
     def read(self, name: str, column: Any, bounds: tuple[int, int]) -> Any:
         if column is None:
             return pa.nulls(self._count, pa.int64())
+        if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+            wrong = f"column {name} is of type {str(column.type)[:_TYPE_CHARACTERS]}"
+            raise refuse_file(self._place.uri, wrong, "it must be an integer; or choose another --layout")
         # As signed numbers unsigned ones from 2^63 on are negative; all of them are out of range.
         wraps = pc.less(column.cast(pa.int64(), safe=False), 0) if pa.types.is_uint64(column.type) else None
         column = column.cast(pa.int64(), safe=False)

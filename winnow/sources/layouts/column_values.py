@@ -122,3 +122,44 @@ def make_header_rows(place: Place, rows: Sequence[Sequence[tuple[str, Any]] | No
         except (TypeError, ValueError, OverflowError):
             raise place.refuse(index, "a header's value cannot be written as JSON text", DAMAGED_ADVICE) from None
     return make_header_column(lists), is_structured
+
+
+def list_header_rows(place: Place, values: Sequence[Any]) -> list[list[tuple[str, Any]]]:
+    """Return the headers of each record from decoded maps or records; none is an empty list.
+
+    Raises:
+        BadInputError: one is something else.
+    """
+    rows = []
+    for index, value in enumerate(values):
+        if value is not None and not isinstance(value, Mapping):
+            raise place.refuse(index, "its headers are no map", "choose another --layout")
+        rows.append(list((value or {}).items()))
+    return rows
+
+
+def make_numbers(place: Place, values: Sequence[Any]) -> Any:
+    """Return decoded values as a column of integers.
+
+    Raises:
+        BadInputError: one is no integer of 64 bits.
+    """
+    for index, value in enumerate(values):
+        if value is not None and (type(value) is not int or not -(2**63) <= value < 2**63):
+            wrong = "its offset, partition or timestamp is no whole number"
+            raise place.refuse(index, wrong, "choose another --layout")
+    return pa.array(values, pa.int64())
+
+
+def make_topics(place: Place, column: Any) -> Any:
+    """Return a column of topics as text; None for none.
+
+    Raises:
+        BadInputError: it is of another type, or not UTF-8.
+    """
+    if column is None or types.is_null(column.type):
+        return None
+    try:
+        return column.cast(pa.binary(), safe=False).cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise place.refuse(0, "from here on a topic is no text", "choose another --layout") from None

@@ -12,6 +12,7 @@ Memory stays bounded: what is read is decompressed as it is asked for, and a blo
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -37,16 +38,18 @@ _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _SNAPPY_FRAME = b"\xff\x06\x00\x00sNaPpY"
 
-_MAGICS = (
-    (b"\x1f\x8b\x08", "gzip"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"\x04\x22\x4d\x18", "lz4"),
-    (b"BZh", "bz2"),
-    (_XERIAL, "snappy-java"),
-    (_SNAPPY_FRAME, "snappy"),
-)
+_MAGICS = {
+    "gzip": re.compile(rb"\x1f\x8b\x08"),
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd"),
+    "lz4": re.compile(rb"\x04\x22\x4d\x18"),
+    # Base64 may begin with the first four, too; what follows is the begin of a block, or the end of all of them.
+    "bz2": re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)"),
+    "snappy-java": re.compile(re.escape(_XERIAL)),
+    "snappy": re.compile(re.escape(_SNAPPY_FRAME)),
+}
 
-HEAD_BYTES = max(len(magic) for magic, _ in _MAGICS)
+HEAD_BYTES = 10
+"""The length of the longest of them."""
 
 _SUFFIXES = (".gz", ".zst", ".snappy", ".lz4", ".bz2")
 
@@ -55,7 +58,7 @@ _COPY_AGAIN = "copy the object from its source again, or leave it out with --exc
 
 def find_compression(head: bytes) -> str | None:
     """Return the name of the compression that data beginning with ``head`` has, None for none that is known."""
-    return next((name for magic, name in _MAGICS if head.startswith(magic)), None)
+    return next((name for name, magic in _MAGICS.items() if magic.match(head)), None)
 
 
 @contextmanager

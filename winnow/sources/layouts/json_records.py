@@ -120,27 +120,46 @@ class JsonRecords:
         found = getattr(record, name)
         return not bytes(found) if isinstance(found, msgspec.Raw) else found is UNSET
 
-    def make_bytes(self, records: list[Any], name: str) -> Any:
-        """Return the column of ``key`` or ``value``; what was left out is null."""
+    def make_bytes(self, place: Place, records: list[Any], name: str) -> Any:
+        """Return the column of ``key`` or ``value``; what was left out is null.
+
+        Raises:
+            BadInputError: a structure is not UTF-8.
+        """
         values = [getattr(record, name) for record in records]
         if name not in self._raw:
             return make_text_column([None if value is UNSET else value for value in values])
-        return self.render(name, [bytes(value) for value in values])
+        return self.render(place, name, [bytes(value) for value in values])
 
-    def render(self, name: str, raws: list[bytes]) -> Any:
-        """Return a column of JSON source texts; no text at all is null."""
+    def render(self, place: Place, name: str, raws: list[bytes]) -> Any:
+        """Return a column of JSON source texts; no text at all is null.
+
+        Raises:
+            BadInputError: one is not UTF-8.
+        """
         keeps_quotes = name in self._keeps_quotes
-        texts = [render_source(raw, keeps_quotes) for raw in raws]
+        texts = []
+        for index, raw in enumerate(raws):
+            try:
+                texts.append(render_source(raw, keeps_quotes))
+            except (ValueError, RecursionError):
+                # Of headers there may be more or fewer than records.
+                at = 0 if name == "headers" else index
+                raise place.refuse(at, f"its {name} cannot be read as JSON", DAMAGED_ADVICE) from None
         if keeps_quotes or any(raw[:1] != b'"' for raw, text in zip(raws, texts, strict=True) if text is not None):
             self.structured.add(name)
         return pa.array(texts, pa.binary())
 
-    def make_headers(self, records: list[Any]) -> Any:
-        """Return the column of headers; none at all are an empty list."""
+    def make_headers(self, place: Place, records: list[Any]) -> Any:
+        """Return the column of headers; none at all are an empty list.
+
+        Raises:
+            BadInputError: a structure is not UTF-8.
+        """
         lists = [record.headers or () for record in records]
         if "headers" not in self._raw:
             return make_header_column([[(each.key, _encode(each.value)) for each in headers] for headers in lists])
-        values = self.render("headers", [bytes(each.value) for headers in lists for each in headers]).to_pylist()
+        values = self.render(place, "headers", [bytes(each.value) for headers in lists for each in headers]).to_pylist()
         rest = iter(values)
         return make_header_column([[(each.key, next(rest)) for each in headers] for headers in lists])
 

@@ -86,8 +86,8 @@ def _read_lines(place: Place, lines: list[bytes]) -> RecordChunk:
         raise place.refuse(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
     return make_chunk(
         place,
-        key=_make_bytes([record.key for record in records]),
-        value=_make_bytes([record.payload for record in records]),
+        key=_make_bytes(place, [record.key for record in records]),
+        value=_make_bytes(place, [record.payload for record in records]),
         headers=make_header_column([_pair_headers(place, at, record.headers) for at, record in enumerate(records)]),
         partition=pa.array([record.partition for record in records], pa.int64()),
         offset=pa.array([record.offset for record in records], pa.int64()),
@@ -99,8 +99,14 @@ def _read_lines(place: Place, lines: list[bytes]) -> RecordChunk:
     )
 
 
-def _make_bytes(raws: list[Raw]) -> Any:
-    return pa.array([unescape(bytes(raw)) for raw in raws], pa.binary())
+def _make_bytes(place: Place, raws: list[Raw]) -> Any:
+    values: list[bytes | None] = []
+    for index, raw in enumerate(raws):
+        try:
+            values.append(unescape(bytes(raw)))
+        except (ValueError, RecursionError):
+            raise place.refuse(index, "its key or payload cannot be read as JSON", DAMAGED_ADVICE) from None
+    return pa.array(values, pa.binary())
 
 
 def unescape(raw: bytes) -> bytes | None:
@@ -119,10 +125,10 @@ def unescape(raw: bytes) -> bytes | None:
 def _pair_headers(place: Place, index: int, flat: list[Raw] | None) -> HeaderPairs | None:
     if not flat:
         return None
-    values = [unescape(bytes(raw)) for raw in flat]
-    if len(values) % 2:
+    if len(flat) % 2:
         raise place.refuse(index, "a header has a name and no value", DAMAGED_ADVICE)
     try:
+        values = [unescape(bytes(raw)) for raw in flat]
         return [((name or b"").decode(), value) for name, value in zip(values[::2], values[1::2], strict=True)]
-    except UnicodeDecodeError:
-        raise place.refuse(index, "a header's name is not UTF-8", DAMAGED_ADVICE) from None
+    except (ValueError, RecursionError):
+        raise place.refuse(index, "a header's name is not UTF-8, or its value no JSON", DAMAGED_ADVICE) from None

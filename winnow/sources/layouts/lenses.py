@@ -23,9 +23,12 @@ from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.column_values import (
+    list_header_rows,
     make_byte_column,
     make_header_rows,
     make_headers_of_column,
+    make_numbers,
+    make_topics,
     render_column,
 )
 from winnow.sources.layouts.compression import open_decompressed, read_start
@@ -165,7 +168,7 @@ def _read_lines(archive: ArchiveObject, place: Place, lines: list[bytes], decode
 
 def _make_bytes(place: Place, decoder: JsonRecords, name: str, envelopes: list[_Envelope]) -> Any:
     """Return the column of ``key`` or ``value``; marked ones are decoded, and show that nothing else is base64."""
-    texts = decoder.render(name, [bytes(getattr(envelope, name)) for envelope in envelopes])
+    texts = decoder.render(place, name, [bytes(getattr(envelope, name)) for envelope in envelopes])
     marked = np.array([getattr(envelope, f"{name}_is_array") for envelope in envelopes], np.bool_)
     marked &= texts.is_valid().to_numpy(zero_copy_only=False)
     if not marked.any():
@@ -184,7 +187,10 @@ def _make_headers(place: Place, envelopes: list[_Envelope]) -> tuple[Any, bool]:
     for envelope in envelopes:
         row = []
         for name, raw in (envelope.headers or {}).items():
-            text = render_source(bytes(raw), keeps_quotes=False)
+            try:
+                text = render_source(bytes(raw), keeps_quotes=False)
+            except (ValueError, RecursionError):
+                raise place.refuse(len(rows), "a header cannot be read as JSON", DAMAGED_ADVICE) from None
             is_structured |= text is not None and bytes(raw)[:1] != b'"'
             row.append((name, text))
         rows.append(row)
@@ -228,14 +234,16 @@ def _read_records(
             if any(value is not None and not isinstance(value, str | bytes) for value in values):
                 structured.add(name)
     if "headers" in types:
-        rows = [
-            [(name, value) for name, value in (record["headers"] or {}).items() if value is not None]
-            for record in records
-        ]
-        found["headers"], is_structured = make_header_rows(place, rows)
+        rows = list_header_rows(place, [record["headers"] for record in records])
+        kept = [[(name, value) for name, value in row if value is not None] for row in rows]
+        found["headers"], is_structured = make_header_rows(place, kept)
         structured |= {"headers"} if is_structured else set()
-    metadata = [_Metadata(**{name: (record["metadata"] or {}).get(name) for name in METADATA}) for record in records]
-    return make_chunk(place, **found, structured=structured, **_convert(archive, metadata))
+    members = [record["metadata"] or {} for record in records]
+    numbers = {name: make_numbers(place, [each.get(name) for each in members]) for name in METADATA[1:]}
+    if not numbers["partition"].null_count < len(records):
+        numbers["partition"] = repeat_partition(archive, len(records))
+    topics = [None if each.get("topic") is None else str(each["topic"]) for each in members]
+    return make_chunk(place, **found, structured=structured, topics=pa.array(topics, pa.string()), **numbers)
 
 
 def _read_parquet(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
@@ -265,13 +273,12 @@ def _read_batch(archive: ArchiveObject, place: Place, batch: pa.RecordBatch) -> 
     partition = members["partition"]
     if partition.null_count == len(partition):
         partition = repeat_partition(archive, batch.num_rows)
-    topics = members.get("topic")
     return make_chunk(
         place,
         **found,
         partition=partition,
         offset=members["offset"],
         timestamp=members.get("timestamp"),
-        topics=None if topics is None else topics.cast(pa.string()),
+        topics=make_topics(place, members.get("topic")),
         structured=structured,
     )

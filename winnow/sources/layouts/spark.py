@@ -17,7 +17,7 @@ from msgspec import UNSET
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.aiven_columnar import is_bytes
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
-from winnow.sources.layouts.column_values import make_byte_column, make_headers_of_column
+from winnow.sources.layouts.column_values import make_byte_column, make_headers_of_column, make_topics
 from winnow.sources.layouts.compression import open_decompressed, read_start
 from winnow.sources.layouts.derived import repeat_partition
 from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers
@@ -100,12 +100,7 @@ def _convert_batch(archive: ArchiveObject, place: Place, batch: pa.RecordBatch, 
         if name in columns:
             found[name], is_structured = make(place, columns[name])
             structured |= {name} if is_structured else set()
-    for name in ("partition", "offset", "timestampType"):
-        if name in columns and not pa.types.is_integer(columns[name].type) and not pa.types.is_null(columns[name].type):
-            wrong = f"column {name} is of type {str(columns[name].type)[:80]}"
-            raise refuse_file(place.uri, wrong, "it must be an integer, as Spark's Kafka source has it")
     partition = columns.get("partition")
-    topics = columns.get("topic")
     return make_chunk(
         place,
         **found,
@@ -113,7 +108,7 @@ def _convert_batch(archive: ArchiveObject, place: Place, batch: pa.RecordBatch, 
         offset=columns.get("offset"),
         timestamp=_read_timestamps(place, columns.get("timestamp"), options),
         timestamp_type=columns.get("timestampType"),
-        topics=None if topics is None else topics.cast(pa.string()),
+        topics=make_topics(place, columns.get("topic")),
         structured=structured,
     )
 
@@ -149,9 +144,9 @@ def _convert_lines(archive: ArchiveObject, place: Place, lines: list[bytes], dec
     topics = [None if record.topic is UNSET else record.topic for record in records]
     return make_chunk(
         place,
-        key=decoder.make_bytes(records, "key"),
-        value=decoder.make_bytes(records, "value"),
-        headers=decoder.make_headers(records),
+        key=decoder.make_bytes(place, records, "key"),
+        value=decoder.make_bytes(place, records, "value"),
+        headers=decoder.make_headers(place, records),
         partition=partition,
         offset=make_integers([record.offset for record in records]),
         timestamp=decoder.make_timestamps(place, records),
