@@ -74,4 +74,6 @@ def list_headers(entry: Any) -> list[Header]:
         pairs = [(header["key"], header["value"]) for header in entry]
     if not all(isinstance(key, str) for key, _ in pairs):
         raise TypeError("a header's key is text")
+    if all(value is None or isinstance(value, str | bytes) for _, value in pairs):
+        return pairs
     return [(key, render_value(value)) for key, value in pairs]

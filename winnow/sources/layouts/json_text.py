@@ -70,6 +70,10 @@ def _decode_string(string: bytes) -> str:
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
+_SPECIAL = re.compile("nan|inf|NaN|Inf")
+"""In Python's text of every float and decimal that is no number, and in some that are strings."""
+
+
 def render_value(value: object) -> bytes | None:
     """Render one value as Avro or Arrow decoded it (dicts, lists, numbers, bytes, dates …); None for None.
 
@@ -87,7 +91,7 @@ def render_value(value: object) -> bytes | None:
         text = _encode(value)
     except TypeError:
         return _strip_quotes(_encode(_replace_special(value)))
-    if b"null" in text or b"NaN" in text or b"Inf" in text:
+    if (b"null" in text or b"NaN" in text or b"Inf" in text) and _SPECIAL.search(repr(value)):
         # The encoder writes a float that is no number as null, and a decimal that is none without quotes.
         text = _encode(_replace_special(value))
     return _strip_quotes(text)
