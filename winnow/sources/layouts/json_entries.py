@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from msgspec import Raw, Struct
 
-from winnow.sources.layouts.entries import EntryError, make_header_column
+from winnow.sources.layouts.entries import EntryError
 from winnow.sources.layouts.json_text import render_json
+from winnow.sources.record_batch import Integers, make_headers
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 
@@ -100,7 +101,10 @@ def convert_headers(lines: Sequence[bytes]) -> Any:
     except UNDECODABLE:
         raise EntryError(_find_first(lines, _decode_headers)) from None
     lists = [(each.headers if isinstance(each, _Envelope) else each) or [] for each in found]
-    return make_header_column([[(header.key, header.value) for header in each] for each in lists])
+    counts: Integers = np.fromiter(map(len, lists), np.int64, len(lists))
+    keys = pa.array([header.key for each in lists for header in each], pa.string())
+    values = pa.array([header.value for each in lists for header in each], pa.string()).cast(pa.binary())
+    return make_headers(counts, keys, values)
 
 
 def _find_first(lines: Sequence[bytes], decode: Any) -> int:
