@@ -81,8 +81,10 @@ class RecordChunk:
 
     ``records``: of :data:`winnow.sources.record_batch.RECORD_SCHEMA`; ``row`` counts from 1 within the object;
     partition and offset are null where neither record nor name tells them. ``topics``: per record, None if records
-    name no topic.
+    name no topic. ``structured``: the fields (key, value, headers) of which a record here has what was no string, a
+    number or an object for instance, so that the field cannot be base64 text.
     """
 
     records: pa.RecordBatch
     topics: pa.Array | None = None
+    structured: frozenset[str] = frozenset()

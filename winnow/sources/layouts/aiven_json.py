@@ -1,0 +1,164 @@
+"""Reads the JSON of Aiven's sinks: one object a line, or an array with one object a line, or values without envelope.
+
+An envelope has the fields that the sink was told to write (key, value, offset, timestamp, headers), all of them in each
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from winnow.sources.input_errors import refuse_file
+from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
+from winnow.sources.layouts.compression import open_decompressed
+from winnow.sources.layouts.derived import derive_offsets, repeat_partition
+from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers, refuse_line
+from winnow.sources.layouts.lines import LineGroup, drop_blank, read_line_groups
+from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk
+from winnow.sources.record_batch import Integers
+
+FIELDS = ("key", "value", "offset", "timestamp", "headers")
+
+_decode_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+_decode_values = msgspec.json.Decoder(msgspec.Raw).decode_lines
+
+
+def find_envelope(line: bytes) -> tuple[str, ...] | None:
+    """Return the fields of the envelope that a record's JSON text is; None if it is a value without one."""
+    try:
+        names = set(_decode_names(line))
+    except UNREADABLE:
+        return None
+    if not names or not (names <= set(FIELDS) or {"value", "offset"} <= names):
+        return None
+    return tuple(name for name in FIELDS if name in names)
+
+
+def is_json(line: bytes) -> bool:
+    """Check whether ``line`` is JSON, as a line of the sink's."""
+    line = line.strip(b" \t\r").removesuffix(b",")
+    if line in (b"[", b"[]"):
+        return True
+    try:
+        return len(_decode_values(line)) == 1
+    except UNREADABLE:
+        return False
+
+
+def read_aiven_json(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    """Yield the records of ``archive``; ``row`` is the line.
+
+    Raises:
+        BadInputError: the object is damaged or cut off, or a line is not as the sink writes it.
+        ServiceError: an object store cannot be reached.
+    """
+    obj = archive.parts["value"]
+    frame = _Frame(obj.uri)
+    reader = _Reader(archive, options)
+    with open_decompressed(obj) as stream:
+        for group in read_line_groups(obj.uri, stream, options.batch_bytes):
+            lines, rows = frame.unwrap(*drop_blank(group))
+            if lines:
+                yield reader.read(Place(obj.uri, "line", rows), lines)
+            if group.is_last:
+                frame.check_end(group)
+    if not reader.records:
+        raise refuse_file(obj.uri, "it holds no records", DAMAGED_ADVICE)
+
+
+class _Frame:
+    """Takes away what makes an array of the lines, if they are one, and checks the end.
+
+    A separator (a comma, a line end) is written before another record only. A sink that fails at that record still
+    ends the object, with what it has: the separator at the end shows it.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._is_begun = False
+        self._is_array = False
+        self._is_closed = False
+        self._has_comma = False
+
+    def unwrap(self, lines: list[bytes], rows: Integers) -> tuple[list[bytes], Integers]:
+        """Return the lines that are records."""
+        if lines and not self._is_begun:
+            self._is_begun = True
+            self._is_array = lines[0].strip() in (b"[", b"[]")
+            self._is_closed = lines[0].strip() == b"[]"
+            if self._is_array:
+                lines, rows = lines[1:], rows[1:]
+        if not lines or not self._is_array:
+            return lines, rows
+        end = -1 if self._is_closed else next((at for at, line in enumerate(lines) if line.strip() == b"]"), None)
+        if end is not None:
+            if end < len(lines) - 1:
+                wrong = "something follows the end of the array"
+                raise Place(self._uri, "line", rows).refuse(end + 1, wrong, DAMAGED_ADVICE)
+            self._is_closed = True
+            lines, rows = lines[:-1], rows[:-1]
+        lines = [line.strip(b" \t\r") for line in lines]
+        self._has_comma = lines[-1].endswith(b",") if lines else self._has_comma
+        return [line.removesuffix(b",") for line in lines], rows
+
+    def check_end(self, group: LineGroup) -> None:
+        """Raise for an object that does not end as a complete one does."""
+        if self._is_array and not self._is_closed:
+            raise refuse_file(self._uri, "its JSON array does not end: it is cut off", DAMAGED_ADVICE)
+        if self._has_comma or not (self._is_array or group.lines[-1].strip()):
+            wrong = "it is cut off: it ends with a separator, which the sink writes before another record only"
+            raise refuse_file(self._uri, wrong, DAMAGED_ADVICE)
+
+
+class _Reader:
+    def __init__(self, archive: ArchiveObject, options: ReadOptions) -> None:
+        self._archive = archive
+        self._json = JsonRecords(options)
+        self._fields: tuple[str, ...] | None = None
+        self.records = 0
+
+    def read(self, place: Place, lines: list[bytes]) -> RecordChunk:
+        """Return the records of ``lines``."""
+        if not self.records:
+            self._fields = find_envelope(lines[0])
+            if self._fields is not None and "value" not in self._fields:
+                wrong = "its records have no values, so nothing can be compacted from it"
+                raise refuse_file(place.uri, wrong, "add value to the sink's format.output.fields")
+        derived = derive_offsets(self._archive, self.records, len(lines))
+        self.records += len(lines)
+        partition = repeat_partition(self._archive, len(lines))
+        if self._fields is not None:
+            return self._read_envelopes(place, lines, partition, derived)
+        value = self._read_values(place, lines)
+        return make_chunk(place, value=value, partition=partition, offset=derived, structured=self._json.structured)
+
+    def _read_values(self, place: Place, lines: list[bytes]) -> Any:
+        self._json.structured = set()
+        try:
+            raws = _decode_values(b"\n".join(lines))
+        except UNREADABLE:
+            raise refuse_line(place, lines, _decode_values) from None
+        return self._json.render(place, "value", [bytes(raw) for raw in raws])
+
+    def _read_envelopes(self, place: Place, lines: list[bytes], partition: Any, derived: Any) -> RecordChunk:
+        fields = self._fields or ()
+        records = self._json.decode(place, lines)
+        for name in ("key", "value", "offset"):
+            # A missing value must not become a tombstone.
+            if name in fields and (absent := [self._json.is_absent(record, name) for record in records]).count(True):
+                wrong = f"it has no {name}, which the first record has"
+                raise place.refuse(absent.index(True), wrong, DAMAGED_ADVICE)
+        return make_chunk(
+            place,
+            key=self._json.make_bytes(place, records, "key"),
+            value=self._json.make_bytes(place, records, "value"),
+            headers=self._json.make_headers(place, records),
+            partition=partition,
+            offset=make_integers([record.offset for record in records]) if "offset" in fields else derived,
+            timestamp=self._json.make_timestamps(place, records),
+            structured=self._json.structured,
+        )

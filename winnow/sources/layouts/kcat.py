@@ -1,0 +1,134 @@
+"""Reads what ``kcat -J`` writes: a JSON object a line, in which bytes that are not UTF-8 stand as they are.
+
+Null and empty differ there; headers are a flat list of names and values. What ``kcat -f`` and ``kcat -K`` write is
+refused: headers end at a NUL byte or are missing, and separators in values are not escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec import Raw
+
+from winnow.sources.input_errors import refuse_file
+from winnow.sources.layouts.chunks import DAMAGED_ADVICE, HeaderPairs, Place, make_chunk, make_header_column
+from winnow.sources.layouts.compression import open_decompressed
+from winnow.sources.layouts.json_records import UNREADABLE, Int64, refuse_line
+from winnow.sources.layouts.json_text import render_json
+from winnow.sources.layouts.lines import drop_blank, read_line_groups
+from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk
+
+FORMS = {"key": FieldForm.BYTES, "value": FieldForm.BYTES, "headers": FieldForm.BYTES}
+
+_TIMESTAMP_TYPES = {"create": 0, "logappend": 1}
+
+_NO_TIMESTAMP_TYPE = -1
+
+_QUOTE = b'"'
+
+_OTHER_FORMS_ADVICE = (
+    "write the archive with `kcat -J`; what `kcat -f` and `kcat -K` write cannot be taken apart again for certain"
+)
+
+
+class _Line(msgspec.Struct, gc=False):
+    topic: str
+    partition: Int64
+    offset: Int64
+    key: Raw
+    payload: Raw
+    ts: Int64 | None = None
+    tstype: str | None = None
+    headers: list[Raw] | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode_lines
+
+
+def is_kcat(line: bytes) -> bool:
+    """Check whether ``line`` is what ``kcat -J`` writes."""
+    try:
+        return len(_decode(line)) == 1
+    except UNREADABLE:
+        return False
+
+
+def read_kcat(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    """Yield the records of ``archive``; ``row`` is the line.
+
+    Raises:
+        BadInputError: this is not what ``kcat -J`` writes, or it is damaged or cut off.
+        ServiceError: an object store cannot be reached.
+    """
+    obj = archive.parts["value"]
+    is_begun = False
+    with open_decompressed(obj) as stream:
+        for group in read_line_groups(obj.uri, stream, options.batch_bytes):
+            lines, rows = drop_blank(group)
+            if lines and not is_begun:
+                is_begun = True
+                if not is_kcat(lines[0]):
+                    raise refuse_file(obj.uri, "its first line is not what kcat -J writes", _OTHER_FORMS_ADVICE)
+            if lines:
+                yield _read_lines(Place(obj.uri, "line", rows), lines)
+
+
+def _read_lines(place: Place, lines: list[bytes]) -> RecordChunk:
+    try:
+        records = _decode(b"\n".join(lines))
+    except UNREADABLE:
+        raise refuse_line(place, lines, _decode) from None
+    if len(records) != len(lines):
+        raise place.refuse(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
+    return make_chunk(
+        place,
+        key=_make_bytes(place, [record.key for record in records]),
+        value=_make_bytes(place, [record.payload for record in records]),
+        headers=make_header_column([_pair_headers(place, at, record.headers) for at, record in enumerate(records)]),
+        partition=pa.array([record.partition for record in records], pa.int64()),
+        offset=pa.array([record.offset for record in records], pa.int64()),
+        timestamp=pa.array([record.ts for record in records], pa.int64()),
+        timestamp_type=pa.array(
+            [_TIMESTAMP_TYPES.get(record.tstype or "", _NO_TIMESTAMP_TYPE) for record in records], pa.int64()
+        ),
+        topics=pa.array([record.topic for record in records], pa.string()),
+    )
+
+
+def _make_bytes(place: Place, raws: list[Raw]) -> Any:
+    values: list[bytes | None] = []
+    for index, raw in enumerate(raws):
+        try:
+            values.append(unescape(bytes(raw)))
+        except (ValueError, RecursionError):
+            raise place.refuse(index, "its key or payload cannot be read as JSON", DAMAGED_ADVICE) from None
+    return pa.array(values, pa.binary())
+
+
+def unescape(raw: bytes) -> bytes | None:
+    """Return the bytes of a JSON string that may hold other bytes than UTF-8; a structure (``kcat -s``) as JSON text.
+
+    None for ``null``.
+    """
+    if raw[:1] != _QUOTE:
+        return render_json(raw)
+    if b"\\" not in raw:
+        return raw[1:-1]
+    text: str = json.loads(raw.decode("utf-8", "surrogateescape"), strict=False)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _pair_headers(place: Place, index: int, flat: list[Raw] | None) -> HeaderPairs | None:
+    if not flat:
+        return None
+    if len(flat) % 2:
+        raise place.refuse(index, "a header has a name and no value", DAMAGED_ADVICE)
+    try:
+        values = [unescape(bytes(raw)) for raw in flat]
+        return [((name or b"").decode(), value) for name, value in zip(values[::2], values[1::2], strict=True)]
+    except (ValueError, RecursionError):
+        raise place.refuse(index, "a header's name is not UTF-8, or its value no JSON", DAMAGED_ADVICE) from None

@@ -1,0 +1,284 @@
+"""Reads what Lenses' sinks (Stream Reactor) write with ``store.envelope``, as JSON lines, Avro or Parquet.
+
+An envelope has key, value, headers and metadata (topic, partition, offset, timestamp in milliseconds). In JSON a key or
+value that was bytes is base64 with a member ``keyIsArray`` or ``valueIsArray`` beside it; without that mark it is text,
+or base64 if the sink had a schema. Headers are an object, so repeated names are lost. In Avro and Parquet each header
+that any record of the object has is a member, null where a record lacks it: one with a null value cannot be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Raw
+
+from winnow.sources.input_errors import refuse_file
+from winnow.sources.layouts.aiven_columnar import find_avro_form, group_values, is_bytes
+from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
+from winnow.sources.layouts.avro_file import open_avro
+from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
+from winnow.sources.layouts.column_values import (
+    list_header_rows,
+    make_byte_column,
+    make_header_rows,
+    make_headers_of_column,
+    make_numbers,
+    make_topics,
+    render_column,
+)
+from winnow.sources.layouts.compression import open_decompressed, read_start
+from winnow.sources.layouts.derived import repeat_partition
+from winnow.sources.layouts.encoding import decode_base64
+from winnow.sources.layouts.json_records import UNREADABLE, Int64, JsonRecords, refuse_line, render_source
+from winnow.sources.layouts.lines import drop_blank, read_line_groups
+from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layouts.parquet_batches import MAGIC as PARQUET_MAGIC
+from winnow.sources.layouts.parquet_batches import read_parquet_batches, read_parquet_schema
+
+METADATA = ("topic", "partition", "offset", "timestamp")
+
+_START_BYTES = 1 << 18
+
+_NO_ENVELOPE = ("it has no envelope with metadata", "set store.envelope=true in the sink, or name another --layout")
+_NO_VALUE = ("its envelope has no value", "leave store.envelope.fields.value at true in the sink")
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    topic: str | None = None
+    partition: Int64 | None = None
+    offset: Int64 | None = None
+    timestamp: Int64 | None = None
+
+
+class _Envelope(msgspec.Struct, gc=False, rename={"key_is_array": "keyIsArray", "value_is_array": "valueIsArray"}):
+    metadata: _Metadata
+    key: Raw = Raw()
+    value: Raw = Raw()
+    headers: dict[str, Raw] | None = None
+    key_is_array: bool = False
+    value_is_array: bool = False
+
+
+_decode = msgspec.json.Decoder(_Envelope).decode_lines
+
+
+def find_lenses_forms(obj: StoredObject) -> dict[str, FieldForm] | None:
+    """Return how ``obj`` holds key, value and headers; None if it has no envelope with metadata.
+
+    Raises:
+        BadInputError: the object cannot be read, or is damaged or cut off there.
+        ServiceError: an object store cannot be reached.
+    """
+    start = read_start(obj, _START_BYTES)
+    if start.startswith(AVRO_MAGIC):
+        with open_avro(obj) as file:
+            types = _find_avro_types(file.schema)
+        return {name: find_avro_form(types[name], name) for name in types if name != "metadata"} if types else None
+    if start.startswith(PARQUET_MAGIC):
+        return _find_parquet_forms(read_parquet_schema(obj).columns)
+    line = next((line for line in start.split(b"\n") if line.strip()), b"")
+    try:
+        found = _decode(line)
+    except UNREADABLE:
+        return None
+    if len(found) != 1 or found[0].metadata.offset is None or found[0].metadata.partition is None:
+        return None
+    return dict.fromkeys(("key", "value", "headers"), FieldForm.TEXT_OR_BASE64)
+
+
+def _find_avro_types(schema: Any) -> dict[str, Any] | None:
+    """Return the types of the envelope's members; None if it is none."""
+    if not isinstance(schema, Mapping) or schema.get("type") != "record":
+        return None
+    types = {field["name"]: field["type"] for field in schema["fields"]}
+    branches = types.get("metadata")
+    for branch in branches if isinstance(branches, list) else [branches]:
+        if isinstance(branch, Mapping) and {"partition", "offset"} <= {
+            each["name"] for each in branch.get("fields", ())
+        }:
+            return types
+    return None
+
+
+def _find_parquet_forms(schema: pa.Schema) -> dict[str, FieldForm] | None:
+    if "metadata" not in schema.names or not pa.types.is_struct(schema.field("metadata").type):
+        return None
+    if not {"partition", "offset"} <= {field.name for field in schema.field("metadata").type}:
+        return None
+    forms = {}
+    for name in ("key", "value"):
+        if name in schema.names:
+            kind = schema.field(name).type
+            is_text = pa.types.is_string(kind) or pa.types.is_null(kind)
+            forms[name] = FieldForm.BYTES if is_bytes(kind) else FieldForm.TEXT if is_text else FieldForm.JSON
+    return forms
+
+
+def read_lenses(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    """Yield the records of ``archive``; ``row`` is the line, the row or the record.
+
+    Raises:
+        BadInputError: the object is damaged or cut off, or has no envelope with values and metadata.
+        ServiceError: an object store cannot be reached.
+    """
+    obj = archive.parts["value"]
+    start = read_start(obj, len(AVRO_MAGIC))
+    if start == AVRO_MAGIC:
+        yield from _read_avro(archive, obj, options)
+    elif start == PARQUET_MAGIC:
+        yield from _read_parquet(archive, obj, options)
+    else:
+        yield from _read_json(archive, obj, options)
+
+
+def _read_json(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    decoder = JsonRecords(options)
+    with open_decompressed(obj) as stream:
+        for group in read_line_groups(obj.uri, stream, options.batch_bytes):
+            lines, rows = drop_blank(group)
+            if lines:
+                yield _read_lines(archive, Place(obj.uri, "line", rows), lines, decoder)
+
+
+def _read_lines(archive: ArchiveObject, place: Place, lines: list[bytes], decoder: JsonRecords) -> RecordChunk:
+    try:
+        envelopes = _decode(b"\n".join(lines))
+    except UNREADABLE:
+        raise refuse_line(place, lines, _decode) from None
+    if len(envelopes) != len(lines):
+        raise place.refuse(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
+    for index, envelope in enumerate(envelopes):
+        if not bytes(envelope.value):
+            raise place.refuse(index, *_NO_VALUE)
+    decoder.structured = set()
+    key = _make_bytes(place, decoder, "key", envelopes)
+    value = _make_bytes(place, decoder, "value", envelopes)
+    headers, is_structured = _make_headers(place, envelopes)
+    structured = decoder.structured | ({"headers"} if is_structured else set())
+    metadata = [envelope.metadata for envelope in envelopes]
+    return make_chunk(
+        place, key=key, value=value, headers=headers, structured=structured, **_convert(archive, metadata)
+    )
+
+
+def _make_bytes(place: Place, decoder: JsonRecords, name: str, envelopes: list[_Envelope]) -> Any:
+    """Return the column of ``key`` or ``value``; marked ones are decoded, and show that nothing else is base64."""
+    texts = decoder.render(place, name, [bytes(getattr(envelope, name)) for envelope in envelopes])
+    marked = np.array([getattr(envelope, f"{name}_is_array") for envelope in envelopes], np.bool_)
+    marked &= texts.is_valid().to_numpy(zero_copy_only=False)
+    if not marked.any():
+        return texts
+    decoder.structured.add(name)
+    read = decode_base64(texts)
+    wrong = marked & ~read.canonical
+    if wrong.any():
+        raise place.refuse(int(np.argmax(wrong)), f"its {name} is marked as bytes, but is not base64", DAMAGED_ADVICE)
+    return pc.if_else(pa.array(marked), read.decoded, texts)
+
+
+def _make_headers(place: Place, envelopes: list[_Envelope]) -> tuple[Any, bool]:
+    rows: list[list[tuple[str, bytes | None]]] = []
+    is_structured = False
+    for envelope in envelopes:
+        row = []
+        for name, raw in (envelope.headers or {}).items():
+            try:
+                text = render_source(bytes(raw), keeps_quotes=False)
+            except (ValueError, RecursionError):
+                raise place.refuse(len(rows), "a header cannot be read as JSON", DAMAGED_ADVICE) from None
+            is_structured |= text is not None and bytes(raw)[:1] != b'"'
+            row.append((name, text))
+        rows.append(row)
+    return make_header_rows(place, rows)[0], is_structured
+
+
+def _convert(archive: ArchiveObject, metadata: list[_Metadata]) -> dict[str, Any]:
+    """Return the columns that metadata tell."""
+    partition = pa.array([each.partition for each in metadata], pa.int64())
+    return {
+        "topics": pa.array([each.topic for each in metadata], pa.string()),
+        "partition": repeat_partition(archive, len(metadata)) if partition.null_count == len(partition) else partition,
+        "offset": pa.array([each.offset for each in metadata], pa.int64()),
+        "timestamp": pa.array([each.timestamp for each in metadata], pa.int64()),
+    }
+
+
+def _read_avro(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    with open_avro(obj) as file:
+        types = _find_avro_types(file.schema)
+        if types is None:
+            raise refuse_file(obj.uri, *_NO_ENVELOPE)
+        if "value" not in types:
+            raise refuse_file(obj.uri, *_NO_VALUE)
+        done = 0
+        for records in group_values(file.read_records(), options.batch_bytes):
+            place = Place(obj.uri, "record", np.arange(done + 1, done + 1 + len(records)))
+            done += len(records)
+            yield _read_records(archive, place, records, types)
+
+
+def _read_records(
+    archive: ArchiveObject, place: Place, records: list[dict[str, Any]], types: Mapping[str, Any]
+) -> RecordChunk:
+    structured = set()
+    found: dict[str, Any] = {}
+    for name in ("key", "value"):
+        if name in types:
+            values = [record[name] for record in records]
+            found[name] = render_column(place, values)
+            if any(value is not None and not isinstance(value, str | bytes) for value in values):
+                structured.add(name)
+    if "headers" in types:
+        rows = list_header_rows(place, [record["headers"] for record in records])
+        kept = [[(name, value) for name, value in row if value is not None] for row in rows]
+        found["headers"], is_structured = make_header_rows(place, kept)
+        structured |= {"headers"} if is_structured else set()
+    members = [record["metadata"] or {} for record in records]
+    numbers = {name: make_numbers(place, [each.get(name) for each in members]) for name in METADATA[1:]}
+    if not numbers["partition"].null_count < len(records):
+        numbers["partition"] = repeat_partition(archive, len(records))
+    topics = [None if each.get("topic") is None else str(each["topic"]) for each in members]
+    return make_chunk(place, **found, structured=structured, topics=pa.array(topics, pa.string()), **numbers)
+
+
+def _read_parquet(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    schema = read_parquet_schema(obj).columns
+    if _find_parquet_forms(schema) is None:
+        raise refuse_file(obj.uri, *_NO_ENVELOPE)
+    if "value" not in schema.names:
+        raise refuse_file(obj.uri, *_NO_VALUE)
+    done = 0
+    for batch in read_parquet_batches(obj, options.batch_bytes, ("key", "value", "headers", "metadata")):
+        if batch.num_rows:
+            place = Place(obj.uri, "row", np.arange(done + 1, done + 1 + batch.num_rows))
+            done += batch.num_rows
+            yield _read_batch(archive, place, batch)
+
+
+def _read_batch(archive: ArchiveObject, place: Place, batch: pa.RecordBatch) -> RecordChunk:
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    structured = set()
+    found: dict[str, Any] = {}
+    for name, make in (("key", make_byte_column), ("value", make_byte_column), ("headers", make_headers_of_column)):
+        if name in columns:
+            found[name], is_structured = make(place, columns[name])
+            structured |= {name} if is_structured else set()
+    metadata = columns["metadata"]
+    members = {field.name: pc.struct_field(metadata, field.name) for field in metadata.type if field.name in METADATA}
+    partition = members["partition"]
+    if partition.null_count == len(partition):
+        partition = repeat_partition(archive, batch.num_rows)
+    return make_chunk(
+        place,
+        **found,
+        partition=partition,
+        offset=members["offset"],
+        timestamp=members.get("timestamp"),
+        topics=make_topics(place, members.get("topic")),
+        structured=structured,
+    )

@@ -1,0 +1,156 @@
+"""Reads what Spark writes of the records of its Kafka source, as Parquet and as JSON lines.
+
+Columns are those of the source; headers, timestampType and topic may be missing, and columns that are folders are not
+in the files. JSON has binary columns as base64, leaves null columns out, and has timestamps as ISO 8601 text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import UNSET
+
+from winnow.sources.input_errors import refuse_file
+from winnow.sources.layouts.aiven_columnar import is_bytes
+from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
+from winnow.sources.layouts.column_values import make_byte_column, make_headers_of_column, make_topics
+from winnow.sources.layouts.compression import open_decompressed, read_start
+from winnow.sources.layouts.derived import repeat_partition
+from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers
+from winnow.sources.layouts.lines import drop_blank, read_line_groups
+from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layouts.parquet_batches import MAGIC, read_parquet_batches, read_parquet_schema
+from winnow.sources.layouts.timestamps import to_milliseconds
+
+COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
+
+_START_BYTES = 1 << 18
+
+_decode_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def find_spark_forms(obj: StoredObject) -> dict[str, FieldForm] | None:
+    """Return how ``obj`` holds key, value and headers; None if it is not what Spark writes of Kafka's records.
+
+    Raises:
+        BadInputError: the object cannot be read, or is damaged or cut off there.
+        ServiceError: an object store cannot be reached.
+    """
+    start = read_start(obj, _START_BYTES)
+    if start.startswith(MAGIC):
+        schema = read_parquet_schema(obj).columns
+        if "value" not in schema.names or "offset" not in schema.names:
+            return None
+        kinds = {name: schema.field(name).type for name in ("key", "value") if name in schema.names}
+        forms = {name: _find_form(kind) for name, kind in kinds.items()}
+        return {**forms, "headers": FieldForm.BYTES}
+    line = next((line for line in start.split(b"\n") if line.strip()), b"")
+    try:
+        names = set(_decode_names(line))
+    except UNREADABLE:
+        return None
+    # Columns that are null in this record are left out, those of a Kafka source never are all.
+    if not {"offset", "timestamp"} <= names or not names & {"partition", "topic", "timestampType", "key", "value"}:
+        return None
+    return dict.fromkeys(("key", "value", "headers"), FieldForm.TEXT_OR_BASE64)
+
+
+def _find_form(kind: Any) -> FieldForm:
+    if is_bytes(kind):
+        return FieldForm.BYTES
+    return FieldForm.TEXT if pa.types.is_string(kind) or pa.types.is_null(kind) else FieldForm.JSON
+
+
+def read_spark(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    """Yield the records of ``archive``; ``row`` is the line or the row.
+
+    Raises:
+        BadInputError: the object is damaged or cut off, or has not the columns of Spark's Kafka source.
+        ServiceError: an object store cannot be reached.
+    """
+    obj = archive.parts["value"]
+    if read_start(obj, len(MAGIC)) == MAGIC:
+        yield from _read_parquet(archive, obj, options)
+    else:
+        yield from _read_json(archive, obj, options)
+
+
+def _read_parquet(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    names = read_parquet_schema(obj).columns.names
+    if "value" not in names:
+        wrong = f"it has no column value, only {', '.join(map(ascii, names[:20]))}"
+        raise refuse_file(obj.uri, wrong, "write the columns of Spark's Kafka source; null values are tombstones")
+    done = 0
+    for batch in read_parquet_batches(obj, options.batch_bytes, COLUMNS):
+        if batch.num_rows:
+            place = Place(obj.uri, "row", np.arange(done + 1, done + 1 + batch.num_rows))
+            done += batch.num_rows
+            yield _convert_batch(archive, place, batch, options)
+
+
+def _convert_batch(archive: ArchiveObject, place: Place, batch: pa.RecordBatch, options: ReadOptions) -> RecordChunk:
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    structured = set()
+    found: dict[str, Any] = {}
+    for name, make in (("key", make_byte_column), ("value", make_byte_column), ("headers", make_headers_of_column)):
+        if name in columns:
+            found[name], is_structured = make(place, columns[name])
+            structured |= {name} if is_structured else set()
+    partition = columns.get("partition")
+    return make_chunk(
+        place,
+        **found,
+        partition=repeat_partition(archive, batch.num_rows) if partition is None else partition,
+        offset=columns.get("offset"),
+        timestamp=_read_timestamps(place, columns.get("timestamp"), options),
+        timestamp_type=columns.get("timestampType"),
+        topics=make_topics(place, columns.get("topic")),
+        structured=structured,
+    )
+
+
+def _read_timestamps(place: Place, column: Any, options: ReadOptions) -> Any:
+    if column is None or pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type):
+        return None if column is None else to_milliseconds(place, column, options.floors_timestamps)
+    if pa.types.is_null(column.type):
+        return column
+    wrong = f"column timestamp is of type {str(column.type)[:80]}"
+    raise refuse_file(place.uri, wrong, "it must be a timestamp, or an integer of milliseconds")
+
+
+def _read_json(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    decoder = JsonRecords(options)
+    with open_decompressed(obj) as stream:
+        for group in read_line_groups(obj.uri, stream, options.batch_bytes):
+            lines, rows = drop_blank(group)
+            if lines:
+                yield _convert_lines(archive, Place(obj.uri, "line", rows), lines, decoder)
+
+
+def _convert_lines(archive: ArchiveObject, place: Place, lines: list[bytes], decoder: JsonRecords) -> RecordChunk:
+    records = decoder.decode(place, lines)
+    for index, record in enumerate(records):
+        # Offset and timestamp are never null in the source: a record with neither is something else.
+        if record.offset is UNSET and record.timestamp is UNSET and record.partition is UNSET:
+            wrong = "it has none of the columns partition, offset and timestamp"
+            raise place.refuse(index, wrong, f"write the columns of Spark's Kafka source. Or: {DAMAGED_ADVICE}")
+    partition = make_integers([record.partition for record in records])
+    if partition.null_count == len(partition) and archive.partition is not None:
+        partition = repeat_partition(archive, len(records))
+    topics = [None if record.topic is UNSET else record.topic for record in records]
+    return make_chunk(
+        place,
+        key=decoder.make_bytes(place, records, "key"),
+        value=decoder.make_bytes(place, records, "value"),
+        headers=decoder.make_headers(place, records),
+        partition=partition,
+        offset=make_integers([record.offset for record in records]),
+        timestamp=decoder.make_timestamps(place, records),
+        timestamp_type=make_integers([record.timestampType for record in records]),
+        topics=pa.array(topics, pa.string()) if any(topics) else None,
+        structured=decoder.structured,
+    )
