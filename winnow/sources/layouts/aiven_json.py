@@ -149,9 +149,9 @@ class _Reader:
         records = self._json.decode(place, lines)
         for name in ("key", "value", "offset"):
             # A missing value must not become a tombstone.
-            if name in fields and (absent := [self._json.is_absent(record, name) for record in records]).count(True):
-                wrong = f"it has no {name}, which the first record has"
-                raise place.refuse(absent.index(True), wrong, DAMAGED_ADVICE)
+            absent = self._json.find_absent(records, name) if name in fields else None
+            if absent is not None:
+                raise place.refuse(absent, f"it has no {name}, which the first record has", DAMAGED_ADVICE)
         return make_chunk(
             place,
             key=self._json.make_bytes(place, records, "key"),

@@ -12,14 +12,16 @@ from functools import cache
 from typing import Annotated, Any, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
 from winnow.errors import BadInputError
-from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_header_column, make_text_column
+from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_text_column
 from winnow.sources.layouts.json_text import render_json
 from winnow.sources.layouts.objects import ReadOptions
 from winnow.sources.layouts.timestamps import format_milliseconds, read_timestamp_texts
+from winnow.sources.record_batch import make_headers
 
 TEXT_FIELDS = ("key", "value", "headers")
 
@@ -115,10 +117,12 @@ class JsonRecords:
             raise place.refuse(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
         return records
 
-    def is_absent(self, record: Any, name: str) -> bool:
-        """Check whether ``record`` was written without this field."""
-        found = getattr(record, name)
-        return not bytes(found) if isinstance(found, msgspec.Raw) else found is UNSET
+    def find_absent(self, records: list[Any], name: str) -> int | None:
+        """Return the index of the first record that was written without this field."""
+        values = [getattr(record, name) for record in records]
+        if name in self._raw:
+            return next((index for index, value in enumerate(values) if not bytes(value)), None)
+        return values.index(UNSET) if UNSET in values else None
 
     def make_bytes(self, place: Place, records: list[Any], name: str) -> Any:
         """Return the column of ``key`` or ``value``; what was left out is null.
@@ -157,11 +161,13 @@ class JsonRecords:
             BadInputError: a structure is not UTF-8.
         """
         lists = [record.headers or () for record in records]
-        if "headers" not in self._raw:
-            return make_header_column([[(each.key, _encode(each.value)) for each in headers] for headers in lists])
-        values = self.render(place, "headers", [bytes(each.value) for headers in lists for each in headers]).to_pylist()
-        rest = iter(values)
-        return make_header_column([[(each.key, next(rest)) for each in headers] for headers in lists])
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        flat = [each for headers in lists for each in headers]
+        names = pa.array([each.key for each in flat], pa.string())
+        if "headers" in self._raw:
+            return make_headers(counts, names, self.render(place, "headers", [bytes(each.value) for each in flat]))
+        values = [None if each.value is UNSET else each.value for each in flat]
+        return make_headers(counts, names, make_text_column(values))
 
     def make_timestamps(self, place: Place, records: list[Any]) -> Any:
         """Return the column of timestamps, which may be milliseconds or ISO 8601 text; None if there are none.
@@ -170,19 +176,18 @@ class JsonRecords:
             BadInputError: a text is no timestamp, or finer than a millisecond.
         """
         values = [record.timestamp for record in records]
-        if all(value is UNSET for value in values):
+        kinds = set(map(type, values))
+        if kinds == {UnsetType}:
             return None
-        if not any(isinstance(value, str) for value in values):
+        if str not in kinds:
             return make_integers(values)
+        if kinds == {str}:
+            return read_timestamp_texts(place, values, self._floors)
         texts = [
             value if isinstance(value, str) else None if value in (None, UNSET) else format_milliseconds(value)
             for value in values
         ]
         return read_timestamp_texts(place, texts, self._floors)
-
-
-def _encode(value: Any) -> bytes | None:
-    return None if value is None or value is UNSET else value.encode()
 
 
 def _has_structures(records: list[Any], name: str) -> bool:

@@ -48,6 +48,8 @@ class _Line(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Line).decode_lines
 
+_decode_text = msgspec.json.Decoder(str).decode
+
 
 def is_kcat(line: bytes) -> bool:
     """Check whether ``line`` is what ``kcat -J`` writes."""
@@ -118,6 +120,10 @@ def unescape(raw: bytes) -> bytes | None:
         return render_json(raw)
     if b"\\" not in raw:
         return raw[1:-1]
+    try:
+        return _decode_text(raw).encode()
+    except UnicodeDecodeError:
+        pass
     text: str = json.loads(raw.decode("utf-8", "surrogateescape"), strict=False)
     return text.encode("utf-8", "surrogateescape")
 

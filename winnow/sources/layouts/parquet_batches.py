@@ -27,7 +27,9 @@ MAGIC = b"PAR1"
 _BUFFER_BYTES = 1 << 20
 
 _PLAIN_ROWS = 1024
-"""Rows read at a time where dictionaries must be expanded at once, or rows become Python values."""
+"""Rows read at a time where dictionaries must be expanded at once."""
+_NESTED_ROWS = 8192
+"""Likewise where there are nested columns: bytes in them are few, but expanded at once; some become Python values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class _File:
         self._compact = _open(stream, compact)
         self._columns = None if columns is None else [name for name in columns if name in self.schema.names]
         nested = [field for field in self.schema if pa.types.is_nested(field.type)]
-        self._most_rows = _PLAIN_ROWS if nested else MAXIMUM_BATCH_ROWS
+        self._most_rows = _NESTED_ROWS if nested else MAXIMUM_BATCH_ROWS
 
     def read(self, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         with _translate_errors(self._uri):
