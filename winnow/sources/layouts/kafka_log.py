@@ -199,7 +199,7 @@ class _Surveyor:
             if each.end_offset <= stable:
                 continue
             for header in _read_headers(each):
-                if header.base_offset >= stable and not header.is_control:
+                if header.last_offset >= stable and not header.is_control:
                     waiting += 0 if self._tracker.aborted.has_batch(header) else header.record_count
         return waiting
 
@@ -258,7 +258,7 @@ def _group_segment(survey: LogSurvey, summary: SegmentSummary, start: int, batch
         reader = SegmentReader(uri, stream, READ_BYTES)
         for batch in reader.read_batches(summary.valid_bytes, first_free_offset=0, with_content=True):
             header = batch.header
-            is_wanted = header.last_offset >= start and header.base_offset < survey.last_stable_offset
+            is_wanted = start <= header.last_offset < survey.last_stable_offset
             if header.is_control or not is_wanted or survey.aborted.has_batch(header):
                 continue
             try:

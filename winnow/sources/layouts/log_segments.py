@@ -80,9 +80,7 @@ class SegmentReader:
         except OSError:
             raise make_read_error(self.uri, "reading it failed", "check the disk and the permissions") from None
         if len(data) < size:
-            raise refuse_file(
-                self.uri, "it became shorter while it was read", "copy the log directory, then read the copy"
-            )
+            raise self._refuse_shorter()
         self._window, self._start = np.frombuffer(data, np.uint8), position
 
     def read_batches(self, end: int, *, first_free_offset: int, with_content: bool) -> Iterator[Batch]:
@@ -92,6 +90,8 @@ class SegmentReader:
             BadInputError: a batch is damaged, cut off, of an older message format, or below ``first_free_offset`` or
                 the batch before it.
         """
+        if end > self.size_bytes:
+            raise self._refuse_shorter()
         position = 0
         while position < end:
             header = self._read_header(position, end)
@@ -117,6 +117,9 @@ class SegmentReader:
         if position + HEADER_BYTES > end:
             raise self.refuse_batch(position, None, "is cut off")
         return parse_header(data, 0)
+
+    def _refuse_shorter(self) -> BadInputError:
+        return refuse_file(self.uri, "it became shorter while it was read", "copy the log directory and read the copy")
 
     def refuse_batch(self, position: int, header: BatchHeader | None, fault: str) -> BadInputError:
         """Make the error about the batch at ``position``; ``fault`` completes "the batch …"."""
