@@ -8,6 +8,7 @@ import json
 import struct
 import tarfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,12 @@ def survey(folder: Path, log_start_offset: int = 0) -> LogSurvey:
     return survey_log(PartitionLog("orders", 0, collect_segments(files), log_start_offset))
 
 
-def read(found: LogSurvey, batch_bytes: int = 1 << 20, first_offset: int = 0) -> list[dict[str, Any]]:
+def read(
+    found: LogSurvey, batch_bytes: int = 1 << 20, first_offset: int = 0, end_offset: int | None = None
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for chunk in read_log(found, ReadOptions(batch_bytes=batch_bytes), first_offset=first_offset):
+    options = ReadOptions(batch_bytes=batch_bytes)
+    for chunk in read_log(found, options, first_offset=first_offset, end_offset=end_offset):
         assert chunk.records.schema == RECORD_SCHEMA
         chunk.records.validate(full=True)
         assert chunk.topics is None
@@ -172,6 +176,21 @@ def test_reading_goes_on_from_an_offset(log_directory: Path) -> None:
     for first in (0, 1, 409, 410, 411, 744, 745):
         later = read(found, first_offset=first)
         assert [row["offset"] for row in later] == [row["offset"] for row in rows if row["offset"] >= first]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_ranges_of_offsets_make_up_the_log(log_directory: Path, topic: str) -> None:
+    for found in survey_topic(log_directory, topic):
+        offsets = [row["offset"] for row in read(found)]
+        bounds = [0, 1, 17, 150, 288, 289, 500, found.end_offset]
+        for size in (2, 5, len(bounds)):
+            parts = sorted({*bounds[:size], found.end_offset})
+            joined = [
+                row["offset"]
+                for first, end in pairwise(parts)
+                for row in read(found, first_offset=first, end_offset=end)
+            ]
+            assert joined == offsets
 
 
 # -- names
@@ -575,7 +594,7 @@ def test_segments_that_overlap_are_refused(tmp_path: Path) -> None:
 
 def test_offsets_that_go_back_are_refused(tmp_path: Path) -> None:
     write_segment(tmp_path, 0, encode_batch(make_records(3, 3)), encode_batch(make_records(3)), data(-1, 10))
-    with pytest.raises(BadInputError, match="there before"):
+    with pytest.raises(BadInputError, match="below the batch before it"):
         survey(tmp_path)
 
 
@@ -656,7 +675,7 @@ def test_flipped_bit_is_refused(tmp_path: Path, codec: str) -> None:
         for bit in (0, 3, 7):
             damaged = bytearray(content)
             damaged[place] ^= 1 << bit
-            write_segment(tmp_path, 0, damaged)
+            write_segment(tmp_path, 0, bytes(damaged))
             with pytest.raises(BadInputError):
                 read(survey(tmp_path))
 
@@ -666,7 +685,7 @@ def test_flipped_bit_of_an_offset_is_refused_where_the_neighbours_show_it(tmp_pa
     for place, bit in ((0, 7), (0, 6), (4, 1), (7, 3)):
         damaged = bytearray(content)
         damaged[place] ^= 1 << bit
-        write_segment(tmp_path, 0, damaged)
+        write_segment(tmp_path, 0, bytes(damaged))
         with pytest.raises(BadInputError):
             read(survey(tmp_path))
 
@@ -675,7 +694,7 @@ def test_damaged_length_does_not_hide_what_follows(tmp_path: Path) -> None:
     """It makes a batch look as if the file ended inside of it."""
     content = bytearray(b"".join(encode_batch(make_records(5, first)) for first in (0, 5, 10)))
     content[8] |= 0x40
-    write_segment(tmp_path, 0, content)
+    write_segment(tmp_path, 0, bytes(content))
     with pytest.raises(BadInputError, match="cut off"):
         survey(tmp_path)
 

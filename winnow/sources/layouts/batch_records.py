@@ -141,13 +141,13 @@ class ParsedRecords:
         return batches
 
 
-def parse_records(group: RecordGroup, first_offset: int) -> ParsedRecords:
-    """Decode the records of ``group`` from ``first_offset`` on.
+def parse_records(group: RecordGroup, first_offset: int, end_offset: int) -> ParsedRecords:
+    """Decode the records of ``group`` from ``first_offset`` on, below ``end_offset``.
 
     Raises:
         MalformedRecordError: a record contradicts itself or its batch.
     """
-    return _Parser(group).parse(first_offset)
+    return _Parser(group).parse(first_offset, end_offset)
 
 
 class _Parser:
@@ -167,7 +167,7 @@ class _Parser:
         starts[(np.cumsum(counts) - counts)[filled]] = bases[filled]
         self._starts = starts
 
-    def parse(self, first_offset: int) -> ParsedRecords:
+    def parse(self, first_offset: int, end_offset: int) -> ParsedRecords:
         length, at = self._decode(self._starts, MAXIMUM_INT_BYTES)
         self._refuse(at + length != self._ends, "has an impossible length")
         time_delta, at = self._decode(at + 1, MAXIMUM_LONG_BYTES)
@@ -180,7 +180,7 @@ class _Parser:
         headers = self._walk_headers(counts, at)
         offset = self._check_offsets(offset_delta)
         timestamp, kind = self._make_timestamps(time_delta)
-        keep = offset >= first_offset
+        keep = (offset >= first_offset) & (offset < end_offset)
         if not keep.all():
             headers = headers.take(np.repeat(keep, counts))
             counts, offset, timestamp, kind = counts[keep], offset[keep], timestamp[keep], kind[keep]

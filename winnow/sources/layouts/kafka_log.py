@@ -24,7 +24,6 @@ from winnow.sources.layouts.batch_records import (
 )
 from winnow.sources.layouts.log_files import Segment, read_aborted_index
 from winnow.sources.layouts.log_segments import (
-    COPY_AGAIN,
     READ_BYTES,
     Batch,
     SegmentReader,
@@ -44,6 +43,7 @@ from winnow.sources.layouts.record_batches import (
 from winnow.sources.record_batch import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
 
 NAME = "kafka-log"
+_NO_COPY_HELPS = "its check-sum is right, so a producer sent it so: leave the log out, or mirror the topic without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,39 +225,47 @@ def _read_control_type(reader: SegmentReader, batch: Batch) -> int | None:
         raise reader.refuse_batch(batch.position, header, str(problem)) from None
 
 
-def read_log(survey: LogSurvey, options: ReadOptions, *, first_offset: int = 0) -> Iterator[RecordChunk]:
-    """Yield the committed records of a surveyed log from ``first_offset`` on.
+def read_log(
+    survey: LogSurvey, options: ReadOptions, *, first_offset: int = 0, end_offset: int | None = None
+) -> Iterator[RecordChunk]:
+    """Yield the committed records of a surveyed log from ``first_offset`` on, below ``end_offset``.
 
-    Segments that end below ``first_offset`` or the log start offset are not read.
+    Segments outside of these and those below the log start offset are not read. Everything else is verified, up to the
+    end of the log unless ``end_offset`` says otherwise.
 
     Raises:
         BadInputError: a batch is damaged.
         ServiceError: the object store cannot be reached.
     """
     start = max(first_offset, survey.log.log_start_offset)
+    end = survey.end_offset if end_offset is None else min(end_offset, survey.end_offset)
     row = 1
     for summary in survey.segments:
-        if summary.end_offset <= start or not summary.valid_bytes:
+        if summary.end_offset <= start or summary.segment.base_offset >= end:
             continue
-        for group in _group_segment(survey, summary, start, options.batch_bytes):
+        for group in _group_segment(survey, summary, start, end, options.batch_bytes):
             uri = summary.segment.log.uri
             try:
-                parsed = parse_records(group, start)
+                parsed = parse_records(group, start, end)
             except MalformedRecordError as problem:
                 offset = group.headers[problem.batch].base_offset
-                raise refuse_file(uri, f"a record of the batch at offset {offset} {problem}", COPY_AGAIN) from None
+                raise refuse_file(uri, f"a record of the batch at offset {offset} {problem}", _NO_COPY_HELPS) from None
             for records in parsed.make_batches(survey.log.partition, row, options.batch_bytes, MAXIMUM_BATCH_ROWS):
                 row += records.num_rows
                 yield RecordChunk(records)
 
 
-def _group_segment(survey: LogSurvey, summary: SegmentSummary, start: int, batch_bytes: int) -> Iterator[RecordGroup]:
+def _group_segment(
+    survey: LogSurvey, summary: SegmentSummary, start: int, end: int, batch_bytes: int
+) -> Iterator[RecordGroup]:
     uri = summary.segment.log.uri
     group = RecordGroup()
     with open_to_read(uri) as stream:
         reader = SegmentReader(uri, stream, READ_BYTES)
         for batch in reader.read_batches(summary.valid_bytes, first_free_offset=0, with_content=True):
             header = batch.header
+            if header.base_offset >= end:
+                break
             is_wanted = start <= header.last_offset < survey.last_stable_offset
             if header.is_control or not is_wanted or survey.aborted.has_batch(header):
                 continue
@@ -269,7 +277,7 @@ def _group_segment(survey: LogSurvey, summary: SegmentSummary, start: int, batch
                         group = RecordGroup()
                     group.add(header, data, ends)
             except MalformedBatchError as problem:
-                raise reader.refuse_batch(batch.position, header, str(problem)) from None
+                raise refuse_file(uri, f"the batch at offset {header.base_offset} {problem}", _NO_COPY_HELPS) from None
     if group.rows:
         yield group
 

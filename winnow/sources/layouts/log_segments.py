@@ -97,7 +97,7 @@ class SegmentReader:
             header = self._read_header(position, end)
             fault = find_header_fault(header)
             if fault is None and header.base_offset < first_free_offset:
-                fault = "has an offset that was there before"
+                fault = "has an offset below the batch before it or its segment's name"
             if fault is None and position + header.size_bytes > end:
                 fault = "is cut off"
             content = None
