@@ -310,10 +310,10 @@ def test_batch_larger_than_a_piece_is_read(tmp_path: Path, codec: str) -> None:
 
 
 def test_many_small_records_in_one_batch_come_in_bounded_chunks(tmp_path: Path) -> None:
-    records = [Record(offset, None, None, NOW) for offset in range(200_000)]
+    records = [Record(offset, None, None, NOW) for offset in range(70_000)]
     write_segment(tmp_path, 0, encode_batch(records, codec="zstd"))
     chunks = list(read_log(survey(tmp_path), ReadOptions()))
-    assert sum(chunk.records.num_rows for chunk in chunks) == 200_000
+    assert sum(chunk.records.num_rows for chunk in chunks) == 70_000
     assert max(chunk.records.num_rows for chunk in chunks) <= 1 << 16
 
 
@@ -654,7 +654,7 @@ def test_active_segment_of_zeros_alone_is_empty(tmp_path: Path) -> None:
 def test_batch_that_ends_in_preallocated_zeros_is_cut_off(tmp_path: Path) -> None:
     first = encode_batch(make_records(10))
     last = encode_batch([Record(10, value=b"x" * 500)])
-    for kept in range(1, len(last) - 20):
+    for kept in (*range(1, 90, 2), *range(90, len(last) - 20, 17)):
         write_segment(tmp_path, 0, first, last[:kept], bytes(3000))
         found = survey(tmp_path)
         assert found.tail.valid_bytes == len(first), kept
