@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from winnow.errors import BadInputError
 from winnow.sources.input_errors import open_to_read, refuse_file
-from winnow.sources.layouts.batch_codecs import decompress_payload
+from winnow.sources.layouts.batch_codecs import NONE, PIECE_BYTES, decompress_payload
 from winnow.sources.layouts.batch_records import (
     MalformedRecordError,
     RecordGroup,
@@ -148,34 +148,38 @@ class _Surveyor:
         end = max(before, segment.base_offset)
         with open_to_read(uri) as stream:
             reader = SegmentReader(uri, stream, choose_skim_bytes(uri))
-            valid_bytes = self._find_end(reader, end) if is_active else reader.size_bytes
-            for batch in reader.read_batches(valid_bytes, first_free_offset=end, with_content=False):
+            batches = reader.read_batches(reader.size_bytes, first_free_offset=end, with_content=False)
+            for batch in self._read_to_tail(reader, batches) if is_active else batches:
                 self._see_batch(reader, batch)
                 end = batch.header.last_offset + 1
+            valid_bytes = self._tail.valid_bytes if is_active else reader.size_bytes
         self._tracker.see_end(end)
         self._summaries.append(SegmentSummary(segment, valid_bytes, end))
         return end
 
-    def _find_end(self, reader: SegmentReader, first_free_offset: int) -> int:
-        """Return where the whole batches of the active segment end."""
+    def _read_to_tail(self, reader: SegmentReader, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield the whole batches of the active segment, and keep what comes after them as its tail."""
         last: Batch | None = None
         position = 0
         fault: BadInputError | None = None
         try:
-            for last in reader.read_batches(reader.size_bytes, first_free_offset=first_free_offset, with_content=False):
-                position = last.position + last.header.size_bytes
+            for batch in batches:
+                if last is not None:
+                    yield last
+                last, position = batch, batch.position + batch.header.size_bytes
         except BadInputError as problem:
             fault = problem
         tail = Tail(position) if fault is None else find_tail(reader, position)
         # Its length may be damaged, so that it hides batches, or its header was written before its content.
         if last is not None and not is_intact(last.header, reader.read(last.position, last.header.size_bytes)):
             fault = reader.refuse_batch(last.position, last.header, "fails its check-sum")
-            tail = find_tail(reader, last.position)
+            tail, last = find_tail(reader, last.position), None
         if tail is None:
             assert fault is not None
             raise fault
         self._tail = tail
-        return tail.valid_bytes
+        if last is not None:
+            yield last
 
     def _see_batch(self, reader: SegmentReader, batch: Batch) -> None:
         header = batch.header
@@ -289,7 +293,9 @@ def _cut_records(batch: Batch) -> Iterator[tuple[bytes, Sequence[int]]]:
     missing, needed = header.record_count, 1
     held: list[bytes] = []
     held_bytes = 0
-    for piece in decompress_payload(header.codec, batch.content[HEADER_BYTES:].tobytes()):
+    payload = batch.content[HEADER_BYTES:].tobytes()
+    is_plain = header.codec == NONE and len(payload) <= PIECE_BYTES
+    for piece in (payload,) if is_plain else decompress_payload(header.codec, payload):
         held.append(piece)
         held_bytes += len(piece)
         if held_bytes < needed:
@@ -302,7 +308,9 @@ def _cut_records(batch: Batch) -> Iterator[tuple[bytes, Sequence[int]]]:
             data = data[ends[-1] :]
         if data and not missing:
             raise MalformedBatchError("has more bytes than records")
-        held, held_bytes = [data], len(data)
+        held, held_bytes, needed = [data], len(data), 1
+        if not missing:
+            continue
         needed = measure_record(data)
         if needed > MAXIMUM_BATCH_BYTES:
             raise MalformedBatchError("has a record larger than 1 GiB")

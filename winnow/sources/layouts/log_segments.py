@@ -67,6 +67,9 @@ class SegmentReader:
 
     def read(self, position: int, size: int) -> Bytes:
         """Return ``size`` bytes at ``position``; fewer where the file ends."""
+        at = position - self._start
+        if at >= 0 and at + size <= len(self._window):
+            return self._window[at : at + size]
         end = min(position + size, self.size_bytes)
         if position < self._start or end > self._start + len(self._window):
             self._load(position, max(end - position, min(self._block_bytes, self.size_bytes - position)))
@@ -94,21 +97,26 @@ class SegmentReader:
             raise self._refuse_shorter()
         position = 0
         while position < end:
-            header = self._read_header(position, end)
+            at = position - self._start
+            if not 0 <= at <= len(self._window) - HEADER_BYTES or self._window[at + MAGIC_AT] != MESSAGE_FORMAT:
+                header = self._read_header(position, end)
+            else:
+                header = parse_header(self._window, at)
+            size = LENGTH_END + header.length
             fault = find_header_fault(header)
             if fault is None and header.base_offset < first_free_offset:
                 fault = "has an offset below the batch before it or its segment's name"
-            if fault is None and position + header.size_bytes > end:
+            if fault is None and position + size > end:
                 fault = "is cut off"
             content = None
             if fault is None and with_content:
-                content = self.read(position, header.size_bytes)
+                content = self.read(position, size)
                 fault = None if is_intact(header, content) else "fails its check-sum"
             if fault is not None:
                 raise self.refuse_batch(position, header, fault)
             yield Batch(header, position, content)
-            first_free_offset = header.last_offset + 1
-            position += header.size_bytes
+            first_free_offset = header.base_offset + header.last_offset_delta + 1
+            position += size
 
     def _read_header(self, position: int, end: int) -> BatchHeader:
         data = self.read(position, HEADER_BYTES)
