@@ -100,13 +100,16 @@ class RecordGroup:
     size_bytes: int = 0
     rows: int = 0
 
-    def add(self, header: BatchHeader, piece: bytes, ends: Sequence[int]) -> None:
-        """Add records of the batch of ``header``: those that end in ``piece`` at ``ends``, the first beginning it."""
+    def add(self, header: BatchHeader, piece: bytes, ends: Sequence[int], size_bytes: int) -> None:
+        """Add records of the batch of ``header``: those that end in ``piece`` at ``ends``.
+
+        ``piece`` begins with the first of them. ``size_bytes``: what :meth:`measure` says.
+        """
         self.headers.append(header)
         self.counts.append(len(ends))
         self.pieces.append(piece)
         self.ends.append(ends)
-        self.size_bytes += self.measure(piece, ends)
+        self.size_bytes += size_bytes
         self.rows += len(ends)
 
     @staticmethod

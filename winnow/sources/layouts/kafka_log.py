@@ -9,7 +9,7 @@ not read. Offsets may have gaps: of control records, aborted transactions, and o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from winnow.errors import BadInputError
@@ -279,23 +279,30 @@ def _group_segment(
                     if group.rows and (group.size_bytes + size > batch_bytes or group.rows >= MAXIMUM_BATCH_ROWS):
                         yield group
                         group = RecordGroup()
-                    group.add(header, data, ends)
+                    group.add(header, data, ends, size)
             except MalformedBatchError as problem:
                 raise refuse_file(uri, f"the batch at offset {header.base_offset} {problem}", _NO_COPY_HELPS) from None
     if group.rows:
         yield group
 
 
-def _cut_records(batch: Batch) -> Iterator[tuple[bytes, Sequence[int]]]:
-    """Yield the records of a batch as pieces of whole records, each with the ends of its records."""
-    header = batch.header
+def _cut_records(batch: Batch) -> Iterable[tuple[bytes, Sequence[int]]]:
+    """Return the records of a batch as pieces of whole records, each with the ends of its records."""
     assert batch.content is not None
-    missing, needed = header.record_count, 1
+    header, payload = batch.header, batch.content[HEADER_BYTES:].tobytes()
+    if header.codec == NONE and len(payload) <= PIECE_BYTES:
+        # Nothing to decompress, and as a rule nothing wrong: without the detour.
+        ends = find_ends(payload, header.record_count)
+        if len(ends) == header.record_count > 0 and ends[-1] == len(payload):
+            return ((payload, ends),)
+    return _cut_pieces(decompress_payload(header.codec, payload), header.record_count)
+
+
+def _cut_pieces(pieces: Iterable[bytes], missing: int) -> Iterator[tuple[bytes, Sequence[int]]]:
+    """Cut ``pieces`` anew, so that each is whole records; there are ``missing`` of them."""
     held: list[bytes] = []
-    held_bytes = 0
-    payload = batch.content[HEADER_BYTES:].tobytes()
-    is_plain = header.codec == NONE and len(payload) <= PIECE_BYTES
-    for piece in (payload,) if is_plain else decompress_payload(header.codec, payload):
+    held_bytes, needed = 0, 1
+    for piece in pieces:
         held.append(piece)
         held_bytes += len(piece)
         if held_bytes < needed:
@@ -309,9 +316,8 @@ def _cut_records(batch: Batch) -> Iterator[tuple[bytes, Sequence[int]]]:
         if data and not missing:
             raise MalformedBatchError("has more bytes than records")
         held, held_bytes, needed = [data], len(data), 1
-        if not missing:
-            continue
-        needed = measure_record(data)
+        if missing:
+            needed = measure_record(data)
         if needed > MAXIMUM_BATCH_BYTES:
             raise MalformedBatchError("has a record larger than 1 GiB")
     if missing:
