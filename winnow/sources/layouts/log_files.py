@@ -1,0 +1,206 @@
+"""The files of a broker's log directory: what their names tell, and what the small ones hold.
+
+A log directory has a folder for each topic partition, ``<topic>-<partition>``, and checkpoint files of all partitions
+beside them. A folder has segments, each named after its base offset in 20 digits, and indexes beside each.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from winnow.config.names import is_topic_name
+from winnow.errors import BadInputError
+from winnow.model import TopicPartition
+from winnow.sources.checkpoint_file import CheckpointEntry, parse_checkpoints
+from winnow.sources.input_errors import open_to_read, refuse_file
+from winnow.sources.layouts.objects import StoredObject
+
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+
+INTERNAL_TOPICS = frozenset(
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__remote_log_metadata",
+        "__share_group_state",
+        "__transaction_state",
+    }
+)
+"""Topics that a broker keeps for itself. Their records mean nothing outside of their cluster."""
+
+_FOLDER = re.compile(
+    r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})(?:\.[0-9a-fA-F]{32}-(?P<state>delete|future|stray))?"
+)
+_SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.(?P<kind>log|txnindex)")
+_SWAP = re.compile(r"[0-9]{20}\.log\.swap")
+_TOPIC_ID = re.compile(rb"^topic_id: *(?P<id>[A-Za-z0-9_-]{22})\r?$", re.MULTILINE)
+_MAXIMUM_PARTITION = 2**31 - 1
+_ABORTED = struct.Struct(">hqqqq")
+
+
+class FolderState(StrEnum):
+    """What the broker meant to do with the folder of a topic partition."""
+
+    LIVE = "live"
+    DELETED = "delete"
+    """The partition was deleted; its files wait for their removal."""
+    FUTURE = "future"
+    """A copy under way to another disk."""
+    STRAY = "stray"
+    """The broker was no longer a replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFolder:
+    """What the name of a topic partition's folder tells."""
+
+    topic: str
+    partition: int
+    state: FolderState = FolderState.LIVE
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the topic is one that a broker keeps for itself."""
+        return self.topic in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment: records from ``base_offset`` on, and the index of the transactions whose abort it holds."""
+
+    base_offset: int
+    log: StoredObject
+    aborted_index: StoredObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """An entry of a ``.txnindex``: from a producer's first record to the control record that ended it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+def parse_folder_name(name: str) -> PartitionFolder | None:
+    """Return topic and partition of a folder, None if its name is not one of a topic partition."""
+    found = _FOLDER.fullmatch(name)
+    if found is None:
+        return None
+    partition = int(found["partition"])
+    if partition > _MAXIMUM_PARTITION or not is_topic_name(found["topic"]):
+        return None
+    return PartitionFolder(found["topic"], partition, FolderState(found["state"] or "live"))
+
+
+def parse_segment_name(name: str) -> int | None:
+    """Return the base offset in the name of a segment's log file, None if it is none."""
+    found = _SEGMENT.fullmatch(name)
+    return int(found["base"]) if found is not None and found["kind"] == "log" else None
+
+
+def parse_segment_path(path: str) -> tuple[PartitionFolder, int] | None:
+    """Return the folder and the base offset that the path of a segment's log file tells, None if it is none."""
+    folder, _, name = path.rpartition("/")
+    found, base = parse_folder_name(folder.rpartition("/")[2]), parse_segment_name(name)
+    return None if found is None or base is None else (found, base)
+
+
+def parse_topic_id(metadata: bytes) -> str | None:
+    """Return the topic's id in the content of a ``partition.metadata`` file, None if there is none.
+
+    A topic that is deleted and created again has another one.
+    """
+    found = _TOPIC_ID.search(metadata)
+    return found["id"].decode() if found else None
+
+
+def collect_segments(objects: Iterable[StoredObject]) -> tuple[Segment, ...]:
+    """Return the segments among the files of one partition's folder, in the order of their offsets.
+
+    Raises:
+        BadInputError: the folder was copied while its broker replaced segments.
+    """
+    logs: dict[int, StoredObject] = {}
+    indexes: dict[int, StoredObject] = {}
+    for each in objects:
+        if _SWAP.fullmatch(each.name):
+            # Which of the older segments it stands for shows only when a broker completes the change.
+            raise refuse_file(
+                each.uri,
+                "the folder was copied while its broker replaced segments by compacted ones",
+                "start a broker on the copy once, or copy the folder again",
+            )
+        found = _SEGMENT.fullmatch(each.name)
+        if found is not None:
+            (logs if found["kind"] == "log" else indexes)[int(found["base"])] = each
+    return tuple(Segment(base, logs[base], indexes.get(base)) for base in sorted(logs))
+
+
+def find_checkpoint(entries: Iterable[CheckpointEntry], topic: str, partition: int) -> int | None:
+    """Return the offset of one topic partition in a checkpoint file, None if it is not there."""
+    wanted = TopicPartition(topic, partition)
+    return next((entry.offset for entry in entries if entry.topic_partition == wanted), None)
+
+
+def read_log_start_offsets(uri: str) -> Mapping[TopicPartition, int]:
+    """Return the log start offsets in a broker's ``log-start-offset-checkpoint`` file.
+
+    A partition that it does not name starts with its first segment.
+
+    Raises:
+        BadInputError: the file is missing or damaged.
+        ServiceError: its object store cannot be reached.
+    """
+    with open_to_read(uri) as stream:
+        data = stream.read()
+    try:
+        entries = parse_checkpoints(data, uri)
+    except BadInputError:
+        wrong = "this is no checkpoint file of version 0"
+        raise refuse_file(uri, wrong, f"copy the broker's {LOG_START_CHECKPOINT} again") from None
+    return {entry.topic_partition: entry.offset for entry in entries}
+
+
+def read_aborted_index(segment: Segment, *, is_active: bool) -> list[AbortedTransaction]:
+    """Return the entries of a segment's ``.txnindex``; none if it has no such file.
+
+    ``is_active``: the segment was being written, so its index may be cut off inside of the last entry.
+
+    Raises:
+        BadInputError: the index is damaged.
+        ServiceError: its object store cannot be reached.
+    """
+    if segment.aborted_index is None:
+        return []
+    uri = segment.aborted_index.uri
+    with open_to_read(uri) as stream:
+        data = stream.read()
+    rest = len(data) % _ABORTED.size
+    whole = data[: len(data) - rest]
+    if is_active:
+        # An active segment's files may have been given their size before their content.
+        while whole and not any(whole[-_ABORTED.size :]):
+            whole = whole[: -_ABORTED.size]
+    entries = [_make_entry(uri, *values) for values in _ABORTED.iter_unpack(whole)]
+    if rest and not is_active:
+        raise _refuse_index(uri, "it ends inside of an entry")
+    return entries
+
+
+def _make_entry(uri: str, version: int, producer_id: int, first: int, last: int, _stable: int) -> AbortedTransaction:
+    if version != 0:
+        raise _refuse_index(uri, f"it has an entry of version {version}; only version 0 is known")
+    if not 0 <= first <= last:
+        raise _refuse_index(uri, "it has an entry with impossible offsets")
+    return AbortedTransaction(producer_id, first, last)
+
+
+def _refuse_index(uri: str, wrong: str) -> BadInputError:
+    advice = "copy the file again, or leave it out: the control records of a complete log say the same"
+    return refuse_file(uri, f"this index of aborted transactions is damaged: {wrong}", advice)
