@@ -1,7 +1,7 @@
 """Carries out a batch of plans: stage, validate, publish. Shell and Airflow call these steps and no others.
 
 The shell runs them in one process and publishes each topic as soon as it is validated; in Airflow each step is a task.
-Failures go to the :class:`winnow.pipeline.compaction.topic_results.TopicResults` of the caller.
+Failures go to the :class:`winnow.topic_results.TopicResults` of the caller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_retention_plans
-from winnow.pipeline.compaction.topic_results import TopicFailure, TopicResults
 from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import Context
@@ -30,6 +29,7 @@ from winnow.pipeline.leases import HeldLeases
 from winnow.planning.plans import PlanReference
 from winnow.quality.validation import build_site_index
 from winnow.results import Receipt, Verdict
+from winnow.topic_results import TopicFailure, TopicResults
 
 Submit = Callable[[Sequence[PlanReference]], JobOutcome]
 """Runs Spark on plans and waits for it."""
