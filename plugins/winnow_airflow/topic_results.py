@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowSkipException
 
 from winnow.errors import WinnowError
-from winnow.topic_results import TopicFailure, TopicResults
+from winnow.failures import TopicFailure, TopicResults
 from winnow_airflow.task_defaults import combine_errors, describe_error
 from winnow_airflow.xcom_values import build_label
 

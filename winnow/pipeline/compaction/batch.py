@@ -1,7 +1,7 @@
 """Carries out a batch of plans: stage, validate, publish. Shell and Airflow call these steps and no others.
 
 The shell runs them in one process and publishes each topic as soon as it is validated; in Airflow each step is a task.
-Failures go to the :class:`winnow.topic_results.TopicResults` of the caller.
+Failures go to the :class:`winnow.failures.TopicResults` of the caller.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
 from winnow.errors import PlanVoidError, ServiceError, WinnowError, make_error
+from winnow.failures import TopicFailure, TopicResults
 from winnow.files.storage_health import make_service_error
 from winnow.model import Status
 from winnow.pipeline.compaction.facts import FactRecomputer
@@ -29,7 +30,6 @@ from winnow.pipeline.leases import HeldLeases
 from winnow.planning.plans import PlanReference
 from winnow.quality.validation import build_site_index
 from winnow.results import Receipt, Verdict
-from winnow.topic_results import TopicFailure, TopicResults
 
 Submit = Callable[[Sequence[PlanReference]], JobOutcome]
 """Runs Spark on plans and waits for it."""

@@ -15,6 +15,7 @@ from winnow.errors import (
     ValidationFailedError,
     find_worst_exit_code,
 )
+from winnow.failures import TopicFailure, TopicResults
 from winnow.model import Status
 from winnow.pipeline.compaction.batch import (
     PlanAttempt,
@@ -33,7 +34,6 @@ from winnow.pipeline.leases import HeldLeases, hold_leases
 from winnow.planning.plans import PlanReference
 from winnow.quality import start_import
 from winnow.results import Receipt
-from winnow.topic_results import TopicFailure, TopicResults
 
 
 @dataclass(frozen=True, slots=True)
