@@ -58,7 +58,7 @@ def lock_and_plan(
     """
     planned = None
     try:
-        settled = lock_topic(ctx, topic, leases.acquire)
+        settled = lock_topic(ctx, topic, leases)
         planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
     finally:
         if planned is None:
