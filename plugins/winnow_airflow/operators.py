@@ -12,6 +12,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from winnow.errors import WinnowError
 from winnow_airflow import lineage
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.task_context import open_pipeline
@@ -87,19 +88,24 @@ class CompactOperator(SparkSubmitOperator):
         )
         from winnow.pipeline.compaction.stage import JOB_NAME, build_job_arguments
 
-        self.conf = build_spark_conf(ctx.settings)
-        self.name = f"winnow {attempt}"
-        self.env_vars = _build_driver_environment(ctx.settings)
-        self.application = find_job_file(JOB_NAME)
-        self.application_args = build_job_arguments(ctx.settings, plans, attempt)
         self._output = JobOutput([plan.plan_id for plan in plans])
         try:
+            self.conf = build_spark_conf(ctx.settings)
+            self.name = f"winnow {attempt}"
+            self.env_vars = _build_driver_environment(ctx.settings)
+            self.application = find_job_file(JOB_NAME)
+            self.application_args = build_job_arguments(ctx.settings, plans, attempt)
             with ExitStack() as files:
                 # Read when the command line is built: lineage may have added properties by then.
                 self._file_of = lambda conf: files.enter_context(open_properties_file(ctx.settings, conf))
                 super().execute(context)
         except AirflowException:
             return self._output.end(self._find_exit_code())
+        except WinnowError:
+            raise
+        except Exception:
+            self.log.exception("Spark could not be started.")  # the error that comes of it names only the type
+            raise
         finally:
             self._close_pipe()
         return self._output.end(0)

@@ -8,19 +8,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sized
+from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowSkipException
 
 from winnow.errors import WinnowError
-from winnow.pipeline.compaction.topic_results import TopicFailure, TopicResults  # noqa: TID253 - imports errors only
+from winnow.failures import TopicFailure, TopicResults
 from winnow_airflow.task_defaults import combine_errors, describe_error
 from winnow_airflow.xcom_values import build_label
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context as Pipeline
 
 log = logging.getLogger("airflow.task")
 
 
 class TaskResults(TopicResults):
     """Collects the failures of the topics of one task, and logs each."""
+
+    def __init__(self, ctx: Pipeline) -> None:
+        def explain(plan_id: str) -> str | None:
+            from winnow.pipeline.compaction.plan_validity import explain_void
+
+            return explain_void(ctx, plan_id)
+
+        super().__init__(explain)
 
     @property
     def errors(self) -> list[tuple[str, Exception]]:

@@ -22,8 +22,16 @@ from tests.support.dag_topics import (
     read_topic,
 )
 from tests.support.world import World
+from winnow.config.settings import Settings
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
-from winnow.errors import DamagedSegmentError, ForeignTableError, PlanVoidError, ServiceError, TopicBusyError
+from winnow.errors import (
+    DamagedSegmentError,
+    ForeignTableError,
+    PlanVoidError,
+    ServiceError,
+    TopicBusyError,
+    WinnowError,
+)
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.log.head import Change
@@ -55,9 +63,9 @@ def as_run(ctx: Context, holder: str) -> Context:
     return replace(ctx, holder=holder)
 
 
-def planned(ctx: Context, *topics: str) -> BatchRow:
-    """What a run plans for ``topics``, in one batch. It holds them then."""
-    now_ms = ctx.now_ms()
+def planned(ctx: Context, *topics: str, as_of_ms: int | None = None) -> BatchRow:
+    """What a run plans for ``topics`` as of now, in one batch. It holds them then."""
+    now_ms = ctx.now_ms() if as_of_ms is None else as_of_ms
     (batch,) = compaction_steps.plan_topics(
         ctx, [compaction_steps.check_topic(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms
     )
@@ -246,13 +254,9 @@ def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context,
     """The same instant gives the same plan id: what the second run has opened again is the second run's."""
     now_ms = ctx.now_ms()
     b = as_run(ctx, B)
-    (mine,) = compaction_steps.plan_topics(
-        a, [compaction_steps.check_topic(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms
-    )
+    mine = planned(a, "orders", as_of_ms=now_ms)
     lapse(a, "orders")
-    (theirs,) = compaction_steps.plan_topics(
-        b, [compaction_steps.check_topic(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms
-    )
+    theirs = planned(b, "orders", as_of_ms=now_ms)
     assert mine["plans"] == theirs["plans"]
 
     plan_id = mine["plans"][0]["plan_id"]
@@ -431,13 +435,9 @@ def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
     """The other opened the same plan and could not judge it: what this run does now is its own to tell and publish."""
     now_ms = ctx.now_ms()
     b = as_run(ctx, B)
-    (mine,) = compaction_steps.plan_topics(
-        a, [compaction_steps.check_topic(a, "orders", as_of_ms=now_ms)], as_of_ms=now_ms
-    )
+    mine = planned(a, "orders", as_of_ms=now_ms)
     lapse(a, "orders")
-    (theirs,) = compaction_steps.plan_topics(
-        b, [compaction_steps.check_topic(b, "orders", as_of_ms=now_ms)], as_of_ms=now_ms
-    )
+    theirs = planned(b, "orders", as_of_ms=now_ms)
     plan_id = theirs["plans"][0]["plan_id"]
     ctx.store.runs.set_state(plan_id, RunState.BROKEN, now_ms, attempt=theirs["attempt"])
     compaction_steps.report_batch(b, theirs)
@@ -521,6 +521,25 @@ def test_a_spark_task_whose_batch_is_left_is_skipped_before_spark(ctx: Context, 
     with pytest.raises(AirflowSkipException, match=rf"{NIGHT} took it"):
         operator.execute(cast("Any", context))
     assert status(ctx, batch) is RunState.VOID
+
+
+def test_an_error_that_keeps_spark_from_starting_is_in_the_tasks_log_with_its_traceback(
+    ctx: Context, a: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error of the task names only its type, since a library's message may quote data."""
+
+    def fail(settings: Settings) -> None:
+        raise KeyError("secret")
+
+    batch = planned(a, "orders")
+    monkeypatch.setattr(operators, "_build_driver_environment", fail)
+    context = {"ti": SimpleNamespace(try_number=1), "dag_run": SimpleNamespace(dag_id="compact_topics", run_id="a")}
+    with pytest.raises(WinnowError, match="unexpected KeyError") as caught:
+        CompactOperator(task_id="compact", batch=batch).execute(cast("Any", context))
+    assert "secret" not in str(caught.value)
+    logged = capsys.readouterr().out.partition("Spark could not be started.")[2]
+    assert "in fail" in logged
+    assert "KeyError" in logged
 
 
 def test_a_sweep_waits_for_a_compaction_and_then_leaves_the_topic(ctx: Context, a: Context) -> None:

@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from winnow.engine.events import PartitionFailure, PlanFailure
+from winnow.engine.events import PartitionFailure, PlanFailure, format_failures
 from winnow.errors import (
     BadInputError,
     DamagedSegmentError,
     ServiceError,
     WinnowError,
     find_worst_exit_code,
-    join_first,
 )
 from winnow.files import storage, storage_health
 from winnow.files.segments import ARROW_SCHEMA
@@ -138,10 +137,6 @@ def _describe_read_error(segment: Segment, problem: OSError) -> str:
     return "cannot be decoded"
 
 
-MAXIMUM_SHOWN_FAILURES = 3
-"""Maximum failed partitions that an error names."""
-
-
 def build_failed_result(problem: Exception, topic: str, partition: PartitionPlan) -> dict[str, Any]:
     """Build a task's result for a failed partition: ``error`` without its full stop, and ``exit_code``."""
     found = explain_failure(problem, topic, partition)
@@ -158,6 +153,6 @@ def find_plan_failure(topic: str, results: Iterable[Mapping[str, Any]], expected
     )
     if not failed and len(results) == expected:
         return None
-    named = join_first([f"{topic}-{each.partition}: {each.error}" for each in failed], MAXIMUM_SHOWN_FAILURES)
+    named = format_failures(topic, failed)
     code = find_worst_exit_code([each.exit_code for each in failed]) if failed else WinnowError.exit_code
     return PlanFailure(named or "a task returned no result", code, failed)

@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 from winnow.clock import format_ms
+from winnow.errors import join_first
 
 PROGRESS_PREFIX = "WINNOW "
 """Prefix of the lines of the job's standard output that hold a JSON event."""
+MAXIMUM_SHOWN_FAILURES = 3
+"""Maximum failed partitions that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +108,8 @@ def parse_failure(event: dict[str, Any]) -> PlanFailure | None:
         for each in event.get("failures", ())
     )
     return PlanFailure(str(event["error"]), int(event["exit_code"]), partitions)
+
+
+def format_failures(topic: str, failures: Sequence[PartitionFailure]) -> str:
+    """Describe failed partitions in part of a sentence, the first three by name."""
+    return join_first([f"{topic}-{each.partition}: {each.error}" for each in failures], MAXIMUM_SHOWN_FAILURES)

@@ -182,7 +182,7 @@ class _BufferedOutput:
     def __init__(self, file: ChecksumNamedFile) -> None:
         self._file = file
         self._held = bytearray()
-        self._handle_closed_file = False
+        self._is_closed = False
 
     def write(self, b: bytes) -> int:
         self._held += b
@@ -192,8 +192,8 @@ class _BufferedOutput:
         return len(self._held)
 
     def close(self) -> None:
-        if not self._handle_closed_file:
-            self._handle_closed_file = True
+        if not self._is_closed:
+            self._is_closed = True
             self._file.write(bytes(self._held))
 
     def __enter__(self) -> _BufferedOutput:

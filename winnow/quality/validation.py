@@ -112,7 +112,7 @@ class _Validation:
     ) -> None:
         self._findings = findings
         self._suite = suite
-        self._build_rows = rows
+        self._rows = rows
         self._plan_id = plan_id
         self._topic = topic
         self._attempt = attempt
@@ -123,7 +123,7 @@ class _Validation:
         with GX_LOCK, lock_site(site) if site is not None else nullcontext():
             session = get_session(self._suite, site)
             name = f"{self._topic} {self._plan_id[:12]} {self._attempt}"
-            result = session.run(self._build_rows, name, self._checked_at_ms)
+            result = session.run(self._rows, name, self._checked_at_ms)
             page = None
             if site is not None:
                 page = session.write_page(result, self._findings)

@@ -1,7 +1,7 @@
 """Carries out a batch of plans: stage, validate, publish. Shell and Airflow call these steps and no others.
 
 The shell runs them in one process and publishes each topic as soon as it is validated; in Airflow each step is a task.
-Failures go to the :class:`winnow.pipeline.compaction.topic_results.TopicResults` of the caller.
+Failures go to the :class:`winnow.failures.TopicResults` of the caller.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
 from winnow.errors import PlanVoidError, ServiceError, WinnowError, make_error
+from winnow.failures import TopicFailure, TopicResults
 from winnow.files.storage_health import make_service_error
 from winnow.model import Status
 from winnow.pipeline.compaction.facts import FactRecomputer
@@ -22,7 +23,6 @@ from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_retention_plans
-from winnow.pipeline.compaction.topic_results import TopicFailure, TopicResults
 from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import Context
@@ -60,7 +60,7 @@ def lock_and_plan(
     """
     planned = None
     try:
-        settled = lock_topic(ctx, topic, leases.acquire)
+        settled = lock_topic(ctx, topic, leases)
         planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt, closes_active=closes_active)
     finally:
         if planned is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from winnow.errors import (
     CommitConflictError,
@@ -14,6 +15,7 @@ from winnow.errors import (
     ValidationFailedError,
     find_worst_exit_code,
 )
+from winnow.failures import TopicFailure, TopicResults
 from winnow.model import Status
 from winnow.pipeline.compaction.batch import (
     PlanAttempt,
@@ -24,9 +26,9 @@ from winnow.pipeline.compaction.batch import (
     validate_plans,
 )
 from winnow.pipeline.compaction.plan import pack_batches
+from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.compaction.stage import submit_plans
-from winnow.pipeline.compaction.topic_results import TopicFailure, TopicResults
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import HeldLeases, hold_leases
 from winnow.planning.plans import PlanReference
@@ -60,7 +62,8 @@ class _ShellResults(TopicResults):
     """Turns each failure into the topic's receipt and error."""
 
     def __init__(self, ctx: Context, outcome: CompactionOutcome, *, as_of_ms: int, leaves_held: bool) -> None:
-        super().__init__(ctx)
+        super().__init__(partial(explain_void, ctx))
+        self._ctx = ctx
         self._outcome = outcome
         self._as_of_ms = as_of_ms
         self._leaves_held = leaves_held
@@ -71,7 +74,7 @@ class _ShellResults(TopicResults):
         if self._leaves_held and isinstance(failure.error, TopicBusyError):
             self.add_idle(failure.topic, str(failure.error))
             return
-        error = convert_to_winnow_error(f"topic {failure.topic}", failure.error, self.ctx.settings.places)
+        error = convert_to_winnow_error(f"topic {failure.topic}", failure.error, self._ctx.settings.places)
         status = _find_status(failure.error) or failure.status or Status.REFUSED
         self._add_receipt(failure.topic, failure.plan_id, failure.attempt, status, str(error))
         self._outcome.errors.append(TopicError(failure.topic, str(error), error.exit_code))
@@ -90,7 +93,7 @@ class _ShellResults(TopicResults):
                 partitions=(),
                 message=message,
                 as_of_ms=self._as_of_ms,
-                finished_at_ms=self.ctx.now_ms(),
+                finished_at_ms=self._ctx.now_ms(),
                 attempt=attempt,
             )
         )

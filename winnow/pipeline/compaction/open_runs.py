@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from winnow.errors import PlanVoidError, RunAgainError
 from winnow.log.fence import end_attempts
 from winnow.log.topic_log import TopicLog
@@ -11,7 +9,7 @@ from winnow.pipeline.compaction.plan_validity import check_plan_validity
 from winnow.pipeline.compaction.publish import describe_not_published, move_checkpoint
 from winnow.pipeline.compaction.run_plan import set_void
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import acquire_lease, hold_lease
+from winnow.pipeline.leases import HeldLeases, acquire_lease, hold_lease
 from winnow.planning.plans import PlanReference
 from winnow.report.alerts import AlertKind
 from winnow.results import Receipt
@@ -49,16 +47,16 @@ def settle_topic(ctx: Context, topic: str) -> list[Receipt]:
         return settle_open_runs(ctx, topic)
 
 
-def lock_topic(ctx: Context, topic: str, acquire: Callable[[str], Lease] | None = None) -> list[Receipt]:
+def lock_topic(ctx: Context, topic: str, leases: HeldLeases) -> list[Receipt]:
     """Lock ``topic`` and settle its open runs; return the receipts of published ones.
 
-    ``acquire``: takes the lease, if a surrounding block keeps and renews it.
+    ``leases``: keeps and renews the lease.
 
     Raises:
         TopicBusyError: another run holds the topic.
     """
     at_work = _has_open_run(ctx, topic)
-    lease = acquire_lease(ctx, topic) if acquire is None else acquire(topic)
+    lease = leases.acquire(topic)
     return [] if at_work else settle_open_runs(ctx, lease.topic)
 
 

@@ -5,18 +5,17 @@ Kafka keeps such marks in memory until the broker restarts; here they are carrie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from winnow.clock import format_ms
-from winnow.engine.events import PartitionFailure, PlanFailure
+from winnow.engine.events import PlanFailure, format_failures
 from winnow.errors import (
     BadInputError,
     DamagedSegmentError,
     UsageError,
     ValidationFailedError,
     WinnowError,
-    join_first,
     make_error,
 )
 from winnow.model import PartitionState, TopicState, Uncleanable
@@ -30,7 +29,6 @@ from winnow.store import RunState
 
 MINIMUM_BACK_OFF_MS = 15 * 60_000
 MAXIMUM_BACK_OFF_MS = 24 * 3_600_000
-MAXIMUM_SHOWN_FAILURES = 3
 
 MARKING_EXIT_CODES = frozenset({WinnowError.exit_code, BadInputError.exit_code, ValidationFailedError.exit_code})
 """Exit codes of failures that mark the partition. An unreachable service, a wrong setting or a
@@ -141,7 +139,7 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
     errors = {each.partition: each.error for each in against}
     found = build_uncleanable_alert(plan.topic, plan.plan_id, errors, marks, effect=effect, at_ms=ctx.now_ms())
     # The run's message names every failed partition, the alert those that are marked.
-    summary = f"{found.summary}: {_format_failures(plan.topic, failure.partitions)}"
+    summary = f"{found.summary}: {format_failures(plan.topic, failure.partitions)}"
     message = replace(found, summary=summary, findings=()).sentences
     partitions = tuple(sorted(reasons))
     # Alert first: the partitions are marked even if the run has changed meanwhile.
@@ -179,11 +177,6 @@ def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:
         f"Marked uncleanable{when}: {format_partitions(topic, sorted(marks))}; the next run takes the others. "
         f"When the cause is fixed, retry at once with: {alert_templates.make_release_command(topic, marks)}"
     )
-
-
-def _format_failures(topic: str, failures: Sequence[PartitionFailure]) -> str:
-    parts = [f"{topic}-{each.partition}: {each.error}" for each in failures]
-    return join_first(parts, MAXIMUM_SHOWN_FAILURES)
 
 
 def _capitalize(text: str) -> str:

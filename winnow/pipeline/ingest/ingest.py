@@ -174,7 +174,7 @@ class _SpooledIngest(IngestCommit):
     def __init__(self, request: IngestRequest, head: Head, spool: Spool) -> None:
         super().__init__(request, head, spool.files)
         self.spool = spool
-        self._get_appender: PartitionAppender | None = None
+        self._appender: PartitionAppender | None = None
         self.quarantines = self.config.compacts and self.config.keyless == "quarantine"
 
     def run(self) -> IngestReport:
@@ -264,10 +264,10 @@ class _SpooledIngest(IngestCommit):
         for batch in self.spool.stream(condition, [file.number for file in taken], MAXIMUM_BATCH_ROWS):
             for part in split_by_partition(batch):
                 partition = part.column("partition")[0].as_py()
-                if self._get_appender is None or self._get_appender.partition != partition:
+                if self._appender is None or self._appender.partition != partition:
                     self._finish()
-                    self._get_appender = self.open_appender(partition, paths)
-                self._get_appender.add(part)
+                    self._appender = self.open_appender(partition, paths)
+                self._appender.add(part)
         self._finish()
         if self.quarantines:
             keyless = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
@@ -278,10 +278,10 @@ class _SpooledIngest(IngestCommit):
                 keyless.write(self.ctx.log.quarantine(self.log.topic))
 
     def _finish(self) -> None:
-        if self._get_appender is not None:
-            self._get_appender.close()
-            self._get_appender.note(self.files)
+        if self._appender is not None:
+            self._appender.close()
+            self._appender.note(self.files)
 
     def _discard(self) -> None:
         paths = [segment.path for found in self.prepared.segments.values() for segment in found]
-        self.remove([*paths, *(self._get_appender.abandon() if self._get_appender is not None else [])])
+        self.remove([*paths, *(self._appender.abandon() if self._appender is not None else [])])

@@ -109,7 +109,7 @@ class StreamingAppender:
         self._held_bytes = max(held_bytes, ROW_GROUP_BYTES)
         self._needs_keys = needs_keys
         self._open: dict[int, PartitionAppender] = {}
-        self._handle_closed_file: dict[int, PartitionAppender] = {}
+        self._closed: dict[int, PartitionAppender] = {}
         self._lacking: dict[int, bool] = {}
         self._paths: Sequence[str] = ()
 
@@ -151,13 +151,13 @@ class StreamingAppender:
             for appender in self._open.values():
                 writing.put(appender.close)
             writing.settle()
-        for _, appender in sorted((self._handle_closed_file | self._open).items()):
+        for _, appender in sorted((self._closed | self._open).items()):
             appender.note(files)
         return files
 
     def abandon(self) -> list[str]:
         """Stop and return all files written, which nothing refers to."""
-        return [path for appender in (self._handle_closed_file | self._open).values() for path in appender.abandon()]
+        return [path for appender in (self._closed | self._open).values() for path in appender.abandon()]
 
     def _sort_by_partition(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Sort ``batch`` by partition, keeping the file's order within each."""
@@ -191,12 +191,12 @@ class StreamingAppender:
     def _get_appender(self, partition: int) -> PartitionAppender:
         found = self._open.pop(partition, None)
         if found is None:
-            if partition in self._handle_closed_file:
+            if partition in self._closed:
                 raise NotStreamableError
             if len(self._open) >= MAXIMUM_OPEN_PARTITIONS:
                 idle = next(iter(self._open))
-                self._handle_closed_file[idle] = self._open.pop(idle)
-                self._handle_closed_file[idle].close()
+                self._closed[idle] = self._open.pop(idle)
+                self._closed[idle].close()
             state = self._state.partitions[partition]
             self._prepared.base[partition] = state
             self._prepared.log_end[partition] = state.log_end_offset

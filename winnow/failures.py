@@ -7,7 +7,7 @@ changed since it was planned, is *left* to that run: it has not failed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ from winnow.errors import PlanVoidError, TopicBusyError, WinnowError
 
 if TYPE_CHECKING:
     from winnow.model import Status
-    from winnow.pipeline.context import Context
 
 log = logging.getLogger("winnow")
 
@@ -40,10 +39,13 @@ class TopicFailure:
 
 
 class TopicResults:
-    """Collects the failures of topics that are processed one after another."""
+    """Collects the failures of topics that are processed one after another.
 
-    def __init__(self, ctx: Context) -> None:
-        self.ctx = ctx
+    ``explain_void``: says of the id of a void plan why its topic is left to another run; None if nothing explains it.
+    """
+
+    def __init__(self, explain_void: Callable[[str], str | None]) -> None:
+        self._explain_void = explain_void
         self.failures: list[TopicFailure] = []
 
     @contextmanager
@@ -66,10 +68,8 @@ class TopicResults:
             return f"{problem} It is left to that run."
         if not isinstance(problem, PlanVoidError) or plan_id is None:
             return None
-        from winnow.pipeline.compaction.plan_validity import explain_void
-
         try:
-            return explain_void(self.ctx, plan_id)
+            return self._explain_void(plan_id)
         except Exception as unknown:  # the void plan is reported even if the explanation fails
             is_known = isinstance(unknown, WinnowError)
             text = str(unknown) if is_known else type(unknown).__name__
