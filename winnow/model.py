@@ -282,13 +282,30 @@ class ChainReference:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownObject:
+    """An object of an archive that was ingested as a whole: its name, size, and time of its last change if known."""
+
+    uri: str
+    size_bytes: int
+    modified_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class IngestLedger:
-    """Slices that one ingest call added, per partition and in the order of its files. Immutable."""
+    """Slices that one ingest call added, per partition and in the order of its files. Immutable.
+
+    ``layout``, ``choices``: how an archive was read, defaults of the next call; None and empty for Winnow's own layout.
+    ``source_topic``: the topic whose records were selected. ``objects``: what was read, so that it is not read again.
+    """
 
     ingest_id: str
     topic: str
     slices: dict[int, tuple[Append, ...]]
     format_version: int = 1
+    layout: str | None = None
+    choices: dict[str, str] = field(default_factory=dict)
+    source_topic: str | None = None
+    objects: tuple[KnownObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,11 +145,13 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
     return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms)
 
 
-def list_seen_digests(state: TopicState, partition: int) -> set[str]:
-    """List digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
-    seen: set[str] = set()
+def read_ledgers(state: TopicState) -> Iterator[IngestLedger]:
+    """Read the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`."""
     for reference in list_ingest_references(state):
         data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
-        ledger = documents.load_json(IngestLedger, data)
-        seen.update(entry.digest for entry in ledger.slices.get(partition, ()))
-    return seen
+        yield documents.load_json(IngestLedger, data)
+
+
+def list_seen_digests(state: TopicState, partition: int) -> set[str]:
+    """List digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
+    return {entry.digest for ledger in read_ledgers(state) for entry in ledger.slices.get(partition, ())}

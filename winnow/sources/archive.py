@@ -31,7 +31,10 @@ MAXIMUM_TOPICS_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The objects of a call, put together. ``orphans``: parts whose values are missing. ``findings``: what names tell."""
+    """The objects of a call, put together.
+
+    ``orphans``: parts whose values are missing. ``findings``: what names and first bytes tell.
+    """
 
     layout: Layout
     objects: tuple[ArchiveObject, ...]
@@ -171,8 +174,10 @@ class ArchivePass:
 
         column = chunk.topics
         if archive.topic is not None:
+            if column is None and archive.topic == self.records_of.wanted:
+                return chunk
             named = pa.scalar(archive.topic, pa.string())
-            column = pa.array([archive.topic] * records.num_rows) if column is None else pc.fill_null(column, named)
+            column = pa.repeat(named, records.num_rows) if column is None else pc.fill_null(column, named)
         first = records.column("row")[0].as_py() if records.num_rows else 1
         mask = self.records_of.select_rows(column, archive.uri, first, locate)
         return chunk if mask is None else replace(chunk, records=records.filter(pa.array(mask)))
@@ -200,7 +205,7 @@ class ArchivePass:
         partition, offset = records.column("partition"), records.column("offset")
         if archive.partition is not None and partition.null_count:
             partition = partition.fill_null(archive.partition)
-        if partition.null_count and not offset.null_count == len(offset):
+        if partition.null_count and offset.null_count != len(offset):
             unknown = pc.and_(partition.is_null(), offset.is_valid())
             if pc.any(unknown).as_py():
                 raise refuse_file(
@@ -269,6 +274,43 @@ def select_objects(archive: Archive, topic: str, source_topic: str | None) -> li
             f"{NOTHING_INGESTED} Name one of those with --source-topic."
         )
     return chosen
+
+
+def find_topics(archive: Archive) -> list[str]:
+    """Return the topics of an archive by name: those that names tell, else those that records name.
+
+    Raises:
+        BadInputError: an object cannot be read, or no topic is named.
+    """
+    found = set(list_topics(archive))
+    for each in archive.objects:
+        if each.topic is None:
+            for chunk in archive.layout.read(each, ReadOptions(floors_timestamps=True)):
+                if chunk.topics is not None:
+                    found |= {format_topic_name(name) for name in pc.unique(chunk.topics).to_pylist() if name}
+    if not found:
+        raise BadInputError(
+            f"Neither names nor records name a topic. {NOTHING_INGESTED} Say which: winnow ingest files TOPIC PATH..."
+        )
+    return sorted(found)
+
+
+def count_partitions(archive: Archive, objects: Sequence[ArchiveObject]) -> int | None:
+    """Return the number of partitions that ``objects`` have at least; None if neither names nor records tell.
+
+    Reads the objects whose names do not tell it.
+    """
+    highest = max((each.partition for each in objects if each.partition is not None), default=-1)
+    for each in objects:
+        if each.partition is None:
+            for chunk in archive.layout.read(each, ReadOptions(floors_timestamps=True)):
+                highest = max(highest, _find_highest(chunk.records.column("partition")))
+    return highest + 1 if highest >= 0 else None
+
+
+def _find_highest(column: pa.Array) -> int:
+    highest = pc.max(column).as_py()
+    return -1 if highest is None else int(highest)
 
 
 def has_exact_offsets(objects: Sequence[ArchiveObject]) -> bool:

@@ -36,13 +36,8 @@ class Choices:
         document = {f"encoding.{name}": encoding for name, encoding in sorted(self.encodings.items())}
         if self.floors_timestamps:
             document["timestamps"] = "floor"
-        for name, value in (
-            ("tombstones", self.tombstones),
-            ("empty-values", self.empty_values),
-            ("deletes", self.deletes),
-        ):
-            if value is not None:
-                document[name] = value
+        decided = {"tombstones": self.tombstones, "empty-values": self.empty_values, "deletes": self.deletes}
+        document.update({name: value for name, value in decided.items() if value is not None})
         if self.exclude:
             document["exclude"] = "\n".join(self.exclude)
         return document

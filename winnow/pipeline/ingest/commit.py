@@ -14,13 +14,14 @@ from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
-from winnow.model import Append, IngestLedger, PartitionState, TopicState
+from winnow.model import Append, IngestLedger, KnownObject, PartitionState, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
 from winnow.pipeline.ingest.spool import SpooledFile
 from winnow.pipeline.leases import renew_in_background
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.parquet import list_extra_columns
+from winnow.sources.record_input import RecordInput
 from winnow.sources.topic_filter import TopicFilter
 from winnow.store import OpenIngest
 
@@ -44,7 +45,8 @@ class IngestReport:
     A file never seen before whose records all exist already makes a snapshot without data files: it records the file,
     which is then still known after a compaction has removed its records.
 
-    ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else.
+    ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else. ``ingest_id``: None if
+    nothing was committed.
     """
 
     topic: str
@@ -57,6 +59,8 @@ class IngestReport:
     notices: tuple[str, ...]
     records_left_out: int = 0
     source_topic: str | None = None
+    layout: str = "winnow"
+    ingest_id: str | None = None
 
 
 def build_report(
@@ -68,6 +72,8 @@ def build_report(
     files: int,
     notices: Sequence[str],
     records_of: TopicFilter | None = None,
+    layout: str = "winnow",
+    ingest_id: str | None = None,
 ) -> IngestReport:
     """Build the report of a call that committed ``prepared`` over partitions in ``states``, or nothing."""
     numbers = sorted(
@@ -96,6 +102,8 @@ def build_report(
         notices=tuple(notices),
         records_left_out=0 if records_of is None else records_of.records_left_out,
         source_topic=None if records_of is None else records_of.source_topic,
+        layout=layout,
+        ingest_id=ingest_id,
     )
 
 
@@ -160,15 +168,28 @@ class LogMovedError(Exception):
 
 @dataclass(frozen=True)
 class IngestRequest:
-    """The parameters of one ingest call."""
+    """The parameters of one ingest call.
+
+    ``describe``: what the ledger says of the call's input beside its slices, once all of it is read.
+    """
 
     ctx: Context
     log: TopicLog
+    source: RecordInput
     as_of_ms: int
     again: bool
     trust_compacted: bool
+    describe: Callable[[], InputDescription]
+
+
+@dataclass(frozen=True, slots=True)
+class InputDescription:
+    """What the ledger says of an input; as :class:`winnow.model.IngestLedger`."""
+
+    layout: str | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
     source_topic: str | None = None
-    """The topic whose records are selected from an input with several; None: it has those of the log's topic only."""
+    objects: tuple[KnownObject, ...] = ()
 
 
 @dataclass
@@ -204,11 +225,13 @@ class IngestCommit:
             segment_bytes=self.config.segment_bytes,
             as_of_ms=self.as_of_ms,
             now_ms=self.ctx.now_ms(),
+            joins_slices=not self.request.source.is_ordered,
         )
 
     def note_extra_columns(self, file: SpooledFile) -> None:
         """Add a notice about columns of ``file`` that records do not use."""
-        extra = list_extra_columns(file.path) if file.path.endswith(".parquet") else []
+        is_own = self.request.source.is_ordered and file.path.endswith(".parquet")
+        extra = list_extra_columns(file.path) if is_own else []
         if extra:
             self.notices.append(f"{file.path}: columns that are not Kafka's were left out: {', '.join(extra)}.")
 
@@ -288,7 +311,7 @@ class IngestCommit:
             digests = {file.slices[partition] for file in taken if partition in file.slices and not file.lacks_offsets}
             unknown = digests - noted.get(partition, set())
             unknown -= {entry.digest for entry in state.partitions[partition].appends}
-            if unknown:
+            if unknown and (self.request.source.is_ordered or not self.prepared.adds_records):
                 unknown -= list_seen_digests(state, partition)
             if unknown:
                 # An empty range: the ledger names the slice without claiming offsets for it.
@@ -312,6 +335,7 @@ class IngestCommit:
             raise LogMovedError
         if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
             raise LogMovedError  # another call may have ingested the same file
+        described = self.request.describe()
         ledger = IngestLedger(
             ingest_id=self.prepared.ingest_id,
             topic=self.log.topic,
@@ -319,6 +343,10 @@ class IngestCommit:
                 p: (*self.prepared.slices.get(p, ()), *self.prepared.recognised.get(p, ()))
                 for p in sorted({*self.prepared.slices, *self.prepared.recognised})
             },
+            layout=described.layout,
+            choices=dict(described.choices),
+            source_topic=described.source_topic,
+            objects=described.objects,
         )
         reference = write_ledger(head.location, ledger, self.as_of_ms)
         lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
@@ -389,6 +417,8 @@ class IngestCommit:
             files=len(self.files),
             records_of=self.records_of,
             notices=self.notices,
+            layout=self.request.describe().layout or "winnow",
+            ingest_id=None if snapshot_id is None else self.prepared.ingest_id,
         )
 
 

@@ -16,11 +16,11 @@ from winnow.sources.layouts.layout import Layout
 from winnow.sources.layouts.lenses_layout import LENSES
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.spark_layout import SPARK
-from winnow.sources.layouts.winnow_layout import WINNOW
+from winnow.sources.layouts.winnow_layout import WINNOW, has_winnow_extension
 
 AUTO: Final = "auto"
 
-LAYOUTS: Final[Sequence[Layout]] = (KAFKA_LOG, CONFLUENT, LENSES, KCAT, SPARK, AIVEN, AVRO, WINNOW)
+LAYOUTS: Final[Sequence[Layout]] = (KAFKA_LOG, CONFLUENT, WINNOW, LENSES, KCAT, SPARK, AIVEN, AVRO)
 """In the order in which an object is tried: from the surest signs to the weakest."""
 
 _SAMPLES = 5
@@ -77,4 +77,4 @@ def _recognise(obj: StoredObject) -> Layout | None:
         except BadInputError:
             # Cut off or damaged, perhaps: that is said when it is read.
             continue
-    return None
+    return WINNOW if has_winnow_extension(obj) else None

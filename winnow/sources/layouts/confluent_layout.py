@@ -8,6 +8,7 @@ from dataclasses import replace
 from winnow.sources.layouts.confluent import read_confluent
 from winnow.sources.layouts.confluent_names import HEADERS, KEY, LAYOUT, VALUE, Format, parse_name
 from winnow.sources.layouts.confluent_objects import pair_objects
+from winnow.sources.layouts.confluent_placing import place_by_flush
 from winnow.sources.layouts.layout import Arrangement, Description, Finding, FindingKind, Layout, sort_objects
 from winnow.sources.layouts.objects import ArchiveObject, Offsets, StoredObject
 
@@ -33,17 +34,6 @@ def arrange_confluent(stored: Sequence[StoredObject]) -> Arrangement:
     return Arrangement(sort_objects(objects), paired.orphans, tuple(_list_findings(objects, paired.orphans)))
 
 
-def has_tombstones(obj: ArchiveObject) -> bool:
-    """Check whether ``obj`` holds tombstones: keys without values."""
-    return VALUE not in obj.parts
-
-
-def find_folder(obj: ArchiveObject) -> str:
-    """Return the encoded partition of ``obj``: the folders between its topic and its name."""
-    name = parse_name(obj.uri)
-    return "" if name is None else name.folder
-
-
 def _list_findings(objects: Sequence[ArchiveObject], orphans: Sequence[StoredObject]) -> Iterator[Finding]:
     yield Finding(
         FindingKind.OFFSETS_DERIVED,
@@ -51,12 +41,12 @@ def _list_findings(objects: Sequence[ArchiveObject], orphans: Sequence[StoredObj
         "Behind gaps they are lower than in the topic.",
     )
     yield Finding(FindingKind.NO_TIMESTAMPS, "This sink writes no timestamps.")
-    values = [each for each in objects if not has_tombstones(each)]
+    values = [each for each in objects if VALUE in each.parts]
     if any(KEY not in each.parts for each in values):
         yield Finding(FindingKind.NO_KEYS, "Keys were not written. Set store.kafka.keys=true.")
     if any(HEADERS not in each.parts for each in values):
         yield Finding(FindingKind.HEADERS_LOST, "Headers were not written. Set store.kafka.headers=true.")
-    if not any(has_tombstones(each) for each in objects):
+    if all(VALUE in each.parts for each in objects):
         yield Finding(
             FindingKind.NO_TOMBSTONES,
             "There are no tombstones: by default this sink ends at one or drops it, so deleted keys live on here. "
@@ -93,4 +83,5 @@ CONFLUENT = Layout(
     recognise_confluent,
     arrange_confluent,
     read_confluent,
+    place_by_flush,
 )

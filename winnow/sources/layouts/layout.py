@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from winnow.sources.choices import Choices
 from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
 
 
@@ -69,7 +70,8 @@ class Layout:
     """One way in which programs leave records on disk.
 
     ``recognise``: whether an object, one of the largest of the call, is of this layout, by its name and first bytes.
-    ``arrange``: puts the objects of a call together. ``read``: yields the records of one.
+    ``arrange``: puts the objects of a call together. ``read``: yields the records of one. ``place``: gives objects the
+    offset of their first record where names alone do not tell; None where they do.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Layout:
     recognise: Callable[[StoredObject], bool]
     arrange: Callable[[Sequence[StoredObject]], Arrangement]
     read: Callable[[ArchiveObject, ReadOptions], Iterator[RecordChunk]]
+    place: Callable[[Sequence[ArchiveObject], Choices], Sequence[ArchiveObject]] | None = None
 
 
 def sort_objects(objects: Sequence[ArchiveObject]) -> tuple[ArchiveObject, ...]:

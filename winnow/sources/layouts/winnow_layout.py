@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from winnow.sources.input_files import KNOWN, read_file
+import msgspec
+import pyarrow as pa
+
+from winnow.sources.input_files import KNOWN, PARQUET, read_file
+from winnow.sources.layouts.compression import read_start
 from winnow.sources.layouts.layout import Arrangement, Description, Layout
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layouts.parquet_batches import read_parquet_schema
+from winnow.sources.layouts.spark_names import parse_path
 from winnow.sources.topic_filter import TopicFilter
 
 NAME = "winnow"
+_START_BYTES = 1 << 18
+_FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"})
+_SPARK_FILE = re.compile(r"part-\d{5}-[0-9a-f]{8}-[0-9a-f-]{27}")
+"""Spark's own names; such a file is of layout spark."""
 
 
 class _AnyTopic(TopicFilter):
@@ -24,6 +35,27 @@ class _AnyTopic(TopicFilter):
 
 
 def recognise_winnow(obj: StoredObject) -> bool:
+    """Check whether the first record of ``obj`` is for certain of this layout: it names its partition, as bytes."""
+    if obj.uri.endswith(PARQUET):
+        if _SPARK_FILE.match(obj.name) or parse_path(obj.uri).topic is not None:
+            return False
+        columns = read_parquet_schema(obj).columns
+        if not {"key", "value", "partition", "offset"} <= set(columns.names):
+            return False
+        return all(pa.types.is_binary(columns.field(name).type) for name in ("key", "value"))
+    if not obj.uri.endswith(KNOWN):
+        return False
+    line = next((line for line in read_start(obj, _START_BYTES).split(b"\n") if line.strip()), b"")
+    try:
+        record = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    if not isinstance(record, dict) or not set(record) <= _FIELDS or isinstance(record.get("timestamp"), str):
+        return False
+    return not {"partition", "timestampType"}.isdisjoint(record) or isinstance(record.get("timestamp"), int)
+
+
+def has_winnow_extension(obj: StoredObject) -> bool:
     """Check whether ``obj`` has an extension of this layout; what is in it is checked when it is read."""
     return obj.uri.endswith(KNOWN)
 
