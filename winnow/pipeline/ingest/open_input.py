@@ -110,10 +110,9 @@ def open_archive_input(
 
 
 def list_parts(obj: ArchiveObject) -> list[KnownObject]:
-    """List the stored objects of ``obj`` as a ledger knows them."""
-    return [
-        KnownObject(
-            part.uri if "://" in part.uri else str(Path(part.uri).absolute()), part.size_bytes, part.modified_ns
-        )
-        for part in obj.parts.values()
-    ]
+    """List the stored objects of ``obj`` as a ledger knows them: a local path is absolute there."""
+    return [KnownObject(_name_part(part.uri), part.size_bytes, part.modified_ns) for part in obj.parts.values()]
+
+
+def _name_part(uri: str) -> str:
+    return uri if "://" in uri else str(Path(uri).absolute())

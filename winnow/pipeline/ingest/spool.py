@@ -170,7 +170,7 @@ class Spool:
                     kept = repeats.remove(batch.cast(SPOOL_SCHEMA))
                     writer.write_batch(renumber_sequence(kept, sequence))
                     sequence += kept.num_rows
-            self.repeats = dict(repeats.counts)
+            self.repeats = {**repeats.counts}
         finally:
             connection.close()
         storage.delete(self._path)

@@ -138,6 +138,6 @@ def _refuse_overlaps(topic: str, partition: int, objects: Sequence[ArchiveObject
         earlier, later = objects[overlaps[0].earlier], objects[overlaps[0].later]
         raise BadInputError(
             f"{earlier.uri} and {later.uri} ({topic}-{partition}) hold records twice, or the sink was set back: "
-            f"objects overlap {len(overlaps):,} times. Offsets are not in the records, so repeats cannot be told from records "
-            f"that are new. {NOTHING_INGESTED} Leave one of each two out with --exclude GLOB."
+            f"objects overlap {len(overlaps):,} times. Offsets are not in the records, so repeats cannot be told from "
+            f"records that are new. {NOTHING_INGESTED} Leave one of each two out with --exclude GLOB."
         )
