@@ -18,6 +18,7 @@ COMMANDS = [
     ("topics", "describe"),
     ("topics", "alter"),
     ("ingest", "files"),
+    ("ingest", "iceberg"),
     ("assess",),
     ("explain",),
     ("compact",),
