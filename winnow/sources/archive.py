@@ -220,7 +220,7 @@ class ArchivePass:
             raise refuse_file(
                 archive.uri,
                 f"it has partition {highest}, but topic {self.records_of.topic} has {self._partitions} partitions",
-                f"add partitions first: winnow partitions add {self.records_of.topic} --to {highest + 1}",
+                f"add partitions first: winnow topics alter {self.records_of.topic} --partitions {highest + 1}",
             )
         value = self._decide_values(archive, records.column("value"))
         columns = {name: records.column(name) for name in RECORD_SCHEMA.names}
