@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,15 @@ import typer
 
 from winnow.cli.ingest import Exclude, Layout
 from winnow.cli.options import Json
-from winnow.cli.output import MAXIMUM_ROWS, format_bytes, format_count, print_lines, print_table, write_json
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_bytes,
+    format_count,
+    format_names,
+    print_lines,
+    print_table,
+    write_json,
+)
 from winnow.cli.progress import ProgressBar
 from winnow.clock import format_ms
 
@@ -68,7 +77,7 @@ def _show(found: Inspection, *, full: bool) -> None:
     if left_out:
         print_lines(f"{format_count(left_out, 'more partition')}; --json lists all")
     for text, places in _group_findings(found):
-        print_lines(f"- {places}: {text}")
+        print_lines(f"- {text} [{places}]")
     if not full:
         print_lines("Names and footers were read; --full reads all records and finds more.")
     print_lines(f"Next: {found.command}")
@@ -99,14 +108,17 @@ def _format_count(count: int | None) -> str:
 
 def _group_findings(found: Inspection) -> list[tuple[str, str]]:
     """Return each finding once, with the partitions that have it."""
-    places: dict[str, list[str]] = {}
+    places: dict[str, list[tuple[str, int | None]]] = {}
     for entry in found.partitions:
         for finding in entry.findings:
-            counted = "" if finding.count is None else f" ({finding.count:,})"
-            name = f"{entry.topic or '?'}-{'?' if entry.partition is None else entry.partition}{counted}"
-            places.setdefault(f"{finding.kind.value.replace('_', ' ')}. {finding.text}", []).append(name)
-    whole = len(found.partitions)
-    return [
-        (text, "all" if len(names) == whole and "(" not in names[0] else ", ".join(names[:8]))
-        for text, names in places.items()
-    ]
+            name = f"{entry.topic or '?'}-{'?' if entry.partition is None else entry.partition}"
+            text = f"{finding.kind.value.replace('_', ' ')}: {finding.text}"
+            places.setdefault(text, []).append((name, finding.count))
+    return [(text, _format_places(named, len(found.partitions))) for text, named in places.items()]
+
+
+def _format_places(named: Sequence[tuple[str, int | None]], partitions: int) -> str:
+    if len(named) == partitions > 1 and len({count for _, count in named}) == 1:
+        return "all partitions"
+    shown = [name if count is None else f"{name} ({count:,})" for name, count in named]
+    return format_names(shown, 8)

@@ -18,7 +18,7 @@ from winnow.errors import BadInputError
 from winnow.sources.archive import Archive
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.confluent_layout import CONFLUENT
-from winnow.sources.layouts.confluent_placing import find_unordered
+from winnow.sources.layouts.confluent_placing import count_overlaps, find_unordered
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading
 from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, survey_object
 from winnow.sources.layouts.layout import Finding, FindingKind
@@ -29,6 +29,8 @@ from winnow.sources.topic_filter import format_topic_name
 
 Progress = Callable[[int, int], None]
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
+_MARKERS = 2
+"""Offsets that markers of transactions leave out beside each other: seldom more."""
 _Place = tuple[str | None, int | None]
 
 
@@ -86,6 +88,7 @@ class _Counts:
     repeats: int = 0
     gaps: int = 0
     wide_gaps: int = 0
+    converted_headers: bool = False
     schema_ids: SchemaIds = field(default_factory=SchemaIds)
     ranges: list[tuple[int, int]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -250,6 +253,7 @@ class _Inspector:
             counts.empty_values += pc.sum(pc.equal(pc.binary_length(value), 0)).as_py() or 0
         counts.destroyed += _count_destroyed(obj, records)
         counts.schema_ids.add(key)
+        counts.converted_headers |= "headers" in chunk.structured
         self._add_forms(obj, chunk)
         offsets = records.column("offset").drop_null()
         if len(offsets):
@@ -258,19 +262,22 @@ class _Inspector:
             steps = np.diff(numbers)
             counts.repeats += int((steps == 0).sum())
             counts.gaps += int((steps > 1).sum())
-            counts.wide_gaps += int((steps > 2).sum())  # noqa: PLR2004
-            counts.ranges.append((int(numbers[0]), int(numbers[-1])))
+            counts.wide_gaps += int((steps > _MARKERS + 1).sum())
+            if self._archive.layout is not CONFLUENT:
+                counts.ranges.append((int(numbers[0]), int(numbers[-1])))
 
     def _find_unordered_keys(self) -> None:
         try:
             found = find_unordered(self._archive.objects)
+            for place, count in count_overlaps(self._archive.objects).items():
+                self._counts[place].repeats += count
         except BadInputError:
             return  # said where the object was read
         for each in found:
             self._needs_order = True
             text = (
-                f"{each.count:,} keys have a value and a tombstone in one flush, and which came last is not in the "
-                "archive. --tombstones last deletes them, --tombstones first keeps their values."
+                "Keys have a value and a tombstone in one flush, and which came last is not in the archive. "
+                "--tombstones last deletes them, --tombstones first keeps their values."
             )
             finding = Finding(FindingKind.TOMBSTONE_ORDER_UNKNOWN, text, each.count)
             self._counts[each.topic, each.partition].findings.append(finding)
@@ -280,6 +287,7 @@ class _Inspector:
     def _make_entry(self, place: _Place, counts: _Counts, shared: Sequence[Finding]) -> PartitionInspection:
         is_counted = self._full and counts.is_complete
         findings = [*counts.findings, *(self._list_findings(counts) if self._full else ())]
+        findings = _join_faults(findings)
         own = {finding.kind for finding in findings}
         findings += [finding for finding in shared if finding.kind not in own]
         offsets_known = counts.is_complete
@@ -325,6 +333,12 @@ class _Inspector:
                 "lost. Use org.apache.kafka.connect.converters.ByteArrayConverter."
             )
             yield Finding(FindingKind.BYTES_DESTROYED, text, counts.destroyed)
+        if counts.converted_headers:
+            text = (
+                "Headers that look like numbers or JSON have become such: their bytes are lost. Use "
+                "header.converter=org.apache.kafka.connect.converters.ByteArrayConverter."
+            )
+            yield Finding(FindingKind.HEADERS_LOST, text)
         if counts.schema_ids.has_all:
             text = (
                 f"Keys begin with a schema's id ({len(counts.schema_ids.ids)} ids): a key written with another schema "
@@ -363,6 +377,16 @@ class _Inspector:
             if reading is Reading.EITHER and self._evidence.fields[name].values:
                 options.append(f"--encoding {name}=base64|text")
         return f"winnow ingest files{target} {shown} {' '.join(options)}"
+
+
+def _join_faults(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings with all objects that cannot be read as one, which names the first."""
+    faults = [finding for finding in findings if finding.kind is FindingKind.CUT_OFF]
+    others = [finding for finding in findings if finding.kind is not FindingKind.CUT_OFF]
+    if len(faults) > 1:
+        more = f" And {len(faults) - 1:,} more objects."
+        faults = [Finding(FindingKind.CUT_OFF, faults[0].text + more, len(faults))]
+    return [*faults, *others]
 
 
 def _split(chunk: RecordChunk, place: _Place) -> Iterator[tuple[_Place, RecordChunk]]:
@@ -408,7 +432,7 @@ def _compare_ranges(ranges: Sequence[tuple[int, int]]) -> tuple[int, int, int]:
     for first, last in sorted(ranges):
         if end is not None:
             gaps += first > end + 1
-            wide += first > end + 2
+            wide += first > end + 1 + _MARKERS
             overlaps += first <= end
         end = last if end is None else max(end, last)
     return gaps, wide, overlaps
