@@ -197,6 +197,9 @@ def _describe_reading(
     found.append(f"Columns: {mapped}{value}.")
     if columns.left_out:
         found.append(f"Columns that hold nothing of a record were left out: {', '.join(columns.left_out)}.")
+    if source.rendered:
+        fields = " and ".join(sorted(source.rendered))
+        found.append(f"The {fields} were columns or structures here and are JSON text now.")
     if source.deletions:
         found.append(f"{source.deletions:,} values that stand for a deletion became tombstones.")
     return found

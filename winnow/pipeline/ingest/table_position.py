@@ -31,7 +31,7 @@ def find_earlier_ingest(state: TopicState, table: SourceTable, source_topic: str
         BadInputError: the last table of that name or place was another one: it was dropped and created again.
     """
     found = EarlierIngest()
-    for ledger in read_ledgers(state):
+    for ledger in read_ledgers(state, of_archives=True):
         position = ledger.table
         if position is None or ledger.source_topic != source_topic:
             continue

@@ -164,12 +164,13 @@ class SourceTable:
 
     def _list_history(self, current: Snapshot, after: int | None) -> list[Snapshot]:
         """List the snapshots from ``current`` back to the one after ``after``, or as far as they are known."""
+        known = {each.snapshot_id: each for each in self._table.metadata.snapshots}
         found: list[Snapshot] = []
         snapshot: Snapshot | None = current
         while snapshot is not None and snapshot.snapshot_id != after:
             found.append(snapshot)
             parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+            snapshot = None if parent is None else known.get(parent)
         if after is not None and snapshot is None:
             raise self._refuse_position(after)
         return found

@@ -28,7 +28,7 @@ from winnow.sources.layouts.timestamps import to_milliseconds
 NAME = "iceberg"
 
 DESCRIPTION = Description(
-    title="an Iceberg table of another program",
+    title="An Iceberg table of another program",
     recognised_by="`winnow ingest iceberg TOPIC CATALOG.NAMESPACE.TABLE`, or the path of the table's folder or of a "
     "metadata file. Columns are found by name: those of Spark's Kafka source, or `_kafka_metadata_topic`, "
     "`_kafka_metadata_partition`, `_kafka_metadata_offset`, `_kafka_metadata_timestamp` of Iceberg's own sink (also as "
@@ -42,8 +42,8 @@ DESCRIPTION = Description(
         "transforms=metadata",
         "transforms.metadata.type=org.apache.iceberg.connect.transforms.KafkaMetadataTransform",
     ),
-    settings_note="With Iceberg's own sink offsets and partitions are in the table only with this transform; keys, "
-    "tombstones and headers never are. Spark can write all of them: its Kafka source as it is, appended to a table.",
+    settings_note="Iceberg's own sink writes offsets and partitions only with its KafkaMetadataTransform; keys, "
+    "tombstones and headers never. Spark can write all of them: its Kafka source as it is, appended to a table.",
 )
 
 
