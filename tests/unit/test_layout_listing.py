@@ -96,11 +96,17 @@ def test_a_lake_table_is_not_read_file_by_file(archive: Path, name: str, kind: s
     """Files that its log no longer names would bring back what was deleted."""
     (archive / name).parent.mkdir(parents=True, exist_ok=True)
     (archive / name).write_bytes(b"{}")
-    for path in ("", "**/*.parquet"):
+    for path in ("", "**/*+0000000000.json"):
         with pytest.raises(BadInputError) as caught:
             list_names(archive, path)
         assert kind in str(caught.value)
         assert advice in str(caught.value)
+
+
+def test_objects_beside_a_lake_table_are_read(archive: Path) -> None:
+    (archive / "orders" / "_delta_log").mkdir()
+    (archive / "orders" / "_delta_log" / "00000000000000000000.json").write_bytes(b"12345")
+    assert list_names(archive, "*/2026/*") == [NAMES[3]]
 
 
 def test_a_topic_called_metadata_is_an_archive_like_any_other(archive: Path) -> None:

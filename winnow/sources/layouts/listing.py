@@ -16,7 +16,7 @@ from pyarrow import fs
 from winnow.files import storage
 from winnow.sources.input_errors import make_read_error, refuse_file, refuse_undecodable
 from winnow.sources.layouts.objects import StoredObject
-from winnow.sources.layouts.table_folders import refuse_table_folder
+from winnow.sources.layouts.table_folders import find_table_folders, find_table_of
 
 SIDECARS: Final = frozenset(
     {
@@ -83,7 +83,7 @@ def _list_path(path: str) -> Iterator[StoredObject]:
 def _list_folder(base: str, filesystem: fs.FileSystem, name: str, glob: str) -> Iterator[StoredObject]:
     wanted = _compile_glob(glob) if glob else None
     listed = filesystem.get_file_info(fs.FileSelector(name, recursive=True))
-    refuse_table_folder(base, (info.path[len(name) :].lstrip("/") for info in listed))
+    tables = find_table_folders(info.path[len(name) :].lstrip("/") for info in listed)
     for info in listed:
         inside = info.path[len(name) :].lstrip("/")
         if info.type != fs.FileType.File or any(is_sidecar(part) for part in inside.split("/")):
@@ -91,6 +91,9 @@ def _list_folder(base: str, filesystem: fs.FileSystem, name: str, glob: str) -> 
         # A glob may name a folder, which stands for all below it.
         parts = inside.split("/")
         if wanted is None or any(wanted.fullmatch("/".join(parts[:count])) for count in range(1, len(parts) + 1)):
+            table = find_table_of(inside, tables)
+            if table is not None:
+                raise table.refuse(base)
             # A URI is unquoted when it is opened; a plain path is not.
             yield _make_stored(storage.join(base, quote(inside) if "://" in base else inside), info)
 
