@@ -24,6 +24,9 @@ Whatever the layout:
   overlap. Equal records are taken once and counted, two different ones with one offset are refused.
 - **A record of another topic is never taken.** `--source-topic NAME` picks one, `--each-topic` takes each into the
   topic of its name, `--create` creates topics with the partitions seen.
+- **Offsets that begin again are refused**: of a topic that was deleted and created again, and of a mirror. They show in
+  smaller offsets with later timestamps and other bytes, in a log directory in the topic's id. Continuing such a log is
+  not possible yet: ingest what comes after into another topic.
 - **Nothing is guessed that could lose a record.** Where an archive cannot tell, the call is refused (exit 3, nothing
   landed) and names the option that decides:
 
