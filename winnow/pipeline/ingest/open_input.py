@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
-from winnow.model import KnownObject, TopicState
+from winnow.model import IngestLedger, KnownObject, TopicState
 from winnow.pipeline.ingest.commit import InputDescription
 from winnow.pipeline.ingest.new_beginning import describe_other_topic_id
 from winnow.sources.archive import Archive, ArchiveInput, open_archive, select_objects
@@ -91,6 +91,8 @@ def open_input(
     topic_id = _find_topic_id(archive, selected, state.topic, [ledger.choices for ledger in ledgers])
     known = {each for ledger in ledgers for each in ledger.objects}
     fresh = [each for each in selected if not known.issuperset(list_parts(each))]
+    if topic_id is not None:
+        fresh = [_skip_taken(each, topic_id, ledgers) for each in fresh]
     placed = archive.layout.place(fresh, choices) if archive.layout.place is not None else fresh
     known_objects = len(selected) - len(fresh)
     opened = open_archive_input(archive, placed, state.topic, source_topic, choices, known_objects, topic_id)
@@ -130,6 +132,22 @@ def _find_topic_id(
             raise BadInputError(describe_other_topic_id(topic, partition, known, found))
         known = found
     return known
+
+
+def _skip_taken(obj: ArchiveObject, topic_id: str, ledgers: Sequence[IngestLedger]) -> ArchiveObject:
+    """Return the log ``obj`` from where an earlier ingest of the same topic of the broker, by its id, ended.
+
+    A broker never changes what is at an offset of a topic; that ingest took all committed records up to its end. So a
+    log that grows costs what is new, and can go on after its records were compacted here.
+    """
+    taken = [
+        entry.last_offset + 1
+        for ledger in ledgers
+        if ledger.choices.get(TOPIC_ID) == topic_id
+        for entry in ledger.slices.get(obj.partition or 0, ())
+        if entry.records
+    ]
+    return replace(obj, first_offset=max([obj.first_offset or 0, *taken]))
 
 
 def open_archive_input(
