@@ -35,6 +35,7 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
+from pyiceberg.utils.config import Config
 
 from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError
 from winnow.files import object_store
@@ -296,8 +297,11 @@ def _open_name(name: str) -> SourceTable:
         raise UsageError(
             f"{ascii(name)[:80]} names no table: it is neither CATALOG.NAMESPACE.TABLE nor a path. {NOTHING_INGESTED}"
         )
+    configured = Config().get_catalog_config(catalog) or {}
     try:
-        loaded = load_catalog(catalog)
+        loaded = load_catalog(
+            catalog, **object_store.add_store_properties({key: str(value) for key, value in configured.items()})
+        )
     except ValueError:
         raise UsageError(
             f"There is no catalog {ascii(catalog)[:80]}. {NOTHING_INGESTED} Catalogs are PyIceberg's: write it into "
