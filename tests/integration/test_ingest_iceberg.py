@@ -37,6 +37,7 @@ from winnow.errors import BadInputError, CommitConflictError, ServiceError, Usag
 from winnow.log.reference_chains import read_ledgers
 from winnow.log.topic_log import TopicLog
 from winnow.model import Record
+from winnow.pipeline.ingest import table_position
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
 from winnow.sources.choices import Choices
@@ -493,6 +494,24 @@ def test_two_calls_at_once_append_the_rows_once(world: World, table: Table) -> N
         ingest(world)
     assert read(world) == sort_records(FIRST)
     assert ingest(world).snapshot_id is None
+
+
+@pytest.mark.parametrize("undone", [0, 1, 2])
+def test_what_an_undone_ingest_had_appended_is_read_again(
+    world: World, table: Table, monkeypatch: pytest.MonkeyPatch, undone: int
+) -> None:
+    """The position of a later ingest does not count, though it may have appended nothing."""
+    ingest(world)
+    ends = [table.metadata.current_snapshot_id]
+    for part in (SECOND[:2], SECOND[2:]):
+        table.append(make_rows(part))
+        ingest(world)
+        ends.append(table.metadata.current_snapshot_id)
+    state = world.head().state
+    kept = [ledger for number, ledger in enumerate(read_ledgers(state)) if number != undone]
+    monkeypatch.setattr(table_position, "read_ledgers", lambda *_, **__: kept)
+    found = table_position.find_earlier_ingest(state, source_table.open_source_table(TABLE), None)
+    assert found.snapshot_id == (ends[undone - 1] if undone else None)
 
 
 def test_an_older_call_never_sets_the_position_back(world: World, table: Table) -> None:

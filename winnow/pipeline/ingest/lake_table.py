@@ -103,7 +103,7 @@ def ingest_table(
     def describe() -> InputDescription:
         mapped = {f"{_MAP_PREFIX}{name}": column for name, column in sorted(chosen.items())}
         choices = {**source.choices.to_document(), **mapped}
-        return InputDescription(NAME, choices, wanted.source_topic, table=make_position(table))
+        return InputDescription(NAME, choices, wanted.source_topic, table=make_position(table, earlier))
 
     def check(state: TopicState) -> None:
         check_position(state, table, wanted.source_topic, earlier)
