@@ -283,12 +283,24 @@ class ChainReference:
 
 @dataclass(frozen=True, slots=True)
 class IngestLedger:
-    """Slices that one ingest call added, per partition and in the order of its files. Immutable."""
+    """Slices that one ingest call added, per partition and in the order of its files. Immutable.
+
+    The fields from ``before`` on are what undoing the call needs. ``before``: offsets of each partition whose log end
+    it moved, before it did; None: an older Winnow wrote this ledger. ``receipts_before``: number of receipts then.
+    ``file_digests``: digest of each of its files without offsets -> as-of of that file's ingest before, None: the
+    first.
+    """
 
     ingest_id: str
     topic: str
     slices: dict[int, tuple[Append, ...]]
     format_version: int = 1
+    before: dict[int, PartitionState] | None = None
+    receipts_before: int = 0
+    file_digests: dict[str, int | None] = field(default_factory=dict)
+    files: int = 0
+    records_skipped: int = 0
+    records_quarantined: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +328,8 @@ class TopicState:
     retired and are being deleted; nothing may take them back into the log. An ingest call is void when
     ``voided_ingests`` names it or its number is below ``first_valid_ingest``.
 
+    ``undone_ingests``: number of ingest calls undone so far; what was prepared under another number is prepared again.
+
     ``live``: the digest of the segments that are in the log with this state. ``configuration``: the topic configuration
     and number of partitions that were committed, as table properties. ``table_uuid`` and ``location``: of the table
     that it was committed to. All four are None in a state of a Winnow that did not write them.
@@ -337,6 +351,7 @@ class TopicState:
     condemned: tuple[RetiredFile, ...] = ()
     voided_ingests: tuple[VoidedIngest, ...] = ()
     first_valid_ingest: int = 0
+    undone_ingests: int = 0
     live: SegmentDigest | None = None
     configuration: dict[str, str] | None = None
     table_uuid: str | None = None

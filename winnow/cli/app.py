@@ -18,6 +18,7 @@ from winnow.cli import (
     doctor,
     explain,
     ingest,
+    ingest_history,
     init,
     maintenance,
     metrics,
@@ -109,7 +110,10 @@ _topics.command("list")(guard_command(topics.list_all))
 _topics.command("describe")(guard_command(topics.describe))
 _topics.command("alter")(guard_command(topics.alter))
 _topics.command("delete-records")(guard_command(topics.delete_records))
-_add_group("ingest", "Append records to a topic's log.").command("files")(guard_command(ingest.files))
+_ingest = _add_group("ingest", "Append records to a topic's log; list and undo such calls.")
+_ingest.command("files")(guard_command(ingest.files))
+_ingest.command("list")(guard_command(ingest_history.list_calls))
+_ingest.command("undo")(guard_command(ingest_history.undo))
 app.command("assess")(guard_command(assess.assess))
 app.command("explain")(guard_command(explain.explain))
 app.command("compare")(guard_command(compare.compare))

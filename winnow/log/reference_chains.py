@@ -95,6 +95,34 @@ def list_ingest_references(state: TopicState) -> list[IngestReference]:
     return found
 
 
+def count_receipts(state: TopicState) -> int:
+    """Count the receipts of all published plans; reads no file."""
+    return _count_references(state.receipts, state.older_receipts)
+
+
+def drop_ingest_reference(table_location: str, state: TopicState, ingest_id: str) -> TopicState:
+    """Return ``state`` without the reference to the ledger of ``ingest_id``.
+
+    Links are immutable: if a link has the reference, it and those after it are written anew without it. Nothing refers
+    to the new links until the commit that carries the state; the old ones stay for older snapshots.
+    """
+    if any(each.ingest_id == ingest_id for each in state.ingests):
+        return replace(state, ingests=tuple(each for each in state.ingests if each.ingest_id != ingest_id))
+    newer: list[tuple[IngestReference, ...]] = []
+    link = state.older_ingests
+    while link is not None:
+        read = documents.load_json(_Ingests, _read_link(state.topic, link))
+        kept = tuple(each for each in read.references if each.ingest_id != ingest_id)
+        newer.append(kept)
+        link = read.previous
+        if len(kept) < len(read.references):
+            break
+    for references in reversed(newer):
+        if references:
+            link = _write_link(table_location, _Ingests(references, link), None)
+    return replace(state, older_ingests=link)
+
+
 def list_links(state: TopicState) -> Iterator[ChainReference]:
     """List the links of both chains, newest first, up to the first unreadable one: the last one may be damaged."""
     kinds: tuple[tuple[ChainReference | None, type[_Receipts | _Ingests]], ...] = (
@@ -145,11 +173,20 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
     return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms)
 
 
+def read_ledger(topic: str, reference: IngestReference) -> IngestLedger:
+    """Read the ledger behind ``reference``.
+
+    Raises:
+        DamagedMetadataError: the file is missing or differs from the committed one.
+    """
+    data = read_checked(topic, "ingest ledger", reference.path, reference.sha256)
+    return documents.load_json(IngestLedger, data)
+
+
 def list_seen_digests(state: TopicState, partition: int) -> set[str]:
     """List digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
     seen: set[str] = set()
     for reference in list_ingest_references(state):
-        data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
-        ledger = documents.load_json(IngestLedger, data)
+        ledger = read_ledger(state.topic, reference)
         seen.update(entry.digest for entry in ledger.slices.get(partition, ()))
     return seen

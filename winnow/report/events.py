@@ -52,6 +52,19 @@ EVENTS: tuple[EventDefinition, ...] = (
         phase="ingest",
     ),
     EventDefinition(
+        "ingest_undone",
+        "an ingest call was undone: its records left the log",
+        (
+            "ingest_id",
+            "records_removed",
+            "partitions",
+            "files_retired",
+            "bytes_retired",
+            "snapshot_id",
+            "duration_ms",
+        ),
+    ),
+    EventDefinition(
         "assessed",
         "each partition was judged due or idle; `reasons` counts partitions per reason",
         ("partitions", "eligible", "reasons", "as_of_ms", "duration_ms"),

@@ -129,9 +129,12 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
         head = log.head()
         referenced = collect_references(head.table)
-        deleted_data = _delete_files(ctx, topic, _select_unreferenced(head.state.condemned, referenced), now_ms)
+        condemned = _select_unreferenced(head.state.condemned, referenced)
+        condemned = leftovers.withdraw_quarantined(quarantine, head, condemned)
+        deleted_data = _delete_files(ctx, topic, condemned, now_ms)
         # Folders of published plans and committed ingests, in which nothing is written any more.
-        storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(head.location, "data"))
+        for location in (head.location, quarantine.location):
+            storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(location, "data"))
         deleted_other = _delete_files(ctx, topic, _find_unreferenced_metadata(ctx, quarantine, referenced), now_ms)
         deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
         deleted_leftovers = _delete_leftovers(ctx, head, found, deletable, config.retired_grace_ms, now_ms)

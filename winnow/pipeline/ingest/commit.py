@@ -12,11 +12,12 @@ from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, WinnowError
 from winnow.files import storage
 from winnow.log.head import Change, Head
-from winnow.log.reference_chains import has_same_ingests, list_seen_digests, write_ledger
+from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
 from winnow.model import Append, IngestLedger, PartitionState, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
+from winnow.pipeline.ingest.history import keep_offsets
 from winnow.pipeline.ingest.spool import SpooledFile
 from winnow.pipeline.leases import renew_in_background
 from winnow.sources.input_errors import NOTHING_INGESTED
@@ -57,6 +58,8 @@ class IngestReport:
     notices: tuple[str, ...]
     records_left_out: int = 0
     source_topic: str | None = None
+    ingest_id: str | None = None
+    """The id by which the call can be undone; None: nothing was committed."""
 
 
 def build_report(
@@ -96,6 +99,7 @@ def build_report(
         notices=tuple(notices),
         records_left_out=0 if records_of is None else records_of.records_left_out,
         source_topic=None if records_of is None else records_of.source_topic,
+        ingest_id=None if snapshot_id is None else prepared.ingest_id,
     )
 
 
@@ -310,8 +314,12 @@ class IngestCommit:
                 raise LogMovedError
         if self._is_known_meanwhile(head, taken):
             raise LogMovedError
+        if head.state.undone_ingests != self.head.state.undone_ingests:
+            raise LogMovedError  # records or files that this call skipped as known may be gone
         if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
             raise LogMovedError  # another call may have ingested the same file
+        states = self._build_states(head.state)
+        lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
         ledger = IngestLedger(
             ingest_id=self.prepared.ingest_id,
             topic=self.log.topic,
@@ -319,12 +327,17 @@ class IngestCommit:
                 p: (*self.prepared.slices.get(p, ()), *self.prepared.recognised.get(p, ()))
                 for p in sorted({*self.prepared.slices, *self.prepared.recognised})
             },
+            before=keep_offsets(head.state, states),
+            receipts_before=count_receipts(head.state),
+            file_digests={digest: head.state.file_digests.get(digest) for digest in lacking},
+            files=len(self.files),
+            records_skipped=sum(self.prepared.skipped.values()),
+            records_quarantined=sum(self.prepared.quarantined.values()),
         )
         reference = write_ledger(head.location, ledger, self.as_of_ms)
-        lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
         state = replace(
             head.state,
-            partitions={**head.state.partitions, **self._build_states(head.state)},
+            partitions={**head.state.partitions, **states},
             ingests=(*head.state.ingests, reference),
             quarantine_ingests=(
                 *head.state.quarantine_ingests,
