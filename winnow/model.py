@@ -282,20 +282,37 @@ class ChainReference:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownObject:
+    """An object of an archive that was ingested as a whole: its name, size, and time of its last change if known."""
+
+    uri: str
+    size_bytes: int
+    modified_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class IngestLedger:
     """Slices that one ingest call added, per partition and in the order of its files. Immutable.
 
+    ``layout``, ``choices``: how an archive was read, defaults of the next call; None and empty for Winnow's own layout.
+    ``source_topic``: the topic whose records were selected. ``objects``: what was read, so that it is not read again.
+
     The fields from ``before`` on are what undoing the call needs. ``before``: offsets of each partition whose log end
-    it moved, before it did; None: an older Winnow wrote this ledger. ``receipts_before``: number of receipts then.
-    ``file_digests``: digest of each of its files without offsets -> as-of of that file's ingest before, None: the
-    first.
+    it moved, before it did; None: an older Winnow wrote this ledger. ``partitions``: those of all records that it read.
+    ``receipts_before``: number of receipts then. ``file_digests``: digest of each of its files without offsets -> as-of
+    of that file's ingest before, None: the first.
     """
 
     ingest_id: str
     topic: str
     slices: dict[int, tuple[Append, ...]]
     format_version: int = 1
+    layout: str | None = None
+    choices: dict[str, str] = field(default_factory=dict)
+    source_topic: str | None = None
+    objects: tuple[KnownObject, ...] = ()
     before: dict[int, PartitionState] | None = None
+    partitions: tuple[int, ...] = ()
     receipts_before: int = 0
     file_digests: dict[str, int | None] = field(default_factory=dict)
     files: int = 0

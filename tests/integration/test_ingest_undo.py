@@ -20,15 +20,16 @@ from tests.support.world import (
     write_jsonl,
 )
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import PlanVoidError, ServiceError, UndoRefusedError, UsageError
+from winnow.errors import CommitConflictError, PlanVoidError, ServiceError, UndoRefusedError, UsageError
 from winnow.files import storage
 from winnow.log import reference_chains
 from winnow.log.topic_log import TopicLog
-from winnow.model import PartitionState
+from winnow.model import PartitionState, Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.history import IngestCall, list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import UndoReport, undo_ingest
@@ -66,10 +67,6 @@ def aside(world: World) -> list[bytes]:
 
 def data_files(world: World) -> set[str]:
     return {path for path in world.listing() if path.endswith(".parquet")}
-
-
-def offsets_of(states: dict[int, PartitionState]) -> dict[int, tuple[int, int, int]]:
-    return {p: (s.log_start_offset, s.log_end_offset, len(s.appends)) for p, s in states.items()}
 
 
 def test_log_is_as_before_the_call_and_the_same_file_gives_the_same_log_again(world: World) -> None:
@@ -287,7 +284,7 @@ def test_file_of_an_undone_call_stays_while_a_kept_snapshot_names_its_quarantine
     assert all(storage.exists(file.path) for file in world.ctx.log.quarantine(TOPIC).files())
 
 
-def test_ingest_that_skipped_records_of_the_undone_call_begins_again(world: World) -> None:
+def test_ingest_that_left_out_records_of_the_undone_call_as_known_does_not_land(world: World) -> None:
     """Between its look at the log and its commit the call is undone, and other records take those offsets."""
     trial = world.ingest(TRIAL)
     others = [record(6 + n, b"other", b"other") for n in range(5)]
@@ -296,9 +293,39 @@ def test_ingest_that_skipped_records_of_the_undone_call_begins_again(world: Worl
         undo(world, trial.ingest_id)
         world.ingest(others)
 
-    with run_between_head_and_commit(replace_trial), pytest.raises(Exception, match="holds another record"):
+    with run_between_head_and_commit(replace_trial), pytest.raises(CommitConflictError, match="undone"):
         world.ingest([*TRIAL, *build_versions(11, 1)])
     assert world.read() == [*FIRST, *others]
+
+
+def test_objects_of_an_archive_are_read_again_after_their_call_is_undone(world: World, tmp_path: Path) -> None:
+    """A later call that read them under the same or another name is in the way until it is undone itself."""
+    folder = tmp_path / "kcat"
+    folder.mkdir()
+
+    def write(name: str, records: list[Record]) -> None:
+        lines = [
+            f'{{"topic":"{TOPIC}","partition":{r.partition},"offset":{r.offset},"tstype":"create","ts":1000,'
+            f'"key":"{(r.key or b"").decode()}","payload":"{(r.value or b"").decode()}"}}\n'
+            for r in records
+        ]
+        (folder / name).write_text("".join(lines))
+
+    def ingest() -> IngestReport:
+        return ingest_files(world.ctx, TOPIC, [str(folder)], as_of_ms=world.clock(), layout="kcat")
+
+    write("a.json", TRIAL)
+    trial = ingest()
+    assert ingest().ingest_id is None
+    write("a.json", [*TRIAL, *build_versions(0, 1, partition=1)])
+    grown = ingest()
+    assert (grown.records_appended, grown.records_skipped) == (1, 5)
+    with pytest.raises(UndoRefusedError, match=f"undo {grown.ingest_id} first"):
+        undo(world, trial.ingest_id)
+    undo(world, grown.ingest_id)
+    undo(world, trial.ingest_id)
+    assert world.read() == FIRST
+    assert ingest().records_appended == 6
 
 
 def test_ingest_that_comes_between_look_and_commit_makes_the_undo_refused(world: World) -> None:
@@ -341,7 +368,7 @@ def test_list_says_what_each_call_did_and_which_can_be_undone(world: World) -> N
     assert (newest.undoable, newest.reason) == (True, None)
     assert (oldest.undoable, oldest.reason) == (
         False,
-        f"a later call ingested into orders-0; undo {both.ingest_id} first",
+        f"a later call read records of orders-0; undo {both.ingest_id} first",
     )
     limited = list_ingests(world.ctx, TOPIC, limit=1)
     assert ([call.ingest_id for call in limited.calls], limited.total) == ([both.ingest_id], 2)

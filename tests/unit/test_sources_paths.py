@@ -12,12 +12,11 @@ from winnow.sources.input_files import expand_paths, read_file
 
 
 def test_folder_stands_for_its_record_files_sorted_by_name(tmp_path: Path) -> None:
-    """Hidden files, markers, other suffixes and folders below are left out."""
-    wanted = ["a.jsonl", "b.json", "c.jsonl.gz", "d.snappy.parquet"]
+    """Folders below it belong to it; hidden files, markers and other suffixes are left out."""
+    wanted = ["a.jsonl", "b.json", "below/e.jsonl", "c.jsonl.gz", "d.snappy.parquet"]
+    (tmp_path / "below").mkdir()
     for name in [*reversed(wanted), ".hidden.jsonl", "_SUCCESS", "_draft.jsonl", "readme.md", "d.parquet.crc"]:
         (tmp_path / name).touch()
-    (tmp_path / "below").mkdir()
-    (tmp_path / "below" / "e.jsonl").touch()
     assert expand_paths([str(tmp_path)]) == [str(tmp_path / name) for name in wanted]
 
 
@@ -57,7 +56,8 @@ def test_a_file_whose_name_is_not_utf8_is_refused_as_such(tmp_path: Path) -> Non
     ("name", "said"),
     [
         ("missing.jsonl", "there is no such file or folder"),
-        ("empty", "the folder holds no file that ends in .jsonl, .jsonl.gz, .json or .parquet"),
+        ("empty", "there is nothing to read; check the path; hidden files are left out"),
+        ("notes", "the folder holds no file that ends in .jsonl, .jsonl.gz, .json or .parquet"),
         ("records.csv", "it must end in .jsonl, .jsonl.gz, .json or .parquet"),
     ],
 )
@@ -66,6 +66,8 @@ def test_path_that_names_no_records_is_refused(tmp_path: Path, name: str, said: 
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / ".hidden.jsonl").touch()
     (tmp_path / "records.csv").touch()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "readme.md").touch()
     path = str(tmp_path / name)
     with pytest.raises(BadInputError) as refused:
         expand_paths([path])

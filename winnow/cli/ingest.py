@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winnow.cli.command_errors import exit_with, run_for_each_topic
 from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
 from winnow.cli.output import MAXIMUM_ROWS, format_count, print_lines, print_message, print_table, write_json
 from winnow.cli.progress import ProgressBar
+from winnow.errors import UsageError
+from winnow.sources.choices import DELETES, EMPTY_VALUES, TOMBSTONES, Choices, check_choice, parse_encodings
 
 if TYPE_CHECKING:
+    from winnow.pipeline.context import Context
     from winnow.pipeline.ingest.commit import IngestReport
+
+Layout = Annotated[
+    str,
+    typer.Option(
+        "--layout",
+        metavar="LAYOUT",
+        help="auto, winnow, spark, kcat, aiven, confluent, lenses, avro or kafka-log; auto looks at names and bytes.",
+    ),
+]
+
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="GLOB", help="Leave out objects whose name or path ends so; may be repeated."),
+]
 
 
 def files(
     topic: Topic,
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="JSON lines (.jsonl, .jsonl.gz), Parquet, folders.")
-    ],
+        list[str] | None, typer.Argument(metavar="PATH...", help="Files, folders with all below them, globs, URIs.")
+    ] = None,
+    *,
     as_of: AsOf = None,
     again: Annotated[
         bool, typer.Option("--again", help="Append files without offsets again, even if they were ingested before.")
@@ -37,34 +56,87 @@ def files(
             show_default=False,
         ),
     ] = None,
+    layout: Layout = "auto",
+    encoding: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--encoding",
+            metavar="FIELD=ENCODING",
+            help="key, value or headers = base64, text or json, for all objects.",
+        ),
+    ] = None,
+    timestamps: Annotated[
+        str | None,
+        typer.Option("--timestamps", metavar="floor", help="Round timestamps finer than a millisecond down."),
+    ] = None,
+    tombstones: Annotated[
+        str | None,
+        typer.Option("--tombstones", metavar="first|last", help="Where tombstones stand if the archive cannot tell."),
+    ] = None,
+    empty_values: Annotated[
+        str | None,
+        typer.Option(
+            "--empty-values", metavar="keep|tombstone", help="What empty values are where null and empty are the same."
+        ),
+    ] = None,
+    deletes: Annotated[
+        str | None,
+        typer.Option("--deletes", metavar="null-text|debezium", help="Values that stand for a deletion."),
+    ] = None,
+    exclude: Exclude = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the topic if it is not there, with the partitions seen.")
+    ] = False,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", min=1, help="With --create: the number of partitions.")
+    ] = None,
+    each_topic: Annotated[
+        bool, typer.Option("--each-topic", help="Ingest each topic of the archive into the topic of its name.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Append the records of files, all of them or none.
+    """Append the records of files or of an archive, all of them or none.
 
-    The files are read in the order given and appended in one commit. Offsets in the files are kept and never appended
-    twice, so ingesting a file again changes nothing. Records without a partition go where Kafka's default partitioner
-    puts them; records without an offset get the next one.
+    What sinks, brokers and tools leave behind is recognised by looking at it (docs/archives.md): `winnow inspect PATH`
+    says what it is and what it has lost. Files of Winnow's own layout are read in the order given, objects of other
+    layouts by their offsets; all of a call is one commit. Offsets are kept and never appended twice, so ingesting a
+    file again changes nothing, and objects that were ingested before are not read again. Records without a partition
+    go where Kafka's default partitioner puts them; records without an offset get the next one.
 
     If a record names another topic, the whole call is refused, unless --source-topic says which topic's records to
-    take.
+    take. With --each-topic, TOPIC is left out and every topic of the archive is taken.
 
-    Example: winnow ingest files orders dump/2026-01-31/
+    Example: winnow ingest files orders s3://archive/orders/ --create
     """
+    choices = Choices(
+        encodings=parse_encodings(encoding or ()),
+        floors_timestamps=timestamps is not None,
+        tombstones=tombstones,
+        empty_values=empty_values,
+        deletes=deletes,
+        exclude=tuple(exclude or ()),
+    )
+    check_choice("--timestamps", timestamps, ["floor"])
+    check_choice("--tombstones", tombstones, TOMBSTONES)
+    check_choice("--empty-values", empty_values, EMPTY_VALUES)
+    check_choice("--deletes", deletes, DELETES)
+    options = IngestOptions(
+        again=again,
+        trust_compacted=trust_compacted,
+        source_topic=source_topic,
+        layout=layout,
+        choices=choices,
+        creates=create,
+        partitions=partitions,
+    )
     with open_installation() as ctx:
-        from winnow.pipeline.ingest.ingest import ingest_files
-
         as_of_ms = resolve_as_of(ctx, as_of)
-        with ProgressBar(f"Reading {topic}") as bar:
-            report = ingest_files(
-                ctx,
-                topic,
-                paths,
-                as_of_ms=as_of_ms,
-                again=again,
-                trust_compacted=trust_compacted,
-                source_topic=source_topic,
-                progress=bar.move,
-            )
+        if each_topic:
+            _ingest_each(ctx, [topic, *(paths or ())], options, as_of_ms, as_json=as_json)
+            return
+        if not paths:
+            raise UsageError("No path is named: winnow ingest files TOPIC PATH...")
+        report = _ingest(ctx, topic, paths, options, as_of_ms)
     for notice in report.notices:
         print_message(f"notice: {notice}")
     if as_json:
@@ -75,6 +147,68 @@ def files(
     if report.ingest_id is not None:
         print_lines(f"To take it back: winnow ingest undo {topic} {report.ingest_id}")
     print_lines(f"Next: winnow assess {topic}")
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """Options of `winnow ingest files` that hold for every topic of a call."""
+
+    again: bool
+    trust_compacted: bool
+    source_topic: str | None
+    layout: str
+    choices: Choices
+    creates: bool
+    partitions: int | None
+
+
+def _ingest(ctx: Context, topic: str, paths: list[str], options: IngestOptions, as_of_ms: int) -> IngestReport:
+    from winnow.pipeline.ingest.creation import create_missing_topic
+    from winnow.pipeline.ingest.ingest import ingest_files
+
+    if options.creates:
+        created = create_missing_topic(
+            ctx,
+            topic,
+            paths,
+            layout=options.layout,
+            choices=options.choices,
+            source_topic=options.source_topic,
+            partitions=options.partitions,
+        )
+        if created is not None:
+            print_message(f"Created topic {topic} with {format_count(created, 'partition')}.")
+    with ProgressBar(f"Reading {topic}") as bar:
+        return ingest_files(
+            ctx,
+            topic,
+            paths,
+            as_of_ms=as_of_ms,
+            again=options.again,
+            trust_compacted=options.trust_compacted,
+            source_topic=options.source_topic,
+            layout=options.layout,
+            choices=options.choices,
+            progress=bar.move,
+        )
+
+
+def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_ms: int, *, as_json: bool) -> None:
+    """Ingest every topic of the archive; one that fails does not stop the others."""
+    from winnow.sources.archive import find_topics, open_archive
+
+    topics = find_topics(open_archive(paths, options.layout, options.choices.exclude))
+    outcome = run_for_each_topic(
+        topics, lambda topic: _ingest(ctx, topic, paths, replace(options, source_topic=topic), as_of_ms)
+    )
+    for report in outcome.results:
+        for notice in report.notices:
+            print_message(f"notice: {report.topic}: {notice}")
+        if not as_json:
+            print_lines(format_summary(report))
+    if as_json:
+        write_json([asdict(report) for report in outcome.results])
+    exit_with(outcome.exit_code)
 
 
 def format_summary(report: IngestReport) -> str:

@@ -183,10 +183,12 @@ def read_ledger(topic: str, reference: IngestReference) -> IngestLedger:
     return documents.load_json(IngestLedger, data)
 
 
+def read_ledgers(state: TopicState) -> Iterator[IngestLedger]:
+    """Read the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`."""
+    for reference in list_ingest_references(state):
+        yield read_ledger(state.topic, reference)
+
+
 def list_seen_digests(state: TopicState, partition: int) -> set[str]:
     """List digests of every slice ever added to ``partition``. Reads all ledgers: only when offsets are missing."""
-    seen: set[str] = set()
-    for reference in list_ingest_references(state):
-        ledger = read_ledger(state.topic, reference)
-        seen.update(entry.digest for entry in ledger.slices.get(partition, ()))
-    return seen
+    return {entry.digest for ledger in read_ledgers(state) for entry in ledger.slices.get(partition, ())}

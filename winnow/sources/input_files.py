@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import quote
 
 import pyarrow as pa
-from pyarrow import fs
 
-from winnow.files import storage
-from winnow.sources.input_errors import make_read_error, refuse_file, refuse_undecodable
+from winnow.sources.input_errors import refuse_file
 from winnow.sources.jsonl import read_json_lines
+from winnow.sources.layouts.listing import list_objects
 from winnow.sources.parquet import read_parquet
 from winnow.sources.record_batch import DEFAULT_BATCH_BYTES, MAXIMUM_BATCH_BYTES
 from winnow.sources.topic_filter import TopicFilter
@@ -22,17 +20,18 @@ PARQUET = (".parquet",)
 KNOWN = JSON_LINES + PARQUET
 
 
-def expand_paths(paths: Sequence[str]) -> list[str]:
+def expand_paths(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[str]:
     """Return the files of ``paths``, in the order given.
 
-    A folder stands for the files directly in it whose name ends in :data:`KNOWN`, sorted by name, without hidden ones
-    and those that begin with ``_`` (such as Spark's ``_SUCCESS``). Paths may be URIs.
+    A folder or a glob stands for all files below it whose name ends in :data:`KNOWN`, sorted by name, without hidden
+    ones and those that begin with ``_`` (such as Spark's ``_SUCCESS``). Paths may be URIs. ``exclude``: globs of files
+    that are left out.
 
     Raises:
         BadInputError: a path is missing, a folder has no such file, or a file's name ends otherwise.
         ServiceError: an object store cannot be reached.
     """
-    return [file for path in paths for file in _expand_path(path)]
+    return [file for path in paths for file in _expand_path(path, exclude)]
 
 
 def check_suffix(path: str) -> None:
@@ -45,44 +44,15 @@ def check_suffix(path: str) -> None:
         raise refuse_file(path, "the name does not say what the file holds", f"it must end in {_format_known()}")
 
 
-def _expand_path(path: str) -> list[str]:
-    refuse_undecodable(path)
-    filesystem, name = storage.open_filesystem(path)
-    try:
-        with storage.translate_store_errors(path):
-            kind = filesystem.get_file_info(name).type
-        if kind == fs.FileType.Directory:
-            return _list_folder(path, filesystem, name)
-    except UnicodeDecodeError:
-        raise refuse_file(
-            path, "the folder holds a file whose name is not UTF-8", "rename that file, or name the others one by one"
-        ) from None
-    except OSError:
-        raise make_read_error(path, "it cannot be read", "check its permissions") from None
-    if kind == fs.FileType.NotFound:
-        raise refuse_file(path, "there is no such file or folder", "check the path")
-    if kind != fs.FileType.File:
-        raise refuse_file(path, "this is neither a file nor a folder", "name a file or a folder of files")
-    check_suffix(path)
-    return [path]
-
-
-def _list_folder(path: str, filesystem: fs.FileSystem, name: str) -> list[str]:
-    found = sorted(
-        entry.base_name
-        for entry in filesystem.get_file_info(fs.FileSelector(name))
-        if entry.type == fs.FileType.File
-        and entry.base_name.endswith(KNOWN)
-        and not entry.base_name.startswith((".", "_"))
-    )
-    if not found:
-        raise refuse_file(
-            path,
-            f"the folder holds no file that ends in {_format_known()}",
-            "its subfolders are not read; name them",
-        )
-    # A URI is unquoted when it is opened; a plain path is not.
-    return [storage.join(path, quote(file) if "://" in path else file) for file in found]
+def _expand_path(path: str, exclude: Sequence[str]) -> list[str]:
+    found = list_objects([path], exclude)
+    if [each.uri for each in found] == [path]:
+        check_suffix(path)
+        return [path]
+    files = [each.uri for each in found if each.uri.endswith(KNOWN) and not each.name.startswith("_")]
+    if not files and not exclude:
+        raise refuse_file(path, f"the folder holds no file that ends in {_format_known()}", "check the path")
+    return files
 
 
 def _format_known() -> str:

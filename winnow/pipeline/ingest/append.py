@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -46,13 +47,21 @@ class PreparedSegments:
         return any(self.segments.values()) or bool(self.quarantined)
 
     @property
+    def partitions(self) -> list[int]:
+        """The partitions of the records that were read, as far as they name one, in order."""
+        return sorted(p for p in {*self.base, *self.skipped, *self.quarantined} if p is not None and p >= 0)
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
         return not self.adds_records and not self.recognised
 
 
 class PartitionAppender:
-    """Writes the records of one partition: checks that offsets increase, or assigns them where there are none."""
+    """Writes the records of one partition: checks that offsets increase, or assigns them where there are none.
+
+    ``joins_slices``: the records of all files are one slice of the ledger, since those of several files may alternate.
+    """
 
     def __init__(
         self,
@@ -65,6 +74,7 @@ class PartitionAppender:
         segment_bytes: int,
         as_of_ms: int,
         now_ms: int,
+        joins_slices: bool = False,
     ) -> None:
         self.partition = partition
         self._state = state
@@ -72,6 +82,7 @@ class PartitionAppender:
         self._prepared = prepared
         self._as_of_ms = as_of_ms
         self._arrived_ms = now_ms if now_ms < as_of_ms else None
+        self._joins_slices = joins_slices
         self._next = self._state.log_end_offset
         self._last_arrived = -1
         self._slices: dict[int, tuple[int, int, int]] = {}
@@ -160,16 +171,21 @@ class PartitionAppender:
             segments[0].first_offset, prepared.lowest.get(self.partition, segments[0].first_offset)
         )
         prepared.log_end[self.partition] = max(prepared.log_end[self.partition], segments[-1].last_offset + 1)
+        found = sorted(self._slices.items())
+        slices = [(files[number].slices[self.partition], *extent) for number, extent in found]
+        if self._joins_slices:
+            digest = hashlib.sha256("\n".join(each[0] for each in slices).encode()).hexdigest()
+            slices = [(digest, segments[0].first_offset, segments[-1].last_offset, self._appended)]
         prepared.slices[self.partition] = [
             Append(
-                digest=files[number].slices[self.partition],
+                digest=digest,
                 first_offset=first,
                 last_offset=last,
                 records=count,
                 as_of_ms=self._as_of_ms,
                 arrived_ms=self._arrived_ms,
             )
-            for number, (first, last, count) in sorted(self._slices.items())
+            for digest, first, last, count in slices
         ]
 
 

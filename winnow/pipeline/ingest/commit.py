@@ -14,7 +14,7 @@ from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
-from winnow.model import Append, IngestLedger, PartitionState, TopicState
+from winnow.model import Append, IngestLedger, KnownObject, PartitionState, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
 from winnow.pipeline.ingest.history import keep_offsets
@@ -22,6 +22,7 @@ from winnow.pipeline.ingest.spool import SpooledFile
 from winnow.pipeline.leases import renew_in_background
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.parquet import list_extra_columns
+from winnow.sources.record_input import RecordInput
 from winnow.sources.topic_filter import TopicFilter
 from winnow.store import OpenIngest
 
@@ -45,7 +46,8 @@ class IngestReport:
     A file never seen before whose records all exist already makes a snapshot without data files: it records the file,
     which is then still known after a compaction has removed its records.
 
-    ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else.
+    ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else. ``ingest_id``: None if
+    nothing was committed.
     """
 
     topic: str
@@ -58,8 +60,8 @@ class IngestReport:
     notices: tuple[str, ...]
     records_left_out: int = 0
     source_topic: str | None = None
+    layout: str = "winnow"
     ingest_id: str | None = None
-    """The id by which the call can be undone; None: nothing was committed."""
 
 
 def build_report(
@@ -71,12 +73,11 @@ def build_report(
     files: int,
     notices: Sequence[str],
     records_of: TopicFilter | None = None,
+    layout: str = "winnow",
+    ingest_id: str | None = None,
 ) -> IngestReport:
     """Build the report of a call that committed ``prepared`` over partitions in ``states``, or nothing."""
-    numbers = sorted(
-        {*prepared.base, *(p for p in prepared.skipped if p is not None and p >= 0)}
-        | {p for p in prepared.quarantined if p is not None}
-    )
+    numbers = prepared.partitions
     partitions = tuple(
         PartitionIngest(
             partition=number,
@@ -99,7 +100,8 @@ def build_report(
         notices=tuple(notices),
         records_left_out=0 if records_of is None else records_of.records_left_out,
         source_topic=None if records_of is None else records_of.source_topic,
-        ingest_id=None if snapshot_id is None else prepared.ingest_id,
+        layout=layout,
+        ingest_id=ingest_id,
     )
 
 
@@ -164,15 +166,30 @@ class LogMovedError(Exception):
 
 @dataclass(frozen=True)
 class IngestRequest:
-    """The parameters of one ingest call."""
+    """The parameters of one ingest call.
+
+    ``describe``: what the ledger says of the call's input beside its slices, once all of it is read.
+    ``undone_ingests``: the topic's number of undone calls before the input was opened.
+    """
 
     ctx: Context
     log: TopicLog
+    source: RecordInput
     as_of_ms: int
     again: bool
     trust_compacted: bool
+    describe: Callable[[], InputDescription]
+    undone_ingests: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputDescription:
+    """What the ledger says of an input; as :class:`winnow.model.IngestLedger`."""
+
+    layout: str | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
     source_topic: str | None = None
-    """The topic whose records are selected from an input with several; None: it has those of the log's topic only."""
+    objects: tuple[KnownObject, ...] = ()
 
 
 @dataclass
@@ -208,11 +225,13 @@ class IngestCommit:
             segment_bytes=self.config.segment_bytes,
             as_of_ms=self.as_of_ms,
             now_ms=self.ctx.now_ms(),
+            joins_slices=not self.request.source.is_ordered,
         )
 
     def note_extra_columns(self, file: SpooledFile) -> None:
         """Add a notice about columns of ``file`` that records do not use."""
-        extra = list_extra_columns(file.path) if file.path.endswith(".parquet") else []
+        is_own = self.request.source.is_ordered and file.path.endswith(".parquet")
+        extra = list_extra_columns(file.path) if is_own else []
         if extra:
             self.notices.append(f"{file.path}: columns that are not Kafka's were left out: {', '.join(extra)}.")
 
@@ -292,7 +311,7 @@ class IngestCommit:
             digests = {file.slices[partition] for file in taken if partition in file.slices and not file.lacks_offsets}
             unknown = digests - noted.get(partition, set())
             unknown -= {entry.digest for entry in state.partitions[partition].appends}
-            if unknown:
+            if unknown and (self.request.source.is_ordered or not self.prepared.adds_records):
                 unknown -= list_seen_digests(state, partition)
             if unknown:
                 # An empty range: the ledger names the slice without claiming offsets for it.
@@ -314,10 +333,15 @@ class IngestCommit:
                 raise LogMovedError
         if self._is_known_meanwhile(head, taken):
             raise LogMovedError
-        if head.state.undone_ingests != self.head.state.undone_ingests:
-            raise LogMovedError  # records or files that this call skipped as known may be gone
+        if head.state.undone_ingests != self.request.undone_ingests:
+            # Records or objects that this call left out as known may be gone, so it is not prepared again.
+            raise CommitConflictError(
+                f"An ingest call of topic {self.log.topic} was undone while this one was at work; nothing of this one "
+                "landed. Run it again."
+            )
         if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
             raise LogMovedError  # another call may have ingested the same file
+        described = self.request.describe()
         states = self._build_states(head.state)
         lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
         ledger = IngestLedger(
@@ -327,7 +351,12 @@ class IngestCommit:
                 p: (*self.prepared.slices.get(p, ()), *self.prepared.recognised.get(p, ()))
                 for p in sorted({*self.prepared.slices, *self.prepared.recognised})
             },
+            layout=described.layout,
+            choices=dict(described.choices),
+            source_topic=described.source_topic,
+            objects=described.objects,
             before=keep_offsets(head.state, states),
+            partitions=tuple(self.prepared.partitions),
             receipts_before=count_receipts(head.state),
             file_digests={digest: head.state.file_digests.get(digest) for digest in lacking},
             files=len(self.files),
@@ -402,6 +431,8 @@ class IngestCommit:
             files=len(self.files),
             records_of=self.records_of,
             notices=self.notices,
+            layout=self.request.describe().layout or "winnow",
+            ingest_id=None if snapshot_id is None else self.prepared.ingest_id,
         )
 
 

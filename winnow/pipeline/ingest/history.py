@@ -143,7 +143,7 @@ class IngestHistory:
         """
         later = next((p for p in list_touched_partitions(ledger) if p in touched), None)
         if later is not None:
-            return UndoCheck(f"a later call ingested into {self._log.topic}-{later}; undo {touched[later]} first")
+            return UndoCheck(f"a later call read records of {self._log.topic}-{later}; undo {touched[later]} first")
         if ledger.before is None:
             return UndoCheck("an older Winnow committed it, which did not record what undoing it needs")
         states: dict[int, PartitionState] = {}
@@ -221,8 +221,8 @@ class _ReceiptEnds:
 
 
 def list_touched_partitions(ledger: IngestLedger) -> list[int]:
-    """List the partitions that a call appended to, whose log end it moved, or whose records it recognised."""
-    return sorted({*ledger.slices, *(ledger.before or ())})
+    """List the partitions of which a call read records: it appended them, or found them there already."""
+    return sorted({*ledger.slices, *ledger.partitions, *(ledger.before or ())})
 
 
 def find_ingest_snapshots(head: Head, operation: str = "ingest") -> dict[str, int]:

@@ -19,13 +19,16 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, split_by_partition
 from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.keyless import KeylessRecords, check_order, refuse_keyless, refuse_without_partition
+from winnow.pipeline.ingest.open_input import open_input
 from winnow.pipeline.ingest.overlap import check_overlap
 from winnow.pipeline.ingest.spool import PartitionArrivals, Spool, SpooledFile
 from winnow.pipeline.ingest.stream import NotStreamableError, StreamingAppender
 from winnow.report.events import log_event
+from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.sources.input_files import expand_paths
-from winnow.sources.topic_filter import OtherTopicError, TopicFilter
+from winnow.sources.layouts.all_layouts import AUTO
+from winnow.sources.record_input import InputPass, ReadAgainError
+from winnow.sources.topic_filter import OtherTopicError
 from winnow.sources.topic_survey import survey_topics
 
 MAXIMUM_BATCH_ROWS = 8_192
@@ -40,23 +43,28 @@ def ingest_files(
     again: bool = False,
     trust_compacted: bool = False,
     source_topic: str | None = None,
+    layout: str = AUTO,
+    choices: Choices | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> IngestReport:
-    """Append the records of ``paths``, in the order given, to ``topic``.
+    """Append the records of ``paths`` to ``topic``: of Winnow's own layout in the order given, of others by offset.
 
     Args:
         ctx: the installation.
         topic: an existing topic.
-        paths: JSON lines, Parquet files or folders of them.
+        paths: files, folders with all below them, globs; local paths or URIs.
         as_of_ms: recorded with the append; replaces missing timestamps of records.
         again: append files without offsets once more, although they were ingested before.
         trust_compacted: treat missing offsets below the first dirty one as compacted away in the source.
         source_topic: select the records that name this topic and leave out those that name another one; None: a record
             that names another topic than ``topic`` is an error.
+        layout: the name of a layout (:mod:`winnow.sources.layouts.all_layouts`), or ``auto`` to find it by looking.
+        choices: what the user decided about what the archive cannot tell; what is not decided is as in the last call
+            for this topic and layout.
         progress: called with (bytes read, total bytes).
 
     Raises:
-        UsageError: ``source_topic`` cannot be the name of a topic.
+        UsageError: ``source_topic`` cannot be the name of a topic, or there is no such layout.
         BadInputError: bad input, records of other topics, or unknown topic; nothing landed.
     """
     started_ms = ctx.now_ms()
@@ -67,22 +75,27 @@ def ingest_files(
         head = log.head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
-    files = expand_paths(paths)
-    request = IngestRequest(ctx, log, as_of_ms, again, trust_compacted, source_topic)
+    opened = open_input(
+        head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic, progress=progress
+    )
+    undone = head.state.undone_ingests
+    request = IngestRequest(ctx, log, opened.source, as_of_ms, again, trust_compacted, opened.describe, undone)
     try:
-        done = _append_files(request, head, files, progress)
+        done = append_records(request, head, progress)
     except OtherTopicError as problem:
-        raise _build_other_topics_error(problem, topic, files) from None
+        raise build_other_topics_error(problem, topic, opened.source.names) from None
+    notices = [*opened.list_notices(), *done.notices]
     if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
-        notice = (
+        notices.append(
             f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
             "count as that recent, so they are compacted and retired later, never earlier."
         )
-        done = replace(done, notices=(*done.notices, notice))
+    done = replace(done, notices=tuple(notices))
     log_event(
         "ingested",
         topic,
         files=done.files,
+        layout=done.layout,
         records_appended=done.records_appended,
         records_skipped=done.records_skipped,
         records_quarantined=done.records_quarantined,
@@ -93,16 +106,22 @@ def ingest_files(
     return done
 
 
-def _append_files(
-    request: IngestRequest, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
+def append_records(
+    request: IngestRequest, head: Head, progress: Callable[[int, int], None] | None = None
 ) -> IngestReport:
+    """Append the records of an input: in one pass if it is in order, else by way of a spool.
+
+    Raises:
+        BadInputError: a record is refused; nothing landed.
+        CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
+    """
     try:
-        return _StreamingIngest(request, head).run(files, progress)
+        return _StreamingIngest(request, head).run(progress)
     except (NotStreamableError, LogMovedError):
-        return _append_spooled(request, head, files, progress)
+        return _append_spooled(request, head, progress)
 
 
-def _build_other_topics_error(problem: OtherTopicError, topic: str, files: Sequence[str]) -> BadInputError:
+def build_other_topics_error(problem: OtherTopicError, topic: str, files: Sequence[str]) -> BadInputError:
     """Make the error about input with records of another topic: which topics, in which files, and what to type."""
     survey = survey_topics(files, problem.path, problem.found)
     return BadInputError(
@@ -112,12 +131,10 @@ def _build_other_topics_error(problem: OtherTopicError, topic: str, files: Seque
     )
 
 
-def _append_spooled(
-    request: IngestRequest, head: Head, files: Sequence[str], progress: Callable[[int, int], None] | None
-) -> IngestReport:
+def _append_spooled(request: IngestRequest, head: Head, progress: Callable[[int, int], None] | None) -> IngestReport:
     log = request.log
-    with Spool(log.topic, log.partitions(head), request.ctx.budget, request.source_topic) as spool:
-        spool.read(files, progress)
+    with Spool(log.topic, log.partitions(head), request.ctx.budget, request.source) as spool:
+        spool.read(progress)
         for _ in range(MAXIMUM_COMMIT_TRIES):
             with contextlib.suppress(LogMovedError):
                 return _SpooledIngest(request, log.head(), spool).run()
@@ -130,19 +147,18 @@ def _append_spooled(
 class _StreamingIngest(IngestCommit):
     """The first try, without a spool."""
 
-    def run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
+    def run(self, progress: Callable[[int, int], None] | None) -> IngestReport:
         """Read, write, commit and report; a failure before the commit leaves nothing.
 
         Raises:
             NotStreamableError: the input needs the spool.
         """
         with self.row.renew_in_background(), self.restart_if_voided():
-            return self._run(paths, progress)
+            return self._run(progress)
 
-    def _run(self, paths: Sequence[str], progress: Callable[[int, int], None] | None) -> IngestReport:
-        records_of = TopicFilter(self.log.topic, self.request.source_topic)
+    def _run(self, progress: Callable[[int, int], None] | None) -> IngestReport:
+        opened = self.request.source.open_pass(len(self.head.state.partitions))
         appender = StreamingAppender(
-            records_of,
             self.head.state,
             self.prepared,
             self.open_appender,
@@ -150,8 +166,8 @@ class _StreamingIngest(IngestCommit):
             needs_keys=self.config.compacts,
         )
         try:
-            self.files = appender.read(paths, progress)
-            self.note_other_topics(records_of)
+            self.files = self._read(appender, opened, progress)
+            self.note_other_topics(opened.records_of)
             self._reject_known_files()
             for file in self.files:
                 self.note_extra_columns(file)
@@ -159,6 +175,14 @@ class _StreamingIngest(IngestCommit):
             self.remove(appender.abandon())
             raise
         return self.commit_prepared(self.files, lambda: self.remove(appender.abandon()))
+
+    def _read(
+        self, appender: StreamingAppender, opened: InputPass, progress: Callable[[int, int], None] | None
+    ) -> list[SpooledFile]:
+        try:
+            return appender.read(self.request.source, opened, progress)
+        except ReadAgainError:
+            raise NotStreamableError from None
 
     def _reject_known_files(self) -> None:
         """Raise for a file without offsets that was ingested before, or appears twice: the spool skips those."""
@@ -175,6 +199,7 @@ class _SpooledIngest(IngestCommit):
         super().__init__(request, head, spool.files)
         self.spool = spool
         self._appender: PartitionAppender | None = None
+        self.prepared.skipped.update(spool.repeats)
         self.quarantines = self.config.compacts and self.config.keyless == "quarantine"
 
     def run(self) -> IngestReport:

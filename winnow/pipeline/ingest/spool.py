@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError
 from winnow.files import duckdb_connection, private_files, storage
-from winnow.sources.input_files import read_file
+from winnow.pipeline.ingest.arrival_order import ArrivalOrder, RepeatFilter
 from winnow.sources.record_batch import RECORD_SCHEMA
+from winnow.sources.record_input import InputPass, ReadAgainError, RecordInput
 from winnow.sources.slice_digests import SliceDigests
 from winnow.sources.topic_filter import TopicFilter
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     import duckdb
 
     from winnow.engine.task_resources import TaskBudget
+
+MAXIMUM_READINGS = 5
+"""An input is read again while what was assumed of it does not hold; each time one more thing is known."""
+MAXIMUM_SORTED_ROWS = 8_192
 
 SPOOL_SCHEMA = RECORD_SCHEMA.append(pa.field("file", pa.int32())).append(pa.field("sequence", pa.int64()))
 
@@ -55,9 +60,11 @@ class PartitionArrivals:
 class Spool:
     """Reads files into a local spool and queries it. Use as a context manager: leaving it removes the spool."""
 
-    def __init__(self, topic: str, partitions: int, budget: TaskBudget, source_topic: str | None = None) -> None:
+    def __init__(self, topic: str, partitions: int, budget: TaskBudget, source: RecordInput) -> None:
         self.topic = topic
-        self.records_of = TopicFilter(topic, source_topic)
+        self.source = source
+        self.records_of = TopicFilter(topic)
+        self.repeats: dict[int | None, int] = {}
         self._partitions = partitions
         self._budget = budget
         self.files: list[SpooledFile] = []
@@ -96,21 +103,42 @@ class Spool:
         )
         return connection
 
-    def read(self, paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> None:
-        """Read ``paths`` in order; ``progress`` gets (bytes read, total bytes) after each file.
+    def read(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Read the input in order; ``progress`` gets (bytes read, total bytes) after each part.
+
+        Where offsets need not increase, records are sorted by them, and records that are there twice are kept once;
+        ``repeats`` has their number per partition.
 
         Raises:
-            BadInputError: a file cannot be read or holds something that is not a record.
+            BadInputError: a part cannot be read or holds something that is not a record, or two different records have
+                one offset.
         """
-        total_bytes = sum(storage.read_size_bytes(path) or 0 for path in paths)
+        for _ in range(MAXIMUM_READINGS):
+            try:
+                self._read(self.source.open_pass(self._partitions), progress)
+                break
+            except ReadAgainError:
+                continue
+        else:
+            raise BadInputError(
+                f"The input of topic {self.topic} changed while it was read. Nothing of this call landed. Run it again."
+            )
+
+    def _read(self, opened: InputPass, progress: Callable[[int, int], None] | None) -> None:
+        source = self.source
+        total_bytes = sum(source.measure(number) for number in range(len(source.names)))
         read_bytes = 0
         sequence = 0
+        self.files = []
+        self.records_of = opened.records_of
+        order = ArrivalOrder()
         with pq.ParquetWriter(self._path, SPOOL_SCHEMA, compression="lz4", write_statistics=False) as writer:
-            for number, path in enumerate(paths):
+            for number, path in enumerate(source.names):
                 digests = SliceDigests()
                 records = lacking = 0
-                for batch in read_file(path, topic=self.topic, partitions=self._partitions, records_of=self.records_of):
+                for batch in opened.read(number):
                     digests.update(batch)
+                    order.note(batch)
                     writer.write_batch(add_file_columns(batch, number, sequence))
                     sequence += batch.num_rows
                     records += batch.num_rows
@@ -118,9 +146,35 @@ class Spool:
                 self.files.append(
                     SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
                 )
-                read_bytes += storage.read_size_bytes(path) or 0
+                read_bytes += source.measure(number)
                 if progress is not None:
                     progress(read_bytes, total_bytes)
+            opened.finish()
+        if not source.is_ordered and not order.increases:
+            self._sort()
+
+    def _sort(self) -> None:
+        """Sort the spool by offset within each partition and leave out repeats; records without offsets stay in order.
+
+        Raises:
+            BadInputError: two different records have one offset.
+        """
+        sorted_path = str(self._folder / "sorted.parquet")
+        connection = self.connect()
+        try:
+            relation = connection.sql('SELECT * FROM spool ORDER BY partition, "offset", "sequence"')
+            sequence = 0
+            repeats = RepeatFilter(self.topic, self.source.names)
+            with pq.ParquetWriter(sorted_path, SPOOL_SCHEMA, compression="lz4", write_statistics=False) as writer:
+                for batch in relation.to_arrow_reader(MAXIMUM_SORTED_ROWS):
+                    kept = repeats.remove(batch.cast(SPOOL_SCHEMA))
+                    writer.write_batch(renumber_sequence(kept, sequence))
+                    sequence += kept.num_rows
+            self.repeats = {**repeats.counts}
+        finally:
+            connection.close()
+        storage.delete(self._path)
+        self._path = sorted_path
 
     def list_arrivals(self, taken: Sequence[int]) -> list[PartitionArrivals]:
         """Return per partition the records of the files numbered ``taken``.
@@ -210,6 +264,12 @@ def add_file_columns(batch: pa.RecordBatch, number: int, sequence: int) -> pa.Re
     files = pa.array(np.full(count, number, dtype=np.int32))
     numbers = pa.array(np.arange(sequence, sequence + count, dtype=np.int64))
     return pa.RecordBatch.from_arrays([*batch.columns, files, numbers], schema=SPOOL_SCHEMA)
+
+
+def renumber_sequence(batch: pa.RecordBatch, sequence: int) -> pa.RecordBatch:
+    """Return rows of a spool, numbered in their order; ``sequence``: the number of rows before them."""
+    numbers = pa.array(np.arange(sequence, sequence + batch.num_rows, dtype=np.int64))
+    return pa.RecordBatch.from_arrays([*batch.columns[:-1], numbers], schema=SPOOL_SCHEMA)
 
 
 def format_file_numbers(numbers: Sequence[int]) -> str:

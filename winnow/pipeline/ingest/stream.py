@@ -20,14 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from winnow.errors import BadInputError
-from winnow.files import storage
 from winnow.files.parquet_writer import ROW_GROUP_BYTES
 from winnow.model import TopicState
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments, split_by_partition
 from winnow.pipeline.ingest.spool import SpooledFile, add_file_columns
-from winnow.sources.input_files import read_file
+from winnow.sources.record_input import InputPass, RecordInput
 from winnow.sources.slice_digests import SliceDigests
-from winnow.sources.topic_filter import TopicFilter
 
 MAXIMUM_WAITING_CALLS = 3
 """Maximum calls that a worker queues, each with a batch in memory."""
@@ -81,10 +79,9 @@ class NotStreamableError(Exception):
 
 
 class StreamingAppender:
-    """One pass over ``paths`` into the segments of ``prepared``.
+    """One pass over an input into the segments of ``prepared``.
 
     Args:
-        records_of: selects records by the topic that they name.
         state: the state of the log.
         prepared: receives what is written.
         make: makes the appender of a partition.
@@ -94,7 +91,6 @@ class StreamingAppender:
 
     def __init__(
         self,
-        records_of: TopicFilter,
         state: TopicState,
         prepared: PreparedSegments,
         make: MakeAppender,
@@ -102,7 +98,6 @@ class StreamingAppender:
         held_bytes: int,
         needs_keys: bool,
     ) -> None:
-        self._records_of = records_of
         self._state = state
         self._prepared = prepared
         self._make = make
@@ -113,27 +108,22 @@ class StreamingAppender:
         self._lacking: dict[int, bool] = {}
         self._paths: Sequence[str] = ()
 
-    def read(self, paths: Sequence[str], progress: Progress | None = None) -> list[SpooledFile]:
-        """Read ``paths`` in order and write their records; ``progress`` as for :meth:`.Spool.read`.
+    def read(self, source: RecordInput, opened: InputPass, progress: Progress | None = None) -> list[SpooledFile]:
+        """Read the parts of ``source`` in order and write their records; ``progress`` as for :meth:`.Spool.read`.
 
         Raises:
             NotStreamableError: a record needs the spool.
-            BadInputError: a file cannot be read or holds something that is not a record.
+            BadInputError: a part cannot be read or holds something that is not a record.
         """
-        self._paths = paths
-        total_bytes = sum(storage.read_size_bytes(path) or 0 for path in paths)
+        self._paths = source.names
+        total_bytes = sum(source.measure(number) for number in range(len(source.names)))
         read_bytes = 0
         files: list[SpooledFile] = []
         with OrderedWorker() as hashing, OrderedWorker() as writing:
-            for number, path in enumerate(paths):
+            for number, path in enumerate(source.names):
                 digests = SliceDigests()
                 records = lacking = 0
-                for batch in read_file(
-                    path,
-                    topic=self._records_of.topic,
-                    partitions=len(self._state.partitions),
-                    records_of=self._records_of,
-                ):
+                for batch in opened.read(number):
                     sorted_batch = self._sort_by_partition(batch)
                     hashing.put(digests.update, sorted_batch)
                     writing.put(self._write, add_file_columns(sorted_batch, number, 0))
@@ -143,9 +133,10 @@ class StreamingAppender:
                 files.append(
                     SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
                 )
-                read_bytes += storage.read_size_bytes(path) or 0
+                read_bytes += source.measure(number)
                 if progress is not None:
                     progress(read_bytes, total_bytes)
+            opened.finish()
             # Writing opens appenders: they are complete only when it has ended.
             writing.settle()
             for appender in self._open.values():

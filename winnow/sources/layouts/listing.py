@@ -72,7 +72,9 @@ def _list_path(path: str) -> Iterator[StoredObject]:
                 yield from _list_folder(base, filesystem, name, glob)
                 return
     except UnicodeDecodeError:
-        raise refuse_file(path, "a file in it has a name that is not UTF-8", "rename that file") from None
+        raise refuse_file(
+            path, "the folder holds a file whose name is not UTF-8", "rename that file, or name the others one by one"
+        ) from None
     except OSError:
         raise make_read_error(path, "it cannot be read", "check its permissions") from None
     raise refuse_file(path, "there is no such file or folder", "check the path")

@@ -45,12 +45,25 @@ class FieldForm(StrEnum):
     """A structure, rendered as JSON text by :mod:`winnow.sources.layouts.json_text`."""
 
 
+class Offsets(StrEnum):
+    """Where the offsets of a layout's records come from."""
+
+    EXACT = "exact"
+    """Each record has its own."""
+    DERIVED = "derived"
+    """The name has that of an object's first record; each further record has the next."""
+    NONE = "none"
+    """Neither records nor names tell them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArchiveObject:
     """One sequence of records.
 
     ``parts``: the stored objects by role; ``value`` is the one with the values (or with everything). ``topic``,
-    ``partition``, ``first_offset``: what names tell, None if nothing. ``forms``: per field (key, value, headers).
+    ``partition``, ``first_offset``: what names tell, None if nothing; no record is below ``first_offset``. ``forms``:
+    per field (key, value, headers). ``reference``: the object whose content tells how this one is to be read, where
+    it alone may tell too little. ``null_is_empty``: null and empty values are the same in it.
     """
 
     layout: str
@@ -60,6 +73,14 @@ class ArchiveObject:
     partition: int | None = None
     first_offset: int | None = None
     forms: Mapping[str, FieldForm] = field(default_factory=dict)
+    reference: StoredObject | None = None
+    null_is_empty: bool = False
+    offsets: Offsets = Offsets.EXACT
+
+    @property
+    def size_bytes(self) -> int:
+        """The stored size of all its parts."""
+        return sum(part.size_bytes for part in self.parts.values())
 
 
 @dataclass(frozen=True, slots=True)

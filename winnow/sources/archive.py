@@ -1,0 +1,318 @@
+"""An archive as the input of an ingest call: objects of one layout, the topics they hold, what the user decided.
+
+Whether text is base64 is decided over the whole call. The first records are read as they look; if the rest of the call
+does not agree, it is read again (:class:`winnow.sources.record_input.ReadAgainError`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from winnow.errors import BadInputError, join_first
+from winnow.sources.choices import Choices
+from winnow.sources.deletes import DeletedValues
+from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
+from winnow.sources.layouts.all_layouts import AUTO, find_layout, get_layout
+from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
+from winnow.sources.layouts.layout import Finding, FindingKind, Layout
+from winnow.sources.layouts.listing import list_objects
+from winnow.sources.layouts.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.record_batch import DEFAULT_BATCH_BYTES, RECORD_SCHEMA, make_batch
+from winnow.sources.record_input import ReadAgainError
+from winnow.sources.topic_filter import TopicFilter, format_topic_name
+
+MAXIMUM_TOPICS_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The objects of a call, put together.
+
+    ``orphans``: parts whose values are missing. ``findings``: what names and first bytes tell.
+    """
+
+    layout: Layout
+    objects: tuple[ArchiveObject, ...]
+    stored: tuple[StoredObject, ...]
+    orphans: tuple[StoredObject, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that names tell, in order."""
+        return tuple(sorted({each.topic for each in self.objects if each.topic is not None}))
+
+    def find_kinds(self) -> set[FindingKind]:
+        """Return the kinds of the findings."""
+        return {finding.kind for finding in self.findings}
+
+
+def open_archive(paths: Sequence[str], layout: str = AUTO, exclude: Sequence[str] = ()) -> Archive:
+    """List the objects of ``paths``, find their layout, and put together what belongs together.
+
+    Raises:
+        BadInputError: there is nothing to read, or no layout is recognised.
+        UsageError: there is no such layout.
+        ServiceError: an object store cannot be reached.
+    """
+    stored = list_objects(paths, exclude)
+    if not stored:
+        raise BadInputError(f"Nothing is left to read of {join_first(paths, 3, ', ')}. {NOTHING_INGESTED}")
+    return arrange_archive(stored, find_layout(stored) if layout == AUTO else get_layout(layout))
+
+
+def arrange_archive(stored: Sequence[StoredObject], layout: Layout) -> Archive:
+    """Put the objects ``stored`` of a layout together."""
+    arranged = layout.arrange(stored)
+    if not arranged.objects:
+        wrong = f"nothing in it is an object of layout {layout.name}"
+        raise refuse_file(stored[0].uri, wrong, "choose another --layout, or check the path")
+    return Archive(layout, arranged.objects, tuple(stored), arranged.orphans, arranged.findings)
+
+
+@dataclass
+class ArchiveInput:
+    """The objects of an archive that hold records of one topic.
+
+    ``records_of``: whose records are selected. ``readings``: how fields that may be text or base64 are read, as far as
+    that is known; a pass adds to it. ``deleted``: values that stand for a deletion, counted by the last pass.
+    """
+
+    archive: Archive
+    objects: Sequence[ArchiveObject]
+    topic: str
+    source_topic: str | None
+    choices: Choices
+    readings: dict[str, Reading] = field(default_factory=dict)
+    empty_values: int = 0
+    deletions: int = 0
+
+    is_ordered = False
+
+    def __post_init__(self) -> None:
+        known = {"text": Reading.TEXT, "json": Reading.TEXT, "base64": Reading.BASE64}
+        self.readings = {name: known[encoding] for name, encoding in self.choices.encodings.items()}
+        self._fixed = frozenset(self.readings)
+        self.names = [each.uri for each in self.objects]
+
+    def measure(self, number: int) -> int:
+        """Return the size of an object, with its parts."""
+        return self.objects[number].size_bytes
+
+    def open_pass(self, partitions: int) -> ArchivePass:
+        """Begin to read the objects."""
+        return ArchivePass(self, TopicFilter(self.topic, self.source_topic), partitions, self._fixed)
+
+    def describe_choices(self) -> dict[str, str]:
+        """Return what was decided, by the user or by looking at the records, for the ledger."""
+        decided = {name: reading.value for name, reading in self.readings.items() if name not in self._fixed}
+        return replace(self.choices, encodings={**decided, **self.choices.encodings}).to_document()
+
+
+class ArchivePass:
+    """One reading of an archive's objects."""
+
+    def __init__(self, source: ArchiveInput, records_of: TopicFilter, partitions: int, fixed: frozenset[str]) -> None:
+        self._source = source
+        self.records_of = records_of
+        self._partitions = partitions
+        self._fixed = fixed
+        self._evidence = EncodingEvidence()
+        choices = source.choices
+        self._options = ReadOptions(DEFAULT_BATCH_BYTES, choices.encodings, choices.floors_timestamps)
+        self._deleted = DeletedValues(choices.deletes)
+        self._empty_values = 0
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the selected records of an object, decoded."""
+        archive = self._source.objects[number]
+        for chunk in self._source.archive.layout.read(archive, self._options):
+            selected = self._select(archive, chunk)
+            if selected.records.num_rows:
+                yield self._complete(archive, self._decode(archive, selected))
+
+    def finish(self) -> None:
+        """Decide how text was to be read, and whether empty values need a decision."""
+        source = self._source
+        decided = self._evidence.decide()
+        undecided = []
+        for name, reading in decided.items():
+            found = self._evidence.fields[name]
+            if name in self._fixed or not found.values:
+                continue
+            if reading is Reading.EITHER:
+                undecided.append(name)
+            elif source.readings.get(name, Reading.TEXT) is not reading:
+                source.readings[name] = reading
+                raise ReadAgainError
+        if undecided:
+            flags = " ".join(f"--encoding {name}=base64" for name in undecided)
+            raise BadInputError(
+                f"The field{'s' if len(undecided) > 1 else ''} {', '.join(undecided)} may be text or base64: every "
+                f"value reads as both. {NOTHING_INGESTED} Say which it is, for instance: {flags} (or =text)"
+            )
+        if self._empty_values and source.choices.empty_values is None:
+            raise BadInputError(
+                f"{self._empty_values:,} values are empty, and this format writes null and empty values the same: "
+                f"they may be tombstones or empty values. {NOTHING_INGESTED} Say which: --empty-values tombstone "
+                "deletes their keys, --empty-values keep keeps them."
+            )
+        source.empty_values = self._empty_values
+        source.deletions = self._deleted.count
+
+    def _select(self, archive: ArchiveObject, chunk: RecordChunk) -> RecordChunk:
+        """Leave out records of other topics; a record's own topic counts, else that of the object's name."""
+        records = chunk.records
+
+        def locate(index: int) -> tuple[int | None, int | None]:
+            return records.column("partition")[index].as_py(), records.column("offset")[index].as_py()
+
+        column = chunk.topics
+        if archive.topic is not None:
+            if column is None and archive.topic == self.records_of.wanted:
+                return chunk
+            named = pa.scalar(archive.topic, pa.string())
+            column = pa.repeat(named, records.num_rows) if column is None else pc.fill_null(column, named)
+        first = records.column("row")[0].as_py() if records.num_rows else 1
+        mask = self.records_of.select_rows(column, archive.uri, first, locate)
+        return chunk if mask is None else replace(chunk, records=records.filter(pa.array(mask)))
+
+    def _decode(self, archive: ArchiveObject, chunk: RecordChunk) -> pa.RecordBatch:
+        if FieldForm.TEXT_OR_BASE64 not in archive.forms.values():
+            return chunk.records
+        self._evidence.add_chunk(archive, chunk)
+        readings = self._source.readings
+        for name, reading in self._evidence.decide().items():
+            if name in self._fixed or not self._evidence.fields[name].values:
+                continue
+            if name not in readings and reading is not Reading.EITHER:
+                readings[name] = reading
+                # Values before were such as read the same both ways only if there were none that count.
+                if self._evidence.fields[name].values > _count_values(chunk, name):
+                    raise ReadAgainError
+            elif readings.get(name) is Reading.BASE64 and reading is Reading.TEXT:
+                readings[name] = Reading.TEXT
+                raise ReadAgainError
+        return decode_fields(archive, chunk, readings).records
+
+    def _complete(self, archive: ArchiveObject, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Apply decisions, and give records the partition of their object's name or of their key."""
+        partition, offset = records.column("partition"), records.column("offset")
+        if archive.partition is not None and partition.null_count:
+            partition = partition.fill_null(archive.partition)
+        if partition.null_count and offset.null_count != len(offset):
+            unknown = pc.and_(partition.is_null(), offset.is_valid())
+            if pc.any(unknown).as_py():
+                raise refuse_file(
+                    archive.uri,
+                    f"record {records.column('row')[pc.index(unknown, True).as_py()].as_py()} has an offset, but "
+                    "neither it nor the object's name has a partition",
+                    "offsets count per partition, so it cannot be placed by its key; name objects so that topic, "
+                    "partition and offset are in the name",
+                )
+        highest = pc.max(partition).as_py()
+        if highest is not None and highest >= self._partitions:
+            raise refuse_file(
+                archive.uri,
+                f"it has partition {highest}, but topic {self.records_of.topic} has {self._partitions} partitions",
+                f"add partitions first: winnow partitions add {self.records_of.topic} --to {highest + 1}",
+            )
+        value = self._decide_values(archive, records.column("value"))
+        columns = {name: records.column(name) for name in RECORD_SCHEMA.names}
+        return make_batch({**columns, "partition": partition, "value": value}, self._partitions)
+
+    def _decide_values(self, archive: ArchiveObject, value: pa.Array) -> pa.Array:
+        if archive.null_is_empty:
+            empty = pc.equal(pc.binary_length(value), 0).fill_null(False)
+            count = pc.sum(empty).as_py() or 0
+            self._empty_values += count
+            if count and self._source.choices.empty_values == "tombstone":
+                value = pc.if_else(empty, pa.scalar(None, value.type), value)
+        return self._deleted.remove(value)
+
+
+def _count_values(chunk: RecordChunk, name: str) -> int:
+    column = chunk.records.column(name)
+    if name == "headers":
+        column = column.flatten().field("value")
+    return int(np.count_nonzero(pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)))
+
+
+def list_topics(archive: Archive) -> Mapping[str, list[str]]:
+    """Return the topics that names tell, with their objects."""
+    found: dict[str, list[str]] = {}
+    for each in archive.objects:
+        if each.topic is not None:
+            found.setdefault(format_topic_name(each.topic), []).append(each.uri)
+    return found
+
+
+def select_objects(archive: Archive, topic: str, source_topic: str | None) -> list[ArchiveObject]:
+    """Return the objects that may hold records of ``source_topic``, or of ``topic`` if that is None.
+
+    Raises:
+        BadInputError: names tell that objects are of other topics, and none was chosen; or none is of the chosen one.
+    """
+    wanted = source_topic or topic
+    topics = list_topics(archive)
+    others = {name: uris for name, uris in topics.items() if name != wanted}
+    if source_topic is None and others:
+        shown = join_first([f"{name} ({len(uris):,} objects)" for name, uris in topics.items()], MAXIMUM_TOPICS_NAMED)
+        raise BadInputError(
+            f"The archive holds records of other topics than {topic}: {shown}. {NOTHING_INGESTED} Say whose records to "
+            f"take with --source-topic NAME, or make a topic of each with --each-topic."
+        )
+    chosen = [each for each in archive.objects if each.topic is None or each.topic == wanted]
+    if not chosen:
+        raise BadInputError(
+            f"No object of topic {wanted} is in the archive; it has {join_first(list(topics), MAXIMUM_TOPICS_NAMED)}. "
+            f"{NOTHING_INGESTED} Name one of those with --source-topic."
+        )
+    return chosen
+
+
+def find_topics(archive: Archive) -> list[str]:
+    """Return the topics of an archive by name: those that names tell, else those that records name.
+
+    Raises:
+        BadInputError: an object cannot be read, or no topic is named.
+    """
+    found = set(list_topics(archive))
+    for each in archive.objects:
+        if each.topic is None:
+            for chunk in archive.layout.read(each, ReadOptions(floors_timestamps=True)):
+                if chunk.topics is not None:
+                    found |= {format_topic_name(name) for name in pc.unique(chunk.topics).to_pylist() if name}
+    if not found:
+        raise BadInputError(
+            f"Neither names nor records name a topic. {NOTHING_INGESTED} Say which: winnow ingest files TOPIC PATH..."
+        )
+    return sorted(found)
+
+
+def count_partitions(archive: Archive, objects: Sequence[ArchiveObject]) -> int | None:
+    """Return the number of partitions that ``objects`` have at least; None if neither names nor records tell.
+
+    Reads the objects whose names do not tell it.
+    """
+    highest = max((each.partition for each in objects if each.partition is not None), default=-1)
+    for each in objects:
+        if each.partition is None:
+            for chunk in archive.layout.read(each, ReadOptions(floors_timestamps=True)):
+                highest = max(highest, _find_highest(chunk.records.column("partition")))
+    return highest + 1 if highest >= 0 else None
+
+
+def _find_highest(column: pa.Array) -> int:
+    highest = pc.max(column).as_py()
+    return -1 if highest is None else int(highest)
+
+
+def has_exact_offsets(objects: Sequence[ArchiveObject]) -> bool:
+    """Check whether every record of ``objects`` has its own offset."""
+    return all(each.offsets is Offsets.EXACT for each in objects)

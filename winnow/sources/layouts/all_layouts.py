@@ -1,0 +1,80 @@
+"""The table of layouts. To add one: a module that describes it, and its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from winnow.errors import BadInputError, UsageError
+from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
+from winnow.sources.layouts.aiven_layout import AIVEN
+from winnow.sources.layouts.avro_layout import AVRO
+from winnow.sources.layouts.confluent_layout import CONFLUENT
+from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG
+from winnow.sources.layouts.kcat_layout import KCAT
+from winnow.sources.layouts.layout import Layout
+from winnow.sources.layouts.lenses_layout import LENSES
+from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.layouts.spark_layout import SPARK
+from winnow.sources.layouts.winnow_layout import WINNOW, has_winnow_extension
+
+AUTO: Final = "auto"
+
+LAYOUTS: Final[Sequence[Layout]] = (KAFKA_LOG, CONFLUENT, WINNOW, LENSES, KCAT, SPARK, AIVEN, AVRO)
+"""In the order in which an object is tried: from the surest signs to the weakest."""
+
+_SAMPLES = 5
+
+
+def get_layout(name: str) -> Layout:
+    """Return the layout called ``name``.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for layout in LAYOUTS:
+        if layout.name == name:
+            return layout
+    names = ", ".join([AUTO, *(layout.name for layout in LAYOUTS)])
+    raise UsageError(f"There is no layout {ascii(name)[:80]}; choose one of {names}.")
+
+
+def find_layout(stored: Sequence[StoredObject]) -> Layout:
+    """Find the layout of a call's objects by looking at the largest of them.
+
+    Raises:
+        BadInputError: none is recognised, or the objects are of several layouts.
+        ServiceError: an object store cannot be reached.
+    """
+    if any(KAFKA_LOG.recognise(each) for each in stored):
+        return KAFKA_LOG
+    found: dict[str, StoredObject] = {}
+    for each in sorted(stored, key=lambda each: (-each.size_bytes, each.uri))[:_SAMPLES]:
+        layout = _recognise(each)
+        if layout is not None:
+            found.setdefault(layout.name, each)
+    if not found:
+        names = ", ".join(layout.name for layout in LAYOUTS)
+        raise refuse_file(
+            stored[0].uri,
+            "its layout is not recognised",
+            f"name it with --layout if it is one of {names}",
+        )
+    if len(found) > 1:
+        shown = ", ".join(f"{each.uri} looks like {name}" for name, each in found.items())
+        raise BadInputError(
+            f"The objects are of several layouts: {shown}. {NOTHING_INGESTED} Name those of one layout, leave others "
+            "out with --exclude GLOB, or say which it is with --layout."
+        )
+    return get_layout(next(iter(found)))
+
+
+def _recognise(obj: StoredObject) -> Layout | None:
+    for layout in LAYOUTS:
+        try:
+            if layout.recognise(obj):
+                return layout
+        except BadInputError:
+            # Cut off or damaged, perhaps: that is said when it is read.
+            continue
+    return WINNOW if has_winnow_extension(obj) else None

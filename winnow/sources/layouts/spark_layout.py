@@ -1,0 +1,49 @@
+"""The layout of what Spark writes of its Kafka source, as Parquet and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winnow.sources.layouts.layout import Arrangement, Description, Layout, find_largest, sort_objects
+from winnow.sources.layouts.objects import ArchiveObject, StoredObject
+from winnow.sources.layouts.spark import find_spark_forms, read_spark
+from winnow.sources.layouts.spark_names import is_spark_file, parse_path
+
+NAME = "spark"
+
+
+def recognise_spark(obj: StoredObject) -> bool:
+    """Check whether ``obj`` is named as Spark names files, or lies in a folder of a topic, and has its columns."""
+    return (is_spark_file(obj.name) or parse_path(obj.uri).topic is not None) and find_spark_forms(obj) is not None
+
+
+def arrange_spark(stored: Sequence[StoredObject]) -> Arrangement:
+    """Make an archive object of each file; folders may tell topic and partition."""
+    forms = find_spark_forms(find_largest(stored)) or {}
+    objects = []
+    for each in stored:
+        name = parse_path(each.uri)
+        objects.append(ArchiveObject(NAME, each.uri, {"value": each}, name.topic, name.partition, forms=forms))
+    return Arrangement(sort_objects(objects))
+
+
+SPARK = Layout(
+    NAME,
+    Description(
+        title="Spark's Kafka source, written as Parquet or JSON",
+        recognised_by="files `part-…` of Parquet or JSON with the columns of Spark's Kafka source; folders "
+        "`topic=…` and `partition=…` count.",
+        loses=(
+            "headers, unless the source has `includeHeaders`",
+            "bytes that are not UTF-8, if key or value were cast to text",
+        ),
+        settings=(
+            '.option("includeHeaders", "true")',
+            '.option("kafka.isolation.level", "read_committed")',
+            ".select(key, value, partition, offset, timestamp, timestampType, headers, topic) without casts",
+        ),
+    ),
+    recognise_spark,
+    arrange_spark,
+    read_spark,
+)

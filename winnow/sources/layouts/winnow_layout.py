@@ -1,0 +1,88 @@
+"""The layout of Winnow's own input: JSON lines and Parquet with the columns of Spark's Kafka source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from winnow.sources.input_files import KNOWN, PARQUET, read_file
+from winnow.sources.layouts.compression import read_start
+from winnow.sources.layouts.layout import Arrangement, Description, Layout
+from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layouts.parquet_batches import read_parquet_schema
+from winnow.sources.layouts.spark_names import parse_path
+from winnow.sources.topic_filter import TopicFilter
+
+NAME = "winnow"
+_START_BYTES = 1 << 18
+_FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"})
+_SPARK_FILE = re.compile(r"part-\d{5}-[0-9a-f]{8}-[0-9a-f-]{27}")
+"""Spark's own names; such a file is of layout spark."""
+
+
+class _AnyTopic(TopicFilter):
+    """Selects every record, whatever topic it names."""
+
+    def select_lines(self, *_: Any) -> None:
+        return None
+
+    def select_rows(self, *_: Any) -> None:
+        return None
+
+
+def recognise_winnow(obj: StoredObject) -> bool:
+    """Check whether the first record of ``obj`` is for certain of this layout: it names its partition, as bytes."""
+    if obj.uri.endswith(PARQUET):
+        if _SPARK_FILE.match(obj.name) or parse_path(obj.uri).topic is not None:
+            return False
+        columns = read_parquet_schema(obj).columns
+        if not {"key", "value", "partition", "offset"} <= set(columns.names):
+            return False
+        return all(pa.types.is_binary(columns.field(name).type) for name in ("key", "value"))
+    if not obj.uri.endswith(KNOWN):
+        return False
+    line = next((line for line in read_start(obj, _START_BYTES).split(b"\n") if line.strip()), b"")
+    try:
+        record = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    if not isinstance(record, dict) or not set(record) <= _FIELDS or isinstance(record.get("timestamp"), str):
+        return False
+    return not {"partition", "timestampType"}.isdisjoint(record) or isinstance(record.get("timestamp"), int)
+
+
+def has_winnow_extension(obj: StoredObject) -> bool:
+    """Check whether ``obj`` has an extension of this layout; what is in it is checked when it is read."""
+    return obj.uri.endswith(KNOWN)
+
+
+def arrange_winnow(stored: Sequence[StoredObject]) -> Arrangement:
+    """Make an archive object of each file, in the order given: the offsets are in the records."""
+    forms = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
+    return Arrangement(tuple(ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored))
+
+
+def read_winnow(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
+    """Yield the records of ``archive``; one without a partition is in partition 0 here."""
+    batches = read_file(archive.uri, topic="", partitions=1, batch_bytes=options.batch_bytes, records_of=_AnyTopic(""))
+    for batch in batches:
+        yield RecordChunk(batch)
+
+
+WINNOW = Layout(
+    NAME,
+    Description(
+        title="Winnow's own",
+        recognised_by="`.jsonl`, `.jsonl.gz`, `.json` with base64 fields, and `.parquet` with the columns of Spark's "
+        "Kafka source, as `winnow read` writes them.",
+        loses=("nothing",),
+        settings=(),
+    ),
+    recognise_winnow,
+    arrange_winnow,
+    read_winnow,
+)
