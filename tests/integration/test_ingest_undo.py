@@ -27,6 +27,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.model import PartitionState, Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.commit import IngestReport
@@ -106,6 +107,15 @@ def test_call_of_which_one_partition_moved_on_is_refused_as_a_whole(world: World
     assert (world.snapshot_ids(), world.read()) == (before, read)
 
 
+def test_call_whose_records_a_later_call_found_there_already_waits_for_that_one(world: World) -> None:
+    """What the later call left out as known has to be there while that call is in the ledgers."""
+    trial = world.ingest(TRIAL)
+    later = world.ingest([*TRIAL, *build_versions(0, 1, partition=1)])
+    assert (later.records_appended, later.records_skipped) == (1, 5)
+    with pytest.raises(UndoRefusedError, match=f"orders-0; undo {later.ingest_id} first"):
+        undo(world, trial.ingest_id)
+
+
 def test_call_of_other_partitions_does_not_stand_in_the_way(world: World) -> None:
     one = world.ingest(TRIAL)
     world.ingest(build_versions(0, 3, partition=1))
@@ -137,6 +147,23 @@ def test_call_after_what_was_compacted_can_be_undone_and_come_again(tmp_path: Pa
         assert world.state().log_end_offset == first_offset == world.state().first_dirty_offset
         assert world.ingest(trial).records_appended == 3
         assert world.read() == compacted
+
+
+def test_call_that_took_part_in_a_cleaning_is_refused_also_after_the_checkpoint_was_lowered(tmp_path: Path) -> None:
+    """Its segment is as it was, but it superseded an older record, of which nothing would be left."""
+    with open_world(tmp_path) as world:
+        world.create(1, min_cleanable_dirty_ratio="0", segment_ms="1")
+        old_ms = world.clock() - 10 * GRACE_MS
+        world.ingest([record(n, key, b"old", timestamp_ms=old_ms) for n, key in enumerate([b"a", b"b"])])
+        trial = world.ingest([record(2, b"a", b"trial", timestamp_ms=world.clock() - 5_000)])
+        segment = world.segments()[-1]
+        assert world.compact() is not None
+        alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp", "min.compaction.lag.ms": str(GRACE_MS)}, [])
+        assert world.compact(attempt="a2") is not None
+        assert (world.state().first_dirty_offset, world.segments()[-1]) == (2, segment)
+        with pytest.raises(UndoRefusedError, match="compacted"):
+            undo(world, trial.ingest_id)
+        assert [each.value for each in world.read()] == [b"old", b"trial"]
 
 
 def test_call_of_which_records_were_deleted_is_refused(tmp_path: Path) -> None:
