@@ -347,6 +347,9 @@ class TopicState:
 
     ``undone_ingests``: number of ingest calls undone so far; what was prepared under another number is prepared again.
 
+    ``deleted_at_ms``: when the topic was deleted; nobody reads or writes it until it is restored. ``removed_at_ms``:
+    from when on it cannot be restored, and its files are being removed.
+
     ``live``: the digest of the segments that are in the log with this state. ``configuration``: the topic configuration
     and number of partitions that were committed, as table properties. ``table_uuid`` and ``location``: of the table
     that it was committed to. All four are None in a state of a Winnow that did not write them.
@@ -369,6 +372,8 @@ class TopicState:
     voided_ingests: tuple[VoidedIngest, ...] = ()
     first_valid_ingest: int = 0
     undone_ingests: int = 0
+    deleted_at_ms: int | None = None
+    removed_at_ms: int | None = None
     live: SegmentDigest | None = None
     configuration: dict[str, str] | None = None
     table_uuid: str | None = None

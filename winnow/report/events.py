@@ -134,6 +134,17 @@ EVENTS: tuple[EventDefinition, ...] = (
         ("operation", "partitions", "snapshot_id"),
     ),
     EventDefinition(
+        "topic_deleted",
+        "a topic was deleted; until its files are removed it can be restored",
+        ("records", "bytes", "snapshot_id"),
+    ),
+    EventDefinition("topic_restored", "a deleted topic was brought back", ("snapshot_id",)),
+    EventDefinition(
+        "topic_removed",
+        "a deleted topic and its files were removed for good",
+        ("files_deleted", "bytes_deleted"),
+    ),
+    EventDefinition(
         "swept",
         "files that nothing refers to any more were removed",
         ("files_deleted", "bytes_deleted", "snapshots_expired", "files_waiting", "bytes_waiting", "duration_ms"),

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from winnow.config.topic import TopicConfig
-from winnow.errors import BadInputError, CommitConflictError, ServiceError, WinnowError
+from winnow.errors import BadInputError, CommitConflictError, DeletedTopicError, ServiceError, WinnowError
 from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
@@ -17,7 +17,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.model import Append, IngestLedger, KnownObject, PartitionState, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
-from winnow.pipeline.ingest.history import keep_offsets
+from winnow.pipeline.ingest.history import check_same_log, keep_offsets
 from winnow.pipeline.ingest.spool import SpooledFile
 from winnow.pipeline.leases import renew_in_background
 from winnow.sources.input_errors import NOTHING_INGESTED
@@ -169,7 +169,7 @@ class IngestRequest:
     """The parameters of one ingest call.
 
     ``describe``: what the ledger says of the call's input beside its slices, once all of it is read.
-    ``undone_ingests``: the topic's number of undone calls before the input was opened.
+    ``opened``: the head for which the input was opened.
     """
 
     ctx: Context
@@ -179,7 +179,7 @@ class IngestRequest:
     again: bool
     trust_compacted: bool
     describe: Callable[[], InputDescription]
-    undone_ingests: int
+    opened: Head
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class IngestCommit:
         try:
             storage.sync(segment.path for found in self.prepared.segments.values() for segment in found)
             committed = self.log.commit(lambda head: self._build_change(head, taken))
-        except (LogMovedError, BadInputError, CommitConflictError):
+        except (LogMovedError, BadInputError, CommitConflictError, DeletedTopicError):
             # Only where certainly nothing refers to these files; after any other error they stay.
             discard()
             raise
@@ -333,12 +333,7 @@ class IngestCommit:
                 raise LogMovedError
         if self._is_known_meanwhile(head, taken):
             raise LogMovedError
-        if head.state.undone_ingests != self.request.undone_ingests:
-            # Records or objects that this call left out as known may be gone, so it is not prepared again.
-            raise CommitConflictError(
-                f"An ingest call of topic {self.log.topic} was undone while this one was at work; nothing of this one "
-                "landed. Run it again."
-            )
+        check_same_log(self.request.opened, head)
         if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
             raise LogMovedError  # another call may have ingested the same file
         described = self.request.describe()

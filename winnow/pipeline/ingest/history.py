@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from winnow.errors import CommitConflictError
 from winnow.log import state as carried
 from winnow.log.head import Head
 from winnow.log.reference_chains import count_receipts, list_ingest_references, read_ledger
@@ -88,6 +89,20 @@ def keep_offsets(state: TopicState, partitions: Mapping[int, object]) -> dict[in
             first_dirty_offset=before.first_dirty_offset,
         )
     return found
+
+
+def check_same_log(opened: Head, head: Head) -> None:
+    """Check that what an ingest call left out as known when its input was opened is in the log of ``head`` too.
+
+    Raises:
+        CommitConflictError: an ingest call was undone meanwhile, or the topic created again. Preparing the segments
+            again would not help: the input has to be opened again.
+    """
+    if head.table_uuid != opened.table_uuid or head.state.undone_ingests != opened.state.undone_ingests:
+        raise CommitConflictError(
+            f"While this call was at work, another ingest call of topic {head.state.topic} was undone, or the topic "
+            "was deleted and created again; nothing of this call landed. Run it again."
+        )
 
 
 def list_ingests(ctx: Context, topic: str, *, limit: int = DEFAULT_CALLS_LISTED) -> IngestCalls:
