@@ -187,7 +187,7 @@ def test_topic_is_deleted_now_in_one_call_and_cannot_be_restored_once_its_files_
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(topic_deletion.storage, "delete", die)
+        patch.setattr(storage, "delete", die)
         with pytest.raises(Killed):
             delete_topic(world.ctx, TOPIC, now=True)
     with pytest.raises(DeletedTopicError, match=f"winnow sweep {TOPIC}"):
