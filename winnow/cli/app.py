@@ -20,6 +20,7 @@ from winnow.cli import (
     ingest,
     ingest_history,
     init,
+    inspect,
     maintenance,
     metrics,
     partitions,
@@ -38,7 +39,8 @@ The path of the data:
 
 \b
   winnow topics create orders --partitions 3   a topic to archive into
-  winnow ingest files orders dump/             append records to its log
+  winnow inspect archive/                      what an archive is, what it has lost, and what to type
+  winnow ingest files orders archive/          append records to its log
   winnow assess orders                         why each partition would or would not be compacted
   winnow compact orders                        keep the last record of each key, validate it, publish it
   winnow read orders                           what readers see now
@@ -53,8 +55,8 @@ reached.
 """
 
 _ORDER = (
-    "init", "doctor", "topics", "ingest", "assess", "explain", "compare", "compact", "read", "why", "receipts",
-    "checkpoints", "partitions", "metrics", "sweep", "scrub", "watch", "store", "settings",
+    "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read", "why",
+    "receipts", "checkpoints", "partitions", "metrics", "sweep", "scrub", "watch", "store", "settings",
 )  # fmt: skip
 
 
@@ -113,6 +115,7 @@ _topics.command("alter")(guard_command(topics.alter))
 _topics.command("delete-records")(guard_command(topics.delete_records))
 _topics.command("delete")(guard_command(topic_deletion.delete))
 _topics.command("restore")(guard_command(topic_deletion.restore))
+app.command("inspect")(guard_command(inspect.inspect))
 _ingest = _add_group("ingest", "Append records to a topic's log; list and undo such calls.")
 _ingest.command("files")(guard_command(ingest.files))
 _ingest.command("list")(guard_command(ingest_history.list_calls))
