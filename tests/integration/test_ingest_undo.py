@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli_runner import make_topic, winnow
 from tests.support.world import (
     TOPIC,
     FakeClock,
@@ -410,3 +411,20 @@ def test_a_sweep_forgets_nothing_that_an_undo_needs(world: World) -> None:
     assert calls(world)[1].snapshot_id is None
     undo(world, trial.ingest_id)
     assert world.read() == [*FIRST, *build_versions(0, 1, partition=1)]
+
+
+def test_commands_list_and_undo_a_call(tmp_path: Path) -> None:
+    make_topic("orders", tmp_path / "orders.jsonl", partitions=1)
+    (call,) = winnow("ingest", "list", "orders", "--json").document
+    assert (call["topic"], call["records_appended"], call["undoable"], call["reason"]) == ("orders", 6, True, None)
+    assert call["partitions"] == [{"partition": 0, "records_appended": 6, "first_offset": 0, "last_offset": 5}]
+    text = winnow("ingest", "list", "orders").stdout
+    assert f"To take one back: winnow ingest undo orders {call['ingest_id']}" in text
+    undone = winnow("ingest", "undo", "orders", call["ingest_id"]).stdout
+    assert "6 records left the log (orders-0 ends at 0)" in undone
+    again = winnow("ingest", "undo", "orders", call["ingest_id"], "--json").document
+    assert (again["was_undone"], again["records_removed"]) == (True, 0)
+    assert "Nothing was ingested into orders yet" in winnow("ingest", "list", "orders").stdout
+    assert "winnow ingest list orders" in winnow("ingest", "undo", "orders", "other", code=2).stderr
+    done = winnow("ingest", "files", "orders", tmp_path / "orders.jsonl")
+    assert "To take it back: winnow ingest undo orders" in done.stdout
