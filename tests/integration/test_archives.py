@@ -270,6 +270,16 @@ def test_values_that_stand_for_a_deletion_become_tombstones(
     assert any("1 values that stand for a deletion" in notice for notice in done.notices)
 
 
+def test_unknown_fields_are_said_once_and_left_out(world: World, tmp_path: Path) -> None:
+    for first in (0, 5):
+        rows = [{"key": "a!", "offset": first, "value": "v!", "region": "eu"}]
+        write_envelopes(tmp_path / "a" / f"orders-0-{first}", rows)
+    done = ingest(world, TOPIC, [str(tmp_path / "a")])
+    assert [notice for notice in done.notices if "region" in notice] == [
+        "Fields that are not a Kafka record's were left out: region."
+    ]
+
+
 # ---------------------------------------------------------------- order and repeats
 
 

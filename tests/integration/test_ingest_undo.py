@@ -386,6 +386,28 @@ def test_plan_that_reads_the_undone_records_is_void_and_the_next_run_takes_the_t
     assert world.read() == compute_survivors(FIRST)
 
 
+def test_plan_that_ends_beyond_the_log_after_an_undo_is_void(tmp_path: Path) -> None:
+    """It reads nothing of the call, but ends at the call's first offset, behind a gap."""
+    with open_world(tmp_path) as world:
+        world.create(1, min_cleanable_dirty_ratio="0", segment_ms="1000")
+        old = [record(each.offset, each.key, each.value, timestamp_ms=world.clock() - 5_000) for each in FIRST]
+        world.ingest(old)
+        trial = world.ingest([record(9, b"key-0", b"trial", timestamp_ms=world.clock())])
+        plan = world.plan(world.clock())
+        assert plan is not None
+        world.stage(plan)
+        world.accept(plan)
+        undo(world, trial.ingest_id)
+        with pytest.raises(PlanVoidError, match="ends at offset 6 now"):
+            publish_attempt(world.ctx, plan.plan_id, "a1")
+        assert "the next run takes the topic" in (explain_void(world.ctx, plan.plan_id) or "")
+        late = [record(6 + n, b"key-0", b"late", timestamp_ms=world.clock() - 5_000) for n in range(3)]
+        world.ingest(late)
+        world.clock.now_ms += 10_000
+        world.compact(attempt="a2")
+        assert world.read() == compute_survivors([*old, *late])
+
+
 def test_list_says_what_each_call_did_and_which_can_be_undone(world: World) -> None:
     both = world.ingest([*TRIAL, *build_versions(3, 2, partition=1)])
     newest, oldest = calls(world)

@@ -190,7 +190,7 @@ class ArchivePass:
     def _decode(self, archive: ArchiveObject, chunk: RecordChunk) -> pa.RecordBatch:
         if FieldForm.TEXT_OR_BASE64 not in archive.forms.values():
             return chunk.records
-        self._evidence.add_chunk(archive, chunk)
+        known = self._evidence.add_chunk(archive, chunk)
         readings = self._source.readings
         for name, reading in self._evidence.decide().items():
             if name in self._fixed or not self._evidence.fields[name].values:
@@ -203,7 +203,7 @@ class ArchivePass:
             elif readings.get(name) is Reading.BASE64 and reading is Reading.TEXT:
                 readings[name] = Reading.TEXT
                 raise ReadAgainError
-        return decode_fields(archive, chunk, readings).records
+        return decode_fields(archive, chunk, readings, known).records
 
     def _complete(self, archive: ArchiveObject, records: pa.RecordBatch) -> pa.RecordBatch:
         """Apply decisions, and give records the partition of their object's name or of their key."""

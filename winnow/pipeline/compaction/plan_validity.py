@@ -95,6 +95,13 @@ def _describe_moved_log(
             f"The next run takes the other partitions. Paused by {', '.join(state.paused_by) or 'somebody'}; to go on: "
             f"winnow partitions resume {plan.topic} --partition {partition.partition} --all",
         )
+    if partition.compacts and partition.next_first_dirty_offset > state.log_end_offset:
+        return VoidReason(
+            VoidCause.UNDONE,
+            f"{name} ends at offset {state.log_end_offset} now, because an ingest call was undone, and plan {plan.plan_id} "
+            f"cleans up to offset {partition.next_first_dirty_offset}; the plan is void and nothing was published. Run "
+            "it again: the next plan starts from the log as it is.",
+        )
     planned = [segment.path for segment in (*partition.retired, *partition.segments)]
     if partition.compacts:
         end = partition.next_first_dirty_offset
