@@ -206,6 +206,13 @@ def test_a_table_without_keys_is_refused_for_a_compacted_topic(world: World, tmp
     assert world.listing() == before
 
 
+def test_a_refused_call_creates_no_topic(world: World, tmp_path: Path) -> None:
+    folder = unpack_sink_table(tmp_path / "sink")
+    with pytest.raises(BadInputError, match="winnow topics create shop --partitions N"):
+        ingest(world, folder, topic="shop", source_topic="orders-schema", creates=True)
+    assert world.ctx.log.names() == [TOPIC]
+
+
 def test_a_table_without_offsets_is_refused(world: World, catalog: Catalog) -> None:
     rows = pa.table({"id": pa.array([1]), "status": pa.array(["new"])})
     catalog.create_table("shop.orders", rows.schema).append(rows)
