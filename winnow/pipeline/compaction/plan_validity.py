@@ -98,9 +98,9 @@ def _describe_moved_log(
     if partition.compacts and partition.next_first_dirty_offset > state.log_end_offset:
         return VoidReason(
             VoidCause.UNDONE,
-            f"{name} ends at offset {state.log_end_offset} now, because an ingest call was undone, and plan {plan.plan_id} "
-            f"cleans up to offset {partition.next_first_dirty_offset}; the plan is void and nothing was published. Run "
-            "it again: the next plan starts from the log as it is.",
+            f"{name} ends at offset {state.log_end_offset} now, because an ingest call was undone, and plan "
+            f"{plan.plan_id} cleans up to offset {partition.next_first_dirty_offset}; the plan is void and nothing was "
+            "published. Run it again: the next plan starts from the log as it is.",
         )
     planned = [segment.path for segment in (*partition.retired, *partition.segments)]
     if partition.compacts:
