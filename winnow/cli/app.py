@@ -19,6 +19,7 @@ from winnow.cli import (
     explain,
     ingest,
     ingest_history,
+    ingest_iceberg,
     init,
     inspect,
     maintenance,
@@ -118,6 +119,7 @@ _topics.command("restore")(guard_command(topic_deletion.restore))
 app.command("inspect")(guard_command(inspect.inspect))
 _ingest = _add_group("ingest", "Append records to a topic's log; list and undo such calls.")
 _ingest.command("files")(guard_command(ingest.files))
+_ingest.command("iceberg")(guard_command(ingest_iceberg.iceberg))
 _ingest.command("list")(guard_command(ingest_history.list_calls))
 _ingest.command("undo")(guard_command(ingest_history.undo))
 app.command("assess")(guard_command(assess.assess))

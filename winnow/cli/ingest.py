@@ -143,7 +143,7 @@ def files(
         write_json(asdict(report))
         return
     print_lines(format_summary(report))
-    _show_partitions(report)
+    show_partitions(report)
     if report.ingest_id is not None:
         print_lines(f"To take it back: winnow ingest undo {topic} {report.ingest_id}")
     print_lines(f"Next: winnow assess {topic}")
@@ -223,7 +223,8 @@ def format_summary(report: IngestReport) -> str:
     )
 
 
-def _show_partitions(report: IngestReport) -> None:
+def show_partitions(report: IngestReport) -> None:
+    """Show what one call did to each partition, as a table."""
     if not report.partitions:
         return
     rows = [

@@ -18,6 +18,7 @@ from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import list_seen_digests
 from winnow.model import PartitionState, Segment
+from winnow.pipeline.ingest.new_beginning import describe_new_beginning, find_newest_timestamp
 from winnow.pipeline.ingest.spool import Spool, format_file_numbers
 from winnow.planning import cleanable
 
@@ -59,8 +60,9 @@ def check_overlap(
         _create_quarantined(connection, quarantine, head, partition, below)
         _create_existing(connection, reached)
         _create_compared(connection, partition, state.log_end_offset, taken)
-        _refuse_different(spool, connection, partition)
-        _refuse_absent(spool, connection, head, partition, trust_compacted)
+        newest_ms = find_newest_timestamp(segments)
+        _refuse_different(spool, connection, partition, newest_ms)
+        _refuse_absent(spool, connection, head, partition, trust_compacted, newest_ms)
     except duckdb.Error as problem:
         find_damaged_segment(spool.topic, reached, problem, after=_NOTHING_LANDED)
         raise
@@ -107,7 +109,7 @@ def _create_compared(
     connection.execute(
         f"""
         CREATE TEMP TABLE compared AS
-        SELECT arriving.file, arriving.row, arriving."sequence", arriving."offset",
+        SELECT arriving.file, arriving.row, arriving."sequence", arriving."offset", arriving."timestamp" AS arrived_ms,
                existing."offset" IS NOT NULL AS present, ({equal}) AS equal
         FROM (SELECT * FROM spool
               WHERE partition = {partition} AND "offset" < {log_end_offset}
@@ -117,10 +119,17 @@ def _create_compared(
     )
 
 
-def _refuse_different(spool: Spool, connection: duckdb.DuckDBPyConnection, partition: int) -> None:
-    row = duckdb_connection.fetch_one_row(
-        connection, 'SELECT file, row, "offset" FROM compared WHERE present AND NOT equal ORDER BY "sequence" LIMIT 1'
-    )
+def _refuse_different(
+    spool: Spool, connection: duckdb.DuckDBPyConnection, partition: int, newest_ms: int | None
+) -> None:
+    different = 'SELECT file, row, "offset" FROM compared WHERE present AND NOT equal'
+    later = None
+    if newest_ms is not None:
+        query = f'{different} AND arrived_ms > {newest_ms} ORDER BY "sequence" LIMIT 1'
+        later = duckdb_connection.fetch_one_row(connection, query)
+    if later is not None:
+        raise _build_new_beginning_error(spool, later, partition)
+    row = duckdb_connection.fetch_one_row(connection, f'{different} ORDER BY "sequence" LIMIT 1')
     if row is not None:
         raise BadInputError(
             f"{spool.files[row[0]].path}, row {row[1]} (partition {partition}, offset {row[2]}): topic {spool.topic} "
@@ -129,16 +138,21 @@ def _refuse_different(spool: Spool, connection: duckdb.DuckDBPyConnection, parti
 
 
 def _refuse_absent(
-    spool: Spool, connection: duckdb.DuckDBPyConnection, head: Head, partition: int, trust_compacted: bool
+    spool: Spool,
+    connection: duckdb.DuckDBPyConnection,
+    head: Head,
+    partition: int,
+    trust_compacted: bool,
+    newest_ms: int | None,
 ) -> None:
     state = head.state.partitions[partition]
-    cleaned = _find_cleaned_offset(state)
+    absent = 'SELECT file, row, "offset" FROM compared WHERE NOT present'
     row = duckdb_connection.fetch_one_row(
-        connection,
-        f'SELECT file, row, "offset" FROM compared WHERE NOT present AND "offset" >= {cleaned} '
-        'ORDER BY "sequence" LIMIT 1',
+        connection, f'{absent} AND "offset" >= {_find_cleaned_offset(state)} ORDER BY "sequence" LIMIT 1'
     )
     if row is not None:
+        if _are_all_later(connection, newest_ms):
+            raise _build_new_beginning_error(spool, row, partition)
         raise BadInputError(_build_missing_offset_error(spool, row, partition, state))
     if trust_compacted:
         return
@@ -149,15 +163,36 @@ def _refuse_absent(
     for (number,) in sorted(files):
         if spool.files[number].slices.get(partition) not in seen:
             row = duckdb_connection.fetch_one_row(
-                connection,
-                f'SELECT file, row, "offset" FROM compared WHERE NOT present AND file = {number} '
-                'ORDER BY "sequence" LIMIT 1',
+                connection, f'{absent} AND file = {number} ORDER BY "sequence" LIMIT 1'
             )
             assert row is not None
+            if _are_all_later(connection, newest_ms):
+                raise _build_new_beginning_error(spool, row, partition)
             raise BadInputError(
                 f"{_build_missing_offset_error(spool, row, partition, state)} If these records were compacted away in "
                 "the source, add --trust-compacted."
             )
+
+
+def _are_all_later(connection: duckdb.DuckDBPyConnection, newest_ms: int | None) -> bool:
+    """Check whether all arriving records that the log does not have are later than it, and there are several.
+
+    A single one may be a tombstone that was the newest record and has expired.
+    """
+    if newest_ms is None:
+        return False
+    row = duckdb_connection.fetch_one_row(
+        connection,
+        f"SELECT count(*), count(*) FILTER (arrived_ms > {newest_ms}) FROM compared WHERE NOT present",
+    )
+    return row is not None and row[0] == row[1] > 1
+
+
+def _build_new_beginning_error(spool: Spool, row: tuple[int, int, int], partition: int) -> BadInputError:
+    return BadInputError(
+        f"{spool.files[row[0]].path}, row {row[1]} (partition {partition}, offset {row[2]}): "
+        f"{describe_new_beginning(spool.topic, partition, row[2])}"
+    )
 
 
 def _find_cleaned_offset(state: PartitionState) -> int:
