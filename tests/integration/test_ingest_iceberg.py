@@ -33,7 +33,7 @@ from tests.support.world import (
     record,
     run_between_head_and_commit,
 )
-from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError
+from winnow.errors import BadInputError, CommitConflictError, ServiceError, UndoRefusedError, UsageError
 from winnow.log.reference_chains import read_ledgers
 from winnow.log.topic_log import TopicLog
 from winnow.model import Record
@@ -505,14 +505,18 @@ def test_two_calls_at_once_append_the_rows_once(world: World, table: Table) -> N
 
 @pytest.mark.parametrize("undoes_the_first", [False, True])
 def test_what_an_undone_ingest_had_appended_is_read_again(world: World, table: Table, undoes_the_first: bool) -> None:
-    """Also where a later call moved the position without appending anything, so that it cannot be in the way."""
+    """A later call that only moved the position, after a rewrite, has to be undone before it."""
     if not undoes_the_first:
         ingest(world)
     table.append(make_rows(SECOND))
     undone = ingest(world)
     rewrite(table)
-    assert ingest(world).ingest_id is not None
+    moved = ingest(world)
+    assert moved.ingest_id is not None
     assert undone.ingest_id is not None
+    with pytest.raises(UndoRefusedError, match="a later call continued to read the same table"):
+        undo_ingest(world.ctx, TOPIC, undone.ingest_id)
+    undo_ingest(world.ctx, TOPIC, moved.ingest_id)
     undo_ingest(world.ctx, TOPIC, undone.ingest_id)
     assert read(world) == ([] if undoes_the_first else sort_records(FIRST))
     assert ingest(world).records_appended == undone.records_appended
