@@ -28,7 +28,7 @@ INGEST = (
     .caught_by("test_a_record_that_names_no_topic_is_refused_where_a_source_topic_is_chosen"),
     Mutant("overlap-without-checksums", "an ingest compares with pages that changed")
     .changes(
-        "check_overlap", replace("check_before_duckdb(A, B, C, after=D)", "check_before_duckdb(A, (), C, after=D)")
+        "compare_with_log", replace("check_before_duckdb(A, B, C, after=D)", "check_before_duckdb(A, (), C, after=D)")
     )
     .caught_by("test_reader_and_overlap_refuse_a_value_that_changed"),
 )
