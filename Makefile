@@ -111,6 +111,7 @@ mutants: setup ## break the rules one by one; the named test must notice; NAMES=
 
 docs: setup ## write the generated pages of docs/ anew
 	@$(BIN)/python -m winnow.config.reference > docs/configuration.md
+	@$(BIN)/python -m winnow.sources.layouts.reference > docs/archives.md
 	@$(BIN)/python -m tests.catalogue.parity > docs/kafka-parity.md
 
 lint: setup ## ruff, mypy, the import contracts, and biome for the page; changes nothing

@@ -259,12 +259,16 @@ class ReceiptReference:
 
 @dataclass(frozen=True, slots=True)
 class IngestReference:
-    """Location of the ledger of one ingest call, with its slices; read when old offsets come again."""
+    """Location of the ledger of one ingest call, with its slices; read when old offsets come again.
+
+    ``layout``: that of an archive, None for input of Winnow's own layout.
+    """
 
     ingest_id: str
     path: str
     sha256: str
     as_of_ms: int
+    layout: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from winnow.cli import (
     explain,
     ingest,
     init,
+    inspect,
     maintenance,
     metrics,
     partitions,
@@ -36,7 +37,8 @@ The path of the data:
 
 \b
   winnow topics create orders --partitions 3   a topic to archive into
-  winnow ingest files orders dump/             append records to its log
+  winnow inspect archive/                      what an archive is, what it has lost, and what to type
+  winnow ingest files orders archive/          append records to its log
   winnow assess orders                         why each partition would or would not be compacted
   winnow compact orders                        keep the last record of each key, validate it, publish it
   winnow read orders                           what readers see now
@@ -51,8 +53,8 @@ reached.
 """
 
 _ORDER = (
-    "init", "doctor", "topics", "ingest", "assess", "explain", "compare", "compact", "read", "why", "receipts",
-    "checkpoints", "partitions", "metrics", "sweep", "scrub", "watch", "store", "settings",
+    "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read", "why",
+    "receipts", "checkpoints", "partitions", "metrics", "sweep", "scrub", "watch", "store", "settings",
 )  # fmt: skip
 
 
@@ -109,6 +111,7 @@ _topics.command("list")(guard_command(topics.list_all))
 _topics.command("describe")(guard_command(topics.describe))
 _topics.command("alter")(guard_command(topics.alter))
 _topics.command("delete-records")(guard_command(topics.delete_records))
+app.command("inspect")(guard_command(inspect.inspect))
 _add_group("ingest", "Append records to a topic's log.").command("files")(guard_command(ingest.files))
 app.command("assess")(guard_command(assess.assess))
 app.command("explain")(guard_command(explain.explain))

@@ -142,12 +142,17 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
     data = documents.dump_json(ledger)
     path = storage.join(table_location, "winnow", "ingests", f"{ledger.ingest_id}.json")
     storage.write_bytes(path, data)
-    return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms)
+    return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms, ledger.layout)
 
 
-def read_ledgers(state: TopicState) -> Iterator[IngestLedger]:
-    """Read the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`."""
+def read_ledgers(state: TopicState, *, of_archives: bool = False) -> Iterator[IngestLedger]:
+    """Read the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`.
+
+    ``of_archives``: only of calls whose input was of another layout than Winnow's own.
+    """
     for reference in list_ingest_references(state):
+        if of_archives and reference.layout is None:
+            continue
         data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
         yield documents.load_json(IngestLedger, data)
 

@@ -41,6 +41,7 @@ class Archive:
     stored: tuple[StoredObject, ...]
     orphans: tuple[StoredObject, ...] = ()
     findings: tuple[Finding, ...] = ()
+    notices: tuple[str, ...] = ()
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -72,7 +73,7 @@ def arrange_archive(stored: Sequence[StoredObject], layout: Layout) -> Archive:
     if not arranged.objects:
         wrong = f"nothing in it is an object of layout {layout.name}"
         raise refuse_file(stored[0].uri, wrong, "choose another --layout, or check the path")
-    return Archive(layout, arranged.objects, tuple(stored), arranged.orphans, arranged.findings)
+    return Archive(layout, arranged.objects, tuple(stored), arranged.orphans, arranged.findings, arranged.notices)
 
 
 @dataclass
@@ -80,7 +81,8 @@ class ArchiveInput:
     """The objects of an archive that hold records of one topic.
 
     ``records_of``: whose records are selected. ``readings``: how fields that may be text or base64 are read, as far as
-    that is known; a pass adds to it. ``deleted``: values that stand for a deletion, counted by the last pass.
+    that is known; a pass adds to it. ``empty_values``, ``deletions``: counted by the last pass, empty values that may
+    be null, and values that stand for a deletion. ``rendered``: the fields of which JSON text was made of a structure.
     """
 
     archive: Archive
@@ -91,6 +93,7 @@ class ArchiveInput:
     readings: dict[str, Reading] = field(default_factory=dict)
     empty_values: int = 0
     deletions: int = 0
+    rendered: set[str] = field(default_factory=set)
 
     is_ordered = False
 
@@ -144,7 +147,9 @@ class ArchivePass:
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the selected records of an object, decoded."""
         archive = self._source.objects[number]
+        self._source.rendered |= {name for name, form in archive.forms.items() if form is FieldForm.JSON}
         for chunk in self._source.archive.layout.read(archive, self._options):
+            self._source.rendered |= chunk.structured - {"headers"}
             selected = self._select(archive, chunk)
             if selected.records.num_rows:
                 yield self._complete(archive, self._decode(archive, selected))
@@ -218,7 +223,7 @@ class ArchivePass:
     def _decode(self, archive: ArchiveObject, chunk: RecordChunk) -> pa.RecordBatch:
         if FieldForm.TEXT_OR_BASE64 not in archive.forms.values():
             return chunk.records
-        self._evidence.add_chunk(archive, chunk)
+        known = self._evidence.add_chunk(archive, chunk)
         readings = self._source.readings
         for name, reading in self._evidence.decide().items():
             if name in self._fixed or not self._evidence.fields[name].values:
@@ -231,7 +236,7 @@ class ArchivePass:
             elif readings.get(name) is Reading.BASE64 and reading is Reading.TEXT:
                 readings[name] = Reading.TEXT
                 raise ReadAgainError
-        return decode_fields(archive, chunk, readings).records
+        return decode_fields(archive, chunk, readings, known).records
 
     def _complete(self, archive: ArchiveObject, records: pa.RecordBatch) -> pa.RecordBatch:
         """Apply decisions, and give records the partition of their object's name or of their key."""
@@ -253,7 +258,7 @@ class ArchivePass:
             raise refuse_file(
                 archive.uri,
                 f"it has partition {highest}, but topic {self.records_of.topic} has {self._partitions} partitions",
-                f"add partitions first: winnow partitions add {self.records_of.topic} --to {highest + 1}",
+                f"add partitions first: winnow topics alter {self.records_of.topic} --partitions {highest + 1}",
             )
         value = self._decide_values(archive, records.column("value"))
         columns = {name: records.column(name) for name in RECORD_SCHEMA.names}

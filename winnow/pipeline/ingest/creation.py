@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from winnow.errors import UsageError
+from winnow.errors import BadInputError
 from winnow.pipeline.context import Context
 from winnow.sources.archive import count_partitions, open_archive, select_objects
 from winnow.sources.choices import Choices
+from winnow.sources.input_errors import NOTHING_INGESTED
 
 
 def create_missing_topic(
@@ -25,8 +26,7 @@ def create_missing_topic(
     ``partitions``: None: as many as the input has, from names, else from the records, all of which are read.
 
     Raises:
-        BadInputError: the input cannot be read.
-        UsageError: neither names nor records tell a partition.
+        BadInputError: the input cannot be read, or neither names nor records tell a partition.
         ConfigurationError: this cannot be the name of a topic.
     """
     if topic in ctx.log.names():
@@ -35,9 +35,10 @@ def create_missing_topic(
         archive = open_archive(paths, layout, choices.exclude)
         partitions = count_partitions(archive, select_objects(archive, topic, source_topic))
         if partitions is None:
-            raise UsageError(
+            raise BadInputError(
                 f"How many partitions topic {topic} has is not in the input: neither names nor records tell one. "
-                "Say it with --partitions N; records then go where Kafka's default partitioner puts their keys."
+                f"{NOTHING_INGESTED} Say it with --partitions N; records without an offset then go where Kafka's "
+                "default partitioner puts their keys."
             )
     ctx.log.create(topic, partitions, {})
     return partitions

@@ -40,8 +40,12 @@ class OpenedInput:
             return found
         layout = source.archive.layout
         found.append(f"Read as {layout.description.title} (--layout {layout.name}).")
+        found += source.archive.notices
         if self.known_objects:
             found.append(f"{self.known_objects:,} objects were ingested before and were not read again.")
+        if source.rendered:
+            fields = " and ".join(sorted(source.rendered))
+            found.append(f"The {fields} were structures here and are JSON text now: their original bytes are gone.")
         if source.empty_values:
             kept = "kept as empty values" if source.choices.empty_values == "keep" else "taken as tombstones"
             found.append(f"{source.empty_values:,} empty values, which this format writes as null too, were {kept}.")
@@ -67,19 +71,15 @@ def open_input(
         UsageError: there is no such layout.
         ServiceError: an object store cannot be reached.
     """
-    archive = None if layout == WINNOW.name else open_archive(paths, layout, choices.exclude)
+    ledgers = list(read_ledgers(state, of_archives=True))
+    exclude = choices.fill_from(ledgers[-1].choices).exclude if ledgers else choices.exclude
+    archive = None if layout == WINNOW.name else open_archive(paths, layout, exclude)
     if archive is None or archive.layout is WINNOW:
-        source = FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic)
+        source = FilesInput(state.topic, expand_paths(paths, exclude), source_topic)
         return OpenedInput(source, lambda: InputDescription(source_topic=source_topic))
-    ledgers = [
-        ledger
-        for ledger in read_ledgers(state)
-        if ledger.layout == archive.layout.name and ledger.source_topic == source_topic
-    ]
+    ledgers = [each for each in ledgers if (each.layout, each.source_topic) == (archive.layout.name, source_topic)]
     if ledgers:
         choices = choices.fill_from(ledgers[-1].choices)
-        if choices.exclude:
-            archive = open_archive(paths, archive.layout.name, choices.exclude)
     selected = select_objects(archive, state.topic, source_topic)
     known = {each for ledger in ledgers for each in ledger.objects}
     fresh = [each for each in selected if not known.issuperset(list_parts(each))]

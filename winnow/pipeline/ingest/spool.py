@@ -170,7 +170,8 @@ class Spool:
                     kept = repeats.remove(batch.cast(SPOOL_SCHEMA))
                     writer.write_batch(renumber_sequence(kept, sequence))
                     sequence += kept.num_rows
-            self.repeats = {**repeats.counts}
+            for partition, count in repeats.counts.items():
+                self.repeats[partition] = count
         finally:
             connection.close()
         storage.delete(self._path)

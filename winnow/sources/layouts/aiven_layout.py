@@ -70,7 +70,15 @@ def arrange_aiven(stored: Sequence[StoredObject]) -> Arrangement:
                 offsets=_find_offsets(content, name),
             )
         )
-    return Arrangement(sort_objects(objects), findings=tuple(_list_findings(content, has_keys_as_names)))
+    notices = []
+    if content.csv is not None:
+        notices.append(f"The fields of the CSV were found to be {','.join(content.csv.names)}.")
+        if not content.csv.is_key_certain:
+            notices.append(
+                "Nothing in the CSV tells key and value apart for certain; check a few records with winnow read."
+            )
+    findings = tuple(_list_findings(content, has_keys_as_names))
+    return Arrangement(sort_objects(objects), findings=findings, notices=tuple(notices))
 
 
 def _find_offsets(content: AivenContent, name: AivenName | None) -> Offsets:
@@ -112,6 +120,9 @@ def _list_findings(content: AivenContent, has_keys_as_names: bool) -> Iterator[F
             "flush, the history is gone, and partitions are not known. Use a template with topic, partition and "
             "start_offset.",
         )
+    is_unknown = content.format is AivenFormat.CSV and content.csv is None
+    if is_unknown:
+        return
     if "key" not in content.fields:
         yield Finding(
             FindingKind.NO_KEYS, "Keys were not written. Set format.output.fields=key,value,offset,timestamp,headers."

@@ -19,7 +19,7 @@ from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.confluent import read_confluent
 from winnow.sources.layouts.confluent_names import KEY, VALUE, parse_name
-from winnow.sources.layouts.confluent_order import find_overlaps, find_unordered_keys, place_objects
+from winnow.sources.layouts.confluent_order import Overlap, find_overlaps, find_unordered_keys, place_objects
 from winnow.sources.layouts.objects import ArchiveObject, ReadOptions
 
 FIRST = "first"
@@ -81,6 +81,16 @@ def find_unordered(objects: Sequence[ArchiveObject]) -> list[UnorderedKeys]:
     return found
 
 
+def count_overlaps(objects: Sequence[ArchiveObject]) -> dict[tuple[str, int], int]:
+    """Return per topic partition how many objects overlap an earlier one; none where none does. Reads all keys."""
+    found = {}
+    for place, mine in _group(objects).items():
+        overlaps = _find_overlaps(mine, [_count_records(each)[0] for each in mine])
+        if overlaps:
+            found[place] = len(overlaps)
+    return found
+
+
 def count_unordered_keys(objects: Sequence[ArchiveObject], counted: Sequence[tuple[int, Any]]) -> int:
     """Count the keys of one partition with values and tombstones of unknown order; ``counted``: records and keys."""
     if not any(_has_tombstones(each) for each in objects) or any(keys is None for _, keys in counted):
@@ -130,10 +140,14 @@ def _count_records(obj: ArchiveObject) -> tuple[int, Any]:
     return count, pa.concat_arrays(columns) if columns else pa.nulls(0, pa.binary())
 
 
-def _refuse_overlaps(topic: str, partition: int, objects: Sequence[ArchiveObject], counts: Sequence[int]) -> None:
+def _find_overlaps(objects: Sequence[ArchiveObject], counts: Sequence[int]) -> list[Overlap]:
     firsts = [each.first_offset or 0 for each in objects]
     folders = ["tombstones" if _has_tombstones(each) else _find_folder(each) for each in objects]
-    overlaps = find_overlaps(firsts, counts, folders)
+    return find_overlaps(firsts, counts, folders)
+
+
+def _refuse_overlaps(topic: str, partition: int, objects: Sequence[ArchiveObject], counts: Sequence[int]) -> None:
+    overlaps = _find_overlaps(objects, counts)
     if overlaps:
         earlier, later = objects[overlaps[0].earlier], objects[overlaps[0].later]
         raise BadInputError(

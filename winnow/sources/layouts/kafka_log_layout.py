@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from winnow.files import storage
 from winnow.model import TopicPartition
 from winnow.sources.layouts.kafka_log import LogSurvey, PartitionLog, read_log, survey_log
 from winnow.sources.layouts.layout import Arrangement, Description, Finding, FindingKind, Layout, sort_objects
@@ -54,7 +55,10 @@ def arrange_kafka_log(stored: Sequence[StoredObject]) -> Arrangement:
             left_out += 1
             continue
         parts = {each.name: each for each in files if each.name.endswith((".log", ".txnindex"))}
-        start = starts.get(uri.rpartition("/")[0], {}).get(TopicPartition(folder.topic, folder.partition), 0)
+        root = uri.rpartition("/")[0]
+        if root not in starts:
+            starts[root] = _read_checkpoint_beside(root)
+        start = starts[root].get(TopicPartition(folder.topic, folder.partition), 0)
         forms = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
         first = max(start, segments[0].base_offset)
         objects.append(ArchiveObject(NAME, uri, parts, folder.topic, folder.partition, first, forms))
@@ -63,6 +67,15 @@ def arrange_kafka_log(stored: Sequence[StoredObject]) -> Arrangement:
         text = "Folders of deleted, stray or moving partitions were left out."
         findings = (Finding(FindingKind.GAP, text, left_out),)
     return Arrangement(sort_objects(objects), findings=findings)
+
+
+def _read_checkpoint_beside(root: str) -> Mapping[TopicPartition, int]:
+    """Return the log start offsets of the log directory ``root``, of which perhaps only some folders were named.
+
+    Without them, deleted records would come back.
+    """
+    path = storage.join(root, LOG_START_CHECKPOINT)
+    return {} if storage.read_size_bytes(path) is None else read_log_start_offsets(path)
 
 
 def make_log(archive: ArchiveObject) -> PartitionLog:

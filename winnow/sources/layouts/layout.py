@@ -45,12 +45,14 @@ class Arrangement:
     """The objects of an archive, put together.
 
     ``objects``: in the order of topic, partition and first offset, as far as names tell. ``orphans``: parts without
-    what they belong to; they must not be read. ``findings``: what names and first bytes tell.
+    what they belong to; they must not be read. ``findings``: what names and first bytes tell. ``notices``: what was
+    assumed to read them.
     """
 
     objects: tuple[ArchiveObject, ...]
     orphans: tuple[StoredObject, ...] = ()
     findings: tuple[Finding, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from winnow.sources.input_errors import make_read_error, refuse_file
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, slice_by_size
-from winnow.sources.layouts.compression import open_seekable
+from winnow.sources.layouts.compression import open_seekable, read_start
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.record_batch import MAXIMUM_BATCH_ROWS, Integers
 
@@ -50,6 +50,19 @@ def read_parquet_schema(obj: StoredObject) -> ParquetSchema:
     with open_seekable(obj) as stream, _translate_errors(obj.uri):
         schema = _open(stream).schema_arrow
         return ParquetSchema(schema, (schema.metadata or {}).get(b"parquet.avro.schema"))
+
+
+def count_parquet_rows(obj: StoredObject) -> int | None:
+    """Return the number of rows in the footer of ``obj``, None if it is no Parquet.
+
+    Raises:
+        BadInputError: it is damaged or cut off.
+        ServiceError: an object store cannot be reached.
+    """
+    if read_start(obj, len(MAGIC)) != MAGIC:
+        return None
+    with open_seekable(obj) as stream, _translate_errors(obj.uri):
+        return int(_open(stream).metadata.num_rows)
 
 
 def read_parquet_batches(
