@@ -144,6 +144,7 @@ class TaskFindings:
     empty_values: int = 0
     deletions: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
+    rendered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.in_process_ingest import carry_out_in_process
@@ -20,6 +21,7 @@ from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.ingest import spark_ingest
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.range_input import ObjectReader
 from winnow.planning import ingest_ranges
 from winnow.sources.choices import Choices
 
@@ -198,3 +200,23 @@ def test_records_without_a_key_are_refused(worlds: tuple[World, World], tmp_path
     lines[40] = json.dumps(json.loads(lines[40]) | {"key": None})
     path.write_text("\n".join(lines))
     refuse(worlds, tmp_path / "archive", "a record without a key; 1 in this call")
+
+
+def test_footers_tell_the_offsets_of_parquet_objects(
+    worlds: tuple[World, World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not read twice."""
+    archive = tmp_path / "archive"
+    unpack_sample("spark/parquet-by-topic.rich-small", archive)
+    read: list[int] = []
+    genuine = ObjectReader.read
+
+    def note(reader: ObjectReader, number: int) -> Iterator[pa.RecordBatch]:
+        read.append(number)
+        return genuine(reader, number)
+
+    monkeypatch.setattr(ObjectReader, "read", note)
+    world = worlds[1]
+    world.create(3, "rich-small", cleanup_policy="delete")
+    assert ingest(world, [archive], "spark", "rich-small").records_appended > 0
+    assert sorted(read) == [0, 1, 2]

@@ -121,13 +121,14 @@ class ArchiveInput:
 class PassFindings:
     """What a reading of objects found beside their records; that of several readings can be added up.
 
-    ``left_out``: records of other topics, by name.
+    ``left_out``: records of other topics, by name. ``rendered``: as :attr:`ArchiveInput.rendered`.
     """
 
     evidence: EncodingEvidence = field(default_factory=EncodingEvidence)
     empty_values: int = 0
     deletions: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
+    rendered: frozenset[str] = frozenset()
 
 
 class ArchivePass:
@@ -185,7 +186,8 @@ class ArchivePass:
 
     def get_findings(self) -> PassFindings:
         """Return what this pass found so far."""
-        return PassFindings(self._evidence, self._empty_values, self._deleted.count, dict(self.records_of.left_out))
+        left_out, rendered = dict(self.records_of.left_out), frozenset(self._source.rendered)
+        return PassFindings(self._evidence, self._empty_values, self._deleted.count, left_out, rendered)
 
     def add_findings(self, found: PassFindings) -> None:
         """Count what another process found in objects of this input, before :meth:`finish`."""
@@ -193,6 +195,7 @@ class ArchivePass:
         self._empty_values += found.empty_values
         self._deleted.count += found.deletions
         self.records_of.note_left_out(found.left_out)
+        self._source.rendered |= found.rendered
 
     def decide_readings(self) -> dict[str, Reading]:
         """Return how each field is to be read of which there are values, unless the user has said it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from winnow.ingest_plans import FieldCounts, IngestPlan, PlannedObject, PlannedPart
+from winnow.ingest_plans import FieldCounts, IngestPlan, PlannedObject, PlannedPart, TaskFindings
 from winnow.sources.archive import Archive, ArchiveInput, PassFindings
 from winnow.sources.choices import Choices
 from winnow.sources.layouts.all_layouts import get_layout
@@ -64,14 +64,12 @@ def count_evidence(evidence: EncodingEvidence) -> dict[str, FieldCounts]:
     }
 
 
-def restore_findings(
-    evidence: Mapping[str, FieldCounts], empty_values: int, deletions: int, left_out: Mapping[str, int]
-) -> PassFindings:
+def restore_findings(found: TaskFindings) -> PassFindings:
     """Return what a task found, as a pass of this process would have it."""
     restored = EncodingEvidence()
-    for name, each in evidence.items():
+    for name, each in found.evidence.items():
         restored.fields[name].add(FieldEvidence(each.values, each.canonical, each.showing, each.structured))
-    return PassFindings(restored, empty_values, deletions, dict(left_out))
+    return PassFindings(restored, found.empty_values, found.deletions, dict(found.left_out), frozenset(found.rendered))
 
 
 def _plan_part(part: StoredObject) -> PlannedPart:

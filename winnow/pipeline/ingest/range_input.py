@@ -21,6 +21,7 @@ from winnow.pipeline.ingest.planned_objects import count_evidence, open_planned_
 from winnow.pipeline.ingest.stream import OrderedWorker
 from winnow.sources.archive import ArchiveInput, ArchivePass
 from winnow.sources.layouts.encoding import Reading
+from winnow.sources.layouts.parquet_footers import read_footer_offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.slice_digests import SliceDigests
 
@@ -112,6 +113,22 @@ class ObjectReader:
                 number, records, extents, slices, digests.file_digest() if self._hashes else ""
             )
 
+    def survey_footer(self, number: int) -> bool:
+        """Note the offsets of an object's records if its footer tells them; return whether it does.
+
+        They may include those of records that are not selected.
+        """
+        planned = self._objects[number]
+        value = planned.parts.get("value")
+        if value is None:
+            return False
+        found = read_footer_offsets(value.uri, planned.partition, self._plan.partition_count)
+        if found is None:
+            return False
+        extents = {partition: OffsetExtent(first, last) for partition, (first, last) in found.items()}
+        self._facts[number] = ObjectFacts(number, 0, extents)
+        return True
+
     def collect_findings(self) -> TaskFindings:
         """Return what the objects hold that are accounted for here, once all of them are read."""
         found = self._sources[True][1].get_findings()
@@ -121,6 +138,7 @@ class ObjectReader:
             empty_values=found.empty_values,
             deletions=found.deletions,
             left_out=found.left_out,
+            rendered=tuple(sorted(found.rendered)),
         )
 
 

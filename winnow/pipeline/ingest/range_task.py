@@ -116,11 +116,12 @@ def ingest_range(
 
 
 def survey_objects(number: int, open_reader: OpenReader, numbers: Sequence[int]) -> RangeResult:
-    """Read objects for the offsets of their records alone; write nothing."""
+    """Find out the offsets of the records of objects: from their footers if those tell, else by reading all of them."""
     with open_reader() as reader:
         for each in numbers:
-            for _ in reader.read(each):
-                pass
+            if not reader.survey_footer(each):
+                for _ in reader.read(each):
+                    pass
         return RangeResult(number, reader.collect_findings())
 
 

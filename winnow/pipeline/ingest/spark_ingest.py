@@ -173,8 +173,7 @@ class SparkIngest(IngestCommit):
         opened = self.knowledge.source.open_pass(plan.partition_count)
         for each in result.ranges:
             self.knowledge.extents.update({fact.number: fact.extents for fact in each.findings.objects})
-            found = each.findings
-            opened.add_findings(restore_findings(found.evidence, found.empty_values, found.deletions, found.left_out))
+            opened.add_findings(restore_findings(each.findings))
         decided = opened.decide_readings()
         self.knowledge.readings.update({n: each for n, each in decided.items() if n in self.knowledge.readings})
 
@@ -190,8 +189,7 @@ class SparkIngest(IngestCommit):
         source.readings.update({name: Reading(reading) for name, reading in plan.readings.items()})
         opened = source.open_pass(plan.partition_count)
         for each in result.ranges:
-            found = each.findings
-            opened.add_findings(restore_findings(found.evidence, found.empty_values, found.deletions, found.left_out))
+            opened.add_findings(restore_findings(each.findings))
         try:
             opened.finish()
         except ReadAgainError:
