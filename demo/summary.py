@@ -73,6 +73,7 @@ def print_next_commands(screen: Screen, settings: Settings) -> None:
     screen.command(f"{winnow} assess", "why nothing would be compacted now")
     screen.command(f"{winnow} receipts {DEPARTURES}", "what each run did")
     screen.command(_format_home(settings, "make ui"), "the runs of this demo in Airflow")
+    screen.command(f"{winnow} inspect PATH", "what an archive of your own is, and the command that takes it in")
 
 
 def format_command(settings: Settings) -> str:

@@ -13,7 +13,7 @@ from winnow.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
-GENERATED = ("docs/configuration.md", "docs/kafka-parity.md")
+GENERATED = ("docs/archives.md", "docs/configuration.md", "docs/kafka-parity.md")
 
 PAGES = sorted(
     str(page.relative_to(ROOT))

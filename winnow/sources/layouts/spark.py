@@ -34,7 +34,7 @@ _decode_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def find_spark_forms(obj: StoredObject) -> dict[str, FieldForm] | None:
-    """Return how ``obj`` holds key, value and headers; None if it is not what Spark writes of Kafka's records.
+    """Return how ``obj`` holds those of key, value and headers that it has; None if it is not what Spark writes.
 
     Raises:
         BadInputError: the object cannot be read, or is damaged or cut off there.
@@ -47,7 +47,7 @@ def find_spark_forms(obj: StoredObject) -> dict[str, FieldForm] | None:
             return None
         kinds = {name: schema.field(name).type for name in ("key", "value") if name in schema.names}
         forms = {name: _find_form(kind) for name, kind in kinds.items()}
-        return {**forms, "headers": FieldForm.BYTES}
+        return {**forms, "headers": FieldForm.BYTES} if "headers" in schema.names else forms
     line = next((line for line in start.split(b"\n") if line.strip()), b"")
     try:
         names = set(_decode_names(line))

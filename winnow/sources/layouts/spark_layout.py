@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from winnow.sources.layouts.layout import Arrangement, Description, Layout, find_largest, sort_objects
+from winnow.sources.layouts.layout import (
+    Arrangement,
+    Description,
+    Finding,
+    FindingKind,
+    Layout,
+    find_largest,
+    sort_objects,
+)
 from winnow.sources.layouts.objects import ArchiveObject, StoredObject
 from winnow.sources.layouts.spark import find_spark_forms, read_spark
 from winnow.sources.layouts.spark_names import is_spark_file, parse_path
@@ -24,7 +32,13 @@ def arrange_spark(stored: Sequence[StoredObject]) -> Arrangement:
     for each in stored:
         name = parse_path(each.uri)
         objects.append(ArchiveObject(NAME, each.uri, {"value": each}, name.topic, name.partition, forms=forms))
-    return Arrangement(sort_objects(objects))
+    findings = []
+    if "key" not in forms:
+        findings.append(Finding(FindingKind.NO_KEYS, "Keys were not written. Select the source's column key too."))
+    if "headers" not in forms:
+        text = 'Headers were not written. Read with .option("includeHeaders", "true") and select headers.'
+        findings.append(Finding(FindingKind.HEADERS_LOST, text))
+    return Arrangement(sort_objects(objects), findings=tuple(findings))
 
 
 SPARK = Layout(
