@@ -126,28 +126,38 @@ class SparkIngest(IngestCommit):
         """
         with self.row.renew_in_background(), self.restart_if_voided():
             self.row.open()
-            planner = IngestPlanner(
-                self.head,
-                self.knowledge,
-                self.prepared.ingest_id,
-                self.knowledge.source.source_topic,
-                self.config.segment_bytes,
-                needs_keys=self.config.compacts,
-            )
-            survey = planner.make_survey()
-            if survey is not None:
-                self._learn(survey, self._submit(survey, None))
-            plan = planner.make_plan(self.log.segments(self.head))
-            result = self._submit(plan, progress)
-            # The application has ended: what it left is known, and removed if it is of no use.
             try:
-                self._judge(plan, result)
-                self._prepare(plan, result)
-                self._remove_others()
-            except BaseException:
-                self._discard()
+                self._make_segments(progress)
+            except WinnowError as problem:
+                # A sweep that took this call for dead may have deleted plans, results and segments.
+                if not isinstance(problem, BadInputError) and self.row.is_voided(self.log.head().state):
+                    raise LogMovedError from problem
                 raise
             return self.commit_prepared(self.files, self._discard)
+
+    def _make_segments(self, progress: Progress | None) -> None:
+        """Plan, submit and check."""
+        planner = IngestPlanner(
+            self.head,
+            self.knowledge,
+            self.prepared.ingest_id,
+            self.knowledge.source.source_topic,
+            self.config.segment_bytes,
+            needs_keys=self.config.compacts,
+        )
+        survey = planner.make_survey()
+        if survey is not None:
+            self._learn(survey, self._submit(survey, None))
+        plan = planner.make_plan(self.log.segments(self.head))
+        result = self._submit(plan, progress)
+        # The application has ended: what it left is known, and removed if it is of no use.
+        try:
+            self._judge(plan, result)
+            self._prepare(plan, result)
+            self._remove_others()
+        except BaseException:
+            self._discard()
+            raise
 
     def has_moved(self, partition: int, base: PartitionState, current: PartitionState) -> bool:
         """Check whether what was prepared does not hold any more.
