@@ -47,7 +47,7 @@ def write_archive(folder: Path) -> Path:
     """Write objects of Aiven's sink that began again: they overlap each other, and the first one overlaps the log."""
     folder.mkdir(parents=True, exist_ok=True)
     for partition, start, end in ((0, 30, 80), (0, 60, 120), (0, 120, 150), (1, 0, 40)):
-        lines = [
+        lines: list[dict[str, object]] = [
             {
                 "key": encode(f"key-{offset % 7}\xff".encode("latin-1")),
                 "value": encode(f"value-{offset}\xff".encode("latin-1")),
@@ -63,8 +63,8 @@ def write_archive(folder: Path) -> Path:
 
 def ingest(world: World) -> IngestReport:
     """Ingest the archive by tasks of this process, with small ranges."""
-    spark_ingest.submit_ingest_plan = carry_out_in_process  # type: ignore[assignment]
-    ingest_ranges.MINIMUM_RANGE_BYTES = 1  # type: ignore[misc]
+    spark_ingest.submit_ingest_plan = carry_out_in_process
+    ingest_ranges.MINIMUM_RANGE_BYTES = 1
     return ingest_files(world.ctx, TOPIC, [str(world.folder / "archive")], as_of_ms=world.clock(), on="spark")
 
 

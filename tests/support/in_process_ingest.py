@@ -15,8 +15,9 @@ from winnow.pipeline.ingest.range_work import carry_out_part
 Progress = Callable[[int, int], None]
 
 
-def carry_out_in_process(ctx: Context, plan: IngestPlan, _progress: Progress | None = None) -> IngestResult:
-    """Stands where spark-submit is started."""
+def carry_out_in_process(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:
+    """Stands where spark-submit is started; nobody follows the progress."""
+    del progress
     planned = read_ingest_plan(*write_ingest_plan(plan))
     folder = storage.join(plan.folder, "app-1", "t0")
     results = []
