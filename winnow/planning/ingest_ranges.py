@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -80,13 +81,18 @@ def _divide_partition(
             starts.append(arrival.first)
             size_bytes = 0
         size_bytes += arrival.size_bytes
+    firsts = [each.first for each in ordered]
     ranges = []
+    reaching: list[Arrival] = []
     for start, end in zip(starts, [*starts[1:], OFFSETS_END], strict=True):
-        inside = [each for each in ordered if each.first < end and _find_last(each) >= start]
-        own = [each.number for each in inside if each.first >= start and homes[each.number] == partition]
-        reaching = [each.number for each in inside if each.number not in set(own)]
-        first = max(start, min((each.first for each in inside), default=start))
-        ranges.append(IngestRange(partition, OffsetRange(start, end), tuple(own), tuple(reaching), first))
+        reaching = [each for each in reaching if _find_last(each) >= start]
+        begun = ordered[bisect_left(firsts, start) : bisect_left(firsts, end)]
+        own = [each.number for each in begun if homes[each.number] == partition]
+        others = [each.number for each in reaching]
+        others += [each.number for each in begun if homes[each.number] != partition]
+        first = max(start, min((each.first for each in (*reaching, *begun)), default=start))
+        ranges.append(IngestRange(partition, OffsetRange(start, end), tuple(own), tuple(others), first))
+        reaching += begun
     return ranges
 
 
@@ -97,18 +103,18 @@ def _find_last(arrival: Arrival) -> int:
 def find_uncovered(ranges: Sequence[IngestRange], extents: Mapping[int, Mapping[int, OffsetExtent]]) -> set[int]:
     """Return the numbers of objects with records in a range whose task did not read them."""
     uncovered: set[int] = set()
-    by_partition: dict[int, list[IngestRange]] = {}
-    for each in ranges:
-        by_partition.setdefault(each.partition, []).append(each)
-    read = {id(each): {*each.objects, *each.reaching} for each in ranges}
+    by_partition: dict[int, list[tuple[int, set[int]]]] = {}
+    for each in sorted(ranges, key=lambda each: (each.partition, each.offsets.start)):
+        by_partition.setdefault(each.partition, []).append((each.offsets.start, {*each.objects, *each.reaching}))
+    starts = {partition: [start for start, _ in found] for partition, found in by_partition.items()}
     for number, found in extents.items():
         for partition, extent in found.items():
-            if partition not in by_partition:
+            begins = starts.get(partition, [])
+            reached = by_partition.get(partition, [])[
+                max(0, bisect_right(begins, extent.first) - 1) : bisect_right(begins, extent.last)
+            ]
+            if not reached or any(number not in read for _, read in reached):
                 uncovered.add(number)
-            for each in by_partition.get(partition, ()):
-                reaches = each.offsets.start <= extent.last and extent.first < each.offsets.end
-                if reaches and number not in read[id(each)]:
-                    uncovered.add(number)
     return uncovered
 
 

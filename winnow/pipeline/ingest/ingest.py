@@ -120,7 +120,7 @@ def _append_by_size(
     request: IngestRequest, head: Head, on: str | None, progress: Callable[[int, int], None] | None
 ) -> IngestReport:
     """Append the records of an input on Spark if it is large or if ``on`` says so, else in this process."""
-    if on == LOCAL or (on is None and not is_large(request)):
+    if on == LOCAL or not request.source.names or (on is None and not is_large(request)):
         return append_records(request, head, progress)
     reason = find_local_reason(request, head)
     if reason is None:
