@@ -53,7 +53,7 @@ class IngestRange:
     ``reaching``: objects of other ranges that reach into this one. ``first_offset``: the lowest offset that names or a
     survey tell. ``log_end_offset``: records below it are compared
     with ``segments``, the live ones that overlap the range. Absent records below ``cleaned_offset`` may have been
-    compacted away.
+    compacted away. ``newest_ms``: the newest timestamp in the log's partition.
     """
 
     partition: int
@@ -64,6 +64,7 @@ class IngestRange:
     log_end_offset: int = 0
     cleaned_offset: int = 0
     segments: tuple[Segment, ...] = ()
+    newest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,8 @@ class RangeResult:
 
     ``records``: those in the range. Of them ``repeats`` were there twice and ``skipped`` are in the log already; the
     others are in ``segments``. ``appended_objects``: numbers of objects with a record in ``segments``. ``keyless``: the
-    first new record without a key. ``absent``: per object the first record that the log has gone on without.
+    first new record without a key. ``absent``: per object the first record that the log has gone on without;
+    ``absent_records`` of them, ``absent_later`` later than all of the log.
     """
 
     number: int
@@ -165,6 +167,8 @@ class RangeResult:
     appended_objects: tuple[int, ...] = ()
     keyless: RecordPlace | None = None
     absent: tuple[RecordPlace, ...] = ()
+    absent_records: int = 0
+    absent_later: int = 0
 
 
 @dataclass(frozen=True, slots=True)

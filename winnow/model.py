@@ -295,11 +295,26 @@ class KnownObject:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePosition:
+    """How far another program's table was ingested: up to a snapshot, that included.
+
+    ``name``: as the user named the table. ``snapshot_id``: as text, since JSON's numbers have 53 bits for many readers.
+    """
+
+    name: str
+    table_uuid: str
+    location: str
+    snapshot_id: str
+    metadata_location: str
+
+
+@dataclass(frozen=True, slots=True)
 class IngestLedger:
     """Slices that one ingest call added, per partition and in the order of its files. Immutable.
 
     ``layout``, ``choices``: how an archive was read, defaults of the next call; None and empty for Winnow's own layout.
     ``source_topic``: the topic whose records were selected. ``objects``: what was read, so that it is not read again.
+    ``table``: of a table that was read, how far.
     """
 
     ingest_id: str
@@ -310,6 +325,7 @@ class IngestLedger:
     choices: dict[str, str] = field(default_factory=dict)
     source_topic: str | None = None
     objects: tuple[KnownObject, ...] = ()
+    table: TablePosition | None = None
 
 
 @dataclass(frozen=True, slots=True)

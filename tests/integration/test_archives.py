@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.record_batch_encoder import Record as Broker
+from tests.support.record_batch_encoder import encode_batch, write_segment
 from tests.support.sample_archives import SAMPLES, Dump, encode, load_dump, unpack_sample
 from tests.support.world import TOPIC, World, build_versions, open_world, record, write_jsonl
 from winnow.errors import BadInputError
@@ -270,6 +272,16 @@ def test_values_that_stand_for_a_deletion_become_tombstones(
     assert any("1 values that stand for a deletion" in notice for notice in done.notices)
 
 
+def test_unknown_fields_are_said_once_and_left_out(world: World, tmp_path: Path) -> None:
+    for first in (0, 5):
+        rows = [{"key": "a!", "offset": first, "value": "v!", "region": "eu"}]
+        write_envelopes(tmp_path / "a" / f"orders-0-{first}", rows)
+    done = ingest(world, TOPIC, [str(tmp_path / "a")])
+    assert [notice for notice in done.notices if "region" in notice] == [
+        "Fields that are not a Kafka record's were left out: region."
+    ]
+
+
 # ---------------------------------------------------------------- order and repeats
 
 
@@ -332,6 +344,33 @@ def test_an_archive_ingested_again_after_a_compaction_changes_nothing(world: Wor
     again = ingest(world, TOPIC, [str(tmp_path / "a")])
     assert (again.records_appended, again.records_skipped, again.snapshot_id) == (0, 120, None)
     assert world.read() == before
+
+
+def write_log(folder: Path, records: int, *, topic_id: str = "AAAAAAAAAAAAAAAAAAAAAA") -> None:
+    """A broker's log of one partition, 30 records a batch; ``records`` of 7 keys."""
+    batches = [
+        encode_batch([Broker(at, f"k{at % 7}".encode(), f"v{at}".encode()) for at in range(first, first + 30)])
+        for first in range(0, records, 30)
+    ]
+    write_segment(folder, 0, *batches)
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+
+
+def test_a_broker_s_log_that_grew_goes_on_where_it_ended_even_after_a_compaction(world: World, tmp_path: Path) -> None:
+    """Its earlier records are gone from the log here, and are not asked for again."""
+    folder = tmp_path / "data" / "orders-0"
+    folder.mkdir(parents=True)
+    write_log(folder, 90)
+    world.create(1, segment_bytes="2000")
+    assert ingest(world, TOPIC, [str(tmp_path / "data")]).records_appended == 90
+    assert world.compact(as_of_ms=world.clock()) is not None
+    compacted = world.read()
+    assert len(compacted) < 90
+    write_log(folder, 150)
+    done = ingest(world, TOPIC, [str(tmp_path / "data")])
+    assert (done.records_appended, done.records_skipped) == (60, 0)
+    assert world.read()[: len(compacted)] == compacted
+    assert [each.offset for each in world.read()[len(compacted) :]] == list(range(90, 150))
 
 
 def test_own_files_are_read_as_before_whatever_they_are_called(world: World, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ COMMANDS = [
     ("topics", "describe"),
     ("topics", "alter"),
     ("ingest", "files"),
+    ("ingest", "iceberg"),
     ("assess",),
     ("explain",),
     ("compact",),
@@ -79,8 +80,8 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
     assert places == sorted(places)
     listed = [line.split()[0] for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
     assert " ".join(listed) == (
-        "init doctor topics ingest assess explain compare compact read why receipts checkpoints partitions metrics "
-        "sweep scrub watch store settings"
+        "init doctor topics inspect ingest assess explain compare compact read why receipts checkpoints partitions "
+        "metrics sweep scrub watch store settings"
     )
 
 

@@ -18,7 +18,6 @@ NAMES = (
     "orders/_SUCCESS",
     "orders/.orders.json.crc",
     "orders/_temporary/0/part-9.parquet",
-    "orders/_delta_log/00000000000000000000.json",
     "orders/_committed_123",
 )
 
@@ -82,3 +81,35 @@ def test_a_name_with_letters_that_uris_escape_is_listed_as_it_can_be_opened(tmp_
     (tmp_path / "a b%20+c.json").write_bytes(b"12345")
     assert [each.uri for each in list_objects([str(tmp_path)])] == [f"{tmp_path}/a b%20+c.json"]
     assert [each.uri for each in list_objects([tmp_path.as_uri()])] == [f"{tmp_path.as_uri()}/a%20b%2520%2Bc.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "advice"),
+    [
+        ("orders/_delta_log/00000000000000000000.json", "orders is a table of Delta Lake", "format('delta')"),
+        ("orders/.hoodie/hoodie.properties", "orders is a table of Hudi", "format('hudi')"),
+        ("orders/metadata/v1.metadata.json", "orders is a table of Iceberg", "winnow ingest iceberg"),
+        ("metadata/version-hint.text", "archive is a table of Iceberg", "winnow ingest iceberg"),
+    ],
+)
+def test_a_lake_table_is_not_read_file_by_file(archive: Path, name: str, kind: str, advice: str) -> None:
+    """Files that its log no longer names would bring back what was deleted."""
+    (archive / name).parent.mkdir(parents=True, exist_ok=True)
+    (archive / name).write_bytes(b"{}")
+    for path in ("", "**/*+0000000000.json"):
+        with pytest.raises(BadInputError) as caught:
+            list_names(archive, path)
+        assert kind in str(caught.value)
+        assert advice in str(caught.value)
+
+
+def test_objects_beside_a_lake_table_are_read(archive: Path) -> None:
+    (archive / "orders" / "_delta_log").mkdir()
+    (archive / "orders" / "_delta_log" / "00000000000000000000.json").write_bytes(b"12345")
+    assert list_names(archive, "*/2026/*") == [NAMES[3]]
+
+
+def test_a_topic_called_metadata_is_an_archive_like_any_other(archive: Path) -> None:
+    (archive / "metadata").mkdir()
+    (archive / "metadata" / "metadata+0+0000000000.json").write_bytes(b"12345")
+    assert "metadata/metadata+0+0000000000.json" in list_names(archive, "")

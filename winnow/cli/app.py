@@ -18,6 +18,7 @@ from winnow.cli import (
     doctor,
     explain,
     ingest,
+    ingest_iceberg,
     init,
     inspect,
     maintenance,
@@ -112,7 +113,9 @@ _topics.command("describe")(guard_command(topics.describe))
 _topics.command("alter")(guard_command(topics.alter))
 _topics.command("delete-records")(guard_command(topics.delete_records))
 app.command("inspect")(guard_command(inspect.inspect))
-_add_group("ingest", "Append records to a topic's log.").command("files")(guard_command(ingest.files))
+_ingest = _add_group("ingest", "Append records to a topic's log.")
+_ingest.command("files")(guard_command(ingest.files))
+_ingest.command("iceberg")(guard_command(ingest_iceberg.iceberg))
 app.command("assess")(guard_command(assess.assess))
 app.command("explain")(guard_command(explain.explain))
 app.command("compare")(guard_command(compare.compare))

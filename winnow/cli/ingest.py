@@ -154,7 +154,7 @@ def files(
         write_json(asdict(report))
         return
     print_lines(format_summary(report))
-    _show_partitions(report)
+    show_partitions(report)
     print_lines(f"Next: winnow assess {topic}")
 
 
@@ -234,7 +234,8 @@ def format_summary(report: IngestReport) -> str:
     )
 
 
-def _show_partitions(report: IngestReport) -> None:
+def show_partitions(report: IngestReport) -> None:
+    """Show what one call did to each partition, as a table."""
     if not report.partitions:
         return
     rows = [

@@ -122,6 +122,10 @@ def add_log(
     ranges: Sequence[IngestRange], states: Mapping[int, PartitionState], live: Mapping[int, Sequence[Segment]]
 ) -> tuple[IngestRange, ...]:
     """Return ``ranges`` with what their tasks must know of the log: where it ends, and the segments they overlap."""
+    newest_ms = {
+        partition: max((each.max_timestamp_ms for each in found if each.max_timestamp_ms is not None), default=None)
+        for partition, found in live.items()
+    }
     return tuple(
         replace(
             each,
@@ -132,6 +136,7 @@ def add_log(
                 for segment in live.get(each.partition, ())
                 if each.offsets.start <= segment.last_offset and segment.first_offset < each.offsets.end
             ),
+            newest_ms=newest_ms.get(each.partition),
         )
         for each in ranges
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
+from winnow.pipeline.ingest.new_beginning import describe_two_beginnings
 
+FindNewest = Callable[[int, int], tuple[int | None, int]]
+"""Given the number of a part and a partition."""
 _COMPARED = ("timestamp", "timestampType", "key", "value", "headers")
 
 
@@ -41,12 +44,14 @@ class RepeatFilter:
     Args:
         topic: for messages.
         names: the parts of the input.
+        find_newest: returns the newest timestamp and the highest offset of the records of a partition in a part.
     """
 
-    def __init__(self, topic: str, names: Sequence[str]) -> None:
+    def __init__(self, topic: str, names: Sequence[str], find_newest: FindNewest) -> None:
         self.counts: dict[int, int] = {}
         self._topic = topic
         self._names = names
+        self._find_newest = find_newest
         self._before: pa.RecordBatch | None = None
 
     def remove(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -78,6 +83,11 @@ class RepeatFilter:
         return batch.filter(pa.array(~same[own:]))
 
     def _refuse(self, earlier: pa.RecordBatch, later: pa.RecordBatch, index: int) -> BadInputError:
+        if self._is_new_beginning(earlier, later, index):
+            number = later.column("offset")[index].as_py()
+            names = " and ".join(self._names[each.column("file")[index].as_py()] for each in (earlier, later))
+            partition = later.column("partition")[index].as_py()
+            return BadInputError(f"{names} {describe_two_beginnings(partition, number)}")
         places = [
             f"{self._names[each.column('file')[index].as_py()]}, row {each.column('row')[index].as_py()}"
             for each in (earlier, later)
@@ -89,6 +99,16 @@ class RepeatFilter:
             "the records, of a sink that was set back? Nothing of this call landed. Leave one of the objects out with "
             "--exclude GLOB."
         )
+
+    def _is_new_beginning(self, earlier: pa.RecordBatch, later: pa.RecordBatch, index: int) -> bool:
+        """Check whether one of two records comes after the end of the other's part, under a smaller offset."""
+        for one, other in ((earlier, later), (later, earlier)):
+            arrived_ms = one.column("timestamp")[index].as_py()
+            number, partition = other.column("file")[index].as_py(), other.column("partition")[index].as_py()
+            newest_ms, highest = self._find_newest(number, partition)
+            if None not in {arrived_ms, newest_ms} and arrived_ms > newest_ms:
+                return bool(highest > one.column("offset")[index].as_py())
+        return False
 
 
 def _join(before: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:

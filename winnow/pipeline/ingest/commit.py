@@ -14,7 +14,7 @@ from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
-from winnow.model import Append, IngestLedger, KnownObject, PartitionState, TopicState
+from winnow.model import Append, IngestLedger, KnownObject, PartitionState, TablePosition, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
 from winnow.pipeline.ingest.spool import SpooledFile
@@ -170,7 +170,9 @@ class LogMovedError(Exception):
 class IngestRequest:
     """The parameters of one ingest call.
 
-    ``describe``: what the ledger says of the call's input beside its slices, once all of it is read.
+    ``describe``: what the ledger says of the call's input beside its slices, once all of it is read. ``continues``:
+    None; for a source with a position, whether an earlier call read its beginning: then the position is committed also
+    if nothing was new. ``check_position``: raises if another call has moved it since.
     """
 
     ctx: Context
@@ -180,6 +182,8 @@ class IngestRequest:
     again: bool
     trust_compacted: bool
     describe: Callable[[], InputDescription]
+    continues: bool | None = None
+    check_position: Callable[[TopicState], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,7 @@ class InputDescription:
     choices: Mapping[str, str] = field(default_factory=dict)
     source_topic: str | None = None
     objects: tuple[KnownObject, ...] = ()
+    table: TablePosition | None = None
 
 
 @dataclass
@@ -247,7 +252,7 @@ class IngestCommit:
             return
         wanted = records_of.wanted
         others = ", ".join(f"{name} ({count:,})" for name, count in records_of.left_out.items())
-        if not any(file.records for file in self.files):
+        if not self.request.continues and not any(file.records for file in self.files):
             raise BadInputError(
                 f"No record of topic {wanted} is in the input: its {left_out:,} records are of other topics: {others}. "
                 f"{NOTHING_INGESTED} Name one of those with --source-topic, or name other files."
@@ -266,7 +271,7 @@ class IngestCommit:
         """
         self._note_known_slices(taken)
         self._check_counts(discard)
-        if self.prepared.is_empty:
+        if self.prepared.is_empty and self.request.continues is None:
             return self._report(None)
         try:
             storage.sync(segment.path for found in self.prepared.segments.values() for segment in found)
@@ -323,6 +328,7 @@ class IngestCommit:
     def _build_change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
         if self.row.is_voided(head.state):
             raise LogMovedError  # a sweep voided this call, and may have deleted its files
+        self.request.check_position(head.state)
         for partition, base in self.prepared.base.items():
             if self.has_moved(partition, base, head.state.partitions[partition]):
                 raise LogMovedError
@@ -342,6 +348,7 @@ class IngestCommit:
             choices=dict(described.choices),
             source_topic=described.source_topic,
             objects=described.objects,
+            table=described.table,
         )
         reference = write_ledger(head.location, ledger, self.as_of_ms)
         lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}

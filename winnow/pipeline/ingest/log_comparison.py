@@ -18,6 +18,7 @@ from winnow.files.checked_reading import check_before_duckdb, find_damaged_segme
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.model import Segment
+from winnow.pipeline.ingest.new_beginning import describe_new_beginning
 from winnow.pipeline.ingest.spool import Spool, format_file_numbers
 from winnow.sources.input_errors import NOTHING_INGESTED
 
@@ -39,13 +40,36 @@ class AbsentRecord:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class AbsentRecords:
+    """The arriving records that the log does not have: the first of each file, and how many there are.
+
+    ``later``: how many of them are later than all records of the log.
+    """
+
+    firsts: tuple[AbsentRecord, ...] = ()
+    count: int = 0
+    later: int = 0
+
+    @property
+    def are_later(self) -> bool:
+        """Whether all are later than the log, and there are several.
+
+        A single one may be a tombstone that was the newest record and has expired.
+        """
+        return self.count == self.later > 1
+
+
 class LogComparison:
     """The arriving records of one partition below the log end, each with whether the log has it."""
 
-    def __init__(self, spool: Spool, partition: int, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(
+        self, spool: Spool, partition: int, connection: duckdb.DuckDBPyConnection, newest_ms: int | None
+    ) -> None:
         self._spool = spool
         self._partition = partition
         self._connection = connection
+        self._later = "false" if newest_ms is None else f"coalesce(arrived_ms > {newest_ms}, false)"
 
     def refuse_different(self) -> None:
         """Raise if the log has another record at one of the offsets.
@@ -53,33 +77,48 @@ class LogComparison:
         Raises:
             BadInputError: with file, row, partition and offset.
         """
+        # Records later than the log come first: they tell why.
         row = duckdb_connection.fetch_one_row(
             self._connection,
-            'SELECT file, row, "offset" FROM compared WHERE present AND NOT equal ORDER BY "sequence" LIMIT 1',
+            f'SELECT file, row, "offset", {self._later} FROM compared WHERE present AND NOT equal '
+            f'ORDER BY {self._later} DESC, "sequence" LIMIT 1',
         )
-        if row is not None:
-            raise BadInputError(
-                f"{self._spool.files[row[0]].path}, row {row[1]} (partition {self._partition}, offset {row[2]}): topic "
-                f"{self._spool.topic} holds another record at this offset. Is the file of another topic or cluster? "
-                f"{NOTHING_INGESTED}"
-            )
+        if row is None:
+            return
+        where = f"{self._spool.files[row[0]].path}, row {row[1]} (partition {self._partition}, offset {row[2]})"
+        if row[3]:
+            raise BadInputError(f"{where}: {describe_new_beginning(self._spool.topic, self._partition, row[2])}")
+        raise BadInputError(
+            f"{where}: topic {self._spool.topic} holds another record at this offset. Is the file of another topic or "
+            f"cluster? {NOTHING_INGESTED}"
+        )
 
-    def find_first_absent(self, from_offset: int) -> AbsentRecord | None:
-        """Return the first record at or above ``from_offset`` that the log does not have."""
+    def refuse_absent(self, from_offset: int, log_end_offset: int) -> None:
+        """Raise if the log does not have a record at or above ``from_offset``, where none was compacted away.
+
+        Raises:
+            BadInputError: with file, row, partition and offset of the first.
+        """
         row = duckdb_connection.fetch_one_row(
             self._connection,
             f'SELECT file, row, "offset" FROM compared WHERE NOT present AND "offset" >= {from_offset} '
             'ORDER BY "sequence" LIMIT 1',
         )
-        return None if row is None else AbsentRecord(*row)
+        if row is not None:
+            path, are_later = self._spool.files[row[0]].path, self.list_absent().are_later
+            raise build_missing_offset_error(
+                self._spool.topic, path, AbsentRecord(*row), self._partition, log_end_offset, are_later=are_later
+            )
 
-    def list_absent(self) -> list[AbsentRecord]:
-        """Return the first record of each file that the log does not have, in the order of files."""
+    def list_absent(self) -> AbsentRecords:
+        """Return the records that the log does not have, in the order of files."""
         rows = self._connection.execute(
-            'SELECT file, arg_min(row, "sequence"), arg_min("offset", "sequence") FROM compared WHERE NOT present '
-            "GROUP BY file ORDER BY file"
+            'SELECT file, arg_min(row, "sequence"), arg_min("offset", "sequence"), count(*), '
+            f"count(*) FILTER ({self._later}) FROM compared WHERE NOT present GROUP BY file ORDER BY file"
         ).fetchall()
-        return [AbsentRecord(*row) for row in rows]
+        return AbsentRecords(
+            tuple(AbsentRecord(*row[:3]) for row in rows), sum(row[3] for row in rows), sum(row[4] for row in rows)
+        )
 
 
 @contextmanager
@@ -89,11 +128,14 @@ def compare_with_log(
     log_end_offset: int,
     segments: Sequence[Segment],
     taken: Sequence[int],
+    *,
+    newest_ms: int | None = None,
     read_quarantined: Callable[[tuple[int, int]], Iterable[pa.RecordBatch]] | None = None,
 ) -> Iterator[LogComparison | None]:
     """Compare the records of the files ``taken`` below ``log_end_offset``; None if there are none.
 
-    ``segments``: the live ones of the partition. ``read_quarantined``: reads the quarantined records within offsets.
+    ``segments``: the live ones of the partition. ``newest_ms``: the newest timestamp of its records.
+    ``read_quarantined``: reads the quarantined records within offsets.
 
     Raises:
         DamagedSegmentError: a segment of the log is not what was written.
@@ -112,7 +154,7 @@ def compare_with_log(
         _create_quarantined(connection, () if read_quarantined is None else read_quarantined(below))
         _create_existing(connection, reached)
         _create_compared(connection, partition, log_end_offset, taken)
-        yield LogComparison(spool, partition, connection)
+        yield LogComparison(spool, partition, connection, newest_ms)
     except duckdb.Error as problem:
         find_damaged_segment(spool.topic, reached, problem, after=NOTHING_INGESTED)
         raise
@@ -121,13 +163,25 @@ def compare_with_log(
 
 
 def build_missing_offset_error(
-    topic: str, path: str, absent: AbsentRecord, partition: int, log_end_offset: int
+    topic: str,
+    path: str,
+    absent: AbsentRecord,
+    partition: int,
+    log_end_offset: int,
+    *,
+    are_later: bool,
+    advice: str = "",
 ) -> BadInputError:
-    """Make the error about a record of ``path`` below the log end that the log does not have."""
+    """Make the error about a record of ``path`` below the log end that the log does not have.
+
+    ``are_later``: as :attr:`AbsentRecords.are_later`. ``advice``: what else to say if they are not.
+    """
+    where = f"{path}, row {absent.row} (partition {partition}, offset {absent.offset})"
+    if are_later:
+        return BadInputError(f"{where}: {describe_new_beginning(topic, partition, absent.offset)}")
     return BadInputError(
-        f"{path}, row {absent.row} (partition {partition}, offset {absent.offset}): the log of {topic}-{partition} has "
-        f"gone on to offset {log_end_offset} without this record. Were files ingested in the wrong order, or one left "
-        f"out? {NOTHING_INGESTED}"
+        f"{where}: the log of {topic}-{partition} has gone on to offset {log_end_offset} without this record. Were "
+        f"files ingested in the wrong order, or one left out? {NOTHING_INGESTED}{advice}"
     )
 
 
@@ -168,7 +222,7 @@ def _create_compared(
     connection.execute(
         f"""
         CREATE TEMP TABLE compared AS
-        SELECT arriving.file, arriving.row, arriving."sequence", arriving."offset",
+        SELECT arriving.file, arriving.row, arriving."sequence", arriving."offset", arriving."timestamp" AS arrived_ms,
                existing."offset" IS NOT NULL AS present, ({equal}) AS equal
         FROM (SELECT * FROM spool
               WHERE partition = {partition} AND "offset" < {log_end_offset}

@@ -6,20 +6,26 @@ their last change. What the user decided in the last call for the same layout ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
-from winnow.model import KnownObject, TopicState
+from winnow.model import IngestLedger, KnownObject, TopicState
 from winnow.pipeline.ingest.commit import InputDescription
+from winnow.pipeline.ingest.new_beginning import describe_other_topic_id
 from winnow.sources.archive import Archive, ArchiveInput, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_files import expand_paths
+from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG
 from winnow.sources.layouts.objects import ArchiveObject
+from winnow.sources.layouts.topic_ids import read_topic_ids
 from winnow.sources.layouts.winnow_layout import WINNOW
 from winnow.sources.record_input import FilesInput, RecordInput
 
+TOPIC_ID = "topic-id"
+"""The name of the topic's id among the choices of a ledger."""
 Progress = Callable[[int, int], None]
 
 
@@ -81,10 +87,48 @@ def open_input(
     if ledgers:
         choices = choices.fill_from(ledgers[-1].choices)
     selected = select_objects(archive, state.topic, source_topic)
+    topic_id = _find_topic_id(archive, selected, state.topic, [ledger.choices for ledger in ledgers])
     known = {each for ledger in ledgers for each in ledger.objects}
     fresh = [each for each in selected if not known.issuperset(list_parts(each))]
+    if topic_id is not None:
+        fresh = [_skip_taken(each, topic_id, ledgers) for each in fresh]
     placed = archive.layout.place(fresh, choices) if archive.layout.place is not None else fresh
-    return open_archive_input(archive, placed, state.topic, source_topic, choices, len(selected) - len(fresh))
+    known_objects = len(selected) - len(fresh)
+    return open_archive_input(archive, placed, state.topic, source_topic, choices, known_objects, topic_id)
+
+
+def _find_topic_id(
+    archive: Archive, objects: Sequence[ArchiveObject], topic: str, before: Sequence[Mapping[str, str]]
+) -> str | None:
+    """Find the id that a broker gave the topic; ``before``: the choices of earlier ingests.
+
+    Raises:
+        BadInputError: there are several ids, or an earlier ingest was of another one: the topic was created again.
+    """
+    if archive.layout is not KAFKA_LOG:
+        return None
+    known = next((choices[TOPIC_ID] for choices in reversed(before) if TOPIC_ID in choices), None)
+    for partition, found in sorted(read_topic_ids(archive.stored, objects).items()):
+        if known is not None and found != known:
+            raise BadInputError(describe_other_topic_id(topic, partition, known, found))
+        known = found
+    return known
+
+
+def _skip_taken(obj: ArchiveObject, topic_id: str, ledgers: Sequence[IngestLedger]) -> ArchiveObject:
+    """Return the log ``obj`` from where an earlier ingest of the same topic of the broker, by its id, ended.
+
+    A broker never changes what is at an offset of a topic; that ingest took all committed records up to its end. So a
+    log that grows costs what is new, and can go on after its records were compacted here.
+    """
+    taken = [
+        entry.last_offset + 1
+        for ledger in ledgers
+        if ledger.choices.get(TOPIC_ID) == topic_id
+        for entry in ledger.slices.get(obj.partition or 0, ())
+        if entry.records
+    ]
+    return replace(obj, first_offset=max([obj.first_offset or 0, *taken]))
 
 
 def open_archive_input(
@@ -94,14 +138,15 @@ def open_archive_input(
     source_topic: str | None,
     choices: Choices,
     known_objects: int = 0,
+    topic_id: str | None = None,
 ) -> OpenedInput:
-    """Make the input of the objects ``objects`` of an archive."""
+    """Make the input of the objects ``objects`` of an archive. ``topic_id``: recorded in the ledger."""
     source = ArchiveInput(archive, objects, topic, source_topic, choices)
 
     def describe() -> InputDescription:
         return InputDescription(
             layout=archive.layout.name,
-            choices=source.describe_choices(),
+            choices={**source.describe_choices(), **({} if topic_id is None else {TOPIC_ID: topic_id})},
             source_topic=source_topic,
             objects=tuple(part for each in objects for part in list_parts(each)),
         )

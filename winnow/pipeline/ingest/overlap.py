@@ -11,12 +11,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from winnow.errors import BadInputError
 from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import list_seen_digests
 from winnow.model import Segment, TopicState
-from winnow.pipeline.ingest.log_comparison import AbsentRecord, build_missing_offset_error, compare_with_log
+from winnow.pipeline.ingest.log_comparison import AbsentRecords, build_missing_offset_error, compare_with_log
+from winnow.pipeline.ingest.new_beginning import find_newest_timestamp
 from winnow.pipeline.ingest.spool import Spool, SpooledFile
 from winnow.planning import cleanable
 
@@ -39,15 +39,14 @@ def check_overlap(
     """
     state = head.state.partitions[partition]
     read_quarantined = partial(_read_quarantined, quarantine, head, partition)
-    with compare_with_log(spool, partition, state.log_end_offset, segments, taken, read_quarantined) as compared:
+    newest_ms = find_newest_timestamp(segments)
+    with compare_with_log(
+        spool, partition, state.log_end_offset, segments, taken, newest_ms=newest_ms, read_quarantined=read_quarantined
+    ) as compared:
         if compared is None:
             return
         compared.refuse_different()
-        missing = compared.find_first_absent(cleanable.find_cleaned_offset(state))
-        if missing is not None:
-            raise build_missing_offset_error(
-                spool.topic, spool.files[missing.file].path, missing, partition, state.log_end_offset
-            )
+        compared.refuse_absent(cleanable.find_cleaned_offset(state), state.log_end_offset)
         if not trust_compacted:
             refuse_unknown_slices(head.state, spool.files, partition, compared.list_absent())
 
@@ -59,18 +58,20 @@ def _read_quarantined(
 
 
 def refuse_unknown_slices(
-    state: TopicState, files: Sequence[SpooledFile], partition: int, absent: Sequence[AbsentRecord]
+    state: TopicState, files: Sequence[SpooledFile], partition: int, absent: AbsentRecords
 ) -> None:
     """Raise if a record of ``absent`` is of a file whose slice was never ingested: it was not compacted away here.
 
     Raises:
         BadInputError: with file, row, partition and offset of the first.
     """
-    if not absent:
+    if not absent.firsts:
         return
     seen = list_seen_digests(state, partition)
-    for each in absent:
+    end = state.partitions[partition].log_end_offset
+    for each in absent.firsts:
         if files[each.file].slices.get(partition) not in seen:
-            end = state.partitions[partition].log_end_offset
-            missing = build_missing_offset_error(state.topic, files[each.file].path, each, partition, end)
-            raise BadInputError(f"{missing} If these records were compacted away in the source, add --trust-compacted.")
+            advice = " If these records were compacted away in the source, add --trust-compacted."
+            raise build_missing_offset_error(
+                state.topic, files[each.file].path, each, partition, end, are_later=absent.are_later, advice=advice
+            )

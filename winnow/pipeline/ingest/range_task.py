@@ -21,7 +21,7 @@ from winnow.files.segments import SegmentWriter
 from winnow.ingest_plans import IngestPlan, IngestRange, RangeResult, RecordPlace, TaskFindings
 from winnow.model import Segment
 from winnow.pipeline.ingest.append import MAXIMUM_OFFSET, build_offset_overflow_error, build_segment_batch
-from winnow.pipeline.ingest.log_comparison import build_missing_offset_error, compare_with_log
+from winnow.pipeline.ingest.log_comparison import AbsentRecords, compare_with_log
 from winnow.pipeline.ingest.range_input import ObjectReader, select_range
 from winnow.pipeline.ingest.spool import Spool
 from winnow.pipeline.ingest.stream import MAXIMUM_SLICE_ROWS, OrderedWorker
@@ -213,7 +213,7 @@ def _sort_range(
         with Spool(plan.topic, plan.partition_count, budget, source) as spool:
             spool.read()
             findings = reader.collect_findings()
-            absent = _compare(plan, mine, spool, source.numbers)
+            absent = _compare(mine, spool)
             records = sum(file.records for file in spool.files)
             repeats = sum(spool.repeats.values())
             writer = RangeWriter(plan, mine, folder)
@@ -225,21 +225,27 @@ def _sort_range(
                 raise
     throttle.take(sum(segment.size_bytes for segment in segments))
     result = _build_result(number, findings, writer, segments, records=records)
-    return replace(result, repeats=repeats, skipped=records - repeats - writer.records, absent=absent)
+    return replace(
+        result,
+        repeats=repeats,
+        skipped=records - repeats - writer.records,
+        absent=tuple(RecordPlace(source.numbers[each.file], each.row, each.offset) for each in absent.firsts),
+        absent_records=absent.count,
+        absent_later=absent.later,
+    )
 
 
-def _compare(plan: IngestPlan, mine: IngestRange, spool: Spool, numbers: Sequence[int]) -> tuple[RecordPlace, ...]:
-    """Compare with the log; return per object the first record that may have been compacted away."""
+def _compare(mine: IngestRange, spool: Spool) -> AbsentRecords:
+    """Compare with the log; return the records that may have been compacted away."""
     taken = [file.number for file in spool.files]
-    with compare_with_log(spool, mine.partition, mine.log_end_offset, mine.segments, taken) as compared:
+    with compare_with_log(
+        spool, mine.partition, mine.log_end_offset, mine.segments, taken, newest_ms=mine.newest_ms
+    ) as compared:
         if compared is None:
-            return ()
+            return AbsentRecords()
         compared.refuse_different()
-        missing = compared.find_first_absent(mine.cleaned_offset)
-        if missing is not None:
-            path = spool.files[missing.file].path
-            raise build_missing_offset_error(plan.topic, path, missing, mine.partition, mine.log_end_offset)
-        return tuple(RecordPlace(numbers[each.file], each.row, each.offset) for each in compared.list_absent())
+        compared.refuse_absent(mine.cleaned_offset, mine.log_end_offset)
+        return compared.list_absent()
 
 
 def _write_sorted(writer: RangeWriter, spool: Spool, numbers: Sequence[int]) -> None:

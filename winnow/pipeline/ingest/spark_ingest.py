@@ -25,7 +25,7 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import join_slice_digests
 from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.keyless import build_keyless_error
-from winnow.pipeline.ingest.log_comparison import AbsentRecord
+from winnow.pipeline.ingest.log_comparison import AbsentRecord, AbsentRecords
 from winnow.pipeline.ingest.overlap import refuse_unknown_slices
 from winnow.pipeline.ingest.plan_ingest import IngestPlanner, InputKnowledge
 from winnow.pipeline.ingest.planned_objects import restore_findings
@@ -229,15 +229,22 @@ class SparkIngest(IngestCommit):
         raise build_keyless_error(self.log.topic, path, first.row, partition, first.offset, count)
 
     def _refuse_absent(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
-        absent: dict[int, dict[int, RecordPlace]] = {}
+        if self.request.trust_compacted:
+            return
+        by_partition: dict[int, list[RangeResult]] = {}
         for each in ranges:
-            mine = absent.setdefault(plan.ranges[each.number].partition, {})
-            for place in each.absent:
-                mine[place.number] = min(place, mine.get(place.number, place), key=lambda one: one.row)
-        for partition, places in sorted(absent.items()):
-            if not self.request.trust_compacted:
-                found = [AbsentRecord(each.number, each.row, each.offset) for _, each in sorted(places.items())]
-                refuse_unknown_slices(self.head.state, self.files, partition, found)
+            if each.absent:
+                by_partition.setdefault(plan.ranges[each.number].partition, []).append(each)
+        for partition, mine in sorted(by_partition.items()):
+            places: dict[int, RecordPlace] = {}
+            for place in (place for each in mine for place in each.absent):
+                places[place.number] = min(place, places.get(place.number, place), key=lambda one: one.row)
+            absent = AbsentRecords(
+                tuple(AbsentRecord(each.number, each.row, each.offset) for _, each in sorted(places.items())),
+                sum(each.absent_records for each in mine),
+                sum(each.absent_later for each in mine),
+            )
+            refuse_unknown_slices(self.head.state, self.files, partition, absent)
 
     def _prepare(self, plan: IngestPlan, result: IngestResult) -> None:
         """Fill in what the commit needs."""

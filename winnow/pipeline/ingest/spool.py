@@ -164,7 +164,7 @@ class Spool:
         try:
             relation = connection.sql('SELECT * FROM spool ORDER BY partition, "offset", "sequence"')
             sequence = 0
-            repeats = RepeatFilter(self.topic, self.source.names)
+            repeats = RepeatFilter(self.topic, self.source.names, self._find_newest)
             with pq.ParquetWriter(sorted_path, SPOOL_SCHEMA, compression="lz4", write_statistics=False) as writer:
                 for batch in relation.to_arrow_reader(MAXIMUM_SORTED_ROWS):
                     kept = repeats.remove(batch.cast(SPOOL_SCHEMA))
@@ -176,6 +176,19 @@ class Spool:
             connection.close()
         storage.delete(self._path)
         self._path = sorted_path
+
+    def _find_newest(self, number: int, partition: int) -> tuple[int | None, int]:
+        """Return the newest timestamp and the highest offset of the records of ``partition`` in a file, unsorted."""
+        connection = self.connect()
+        try:
+            row = duckdb_connection.fetch_one_row(
+                connection,
+                f'SELECT max("timestamp"), max("offset") FROM spool WHERE partition = {partition} AND file = {number}',
+            )
+        finally:
+            connection.close()
+        assert row is not None
+        return row[0], int(row[1])
 
     def list_arrivals(self, taken: Sequence[int]) -> list[PartitionArrivals]:
         """Return per partition the records of the files numbered ``taken``.

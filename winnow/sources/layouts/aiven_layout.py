@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+import msgspec
+
 from winnow.errors import BadInputError
 from winnow.sources.layouts.aiven import AivenContent, AivenFormat, inspect_content, read_aiven
+from winnow.sources.layouts.aiven_json import FIELDS
 from winnow.sources.layouts.aiven_names import AivenName, is_named_by_key, parse_name
 from winnow.sources.layouts.compression import read_start
 from winnow.sources.layouts.layout import (
@@ -27,6 +30,7 @@ from winnow.sources.layouts.objects import (
 )
 
 NAME = "aiven"
+_START_BYTES = 1 << 18
 _SAMPLES = 3
 """Objects whose first record is read to see whether names are keys."""
 
@@ -71,6 +75,9 @@ def arrange_aiven(stored: Sequence[StoredObject]) -> Arrangement:
             )
         )
     notices = []
+    unknown = list_unknown_fields(reference) if content.format is AivenFormat.JSON and content.has_envelope else ()
+    if unknown:
+        notices.append(f"Fields that are not a Kafka record's were left out: {', '.join(unknown)}.")
     if content.csv is not None:
         notices.append(f"The fields of the CSV were found to be {','.join(content.csv.names)}.")
         if not content.csv.is_key_certain:
@@ -79,6 +86,18 @@ def arrange_aiven(stored: Sequence[StoredObject]) -> Arrangement:
             )
     findings = tuple(_list_findings(content, has_keys_as_names))
     return Arrangement(sort_objects(objects), findings=findings, notices=tuple(notices))
+
+
+def list_unknown_fields(obj: StoredObject) -> tuple[str, ...]:
+    """Return the members of the first record of ``obj``, JSON, that are not a Kafka record's; names only if plain."""
+    lines = (line.strip(b" \t\r").removesuffix(b",") for line in read_start(obj, _START_BYTES).split(b"\n"))
+    first = next((line for line in lines if line not in (b"", b"[")), b"")
+    try:
+        names = msgspec.json.decode(first, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+    others = [name for name in names if name not in FIELDS]
+    return tuple(name if name.isidentifier() and name.isascii() else "(another name)" for name in others[:20])
 
 
 def _find_offsets(content: AivenContent, name: AivenName | None) -> Offsets:

@@ -1,6 +1,6 @@
 """Lists the stored objects of an archive: files, folders with all that is below them, globs, in object stores too.
 
-Left out are hidden files and folders (a name that begins with a dot), what sinks and table formats write beside data
+Left out are hidden files and folders (a name that begins with a dot), what sinks write beside data
 (:data:`SIDECARS`), and what the caller excludes.
 """
 
@@ -16,12 +16,12 @@ from pyarrow import fs
 from winnow.files import storage
 from winnow.sources.input_errors import make_read_error, refuse_file, refuse_undecodable
 from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.layouts.table_folders import find_table_folders, find_table_of
 
 SIDECARS: Final = frozenset(
     {
         "_SUCCESS",
         "_temporary",
-        "_delta_log",
         "_spark_metadata",
         "_metadata",
         "_common_metadata",
@@ -43,7 +43,7 @@ def list_objects(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[Stor
         exclude: globs; an object is left out if one of them matches its name or the end of its path.
 
     Raises:
-        BadInputError: a path names nothing, or its name is not UTF-8.
+        BadInputError: a path names nothing, or its name is not UTF-8, or it holds a lake table.
         ServiceError: an object store cannot be reached.
     """
     left_out = [_compile_glob(f"**/{glob}") for glob in exclude]
@@ -82,13 +82,18 @@ def _list_path(path: str) -> Iterator[StoredObject]:
 
 def _list_folder(base: str, filesystem: fs.FileSystem, name: str, glob: str) -> Iterator[StoredObject]:
     wanted = _compile_glob(glob) if glob else None
-    for info in filesystem.get_file_info(fs.FileSelector(name, recursive=True)):
+    listed = filesystem.get_file_info(fs.FileSelector(name, recursive=True))
+    tables = find_table_folders(info.path[len(name) :].lstrip("/") for info in listed)
+    for info in listed:
         inside = info.path[len(name) :].lstrip("/")
         if info.type != fs.FileType.File or any(is_sidecar(part) for part in inside.split("/")):
             continue
         # A glob may name a folder, which stands for all below it.
         parts = inside.split("/")
         if wanted is None or any(wanted.fullmatch("/".join(parts[:count])) for count in range(1, len(parts) + 1)):
+            table = find_table_of(inside, tables)
+            if table is not None:
+                raise table.refuse(base)
             # A URI is unquoted when it is opened; a plain path is not.
             yield _make_stored(storage.join(base, quote(inside) if "://" in base else inside), info)
 

@@ -47,7 +47,13 @@ def read_parquet_schema(obj: StoredObject) -> ParquetSchema:
         BadInputError: this is not Parquet, or damaged or cut off.
         ServiceError: an object store cannot be reached.
     """
-    with open_seekable(obj) as stream, _translate_errors(obj.uri):
+    with open_seekable(obj) as stream:
+        return read_stream_schema(obj.uri, stream)
+
+
+def read_stream_schema(uri: str, stream: BinaryIO) -> ParquetSchema:
+    """Do the same as :func:`read_parquet_schema` for an open stream; ``uri`` is for messages."""
+    with _translate_errors(uri):
         schema = _open(stream).schema_arrow
         return ParquetSchema(schema, (schema.metadata or {}).get(b"parquet.avro.schema"))
 
@@ -75,17 +81,24 @@ def read_parquet_batches(
         ServiceError: an object store cannot be reached.
     """
     with open_seekable(obj) as stream:
-        with _translate_errors(obj.uri):
-            file = _File(obj.uri, stream, columns)
-        if len(set(file.schema.names)) < len(file.schema.names):
-            raise refuse_file(obj.uri, "two columns have the same name", "leave the object out with --exclude")
-        for batch in file.read(batch_bytes):
-            with _translate_errors(obj.uri):
-                sizes = _measure_rows(batch)
-            for start, end in slice_by_size(sizes, batch_bytes):
-                with _translate_errors(obj.uri):
-                    part = _expand(batch.slice(start, end - start))
-                yield part
+        yield from read_stream_batches(obj.uri, stream, batch_bytes, columns)
+
+
+def read_stream_batches(
+    uri: str, stream: BinaryIO, batch_bytes: int, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Do the same as :func:`read_parquet_batches` for an open stream; ``uri`` is for messages."""
+    with _translate_errors(uri):
+        file = _File(uri, stream, columns)
+    if len(set(file.schema.names)) < len(file.schema.names):
+        raise refuse_file(uri, "two columns have the same name", "leave the object out with --exclude")
+    for batch in file.read(batch_bytes):
+        with _translate_errors(uri):
+            sizes = _measure_rows(batch)
+        for start, end in slice_by_size(sizes, batch_bytes):
+            with _translate_errors(uri):
+                part = _expand(batch.slice(start, end - start))
+            yield part
 
 
 def _open(stream: BinaryIO, read_dictionary: list[str] | None = None) -> pq.ParquetFile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from winnow.sources.iceberg.table_archive import DESCRIPTION
 from winnow.sources.layouts.all_layouts import LAYOUTS
 from winnow.sources.layouts.layout import Layout
 
@@ -23,6 +24,9 @@ Whatever the layout:
   overlap. Equal records are taken once and counted, two different ones with one offset are refused.
 - **A record of another topic is never taken.** `--source-topic NAME` picks one, `--each-topic` takes each into the
   topic of its name, `--create` creates topics with the partitions seen.
+- **Offsets that begin again are refused**: of a topic that was deleted and created again, and of a mirror. They show in
+  smaller offsets with later timestamps and other bytes, in a log directory in the topic's id. Continuing such a log is
+  not possible yet: ingest what comes after into another topic.
 - **Nothing is guessed that could lose a record.** Where an archive cannot tell, the call is refused (exit 3, nothing
   landed) and names the option that decides:
 
@@ -52,7 +56,35 @@ def format_page() -> str:
         loses = "; ".join(_escape(each) for each in layout.description.loses)
         lines.append(f"| [`{layout.name}`](#{layout.name}) | {layout.description.title} | {loses} |")
     sections = "\n".join("\n".join(_format_layout(layout)) for layout in LAYOUTS)
-    return _HEAD + "\n".join(lines) + "\n\n" + sections
+    return _HEAD + "\n".join(lines) + "\n\n" + sections + "\n" + "\n".join(_format_tables())
+
+
+_TABLES = """\
+How far the table was read, a snapshot of it, is committed with the records: the first call takes all rows, each further
+one those that were appended since, and each row lands once. A rewrite or compaction of the table is no new data.
+
+The call is refused, and nothing lands, if rows were deleted, updated or overwritten, if the table has delete files, if
+its last snapshot that was read has expired or was rolled back, if the table was dropped and created again, or if a data
+file is not Parquet. A log cannot take records back; write the rows that it is to hold to a new table.
+
+Offset and partition must be in the table: without them the order of its records is not known. Where no column is the
+value, the value is the row as JSON text, without the columns of the other fields; a column that `--map key` names stays
+in it. For a compacted topic a column must be the key.
+
+**Delta Lake and Hudi** are not read, nor are the files of an Iceberg table as they lie in its folder: which of them are
+live only the table's own metadata tell, and the others hold rows that were deleted or rewritten. Write the rows with
+Spark, and ingest what is written: `spark.read.format("delta").load(PATH).write.parquet(NEW_PATH)`."""
+
+
+def _format_tables() -> Iterator[str]:
+    yield "## Iceberg tables\n"
+    yield f"**{DESCRIPTION.title}.** Read by: {DESCRIPTION.recognised_by}\n"
+    yield "It loses:\n"
+    yield from (f"- {each}" for each in DESCRIPTION.loses)
+    yield f"\n{DESCRIPTION.settings_note} In the sink's configuration:\n"
+    yield from (f"    {setting}" for setting in DESCRIPTION.settings)
+    yield f"\n{_TABLES}\n"
+    yield "    winnow ingest iceberg orders lake.shop.orders --map key=id --create\n"
 
 
 def _format_layout(layout: Layout) -> Iterator[str]:

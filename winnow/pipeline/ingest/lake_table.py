@@ -1,0 +1,205 @@
+"""Ingests the rows of another program's Iceberg table: all of it first, later what was appended since.
+
+The position, a snapshot of that table, is committed with the records, so every row lands exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from winnow.clock import format_ms
+from winnow.config.names import is_topic_name
+from winnow.errors import BadInputError, UnknownTopicError, UsageError, join_first
+from winnow.model import TopicState
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
+from winnow.pipeline.ingest.ingest import append_records
+from winnow.pipeline.ingest.table_position import (
+    EarlierIngest,
+    check_position,
+    find_earlier_ingest,
+    make_position,
+)
+from winnow.report.events import log_event
+from winnow.sources.archive import ArchiveInput
+from winnow.sources.choices import Choices
+from winnow.sources.iceberg.column_map import FIELDS, ColumnMap, find_columns
+from winnow.sources.iceberg.source_table import SourceTable, TableFile, open_source_table
+from winnow.sources.iceberg.table_archive import NAME, count_table_partitions, make_table_archive
+from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.topic_filter import OtherTopicError
+
+_MAP_PREFIX = "map."
+MAXIMUM_COLUMNS_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    """The options of one call.
+
+    ``columns``: the column that the user named for a field; fields that are not named are as in the last call for this
+    table, else found by name. ``choices``: ``floors_timestamps`` and ``deletes`` count. ``creates``: create the topic
+    if it is not there, with ``partitions``, or as many as the table's records have.
+    """
+
+    table: str
+    columns: Mapping[str, str]
+    source_topic: str | None = None
+    choices: Choices = field(default_factory=Choices)
+    creates: bool = False
+    partitions: int | None = None
+
+
+def ingest_table(
+    ctx: Context,
+    topic: str,
+    wanted: TableRequest,
+    *,
+    as_of_ms: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> IngestReport:
+    """Append to ``topic`` the rows that were appended to a table since the last call, at the first call all rows.
+
+    Args:
+        ctx: the installation.
+        topic: an existing topic, or one that is created.
+        wanted: the table and how it is read.
+        as_of_ms: recorded with the append; replaces missing timestamps of records.
+        progress: called with (bytes read, total bytes).
+
+    Raises:
+        UsageError: there is no such table, column or topic name.
+        BadInputError: rows were removed or changed since, or are not records of the topic; nothing landed.
+        CommitConflictError: another call ingested from the table meanwhile; nothing landed.
+        ServiceError: the table's catalog or storage cannot be reached.
+    """
+    started_ms = ctx.now_ms()
+    if wanted.source_topic is not None and not is_topic_name(wanted.source_topic):
+        raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_INGESTED}")
+    table = open_source_table(wanted.table)
+    notices = []
+    created = _create_missing_topic(ctx, topic, table, wanted) if wanted.creates else None
+    if created is not None:
+        notices.append(f"Topic {topic} was created, partitions: {created}.")
+    log = ctx.log.open(topic)
+    try:
+        head = log.head()
+    except UnknownTopicError as problem:
+        raise BadInputError(f"{problem}. {NOTHING_INGESTED}") from problem
+    earlier = find_earlier_ingest(head.state, table, wanted.source_topic)
+    chosen = {**_read_columns(earlier.choices), **wanted.columns}
+    columns = find_columns(table.name, table.columns, chosen)
+    if log.config(head).compacts and "key" not in columns.fields:
+        raise _refuse_keyless(topic, table, columns)
+    source = ArchiveInput(
+        archive := make_table_archive(table, table.list_added_files(earlier.snapshot_id), columns),
+        archive.objects,
+        topic,
+        wanted.source_topic,
+        wanted.choices.fill_from(earlier.choices),
+    )
+
+    def describe() -> InputDescription:
+        mapped = {f"{_MAP_PREFIX}{name}": column for name, column in sorted(chosen.items())}
+        choices = {**source.choices.to_document(), **mapped}
+        return InputDescription(NAME, choices, wanted.source_topic, table=make_position(table))
+
+    def check(state: TopicState) -> None:
+        check_position(state, table, wanted.source_topic, earlier)
+
+    moves = table.snapshot_id is not None and table.snapshot_id != earlier.snapshot_id
+    continues = earlier.position is not None if moves else None
+    request = IngestRequest(ctx, log, source, as_of_ms, False, False, describe, continues, check)
+    try:
+        done = append_records(request, head, progress)
+    except OtherTopicError as problem:
+        raise BadInputError(
+            f"{problem.sentence}. {NOTHING_INGESTED} Say whose records to take, and those of other topics are left "
+            f"out: winnow ingest iceberg {topic} {wanted.table} --source-topic NAME"
+        ) from None
+    notices += _describe_reading(table, earlier, columns, source)
+    if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
+        notices.append(
+            f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
+            "count as that recent, so they are compacted and retired later, never earlier."
+        )
+    done = replace(done, notices=(*notices, *done.notices))
+    log_event(
+        "ingested",
+        topic,
+        files=done.files,
+        layout=done.layout,
+        records_appended=done.records_appended,
+        records_skipped=done.records_skipped,
+        records_quarantined=done.records_quarantined,
+        records_left_out=done.records_left_out,
+        snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
+        duration_ms=ctx.now_ms() - started_ms,
+    )
+    return done
+
+
+def _create_missing_topic(ctx: Context, topic: str, table: SourceTable, wanted: TableRequest) -> int | None:
+    """Create ``topic`` once it is known that the table can be read; return its partitions, None if it was there."""
+    if topic in ctx.log.names():
+        return None
+    columns = find_columns(table.name, table.columns, wanted.columns)
+    files: Sequence[TableFile] = table.list_added_files()
+    partitions = wanted.partitions or count_table_partitions(table, files, columns)
+    if not partitions:
+        raise UsageError(
+            f"Table {table.name} has no rows yet, so how many partitions topic {topic} has is not known. Say it with "
+            "--partitions N."
+        )
+    ctx.log.create(topic, partitions, {})
+    return partitions
+
+
+def _read_columns(choices: Mapping[str, str]) -> dict[str, str]:
+    known = {name: choices.get(f"{_MAP_PREFIX}{name}") for name in FIELDS}
+    return {name: column for name, column in known.items() if column is not None}
+
+
+def _refuse_keyless(topic: str, table: SourceTable, columns: ColumnMap) -> BadInputError:
+    named = join_first(list(table.columns), MAXIMUM_COLUMNS_NAMED, ", ")
+    dropped = (
+        "Iceberg's sink drops the keys of records. "
+        if columns.fields["offset"][0].startswith("_kafka_metadata")
+        else ""
+    )
+    return BadInputError(
+        f"Table {table.name} has no column for the keys of its records, and topic {topic} is compacted by key. "
+        f"{dropped}{NOTHING_INGESTED} Say which column makes the key: --map key=COLUMN, with one of {named}; or keep "
+        f"every record: winnow topics alter {topic} --config cleanup.policy=delete"
+    )
+
+
+def _describe_reading(
+    table: SourceTable, earlier: EarlierIngest, columns: ColumnMap, source: ArchiveInput
+) -> list[str]:
+    files = len(source.names)
+    if table.snapshot_id is None:
+        return [f"Table {table.name} has no snapshot yet: there is nothing to ingest."]
+    if earlier.position is None:
+        found = [f"Read all of table {table.name} up to its snapshot {table.snapshot_id}: {files:,} data files."]
+    elif table.snapshot_id == earlier.snapshot_id:
+        return [f"Table {table.name} has nothing new: snapshot {table.snapshot_id} was ingested before."]
+    elif not files:
+        found = [
+            f"Table {table.name} has nothing new: its files were only rewritten since snapshot {earlier.snapshot_id}."
+        ]
+    else:
+        since = f"after its snapshot {earlier.snapshot_id}, up to {table.snapshot_id}"
+        found = [f"Read what was appended to table {table.name} {since}: {files:,} data files."]
+    mapped = ", ".join(f"{name} = {'.'.join(path)}" for name, path in columns.fields.items())
+    value = f"; value = JSON text of {', '.join(columns.row)}" if columns.row else ""
+    found.append(f"Columns: {mapped}{value}.")
+    if columns.left_out:
+        found.append(f"Columns that hold nothing of a record were left out: {', '.join(columns.left_out)}.")
+    if source.rendered:
+        fields = " and ".join(sorted(source.rendered))
+        found.append(f"The {fields} were columns or structures here and are JSON text now.")
+    if source.deletions:
+        found.append(f"{source.deletions:,} values that stand for a deletion became tombstones.")
+    return found

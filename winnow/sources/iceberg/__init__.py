@@ -1,0 +1,1 @@
+"""Reads Kafka records from Iceberg tables that other programs write."""

@@ -1,0 +1,72 @@
+"""Recognises folders of lake tables, whose files must not be read as they lie there.
+
+Only a table's own metadata tell which of its files are live: the others hold rows that were deleted or rewritten, and
+reading them would bring these back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from winnow.errors import BadInputError
+from winnow.sources.input_errors import NOTHING_INGESTED
+
+_SPARK_ADVICE = (
+    "Write its rows with Spark and ingest what is written: spark.read.format('{}').load(PATH)"
+    ".write.parquet(NEW_PATH). Later appends are then a new folder."
+)
+_METADATA = "metadata"
+_KINDS = (
+    ("_delta_log", "Delta Lake", _SPARK_ADVICE.format("delta")),
+    (".hoodie", "Hudi", _SPARK_ADVICE.format("hudi")),
+    (
+        _METADATA,
+        "Iceberg",
+        "Name the table instead: winnow ingest iceberg TOPIC CATALOG.TABLE, or the path of its folder.",
+    ),
+)
+"""Folder, kind of table, and what to do."""
+_ICEBERG_METADATA = re.compile(r"[^/]+\.metadata\.json|version-hint\.text")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    """The folder of a lake table. ``inside``: its path below the folder that was listed, empty if it is that one."""
+
+    inside: str
+    marker: str
+    kind: str
+    advice: str
+
+    def refuse(self, path: str) -> BadInputError:
+        """Make the error about an object of the table; ``path``: the folder that was listed."""
+        place = "/".join(filter(None, [path.rstrip("/"), self.inside]))
+        return BadInputError(
+            f"{place} is a table of {self.kind}: it has a folder {self.marker}. Which of its files are live only that "
+            f"says; the others hold rows that were deleted or rewritten. {NOTHING_INGESTED} {self.advice}"
+        )
+
+
+def find_table_folders(names: Iterable[str]) -> list[TableFolder]:
+    """Find the folders of tables of Delta Lake, Hudi and Iceberg by the names of their metadata files."""
+    found: dict[str, TableFolder] = {}
+    for name in names:
+        *folders, last = name.split("/")
+        for marker, kind, advice in _KINDS:
+            if marker not in folders or (marker == _METADATA and not _is_iceberg(folders, last)):
+                continue
+            place = len(folders) - 1 if marker == _METADATA else folders.index(marker)
+            inside = "/".join(folders[:place])
+            found.setdefault(inside, TableFolder(inside, marker, kind, advice))
+    return list(found.values())
+
+
+def find_table_of(name: str, tables: Iterable[TableFolder]) -> TableFolder | None:
+    """Return the table in whose folder the object ``name`` lies, None if in none."""
+    return next((each for each in tables if not each.inside or name.startswith(f"{each.inside}/")), None)
+
+
+def _is_iceberg(folders: list[str], last: str) -> bool:
+    return folders[-1] == _METADATA and _ICEBERG_METADATA.fullmatch(last) is not None
