@@ -17,8 +17,9 @@ DOC = """
 
 From the commit of a compaction on, readers use its new files. The old files stay for a grace period (the topic's
 `winnow.retired.grace.ms`, one day by default), so that queries that were reading them can finish. This DAG deletes them
-when the grace period has passed, and the files of attempts that were never published. It never deletes a file that is
-still referenced, nor files of a run whose outcome is unknown. Running it again deletes nothing more.
+when the grace period has passed, and the files of attempts that were never published. A topic that was deleted
+(`winnow topics delete`) is removed with all of its files when its grace period has passed. The DAG never deletes a file
+that is still referenced, nor files of a run whose outcome is unknown. Running it again deletes nothing more.
 
 | Param | meaning |
 | --- | --- |
@@ -34,7 +35,7 @@ compacted is tried again later, and left to the next sweep if it is still being 
 @task
 def list_topics() -> list[list[str]]:
     """Lists the topics of this run, split into one share per sweep task."""
-    return split_evenly(maintenance.list_run_topics())
+    return split_evenly(maintenance.list_swept_topics())
 
 
 @task(

@@ -18,7 +18,7 @@ from winnow.model import Plan
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Newest document format that this version reads."""
 
 _PLACE = re.compile(r"at `\$\.?(.*)`$")

@@ -52,6 +52,14 @@ class UnknownTopicError(UsageError):
     """The named topic does not exist."""
 
 
+class DeletedTopicError(UnknownTopicError):
+    """The named topic is deleted; until its files are removed it can be restored."""
+
+
+class UndoRefusedError(UsageError):
+    """An ingest call cannot be undone: the log has gone on since. Nothing was changed."""
+
+
 class ForeignTableError(UsageError):
     """Another tool committed the head of the table; Winnow does not know its state."""
 

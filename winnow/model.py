@@ -315,6 +315,11 @@ class IngestLedger:
     ``layout``, ``choices``: how an archive was read, defaults of the next call; None and empty for Winnow's own layout.
     ``source_topic``: the topic whose records were selected. ``objects``: what was read, so that it is not read again.
     ``table``: of a table that was read, how far.
+
+    The fields from ``before`` on are what undoing the call needs. ``before``: offsets of each partition whose log end
+    it moved, before it did; None: an older Winnow wrote this ledger. ``partitions``: those of all records that it read.
+    ``receipts_before``: number of receipts then. ``file_digests``: digest of each of its files without offsets -> as-of
+    of that file's ingest before, None: the first.
     """
 
     ingest_id: str
@@ -326,6 +331,13 @@ class IngestLedger:
     source_topic: str | None = None
     objects: tuple[KnownObject, ...] = ()
     table: TablePosition | None = None
+    before: dict[int, PartitionState] | None = None
+    partitions: tuple[int, ...] = ()
+    receipts_before: int = 0
+    file_digests: dict[str, int | None] = field(default_factory=dict)
+    files: int = 0
+    records_skipped: int = 0
+    records_quarantined: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +365,11 @@ class TopicState:
     retired and are being deleted; nothing may take them back into the log. An ingest call is void when
     ``voided_ingests`` names it or its number is below ``first_valid_ingest``.
 
+    ``undone_ingests``: number of ingest calls undone so far; what was prepared under another number is prepared again.
+
+    ``deleted_at_ms``: when the topic was deleted; nobody reads or writes it until it is restored. ``removed_at_ms``:
+    from when on it cannot be restored, and its files are being removed.
+
     ``live``: the digest of the segments that are in the log with this state. ``configuration``: the topic configuration
     and number of partitions that were committed, as table properties. ``table_uuid`` and ``location``: of the table
     that it was committed to. All four are None in a state of a Winnow that did not write them.
@@ -374,6 +391,9 @@ class TopicState:
     condemned: tuple[RetiredFile, ...] = ()
     voided_ingests: tuple[VoidedIngest, ...] = ()
     first_valid_ingest: int = 0
+    undone_ingests: int = 0
+    deleted_at_ms: int | None = None
+    removed_at_ms: int | None = None
     live: SegmentDigest | None = None
     configuration: dict[str, str] | None = None
     table_uuid: str | None = None

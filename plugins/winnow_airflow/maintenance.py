@@ -50,6 +50,17 @@ def list_run_topics() -> list[str]:
         return compaction_steps.select_topics(ctx, context["params"]["topics"])
 
 
+def list_swept_topics() -> list[str]:
+    """Return the topics of a sweep, which may name deleted ones too; where none is named, all of both kinds."""
+    context = get_current_context()
+    pool_checks.require_pools(context)
+    named = context["params"]["topics"]
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        deleted = [name for name in ctx.log.list_deleted() if not named or name in named]
+        others = [name for name in named if name not in deleted]
+        return [*(compaction_steps.select_topics(ctx, others) if others or not named else []), *deleted]
+
+
 def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> list[str]:
     """Check the files that were not checked since the run began. Returns a sentence per topic.
 

@@ -15,6 +15,7 @@ from tests.support.dag_topics import build_old_lines, read_topic, write_lines
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import DamagedSegmentError
 from winnow.files import storage
+from winnow.pipeline.admin.topic_deletion import delete_topic
 from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
@@ -76,6 +77,21 @@ def test_a_sweep_goes_through_every_topic(ctx: Context, run_dag: RunDag, tmp_pat
     states = run_dag("sweep_topics")
     assert (states["run", -1], states["sweep", 0]) == ("success", "success")
     assert len(read_topic(ctx, "orders")) == 20
+
+
+def test_a_sweep_removes_a_deleted_topic_once_its_grace_has_passed_and_no_dag_knows_it_before(
+    ctx: Context, run_dag: RunDag
+) -> None:
+    """It is swept with all topics, or by name."""
+    for topic in ("orders", "clicks"):
+        create_topic(ctx, topic, 1, {"winnow.retired.grace.ms": "0" if topic == "orders" else "86400000"})
+        delete_topic(ctx, topic)
+    create_topic(ctx, "returns", 1, {})
+    assert run_dag("scrub_topics")["run", -1] == "success"
+    assert run_dag("sweep_topics", topics=["orders"])["run", -1] == "success"
+    assert (ctx.log.names(), ctx.log.list_deleted()) == (["returns"], ["clicks"])
+    assert run_dag("sweep_topics")["run", -1] == "success"
+    assert (ctx.log.names(), ctx.log.list_deleted()) == (["returns"], ["clicks"])
 
 
 def test_a_scrub_reads_every_topic_and_fails_at_damage_with_an_alert(

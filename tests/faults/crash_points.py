@@ -25,9 +25,13 @@ from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import TopicLog
+from winnow.log.topics import TopicLogs
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin import sweep as sweeping
+from winnow.pipeline.admin.topic_deletion import delete_topic
+from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.store import RunState
 from winnow.store.projection import Projection
 from winnow.store.retired_files import RetiredFiles
@@ -87,6 +91,19 @@ def sweep(world: World) -> None:
     sweeping.sweep_topics(world.ctx, [TOPIC])
 
 
+def undo(world: World) -> None:
+    (newest,) = list_ingests(world.ctx, TOPIC, limit=1).calls
+    undo_ingest(world.ctx, TOPIC, newest.ingest_id)
+
+
+def delete(world: World) -> None:
+    delete_topic(world.ctx, TOPIC)
+
+
+def remove(world: World) -> None:
+    delete_topic(world.ctx, TOPIC, now=True)
+
+
 MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "ingest before its commit": (lambda: kill_before(Transaction, "commit_transaction"), ingest),
     "ingest after its commit": (lambda: kill_after(Transaction, "commit_transaction"), ingest),
@@ -110,6 +127,13 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "sweep before deletion": (lambda: kill_before(storage, "delete"), sweep),
     "publish after adopting keyless records": (lambda: kill_after(Quarantine, "adopt"), compact),
     "ingest after quarantining": (lambda: kill_after(Quarantine, "append"), ingest),
+    "undo before its commit": (lambda: kill_before(Transaction, "commit_transaction"), undo),
+    "undo after its commit": (lambda: kill_after(Transaction, "commit_transaction"), undo),
+    "deletion before its commit": (lambda: kill_before(Transaction, "commit_transaction"), delete),
+    "deletion after its commit": (lambda: kill_after(Transaction, "commit_transaction"), delete),
+    "removal amid deletion": (lambda: kill_before(Projection, "forget_topic"), remove),
+    "removal before the entry goes": (lambda: kill_before(TopicLogs, "drop"), remove),
+    "removal after the entry went": (lambda: kill_after(TopicLogs, "drop"), remove),
 }
 
 

@@ -14,13 +14,16 @@ import pytest
 from tests.faults.forked_processes import ForkServer
 from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, write_jsonl
 from winnow.clock import read_wall_clock_ms
+from winnow.files import storage
 from winnow.log.state import PLAN_PROPERTY
 from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import is_process_dead
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.leases import hold_lease
 from winnow.results import Receipt
 from winnow.store import Run, RunState
@@ -145,6 +148,60 @@ def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_grace
     assert set(world.listing(below="winnow/orders/data")) == live
     assert world.ctx.store.ingests.list_open(TOPIC) == []
     assert (world.head().state.voided_ingests, world.head().state.first_valid_ingest) == ((), 1)
+
+
+# ------------------------------------------------------------------------------------------------------ the way back
+
+
+def test_undo_before_its_commit_changes_nothing_and_can_be_run_again(world: World, killed: Kill) -> None:
+    trial = world.ingest(build_versions(12, 4))
+    assert trial.ingest_id is not None
+    killed(world, "undo before its commit")
+    assert world.read() == build_versions(0, 16)
+    assert not undo_ingest(world.ctx, TOPIC, trial.ingest_id).was_undone
+    assert world.read() == RECORDS
+
+
+def test_undo_after_its_commit_is_done_and_says_so_when_it_is_run_again(world: World, killed: Kill) -> None:
+    trial = world.ingest(build_versions(12, 4))
+    assert trial.ingest_id is not None
+    files = {segment.path for segment in world.segments()}
+    killed(world, "undo after its commit")
+    assert world.read() == RECORDS
+    gone = files - {segment.path for segment in world.segments()}
+    assert undo_ingest(world.ctx, TOPIC, trial.ingest_id).was_undone
+    assert {row.path for row in world.ctx.store.retired_files.list_retired(TOPIC)} == gone
+    world.clock.now_ms += 2 * GRACE_MS
+    sweep_topics(world.ctx, [TOPIC])
+    assert not any(storage.exists(path) for path in gone)
+    assert world.ingest(build_versions(12, 4)).records_appended == 4
+    assert world.read() == build_versions(0, 16)
+
+
+@pytest.mark.parametrize("moment", ["deletion before its commit", "deletion after its commit"])
+def test_dead_deletion_is_done_or_not_and_both_ways_are_open(world: World, killed: Kill, moment: str) -> None:
+    killed(world, moment)
+    done = moment == "deletion after its commit"
+    assert world.ctx.log.names() == ([] if done else [TOPIC])
+    assert restore_topic(world.ctx, TOPIC) == done
+    assert world.read() == RECORDS
+    killed(world, moment)
+    delete_topic(world.ctx, TOPIC)
+    assert world.ctx.log.names() == []
+
+
+@pytest.mark.parametrize(
+    "moment", ["removal amid deletion", "removal before the entry goes", "removal after the entry went"]
+)
+def test_dead_removal_is_completed_by_a_sweep_and_the_name_is_free(world: World, killed: Kill, moment: str) -> None:
+    killed(world, moment)
+    sweep_topics(world.ctx)
+    assert (world.ctx.log.names(), world.ctx.log.list_deleted()) == ([], [])
+    assert not world.listing(below="winnow/orders/data")
+    world.create(1)
+    assert world.read() == []
+    world.ingest(RECORDS)
+    assert world.read() == RECORDS
 
 
 # ------------------------------------------------------------------------------------------------------- compaction

@@ -65,7 +65,7 @@ def test_an_active_segment_is_left_alone_unless_it_is_counted_as_closed(world: W
 )
 def test_minimum_lag_and_dirty_ratio_still_decide(world: World, config: dict[str, str], reason: Reason) -> None:
     """Nothing is compacted, and the log stays as it is."""
-    world.create(**config)
+    world.create(1, **config)
     world.ingest(build_young(0, 12))
     with open_assessor(world.ctx, [TOPIC], as_of_ms=world.clock(), closes_active=True) as look:
         assert [assessment.reason for assessment in look(TOPIC)] == [reason]

@@ -436,6 +436,29 @@ def test_the_command_creates_the_topic_and_prints_one_document(
     winnow("ingest", "iceberg", "copy", TABLE, "--map", "kee=id", code=2)
 
 
+def test_inspect_says_what_a_table_of_spark_s_holds(table: Table) -> None:
+    table.append(make_rows([record(7, b"x", None, timestamp_ms=5_000)]))
+    answer = winnow("inspect", TABLE, "--json")
+    (entry,) = [each for each in answer.document if each["partition"] == 0]
+    assert (entry["layout"], entry["records"], entry["first_offset"], entry["last_offset"]) == ("iceberg", 1, 7, 7)
+    assert (entry["tombstones"], entry["keyless"], entry["max_timestamp_ms"]) == (1, 0, 5_000)
+    assert entry["findings"] == []
+    (mixed,) = [each for each in answer.document if each["partition"] is None]
+    assert (mixed["records"], mixed["first_offset"], mixed["last_offset"]) == (3, 0, 5)
+
+
+def test_inspect_says_what_iceberg_s_sink_lost(tmp_path: Path) -> None:
+    folder = unpack_sink_table(tmp_path / "sink")
+    entries = winnow("inspect", folder, "--json").document
+    assert [(each["partition"], each["records"]) for each in entries] == [(0, 962), (1, 879), (2, 930)]
+    assert {each["tombstones"] for each in entries} == {0}
+    for entry in entries:
+        assert entry["keyless"] == entry["records"]
+        assert {each["kind"] for each in entry["findings"]} == {"no_keys", "no_tombstones", "headers_lost"}
+    shown = winnow("inspect", folder).stdout
+    assert f"Next: winnow ingest iceberg TOPIC {folder} --map key=COLUMN --create" in shown
+
+
 # ------------------------------------------------------------------ exactly once
 
 

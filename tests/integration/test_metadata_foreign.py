@@ -80,8 +80,8 @@ def test_a_state_file_that_was_changed_is_not_believed(world: World) -> None:
 
 def test_a_state_of_a_newer_format_is_refused_by_name(world: World) -> None:
     """An older Winnow does not guess at what a newer one wrote."""
-    text = documents.dump_json(world.head().state).replace(b'"format_version":4', b'"format_version":5')
-    assert b'"format_version":5' in text
+    text = documents.dump_json(world.head().state).replace(b'"format_version":5', b'"format_version":6')
+    assert b'"format_version":6' in text
     with pytest.raises(FormatVersionError):
         documents.load_json(TopicState, text)
 

@@ -12,7 +12,8 @@ import pytest
 
 from tests.support import in_process_spark
 from tests.support.cli_runner import make_topic, winnow
-from tests.support.object_store import ObjectStore, find_free_port, start_object_store
+from tests.support.foreign_tables import create_kafka_table, make_catalog, make_rows
+from tests.support.object_store import REGION, ObjectStore, find_free_port, start_object_store
 from tests.support.world import (
     TOPIC,
     build_versions,
@@ -309,3 +310,20 @@ def test_settings_of_the_lake_stay_as_they_were_spelled(bucket: ObjectStore) -> 
     """What tables remember is what was configured."""
     settings = load_settings()
     assert (settings.warehouse, settings.staging) == tuple(LAKE.values())
+
+
+def test_an_iceberg_table_on_the_server_is_ingested_by_its_name_and_by_its_place(
+    bucket: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog's own configuration names no endpoint: the environment's counts, as for all else."""
+    place = {"s3.endpoint": bucket.endpoint, "s3.region": REGION}
+    catalog = make_catalog(tmp_path / "catalog", monkeypatch, f"s3://{BUCKET}/foreign", **place)
+    table = create_kafka_table(catalog)
+    table.append(make_rows(build_versions(0, 5)))
+    done = winnow("ingest", "iceberg", "orders", "lake.shop.orders", "--create", "--json").document
+    assert done["records_appended"] == 5
+    table.append(make_rows(build_versions(5, 2)))
+    again = winnow("ingest", "iceberg", "orders", table.metadata_location, "--json").document
+    assert again["records_appended"] == 2
+    (entry,) = winnow("inspect", table.metadata_location, "--json").document
+    assert entry["records"] == 7

@@ -28,6 +28,7 @@ from oracle.log_model import LogModel
 from oracle.model_values import NO_MAX_LAG_MS, ModelConfig
 from tests.support.examples import choose_examples
 from tests.support.world import TOPIC, FakeClock, World, list_visible_rows, open_world, write_jsonl
+from winnow.errors import UndoRefusedError
 from winnow.log.head import Head
 from winnow.model import Cleaning, Record, Strategy
 from winnow.pipeline.admin.checkpoints import import_checkpoints
@@ -40,7 +41,9 @@ from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.compaction.uncleanable import mark_uncleanable
+from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.leases import hold_lease
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.store import RunState
@@ -139,6 +142,8 @@ class LogMachine(RuleBasedStateMachine):
         self.seen: list[list[Record]] = [[] for _ in range(PARTITIONS)]
         self.models = [LogModel() for _ in range(PARTITIONS)]
         self.written: list[dict[int, Record]] = [{} for _ in range(PARTITIONS)]
+        self.appended: list[list[tuple[str | None, int, int, int]]] = [[] for _ in range(PARTITIONS)]
+        self.untouched = [False] * PARTITIONS
         self.aside: list[set[int]] = [set() for _ in range(PARTITIONS)]
         self.backs_off_until_ms: dict[int, int] = {}
         self.attempts: dict[int, int] = {}
@@ -168,14 +173,43 @@ class LogMachine(RuleBasedStateMachine):
             timestamp_ms = None if age_ms is None else self.clock() - age_ms
             records.append(Record(offset, keyed, value, timestamp_ms, headers, partition=partition))  # type: ignore[arg-type]
         path = write_jsonl(self.world.path(), records)
+        before = (model.log_end_offset, model.log_start_offset)
         for times in (1, 2):
             report = ingest_files(self.world.ctx, TOPIC, [path], as_of_ms=as_of_ms)
             assert report.records_appended == (len(records) if times == 1 else 0)
+            if times == 1:
+                self.appended[partition].append((report.ingest_id, records[0].offset, *before))
+                self.untouched[partition] = True
         if not model.files and model.log_end_offset == 0:
             model.log_start_offset = records[0].offset
         size_bytes = self.world.segments(partition)[-1].size_bytes
         model.append(records, as_of_ms, size_bytes=size_bytes, now_ms=self.clock())
         self.written[partition] |= {each.offset: each for each in records}
+
+    @rule(partition=_partition)
+    def undo(self, partition: int) -> None:
+        """The newest append is taken back, unless a run, an import or a deletion has touched it."""
+        if not self.appended[partition]:
+            return
+        ingest_id, first, log_end_offset, log_start_offset = self.appended[partition][-1]
+        assert ingest_id is not None
+        call = next(each for each in list_ingests(self.world.ctx, TOPIC).calls if each.ingest_id == ingest_id)
+        if not call.undoable:
+            assert not self.untouched[partition]
+            with pytest.raises(UndoRefusedError):
+                undo_ingest(self.world.ctx, TOPIC, ingest_id)
+            return
+        undo_ingest(self.world.ctx, TOPIC, ingest_id)
+        self.appended[partition].pop()
+        self.untouched[partition] = False
+        model = self.models[partition]
+        model.files = [file for file in model.files if file.records[0].offset < first]
+        model.log_end_offset = self.world.state(partition).log_end_offset
+        assert log_end_offset <= model.log_end_offset <= first
+        if log_end_offset == 0:
+            model.log_start_offset = log_start_offset
+        for offset in [each for each in self.written[partition] if each >= first]:
+            del self.written[partition][offset]
 
     @rule(hours=st.integers(0, 30))
     def tick(self, hours: int) -> None:
@@ -194,6 +228,7 @@ class LogMachine(RuleBasedStateMachine):
         as_of_ms = self.clock() + hours * HOUR_MS
         outcomes = self._expect(as_of_ms)
         receipt = self.world.compact(as_of_ms)
+        self.untouched = [each and receipt is None for each in self.untouched]
         assert (receipt is None) == (not outcomes)
         if receipt is not None:
             assert {part.partition for part in receipt.partitions} == outcomes.keys()
@@ -256,6 +291,7 @@ class LogMachine(RuleBasedStateMachine):
                 assert (plan is None) == (not outcomes)
                 if plan is None:
                     return
+                self.untouched = [False] * PARTITIONS
                 self.world.stage(plan)
                 self.world.accept(plan)
                 patch.setattr(Projection, "record_publication", die)
@@ -268,6 +304,7 @@ class LogMachine(RuleBasedStateMachine):
         path.write_text(f"0\n1\n{TOPIC} {partition} {offset}\n")
         import_checkpoints(self.world.ctx, TOPIC, read_checkpoint_file(str(path)))
         self.models[partition].import_checkpoint(offset)
+        self.untouched[partition] = False
 
     @precondition(lambda self: "delete" in self.config["cleanup.policy"])
     @rule(partition=_partition, back=st.integers(0, 6))
@@ -275,6 +312,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = max(0, self.models[partition].log_end_offset - back)
         delete_records(self.world.ctx, TOPIC, {partition: offset})
         self.models[partition].delete_records_before(offset)
+        self.untouched[partition] = False
 
     @rule(partition=_partition)
     def pause(self, partition: int) -> None:
@@ -410,7 +448,7 @@ class LogMachine(RuleBasedStateMachine):
 
 @pytest.mark.kafka("46", "G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G17", "G18", "G19")
 def test_anything_in_any_order_leaves_the_log_as_the_oracle_says() -> None:
-    """Append, clock, configuration, runs that end well, badly or not at all, imports, pauses, deletions, sweeps."""
+    """Append, undo, clock, configuration, runs that end well, badly or not, imports, pauses, deletions, sweeps."""
     run_state_machine_as_test(
         LogMachine, settings=settings(max_examples=choose_examples(quick=12), stateful_step_count=12)
     )

@@ -38,14 +38,23 @@ KAFKA_SCHEMA = pa.schema(
 """What Spark's Kafka source gives, and a column of somebody's own."""
 
 
-def make_catalog(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """Make a catalog that PyIceberg finds under the name :data:`CATALOG`, with the namespace ``shop``."""
+def make_catalog(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, warehouse: str | None = None, **properties: str
+) -> Catalog:
+    """Make a catalog that PyIceberg finds under the name :data:`CATALOG`, with the namespace ``shop``.
+
+    ``properties``: what a writer needs besides; only it knows them.
+    """
     folder.mkdir(parents=True)
-    properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-    for name, value in properties.items():
+    common = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder}/catalog.db",
+        "warehouse": warehouse or f"file://{folder}/warehouse",
+    }
+    for name, value in common.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__{CATALOG.upper()}__{name.upper()}", value)
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    catalog = load_catalog(CATALOG)
+    catalog = load_catalog(CATALOG, **properties)
     catalog.create_namespace("shop")
     return catalog
 

@@ -18,6 +18,7 @@ from winnow.cli import (
     doctor,
     explain,
     ingest,
+    ingest_history,
     ingest_iceberg,
     init,
     inspect,
@@ -26,6 +27,7 @@ from winnow.cli import (
     partitions,
     read,
     receipts,
+    topic_deletion,
     topics,
     why,
 )
@@ -106,16 +108,20 @@ def _add_group(name: str, help_text: str) -> typer.Typer:
 
 app.command("init")(guard_command(init.init))
 app.command("doctor")(guard_command(doctor.doctor))
-_topics = _add_group("topics", "Create, list, describe and alter topics; delete records.")
+_topics = _add_group("topics", "Create, list, describe, alter, delete and restore topics; delete records.")
 _topics.command("create")(guard_command(topics.create))
 _topics.command("list")(guard_command(topics.list_all))
 _topics.command("describe")(guard_command(topics.describe))
 _topics.command("alter")(guard_command(topics.alter))
 _topics.command("delete-records")(guard_command(topics.delete_records))
+_topics.command("delete")(guard_command(topic_deletion.delete))
+_topics.command("restore")(guard_command(topic_deletion.restore))
 app.command("inspect")(guard_command(inspect.inspect))
-_ingest = _add_group("ingest", "Append records to a topic's log.")
+_ingest = _add_group("ingest", "Append records to a topic's log; list and undo such calls.")
 _ingest.command("files")(guard_command(ingest.files))
 _ingest.command("iceberg")(guard_command(ingest_iceberg.iceberg))
+_ingest.command("list")(guard_command(ingest_history.list_calls))
+_ingest.command("undo")(guard_command(ingest_history.undo))
 app.command("assess")(guard_command(assess.assess))
 app.command("explain")(guard_command(explain.explain))
 app.command("compare")(guard_command(compare.compare))

@@ -155,6 +155,8 @@ def files(
         return
     print_lines(format_summary(report))
     show_partitions(report)
+    if report.ingest_id is not None:
+        print_lines(f"To take it back: winnow ingest undo {topic} {report.ingest_id}")
     print_lines(f"Next: winnow assess {topic}")
 
 

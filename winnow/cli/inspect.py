@@ -41,6 +41,9 @@ def inspect(
     per topic and partition, then findings: what each means, and the setting or option that mends it. Reads names and
     footers; with --full all records. Changes nothing.
 
+    PATH may also be an Iceberg table of another program: CATALOG.NAMESPACE.TABLE, its folder or a metadata file. Its
+    metadata alone are read.
+
     Example: winnow inspect s3://archive/topics/ --full
     """
     from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
@@ -48,11 +51,17 @@ def inspect(
     keep_pandas_out_of_pyarrow()
     from winnow.sources.archive import open_archive
     from winnow.sources.inspection import inspect_archive
+    from winnow.sources.layouts.table_folders import names_iceberg_table
 
     with contextlib.redirect_stdout(sys.stderr):
-        archive = open_archive(paths, layout, exclude or ())
-        with ProgressBar("Inspecting") as bar:
-            found = inspect_archive(archive, paths, full=full, progress=bar.move)
+        if len(paths) == 1 and names_iceberg_table(paths[0]):
+            from winnow.sources.iceberg.table_inspection import inspect_table
+
+            found, full = inspect_table(paths[0]), True
+        else:
+            archive = open_archive(paths, layout, exclude or ())
+            with ProgressBar("Inspecting") as bar:
+                found = inspect_archive(archive, paths, full=full, progress=bar.move)
     if as_json:
         write_json([_make_document(each) for each in found.partitions])
         return

@@ -146,14 +146,16 @@ def sweep(topics: Topics = None, as_json: Json = False) -> None:
     """Remove replaced files whose grace period has passed.
 
     The grace period is winnow.retired.grace.ms, from the publish that replaced them. Only a sweep deletes data files. A
-    file that a snapshot still refers to stays. Sweeping again removes nothing more.
+    file that a snapshot still refers to stays. Deleted topics are removed for good once theirs has passed. Sweeping
+    again removes nothing more.
 
     Example: winnow sweep orders
     """
     with open_installation() as ctx:
         from winnow.pipeline.admin.sweep import sweep_topics
 
-        outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: sweep_topics(ctx, [topic]))
+        chosen = choose_topics(ctx, topics) + ([] if topics else ctx.log.list_deleted())
+        outcome = run_for_each_topic(chosen, lambda topic: sweep_topics(ctx, [topic]))
     reports = [report for per_topic in outcome.results for report in per_topic]
     if as_json:
         if not outcome.all_failed:

@@ -1,4 +1,4 @@
-"""``winnow topics``: create, list, describe, alter."""
+"""``winnow topics``: create, list, describe, alter; delete records."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
     format_count,
+    format_names,
     format_short_time,
     print_heading,
     print_lines,
@@ -52,12 +53,15 @@ def create(
 def list_all(as_json: Json = False) -> None:
     """List all topics, one a line.
 
-    Sorted by name.
+    Sorted by name. Deleted topics are left out.
 
     Example: winnow topics list
     """
     with open_installation(to_read=True) as ctx:
         found = choose_topics(ctx, None)
+        deleted = ctx.log.list_deleted()
+    if deleted:
+        print_message(f"Deleted, and not removed yet: {format_names(deleted)}. See: winnow topics restore --help")
     if as_json:
         write_json(found)
     elif found:

@@ -37,6 +37,7 @@ from winnow.files.quarantine_files import (
     may_contain_ingest,
 )
 from winnow.log.catalog_access import ensure_namespace, translate_catalog_errors, wait_before_retry
+from winnow.log.deleted_topics import drop_table
 from winnow.log.file_checksums import make_damage_error
 from winnow.log.manifests import list_live_manifests, list_live_paths, read_live_sizes
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
@@ -197,6 +198,10 @@ class Quarantine:
                 return self._catalog.load_table(self._identifier)
             except NoSuchTableError:
                 return None
+
+    def drop(self, metadata_location: str) -> None:
+        """Drop the table's entry in the catalog if it still is at ``metadata_location``; its files stay."""
+        drop_table(self._catalog, self._identifier, metadata_location, f"the quarantine of topic {self.topic}")
 
     def list_files_of_plan(self, plan_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
         """List files with keyless records that attempts at a plan wrote: in their folder, or named by the table.

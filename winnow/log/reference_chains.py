@@ -95,6 +95,34 @@ def list_ingest_references(state: TopicState) -> list[IngestReference]:
     return found
 
 
+def count_receipts(state: TopicState) -> int:
+    """Count the receipts of all published plans; reads no file."""
+    return _count_references(state.receipts, state.older_receipts)
+
+
+def drop_ingest_reference(table_location: str, state: TopicState, ingest_id: str) -> TopicState:
+    """Return ``state`` without the reference to the ledger of ``ingest_id``.
+
+    Links are immutable: if a link has the reference, it and those after it are written anew without it. Nothing refers
+    to the new links until the commit that carries the state; the old ones stay for older snapshots.
+    """
+    if any(each.ingest_id == ingest_id for each in state.ingests):
+        return replace(state, ingests=tuple(each for each in state.ingests if each.ingest_id != ingest_id))
+    newer: list[tuple[IngestReference, ...]] = []
+    link = state.older_ingests
+    while link is not None:
+        read = documents.load_json(_Ingests, _read_link(state.topic, link))
+        kept = tuple(each for each in read.references if each.ingest_id != ingest_id)
+        newer.append(kept)
+        link = read.previous
+        if len(kept) < len(read.references):
+            break
+    for references in reversed(newer):
+        if references:
+            link = _write_link(table_location, _Ingests(references, link), None)
+    return replace(state, older_ingests=link)
+
+
 def list_links(state: TopicState) -> Iterator[ChainReference]:
     """List the links of both chains, newest first, up to the first unreadable one: the last one may be damaged."""
     kinds: tuple[tuple[ChainReference | None, type[_Receipts | _Ingests]], ...] = (
@@ -145,6 +173,16 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
     return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms, ledger.layout)
 
 
+def read_ledger(topic: str, reference: IngestReference) -> IngestLedger:
+    """Read the ledger behind ``reference``.
+
+    Raises:
+        DamagedMetadataError: the file is missing or differs from the committed one.
+    """
+    data = read_checked(topic, "ingest ledger", reference.path, reference.sha256)
+    return documents.load_json(IngestLedger, data)
+
+
 def read_ledgers(state: TopicState, *, of_archives: bool = False) -> Iterator[IngestLedger]:
     """Read the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`.
 
@@ -153,8 +191,7 @@ def read_ledgers(state: TopicState, *, of_archives: bool = False) -> Iterator[In
     for reference in list_ingest_references(state):
         if of_archives and reference.layout is None:
             continue
-        data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
-        yield documents.load_json(IngestLedger, data)
+        yield read_ledger(state.topic, reference)
 
 
 def list_seen_digests(state: TopicState, partition: int) -> set[str]:

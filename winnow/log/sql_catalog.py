@@ -16,7 +16,7 @@ from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.update import update_table_metadata
-from sqlalchemy import CursorResult, event, select, update
+from sqlalchemy import CursorResult, delete, event, select, update
 from sqlalchemy.orm import Session
 
 from winnow.errors import WinnowError
@@ -79,6 +79,15 @@ class LogSqlCatalog(SqlCatalog):
             location = self._write_version(metadata, current.metadata_location)
             self._swap(table.name(), current.metadata_location, location)
         return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
+
+    def drop_table_at(self, identifier: Identifier, metadata_location: str) -> bool:
+        """Drop a table's entry if it still names that metadata file; return whether it did."""
+        row = IcebergTables
+        statement = delete(row).where(*self._is_row_of(identifier), row.metadata_location == metadata_location)
+        with Session(self.engine) as session:
+            dropped = cast("CursorResult[Any]", session.execute(statement))
+            session.commit()
+            return dropped.rowcount > 0
 
     def _write_version(self, metadata: TableMetadata, before: str) -> str:
         """Write the metadata file that follows the one at ``before``; return its location."""

@@ -33,6 +33,7 @@ from winnow.log import head_checks, reference_chains
 from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
 from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
+from winnow.log.deleted_topics import make_deleted_error
 from winnow.log.head import Change, Committed, Head
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
@@ -87,15 +88,22 @@ class TopicLog:
                     "versions, then run it again."
                 ) from problem
 
-    def head(self) -> Head:
-        """Load the newest snapshot and its state.
+    def head(self, *, even_deleted: bool = False) -> Head:
+        """Load the newest snapshot and its state; of a deleted topic only with ``even_deleted``.
 
         Raises:
+            DeletedTopicError: the topic is deleted.
             UnknownTopicError: there is no such topic.
             ForeignTableError: the newest snapshot is not Winnow's.
             DamagedMetadataError: the table's metadata, or the state they name, differ from the commit.
             ServiceError: the catalog cannot be reached.
         """
+        head = self._load_head()
+        if head.state.deleted_at_ms is not None and not even_deleted:
+            raise make_deleted_error(head.state)
+        return head
+
+    def _load_head(self) -> Head:
         table = self._load()
         while True:
             try:
@@ -312,17 +320,18 @@ class TopicLog:
 
         return self.commit(change)
 
-    def commit(self, build: Callable[[Head], Change]) -> Committed:
+    def commit(self, build: Callable[[Head], Change], *, even_deleted: bool = False) -> Committed:
         """Commit the change that ``build`` makes of the head; ``build`` is called again after each conflict.
 
         Raises:
+            DeletedTopicError: the topic is deleted, and ``even_deleted`` is not set.
             PlanVoidError: a file to remove is no longer in the log.
             CommitConflictError: other commits came first :data:`MAXIMUM_COMMIT_TRIES` times.
             CommitUnknownError: the catalog did not confirm the commit; nothing was cleaned up.
             Also the errors of ``build``.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
-            head = self.head()
+            head = self.head(even_deleted=even_deleted)
             committed = self._try(head, build(head))
             if committed is not None:
                 return committed

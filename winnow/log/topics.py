@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from winnow.config.broker import TopicDefault
 from winnow.config.names import validate_topic_name
 from winnow.config.topic import TopicConfig
-from winnow.errors import ConfigurationError, UnknownTopicError
+from winnow.errors import ConfigurationError, ServiceError, UnknownTopicError, WinnowError
 from winnow.files import object_store, private_files
 from winnow.files.disk_sync import sync_folder
 
@@ -114,17 +114,51 @@ class TopicLogs:
                     properties=make_log_properties(partitions, dict(config.overrides)),
                 )
             except TableAlreadyExistsError as problem:
+                self._refuse_deleted(topic)
                 raise ConfigurationError(
                     f"Topic {topic} exists already; it was left as it is. See it with: winnow topics describe {topic}"
                 ) from problem
         return self.open(topic)
 
+    def _refuse_deleted(self, topic: str) -> None:
+        if self._is_deleted(topic):
+            raise ConfigurationError(
+                f"Topic {topic} was not created: a deleted topic has this name until its files are removed. To bring "
+                f"that one back: winnow topics restore {topic}. To remove it for good: winnow topics delete {topic} "
+                "--now"
+            )
+
     def names(self) -> list[str]:
-        """List all topics, sorted."""
+        """List all topics that are not deleted, sorted."""
+        deleted = set(self.list_deleted())
+        return [name for name in self._list_tables() if name not in deleted]
+
+    def list_deleted(self) -> list[str]:
+        """List the deleted topics whose files are not removed yet, sorted."""
+        from winnow.log.deleted_topics import list_noted
+
+        noted = list_noted(self._warehouse)
+        return [name for name in self._list_tables() if name in noted and self._is_deleted(name)] if noted else []
+
+    def _list_tables(self) -> list[str]:
         from winnow.log.catalog_access import translate_catalog_errors
 
         with translate_catalog_errors("The topics could not be listed"):
             return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(NAMESPACE))
+
+    def _is_deleted(self, topic: str) -> bool:
+        try:
+            return self.open(topic).head(even_deleted=True).state.deleted_at_ms is not None
+        except ServiceError:
+            raise
+        except WinnowError:
+            return False  # whoever opens the topic is told what is wrong with it
+
+    def drop(self, topic: str, metadata_location: str) -> None:
+        """Drop the catalog's entry of ``topic`` if it still is at ``metadata_location``."""
+        from winnow.log.deleted_topics import drop_table
+
+        drop_table(self.catalog, (NAMESPACE, topic), metadata_location, f"topic {topic}")
 
     def open(self, topic: str) -> TopicLog:
         """Open the log of ``topic``; a missing topic raises when its head is first loaded."""

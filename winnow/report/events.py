@@ -52,6 +52,19 @@ EVENTS: tuple[EventDefinition, ...] = (
         phase="ingest",
     ),
     EventDefinition(
+        "ingest_undone",
+        "an ingest call was undone: its records left the log",
+        (
+            "ingest_id",
+            "records_removed",
+            "partitions",
+            "files_retired",
+            "bytes_retired",
+            "snapshot_id",
+            "duration_ms",
+        ),
+    ),
+    EventDefinition(
         "assessed",
         "each partition was judged due or idle; `reasons` counts partitions per reason",
         ("partitions", "eligible", "reasons", "as_of_ms", "duration_ms"),
@@ -119,6 +132,17 @@ EVENTS: tuple[EventDefinition, ...] = (
         "state_changed",
         "marks, pauses or checkpoints changed without a run; `operation` says how",
         ("operation", "partitions", "snapshot_id"),
+    ),
+    EventDefinition(
+        "topic_deleted",
+        "a topic was deleted; until its files are removed it can be restored",
+        ("records", "bytes", "snapshot_id"),
+    ),
+    EventDefinition("topic_restored", "a deleted topic was brought back", ("snapshot_id",)),
+    EventDefinition(
+        "topic_removed",
+        "a deleted topic and its files were removed for good",
+        ("files_deleted", "bytes_deleted"),
     ),
     EventDefinition(
         "swept",

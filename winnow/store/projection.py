@@ -229,6 +229,13 @@ class Projection(StorePart):
             ):
                 session.execute(delete(model).where(model.topic == topic))
 
+    def forget_overview(self, topic: str) -> None:
+        """Remove the overview of ``topic``, so that the page shows it no more; its history stays."""
+        with self._database.writing() as session:
+            lock_topic_rows(session, topic)
+            for model in (tables.TopicOverviewTable, tables.PartitionOverviewTable):
+                session.execute(delete(model).where(model.topic == topic))
+
     def find_receipt(self, plan_id: str) -> Receipt | None:
         """Find the receipt of a published plan."""
         with self._database.reading() as session:

@@ -16,7 +16,7 @@ from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import list_ingest_references
 from winnow.log.snapshot_expiry import FileReferences, list_attempt_files, list_visible_quarantine_ingests
-from winnow.model import TopicState, VoidedIngest
+from winnow.model import RetiredFile, TopicState, VoidedIngest
 from winnow.pipeline.context import Context
 from winnow.store import OpenIngest, Run
 
@@ -203,6 +203,22 @@ def delete_leftovers(quarantine: Quarantine, files: Collection[Leftover]) -> Non
         quarantine.remove_files(withdrawn)
     for file in files:
         storage.delete(file.uri)
+
+
+def withdraw_quarantined(quarantine: Quarantine, head: Head, files: Sequence[RetiredFile]) -> list[RetiredFile]:
+    """Take condemned files of the quarantine out of its table; return which of ``files`` may be deleted now.
+
+    Left out are files of ingest calls that a kept snapshot names.
+    """
+    below = f"{quarantine.location}/"
+    aside = {file.path for file in files if file.path.startswith(below)}
+    if not aside:
+        return list(files)
+    visible = list_visible_quarantine_ingests(head.state.topic, head.table)
+    named = {path for path in aside if may_contain_ingest(path, quarantine.location, visible)}
+    if aside - named:
+        quarantine.remove_files(aside - named)
+    return [file for file in files if file.path not in named]
 
 
 def list_kept_paths(state: TopicState) -> frozenset[str]:

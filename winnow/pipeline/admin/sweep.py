@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
 from winnow.engine import staging
-from winnow.errors import CommitConflictError, DamagedMetadataError
+from winnow.errors import CommitConflictError, DamagedMetadataError, DeletedTopicError
 from winnow.files import storage
 from winnow.files.quarantine_files import locate_ingest_folder, locate_keyless_move_folder
 from winnow.log import fence
+from winnow.log.deleted_topics import note_deleted
 from winnow.log.head import Change, Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.snapshot_expiry import (
@@ -34,6 +35,7 @@ from winnow.model import RetiredFile, TopicState
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, RunLeftovers
 from winnow.pipeline.admin.store_maintenance import prune_history
+from winnow.pipeline.admin.topic_deletion import find_grace_ms, remove_topic
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.context import Context
@@ -62,8 +64,8 @@ class SweepReport:
 
 
 def sweep_topics(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
-    """Delete files that no reader can reach, topic by topic (none = all). Repeatable."""
-    reports = [_sweep_topic(ctx, topic) for topic in topics or ctx.log.names()]
+    """Delete files that no reader can reach, topic by topic (none = all, deleted ones too). Repeatable."""
+    reports = [_sweep_any_topic(ctx, topic) for topic in topics or (*ctx.log.names(), *ctx.log.list_deleted())]
     if any(report.pages_removed for report in reports):
         # Great Expectations takes seconds to load, and most sweeps do not need it.
         from winnow.quality.validation import build_site_index
@@ -111,6 +113,29 @@ class _ListedLeftovers:
     open_ingests: Sequence[OpenIngest]
 
 
+def _sweep_any_topic(ctx: Context, topic: str) -> SweepReport:
+    try:
+        return _sweep_topic(ctx, topic)
+    except DeletedTopicError:
+        return _sweep_deleted_topic(ctx, topic)
+
+
+def _sweep_deleted_topic(ctx: Context, topic: str) -> SweepReport:
+    """Remove a deleted topic for good if its grace has passed."""
+    log = ctx.log.open(topic)
+    with hold_lease(ctx, topic):
+        note_deleted(ctx.settings.warehouse, topic)  # a restore that came too late may have removed the note
+        grace_ms = find_grace_ms(log, log.head(even_deleted=True))
+        removed = remove_topic(ctx, topic, deleted_before_ms=ctx.now_ms() - grace_ms)
+    if removed is None:
+        waits = f"{topic}: deleted; its files wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
+        return SweepReport(topic, 0, 0, 0, 0, 0, waits)
+    text = f"{topic}: deleted, and its grace has passed; {removed.files_deleted} file(s) removed."
+    if removed.files_left:
+        text += f" {removed.files_left} file(s) in its folder are not Winnow's and stay."
+    return SweepReport(topic, removed.files_deleted, removed.bytes_deleted, 0, 0, 0, text)
+
+
 def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
     started_ms = ctx.now_ms()
     log = ctx.log.open(topic)
@@ -129,9 +154,12 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
         head = log.head()
         referenced = collect_references(head.table)
-        deleted_data = _delete_files(ctx, topic, _select_unreferenced(head.state.condemned, referenced), now_ms)
+        condemned = _select_unreferenced(head.state.condemned, referenced)
+        condemned = leftovers.withdraw_quarantined(quarantine, head, condemned)
+        deleted_data = _delete_files(ctx, topic, condemned, now_ms)
         # Folders of published plans and committed ingests, in which nothing is written any more.
-        storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(head.location, "data"))
+        for location in (head.location, quarantine.location):
+            storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(location, "data"))
         deleted_other = _delete_files(ctx, topic, _find_unreferenced_metadata(ctx, quarantine, referenced), now_ms)
         deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
         deleted_leftovers = _delete_leftovers(ctx, head, found, deletable, config.retired_grace_ms, now_ms)

@@ -15,6 +15,13 @@ from winnow.pipeline.compaction.run_plan import read_run_plan
 from winnow.pipeline.context import Context
 from winnow.store import Run, RunState
 
+_UNDO_PREFIX = "undo-"
+
+
+def name_undo(ingest_id: str) -> str:
+    """Return what stands in place of a plan id in the retired files of an undone ingest call."""
+    return f"{_UNDO_PREFIX}{ingest_id}"
+
 
 class VoidCause(StrEnum):
     """Why a plan is void. All but ``unexplained`` are caused by Winnow itself, and the next run continues."""
@@ -26,6 +33,8 @@ class VoidCause(StrEnum):
     """Another plan was published meanwhile."""
     DELETED = "deleted"
     """The log start moved: records were deleted."""
+    UNDONE = "undone"
+    """An ingest call was undone whose records the plan reads."""
     FENCED = "fenced"
     """Another run or a sweep ended the attempt."""
     UNEXPLAINED = "unexplained"
@@ -86,6 +95,13 @@ def _describe_moved_log(
             f"The next run takes the other partitions. Paused by {', '.join(state.paused_by) or 'somebody'}; to go on: "
             f"winnow partitions resume {plan.topic} --partition {partition.partition} --all",
         )
+    if partition.compacts and partition.next_first_dirty_offset > state.log_end_offset:
+        return VoidReason(
+            VoidCause.UNDONE,
+            f"{name} ends at offset {state.log_end_offset} now, because an ingest call was undone, and plan "
+            f"{plan.plan_id} cleans up to offset {partition.next_first_dirty_offset}; the plan is void and nothing was "
+            "published. Run it again: the next plan starts from the log as it is.",
+        )
     planned = [segment.path for segment in (*partition.retired, *partition.segments)]
     if partition.compacts:
         end = partition.next_first_dirty_offset
@@ -97,7 +113,14 @@ def _describe_moved_log(
     moved = state.log_start_offset != (partition.log_start_offset if before is None else before)
     if planned == there and not straddling and not moved:
         return None
-    by = _find_publisher(plan, set(planned) - set(there), head)
+    gone = set(planned) - set(there)
+    if any(file.path in gone and file.plan_id.startswith(_UNDO_PREFIX) for file in head.state.waiting_files):
+        return VoidReason(
+            VoidCause.UNDONE,
+            f"An ingest call was undone whose records of {name} plan {plan.plan_id} reads; the plan is void and "
+            "nothing was published. Run it again: the next plan starts from the log as it is.",
+        )
+    by = _find_publisher(plan, gone, head)
     cause = VoidCause.TAKEN if by is not None else VoidCause.DELETED if moved else VoidCause.UNEXPLAINED
     return VoidReason(
         cause,

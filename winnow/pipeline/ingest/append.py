@@ -47,6 +47,11 @@ class PreparedSegments:
         return any(self.segments.values()) or bool(self.quarantined)
 
     @property
+    def partitions(self) -> list[int]:
+        """The partitions of the records that were read, as far as they name one, in order."""
+        return sorted(p for p in {*self.base, *self.skipped, *self.quarantined} if p is not None and p >= 0)
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
         return not self.adds_records and not self.recognised

@@ -9,14 +9,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from winnow.config.topic import TopicConfig
-from winnow.errors import BadInputError, CommitConflictError, ServiceError, WinnowError
+from winnow.errors import BadInputError, CommitConflictError, DeletedTopicError, ServiceError, WinnowError
 from winnow.files import storage
 from winnow.log.head import Change, Head
-from winnow.log.reference_chains import has_same_ingests, list_seen_digests, write_ledger
+from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
 from winnow.model import Append, IngestLedger, KnownObject, PartitionState, TablePosition, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
+from winnow.pipeline.ingest.history import check_same_log, keep_offsets
 from winnow.pipeline.ingest.spool import SpooledFile
 from winnow.pipeline.leases import renew_in_background
 from winnow.sources.input_errors import NOTHING_INGESTED
@@ -76,10 +77,7 @@ def build_report(
     ingest_id: str | None = None,
 ) -> IngestReport:
     """Build the report of a call that committed ``prepared`` over partitions in ``states``, or nothing."""
-    numbers = sorted(
-        {*prepared.base, *(p for p in prepared.skipped if p is not None and p >= 0)}
-        | {p for p in prepared.quarantined if p is not None}
-    )
+    numbers = prepared.partitions
     partitions = tuple(
         PartitionIngest(
             partition=number,
@@ -173,6 +171,8 @@ class IngestRequest:
     ``describe``: what the ledger says of the call's input beside its slices, once all of it is read. ``continues``:
     None; for a source with a position, whether an earlier call read its beginning: then the position is committed also
     if nothing was new. ``check_position``: raises if another call has moved it since.
+    ``describe``: what the ledger says of the call's input beside its slices, once all of it is read.
+    ``opened``: the head for which the input was opened.
     """
 
     ctx: Context
@@ -182,6 +182,7 @@ class IngestRequest:
     again: bool
     trust_compacted: bool
     describe: Callable[[], InputDescription]
+    opened: Head
     continues: bool | None = None
     check_position: Callable[[TopicState], None] = lambda _: None
 
@@ -276,7 +277,7 @@ class IngestCommit:
         try:
             storage.sync(segment.path for found in self.prepared.segments.values() for segment in found)
             committed = self.log.commit(lambda head: self._build_change(head, taken))
-        except (LogMovedError, BadInputError, CommitConflictError):
+        except (LogMovedError, BadInputError, CommitConflictError, DeletedTopicError):
             # Only where certainly nothing refers to these files; after any other error they stay.
             discard()
             raise
@@ -334,9 +335,12 @@ class IngestCommit:
                 raise LogMovedError
         if self._is_known_meanwhile(head, taken):
             raise LogMovedError
+        check_same_log(self.request.opened, head)
         if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
             raise LogMovedError  # another call may have ingested the same file
         described = self.request.describe()
+        states = self._build_states(head.state)
+        lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
         ledger = IngestLedger(
             ingest_id=self.prepared.ingest_id,
             topic=self.log.topic,
@@ -349,12 +353,18 @@ class IngestCommit:
             source_topic=described.source_topic,
             objects=described.objects,
             table=described.table,
+            before=keep_offsets(head.state, states),
+            partitions=tuple(self.prepared.partitions),
+            receipts_before=count_receipts(head.state),
+            file_digests={digest: head.state.file_digests.get(digest) for digest in lacking},
+            files=len(self.files),
+            records_skipped=sum(self.prepared.skipped.values()),
+            records_quarantined=sum(self.prepared.quarantined.values()),
         )
         reference = write_ledger(head.location, ledger, self.as_of_ms)
-        lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
         state = replace(
             head.state,
-            partitions={**head.state.partitions, **self._build_states(head.state)},
+            partitions={**head.state.partitions, **states},
             ingests=(*head.state.ingests, reference),
             quarantine_ingests=(
                 *head.state.quarantine_ingests,

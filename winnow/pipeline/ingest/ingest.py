@@ -89,7 +89,7 @@ def ingest_files(
     opened = open_input(
         head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic, progress=progress
     )
-    request = IngestRequest(ctx, log, opened.source, as_of_ms, again, trust_compacted, opened.describe)
+    request = IngestRequest(ctx, log, opened.source, as_of_ms, again, trust_compacted, opened.describe, head)
     try:
         done = _append_by_size(request, head, on, progress)
     except OtherTopicError as problem:

@@ -110,7 +110,7 @@ def ingest_table(
 
     moves = table.snapshot_id is not None and table.snapshot_id != earlier.snapshot_id
     continues = earlier.position is not None if moves else None
-    request = IngestRequest(ctx, log, source, as_of_ms, False, False, describe, continues, check)
+    request = IngestRequest(ctx, log, source, as_of_ms, False, False, describe, head, continues, check)
     try:
         done = append_records(request, head, progress)
     except OtherTopicError as problem:

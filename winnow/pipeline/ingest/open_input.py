@@ -6,6 +6,7 @@ their last change. What the user decided in the last call for the same layout ho
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from winnow.pipeline.ingest.new_beginning import describe_other_topic_id
 from winnow.sources.archive import Archive, ArchiveInput, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_files import expand_paths
-from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG
+from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, find_cleaner_checkpoint
 from winnow.sources.layouts.objects import ArchiveObject
 from winnow.sources.layouts.topic_ids import read_topic_ids
 from winnow.sources.layouts.winnow_layout import WINNOW
@@ -94,7 +95,25 @@ def open_input(
         fresh = [_skip_taken(each, topic_id, ledgers) for each in fresh]
     placed = archive.layout.place(fresh, choices) if archive.layout.place is not None else fresh
     known_objects = len(selected) - len(fresh)
-    return open_archive_input(archive, placed, state.topic, source_topic, choices, known_objects, topic_id)
+    opened = open_archive_input(archive, placed, state.topic, source_topic, choices, known_objects, topic_id)
+    opened.notices += _offer_checkpoints(archive, selected, state)
+    return opened
+
+
+def _offer_checkpoints(archive: Archive, objects: Sequence[ArchiveObject], state: TopicState) -> list[str]:
+    """Say how to take over how far the broker has cleaned the logs of a topic, if that is known.
+
+    Only for partitions that are empty: what was ingested before, the broker has perhaps compacted since.
+    """
+    if archive.layout is not KAFKA_LOG:
+        return []
+    empty = {number for number, partition in state.partitions.items() if partition.log_end_offset == 0}
+    mine = [each for each in objects if each.topic == state.topic and each.partition in empty]
+    found = find_cleaner_checkpoint(archive.stored, mine)
+    if found is None:
+        return []
+    command = f"winnow checkpoints import {shlex.quote(found.uri)}"
+    return [f"The broker had compacted this topic. So that only what came later counts as dirty, type: {command}"]
 
 
 def _find_topic_id(

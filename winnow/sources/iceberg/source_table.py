@@ -25,7 +25,17 @@ from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedField, StructType
+from pyiceberg.types import (
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyiceberg.utils.config import Config
 
 from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError
 from winnow.files import object_store
@@ -146,21 +156,25 @@ class SourceTable:
                 file.uri, "it has another number of rows than its manifest tells", "restore the table's files"
             )
 
-    def find_highest(self, file: TableFile, path: Sequence[str]) -> int | None:
-        """Return the highest value of an integer column in ``file``, or a number above; None if it is not known."""
-        return self._read_bound(file.entry.upper_bounds, path)
+    def find_extent(self, file: TableFile, path: Sequence[str]) -> tuple[int | None, int | None]:
+        """Return bounds of a column of integers, or of timestamps in milliseconds, in ``file``; None if not known."""
+        return self._read_bound(file.entry.lower_bounds, path), self._read_bound(file.entry.upper_bounds, path)
 
-    def find_lowest(self, file: TableFile, path: Sequence[str]) -> int:
-        """Return the lowest value of an integer column in ``file``, or a number below; 0 if it is not known."""
-        return self._read_bound(file.entry.lower_bounds, path) or 0
+    def count_nulls(self, file: TableFile, path: Sequence[str]) -> int | None:
+        """Return the number of null values of a column in ``file``; None if it is not known."""
+        return (file.entry.null_value_counts or {}).get(self._schema.find_field(".".join(path)).field_id)
 
     def _read_bound(self, bounds: Mapping[int, bytes] | None, path: Sequence[str]) -> int | None:
         field = self._schema.find_field(".".join(path))
         found = (bounds or {}).get(field.field_id)
-        if found is None or not isinstance(field.field_type, IntegerType | LongType):
+        if found is None:
             return None
-        # A column that was widened since has bounds of the narrower type.
-        return int(from_bytes(IntegerType() if len(found) == _INTEGER_BYTES else LongType(), found))
+        if isinstance(field.field_type, IntegerType | LongType):
+            # A column that was widened since has bounds of the narrower type.
+            return int(from_bytes(IntegerType() if len(found) == _INTEGER_BYTES else LongType(), found))
+        if isinstance(field.field_type, TimestampType | TimestamptzType):
+            return int(from_bytes(LongType(), found)) // 1000
+        return None
 
     def _list_history(self, current: Snapshot, after: int | None) -> list[Snapshot]:
         """List the snapshots from ``current`` back to the one after ``after``, or as far as they are known."""
@@ -283,8 +297,11 @@ def _open_name(name: str) -> SourceTable:
         raise UsageError(
             f"{ascii(name)[:80]} names no table: it is neither CATALOG.NAMESPACE.TABLE nor a path. {NOTHING_INGESTED}"
         )
+    configured = Config().get_catalog_config(catalog) or {}
     try:
-        loaded = load_catalog(catalog)
+        loaded = load_catalog(
+            catalog, **object_store.add_store_properties({key: str(value) for key, value in configured.items()})
+        )
     except ValueError:
         raise UsageError(
             f"There is no catalog {ascii(catalog)[:80]}. {NOTHING_INGESTED} Catalogs are PyIceberg's: write it into "

@@ -54,7 +54,7 @@ def make_table_archive(table: SourceTable, files: Sequence[TableFile], columns: 
     def read(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
         return read_records(table, by_uri[archive.uri], columns, options)
 
-    ordered = sorted(files, key=lambda file: (table.find_lowest(file, columns.fields["offset"]), file.uri))
+    ordered = sorted(files, key=lambda file: (table.find_extent(file, columns.fields["offset"])[0] or 0, file.uri))
     stored = tuple(StoredObject(file.uri, file.size_bytes) for file in ordered)
     forms = {"value": FieldForm.JSON if columns.row else FieldForm.BYTES}
     objects = tuple(ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored)
@@ -83,7 +83,7 @@ def count_table_partitions(table: SourceTable, files: Sequence[TableFile], colum
     path = columns.fields["partition"]
     highest = -1
     for file in files:
-        bound = table.find_highest(file, path)
+        _, bound = table.find_extent(file, path)
         if bound is not None:
             highest = max(highest, bound)
             continue

@@ -6,11 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.model import TopicPartition
+from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.sources.layouts.kafka_log import LogSurvey, PartitionLog, read_log, survey_log
 from winnow.sources.layouts.layout import Arrangement, Description, Finding, FindingKind, Layout, sort_objects
 from winnow.sources.layouts.log_files import (
+    CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     FolderState,
     collect_segments,
@@ -76,6 +79,24 @@ def _read_checkpoint_beside(root: str) -> Mapping[TopicPartition, int]:
     """
     path = storage.join(root, LOG_START_CHECKPOINT)
     return {} if storage.read_size_bytes(path) is None else read_log_start_offsets(path)
+
+
+def find_cleaner_checkpoint(stored: Sequence[StoredObject], objects: Sequence[ArchiveObject]) -> StoredObject | None:
+    """Find the broker's file of cleaner checkpoints beside the logs ``objects``, if it has an entry for one of them.
+
+    A damaged file is none: the logs can be read without it.
+    """
+    logs = {(each.uri.rpartition("/")[0], each.topic, each.partition) for each in objects}
+    for each in stored:
+        folder, _, name = each.uri.rpartition("/")
+        if name == CLEANER_CHECKPOINT and any(place == folder for place, _, _ in logs):
+            try:
+                entries = read_checkpoint_file(each.uri)
+            except BadInputError:
+                continue
+            if any((folder, entry.topic, entry.partition) in logs and entry.offset for entry in entries):
+                return each
+    return None
 
 
 def make_log(archive: ArchiveObject) -> PartitionLog:

@@ -84,6 +84,7 @@ def _format_tables() -> Iterator[str]:
     yield f"\n{DESCRIPTION.settings_note} In the sink's configuration:\n"
     yield from (f"    {setting}" for setting in DESCRIPTION.settings)
     yield f"\n{_TABLES}\n"
+    yield "    winnow inspect lake.shop.orders"
     yield "    winnow ingest iceberg orders lake.shop.orders --map key=id --create\n"
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from winnow.errors import BadInputError
+from winnow.files import storage
 from winnow.sources.input_errors import NOTHING_INGESTED
 
 _SPARK_ADVICE = (
@@ -28,6 +30,7 @@ _KINDS = (
     ),
 )
 """Folder, kind of table, and what to do."""
+_TABLE_NAME = re.compile(r"[^.*?\[]+(\.[^.*?\[]+){2,}")
 _ICEBERG_METADATA = re.compile(r"[^/]+\.metadata\.json|version-hint\.text")
 
 
@@ -47,6 +50,15 @@ class TableFolder:
             f"{place} is a table of {self.kind}: it has a folder {self.marker}. Which of its files are live only that "
             f"says; the others hold rows that were deleted or rewritten. {NOTHING_INGESTED} {self.advice}"
         )
+
+
+def names_iceberg_table(path: str) -> bool:
+    """Check whether ``path`` is an Iceberg table: a metadata file, a table's folder, or CATALOG.NAMESPACE.TABLE."""
+    if path.endswith(".metadata.json"):
+        return True
+    if "/" not in path:
+        return _TABLE_NAME.fullmatch(path) is not None and not Path(path).exists()
+    return not re.search(r"[*?\[]", path) and storage.exists(storage.join(path, "metadata", "version-hint.text"))
 
 
 def find_table_folders(names: Iterable[str]) -> list[TableFolder]:

@@ -1,0 +1,244 @@
+"""Deletes topics, brings them back, and removes their files for good.
+
+Three commits to the topic's own table decide: one deletes the topic, one restores it, and one, when the grace has
+passed or on request, ends the time in which it can be restored. Only after that last one are files deleted. The entry
+in the catalog goes after them, so no topic of the same name can be created while a sweep, however slow, still lists the
+folder.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from winnow.engine import staging
+from winnow.errors import DeletedTopicError, UsageError
+from winnow.files import storage
+from winnow.files.quarantine_files import may_contain_ingest
+from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_deleted
+from winnow.log.head import Change, Head
+from winnow.log.recorded_configuration import read_overrides
+from winnow.log.snapshot_expiry import find_state_path
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import hold_lease
+from winnow.report.events import log_event
+
+
+@dataclass(frozen=True, slots=True)
+class TopicContents:
+    """What goes with a deleted topic. ``files_waiting``: retired files that are still there besides the segments."""
+
+    topic: str
+    partitions: int
+    records: int
+    records_quarantined: int
+    segments: int
+    size_bytes: int
+    files_waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionReport:
+    """A deletion. ``restorable_until_ms`` None: the files are removed; until then the topic can be restored."""
+
+    topic: str
+    deleted_at_ms: int
+    restorable_until_ms: int | None
+    contents: TopicContents
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFiles:
+    """Files that were deleted with their topic, and how many files in its folder are not Winnow's and stay."""
+
+    files_deleted: int
+    bytes_deleted: int
+    files_left: int
+
+
+class _NothingToCommitError(Exception):
+    """The topic is in the wanted state already."""
+
+
+def describe_contents(ctx: Context, topic: str) -> TopicContents:
+    """Describe what would go with ``topic``, which may be deleted already."""
+    log = ctx.log.open(topic)
+    head = log.head(even_deleted=True)
+    segments = list(chain.from_iterable(log.segments(head).values()))
+    quarantine = ctx.log.quarantine(topic)
+    visible = frozenset(head.state.quarantine_ingests)
+    aside = [f for f in quarantine.files() if may_contain_ingest(f.path, quarantine.location, visible)]
+    return TopicContents(
+        topic=topic,
+        partitions=len(head.state.partitions),
+        records=sum(segment.records for segment in segments),
+        records_quarantined=sum(file.records for file in aside),
+        segments=len(segments),
+        size_bytes=sum(segment.size_bytes for segment in segments) + sum(file.size_bytes for file in aside),
+        files_waiting=len(head.state.waiting_files),
+    )
+
+
+def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionReport:
+    """Delete ``topic``: nobody lists, reads or writes it any more; until its grace has passed it can be restored.
+
+    Repeating it changes nothing. ``now``: remove its files at once, for good.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
+            :meth:`winnow.log.topic_log.TopicLog.commit`.
+        TopicBusyError: another run holds the topic, so its files are not removed now; it is deleted.
+    """
+    log = ctx.log.open(topic)
+    contents = describe_contents(ctx, topic)
+    note_deleted(ctx.settings.warehouse, topic)
+
+    def build(head: Head) -> Change:
+        if head.state.deleted_at_ms is not None:
+            raise _NothingToCommitError
+        state = replace(head.state, deleted_at_ms=ctx.now_ms())
+        return Change(state=state, summary={"winnow.operation": "delete-topic"})
+
+    try:
+        committed = log.commit(build, even_deleted=True)
+        log_event(
+            "topic_deleted",
+            topic,
+            records=contents.records,
+            bytes=contents.size_bytes,
+            snapshot_id=str(committed.snapshot_id),
+        )
+    except _NothingToCommitError:
+        pass
+    ctx.store.projection.forget_overview(topic)
+    head = log.head(even_deleted=True)
+    state = head.state
+    if state.deleted_at_ms is None:  # restored meanwhile
+        raise UsageError(f"Topic {topic} was deleted and restored by another command meanwhile. It is there.")
+    if not now:
+        until_ms = state.deleted_at_ms + find_grace_ms(log, head) if state.removed_at_ms is None else None
+        return DeletionReport(topic, state.deleted_at_ms, until_ms, contents)
+    with hold_lease(ctx, topic):
+        removed = remove_topic(ctx, topic, deleted_before_ms=None)
+    assert removed is not None
+    return DeletionReport(topic, state.deleted_at_ms, None, contents, removed.files_deleted, removed.bytes_deleted)
+
+
+def restore_topic(ctx: Context, topic: str) -> bool:
+    """Bring a deleted topic back as it was; return whether it was deleted. Repeating it changes nothing.
+
+    Raises:
+        UnknownTopicError: there is no such topic, or its files are removed.
+        DeletedTopicError: its files are being removed.
+        CommitConflictError, CommitUnknownError, ServiceError, ForeignTableError: see
+            :meth:`winnow.log.topic_log.TopicLog.commit`.
+    """
+    log = ctx.log.open(topic)
+
+    def build(head: Head) -> Change:
+        if head.state.deleted_at_ms is None:
+            raise _NothingToCommitError
+        if head.state.removed_at_ms is not None:
+            raise make_deleted_error(head.state)
+        return Change(state=replace(head.state, deleted_at_ms=None), summary={"winnow.operation": "restore-topic"})
+
+    restored = True
+    try:
+        committed = log.commit(build, even_deleted=True)
+        log_event("topic_restored", topic, snapshot_id=str(committed.snapshot_id))
+    except _NothingToCommitError:
+        restored = False
+    forget_deleted(ctx.settings.warehouse, topic)
+    rebuild_store(ctx, [topic])
+    return restored
+
+
+def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> RemovedFiles | None:
+    """Remove a deleted topic for good: its files, then its entry in the catalog, then its rows in the store.
+
+    Killed at any line, the next call completes it. ``deleted_before_ms``: only if it was deleted by then, else None is
+    returned; None: in any case.
+
+    Raises:
+        UsageError: the topic is not deleted, or was restored meanwhile.
+        CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
+            :meth:`winnow.log.topic_log.TopicLog.commit`.
+    """
+    log = ctx.log.open(topic)
+
+    def build(head: Head) -> Change:
+        state = head.state
+        if state.deleted_at_ms is None:
+            raise UsageError(f"Topic {topic} is not deleted, so nothing of it was removed.")
+        waits = deleted_before_ms is not None and state.deleted_at_ms > deleted_before_ms
+        if state.removed_at_ms is not None or waits:
+            raise _NothingToCommitError
+        return Change(state=replace(state, removed_at_ms=ctx.now_ms()), summary={"winnow.operation": "remove-topic"})
+
+    with suppress(_NothingToCommitError):
+        log.commit(build, even_deleted=True)
+    head = log.head(even_deleted=True)
+    if head.state.removed_at_ms is None:
+        return None
+    removed = _remove_files(ctx, log, head)
+    forget_deleted(ctx.settings.warehouse, topic)
+    log_event("topic_removed", topic, files_deleted=removed.files_deleted, bytes_deleted=removed.bytes_deleted)
+    return removed
+
+
+def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
+    """Delete what is listed while the catalog still names the removed topic's table; then drop the entry.
+
+    What was listed before the entry was seen once more belongs to this table, and every name is used only once. So a
+    process that is paused here for any time deletes nothing of a later topic with the same name.
+    """
+    topic = log.topic
+    quarantine = ctx.log.quarantine(topic)
+    aside = quarantine.table()
+    listed = _list_files(head.location)
+    listed_aside = _list_files(quarantine.location)
+    left = len(storage.list_files(head.location)) - len(listed)
+    runs = ctx.store.runs.list_runs(topic)
+    now = log.head(even_deleted=True)
+    if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
+        raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
+    for run in runs:
+        staging.delete_plan(run.plan_uri)
+    if aside is not None:
+        quarantine.drop(aside.metadata_location)
+    snapshot = now.table.current_snapshot()
+    needed = {now.table.metadata_location, find_state_path(now.table, snapshot) if snapshot is not None else None}
+    last = [file for file in listed if file.uri in needed]
+    gone = [*listed_aside, *(file for file in listed if file.uri not in needed)]
+    for file in gone:
+        storage.delete(file.uri)
+    ctx.store.projection.forget_topic(topic)
+    ctx.log.drop(topic, now.table.metadata_location)
+    for file in last:  # a topic could not be opened without them while its entry was there
+        storage.delete(file.uri)
+    for location in (head.location, quarantine.location):
+        storage.remove_empty_folders(location)
+    return RemovedFiles(len(gone) + len(last), sum(file.size_bytes for file in (*gone, *last)), left)
+
+
+def _list_files(location: str) -> list[storage.FileEntry]:
+    """List the files below a table's folder that Winnow or Iceberg wrote; other files there are somebody else's."""
+    return [entry for entry in storage.list_files(location) if _is_own(entry.uri.removeprefix(f"{location}/"))]
+
+
+def _is_own(path: str) -> bool:
+    folder, _, name = path.partition("/")
+    if folder == "data":
+        return "/" in name
+    return folder == "winnow" or (folder == "metadata" and name.endswith((".avro", ".metadata.json")))
+
+
+def find_grace_ms(log: TopicLog, head: Head) -> int:
+    """Return for how long the files of a deleted topic stay; of a topic that another tool changed, as committed."""
+    overrides = (head.state.configuration or {}) if head.configuration_differences else head.table.properties
+    return log.parse(read_overrides(overrides)).retired_grace_ms
