@@ -22,6 +22,7 @@ from winnow.pipeline.ingest import spark_ingest
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.range_input import ObjectReader
+from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.planning import ingest_ranges
 from winnow.sources.choices import Choices
 
@@ -220,3 +221,25 @@ def test_footers_tell_the_offsets_of_parquet_objects(
     world.create(3, "rich-small", cleanup_policy="delete")
     assert ingest(world, [archive], "spark", "rich-small").records_appended > 0
     assert sorted(read) == [0, 1, 2]
+
+
+def test_an_ingest_by_tasks_can_be_undone(worlds: tuple[World, World], tmp_path: Path) -> None:
+    """Its segments are deeper in the call's folder than those of one process."""
+    world = worlds[1]
+    world.create(1)
+    write_aiven(tmp_path / "archive", range(100))
+    report = ingest(world, [tmp_path / "archive"], "spark", "orders")
+    assert report.ingest_id is not None
+    undo_ingest(world.ctx, "orders", report.ingest_id)
+    assert world.read() == []
+
+
+def test_a_topic_that_began_again_is_refused_with_the_reason(worlds: tuple[World, World], tmp_path: Path) -> None:
+    """Smaller offsets with later times and other bytes."""
+    for world in worlds:
+        world.create(1)
+    write_aiven(tmp_path / "first", range(100))
+    compare(worlds, tmp_path / "first")
+    path = write_aiven(tmp_path / "second", range(60), value="another")
+    path.write_text(path.read_text().replace("2024-01-02", "2025-01-02"))
+    refuse(worlds, tmp_path / "second", "the topic was deleted and created again")
