@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,14 @@ import pytest
 
 from tests.support.in_process_ingest import carry_out_in_process
 from tests.support.sample_archives import encode, unpack_sample
-from tests.support.world import World, open_world
-from winnow.errors import BadInputError
+from tests.support.world import World, build_versions, open_world, run_between_head_and_commit, write_jsonl
+from winnow.config.setting_fields import IngestSettings
+from winnow.errors import BadInputError, UsageError, WinnowError
 from winnow.files import storage
+from winnow.ingest_plans import IngestPlan, IngestResult
 from winnow.log.reference_chains import read_ledgers
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.context import Context
 from winnow.pipeline.ingest import spark_ingest
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
@@ -243,3 +247,118 @@ def test_a_topic_that_began_again_is_refused_with_the_reason(worlds: tuple[World
     path = write_aiven(tmp_path / "second", range(60), value="another")
     path.write_text(path.read_text().replace("2024-01-02", "2025-01-02"))
     refuse(worlds, tmp_path / "second", "the topic was deleted and created again")
+
+
+def test_another_ingest_meanwhile_makes_it_plan_again(worlds: tuple[World, World], tmp_path: Path) -> None:
+    """The log end has moved before the commit: nothing lands twice."""
+    world = worlds[1]
+    world.create(1)
+    archive = tmp_path / "archive"
+    write_aiven(archive, range(100))
+    with run_between_head_and_commit(lambda: ingest(world, [archive], "local", "orders")):
+        report = ingest(world, [archive], "spark", "orders")
+    assert (report.records_appended, report.records_skipped) == (0, 100)
+    assert [each.offset for each in world.read()] == list(range(100))
+    assert len(storage.list_files(f"{world.head().location}/data")) == len(world.segments())
+
+
+def test_a_compaction_meanwhile_does_not_matter_to_records_above_the_log_end(
+    worlds: tuple[World, World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was compared with the log, so hours of reading are not for nothing."""
+    world = worlds[1]
+    world.create(1, min_cleanable_dirty_ratio="0")
+    write_aiven(tmp_path / "first", range(100))
+    write_aiven(tmp_path / "second", range(100, 200))
+    ingest(world, [tmp_path / "first"], "spark", "orders")
+    plans: list[IngestPlan] = []
+
+    def submit(ctx: Context, plan: IngestPlan, progress: Any) -> IngestResult:
+        plans.append(plan)
+        return carry_out_in_process(ctx, plan, progress)
+
+    monkeypatch.setattr(spark_ingest, "submit_ingest_plan", submit)
+    with run_between_head_and_commit(world.compact):
+        report = ingest(world, [tmp_path / "second"], "spark", "orders")
+    assert (report.records_appended, len(plans)) == (100, 1)
+    assert world.state().first_dirty_offset == 100
+    assert [each.offset for each in world.read() if each.offset >= 100] == list(range(100, 200))
+
+
+def lose_a_range(result: IngestResult) -> IngestResult:
+    return replace(result, ranges=result.ranges[1:])
+
+
+def lose_a_record(result: IngestResult) -> IngestResult:
+    first, *others = result.ranges
+    return replace(result, ranges=(replace(first, records=first.records + 1), *others))
+
+
+def name_a_foreign_file(result: IngestResult) -> IngestResult:
+    first, *others = result.ranges
+    segment = replace(first.segments[0], path=first.segments[0].path.replace("/app-1/", "/app-2/"))
+    return replace(result, ranges=(replace(first, segments=(segment,)), *others))
+
+
+def move_a_segment(result: IngestResult) -> IngestResult:
+    first, *others = result.ranges
+    segment = replace(first.segments[0], last_offset=first.segments[0].last_offset + 100)
+    return replace(result, ranges=(replace(first, segments=(segment,)), *others))
+
+
+def forget_an_object(result: IngestResult) -> IngestResult:
+    first, *others = result.ranges
+    return replace(result, ranges=(replace(first, findings=replace(first.findings, objects=())), *others))
+
+
+def enlarge_a_segment(result: IngestResult) -> IngestResult:
+    first, *others = result.ranges
+    segment = replace(first.segments[0], size_bytes=first.segments[0].size_bytes + 1)
+    return replace(result, ranges=(replace(first, segments=(segment,)), *others))
+
+
+FORGERIES = [
+    lose_a_range,
+    lose_a_record,
+    name_a_foreign_file,
+    move_a_segment,
+    forget_an_object,
+    enlarge_a_segment,
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+def test_a_result_that_is_not_of_its_plan_is_refused(
+    worlds: tuple[World, World],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    forge: Callable[[IngestResult], IngestResult],
+) -> None:
+    world = worlds[1]
+    world.create(1)
+    for start in (0, 100):
+        write_aiven(tmp_path / "archive", range(start, start + 100))
+
+    def submit(ctx: Context, plan: IngestPlan, progress: Any) -> IngestResult:
+        return forge(carry_out_in_process(ctx, plan, progress))
+
+    monkeypatch.setattr(spark_ingest, "submit_ingest_plan", submit)
+    with pytest.raises(WinnowError, match="Nothing of this call landed"):
+        ingest(world, [tmp_path / "archive"], "spark", "orders")
+    assert world.read() == []
+
+
+def test_what_only_one_process_can_ingest_says_why(worlds: tuple[World, World], tmp_path: Path) -> None:
+    """Forced, it is refused; otherwise it is read here."""
+    world = worlds[1]
+    world.create(1)
+    path = write_jsonl(tmp_path / "records.jsonl", build_versions(0, 3))
+    with pytest.raises(UsageError, match="files of Winnow's own layout are read in the order given"):
+        ingest(world, [Path(path)], "spark", "orders")
+    settings = world.ctx.settings.model_copy(update={"ingest": IngestSettings.model_construct(spark_from_bytes=1)})
+    large = replace(world.ctx, settings=settings)
+    alter_topic(world.ctx, "orders", {"winnow.keyless": "quarantine"}, ())
+    write_aiven(tmp_path / "archive", range(10))
+    report = ingest_files(large, "orders", [str(tmp_path / "archive")], as_of_ms=world.clock())
+    assert report.records_appended == 10
+    assert any("not on Spark, because records without a key go to the quarantine" in each for each in report.notices)
