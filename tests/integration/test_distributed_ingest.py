@@ -180,6 +180,18 @@ def test_text_and_base64_are_decided_over_all_objects(worlds: tuple[World, World
     assert worlds[1].read()[-1].value == b"plain text"
 
 
+def test_text_that_each_object_reads_both_ways_needs_a_decision(worlds: tuple[World, World], tmp_path: Path) -> None:
+    """No value shows whether it is base64: nobody guesses."""
+    for world in worlds:
+        world.create(1)
+    (tmp_path / "archive").mkdir()
+    for offset in (0, 1):
+        line = {"key": "YWJj", "value": "YWJj", "offset": offset, "timestamp": "2024-01-02T03:04:05Z", "headers": []}
+        (tmp_path / "archive" / f"orders-0-{offset}.jsonl").write_text(json.dumps(line))
+    refuse(worlds, tmp_path / "archive", "may be text or base64")
+    assert compare(worlds, tmp_path / "archive", choices=Choices(encodings={"key": "text", "value": "text"}))
+
+
 def test_compacted_records_are_known_by_their_objects(worlds: tuple[World, World], tmp_path: Path) -> None:
     """An object that was ingested is skipped though its records are gone; one that never was is refused."""
     for world in worlds:
