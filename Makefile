@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui bench bench-curves check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -82,6 +82,9 @@ bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large
 
 bench-curves: setup ## how the cost grows with records, keys, partitions and dirty share
 	@$(BIN)/python -m bench curves $(ARGS)
+
+bench-archives: setup ## how archives of sinks go in, beside a plain Spark job; SIZE=small for 100,000 records
+	@$(BIN)/python -m bench archives $(SIZE) $(ARGS)
 
 ##@ Work on it
 
