@@ -299,6 +299,7 @@ class TablePosition:
     """How far another program's table was ingested: up to a snapshot, that included.
 
     ``name``: as the user named the table. ``snapshot_id``: as text, since JSON's numbers have 53 bits for many readers.
+    ``after``: the snapshot at which the ingest before ended, None if all of the table was read.
     """
 
     name: str
@@ -306,6 +307,7 @@ class TablePosition:
     location: str
     snapshot_id: str
     metadata_location: str
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

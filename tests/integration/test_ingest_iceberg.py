@@ -39,6 +39,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.model import Record
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
+from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.sources.choices import Choices
 from winnow.sources.iceberg import source_table
 from winnow.sources.layouts.parquet_batches import read_stream_batches
@@ -203,6 +204,13 @@ def test_a_table_without_keys_is_refused_for_a_compacted_topic(world: World, tmp
         ingest(world, folder, source_topic="orders-schema")
     assert "--map key=COLUMN" in str(caught.value)
     assert world.listing() == before
+
+
+def test_a_refused_call_creates_no_topic(world: World, tmp_path: Path) -> None:
+    folder = unpack_sink_table(tmp_path / "sink")
+    with pytest.raises(BadInputError, match="winnow topics create shop --partitions N"):
+        ingest(world, folder, topic="shop", source_topic="orders-schema", creates=True)
+    assert world.ctx.log.names() == [TOPIC]
 
 
 def test_a_table_without_offsets_is_refused(world: World, catalog: Catalog) -> None:
@@ -492,6 +500,23 @@ def test_two_calls_at_once_append_the_rows_once(world: World, table: Table) -> N
     ):
         ingest(world)
     assert read(world) == sort_records(FIRST)
+    assert ingest(world).snapshot_id is None
+
+
+@pytest.mark.parametrize("undoes_the_first", [False, True])
+def test_what_an_undone_ingest_had_appended_is_read_again(world: World, table: Table, undoes_the_first: bool) -> None:
+    """Also where a later call moved the position without appending anything, so that it cannot be in the way."""
+    if not undoes_the_first:
+        ingest(world)
+    table.append(make_rows(SECOND))
+    undone = ingest(world)
+    rewrite(table)
+    assert ingest(world).ingest_id is not None
+    assert undone.ingest_id is not None
+    undo_ingest(world.ctx, TOPIC, undone.ingest_id)
+    assert read(world) == ([] if undoes_the_first else sort_records(FIRST))
+    assert ingest(world).records_appended == undone.records_appended
+    assert read(world) == sort_records([*FIRST, *SECOND])
     assert ingest(world).snapshot_id is None
 
 

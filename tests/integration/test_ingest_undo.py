@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import make_topic, winnow
+from tests.support.foreign_tables import create_kafka_table, make_catalog, make_rows
 from tests.support.world import (
     TOPIC,
     FakeClock,
@@ -34,7 +35,9 @@ from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.history import IngestCall, list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
 from winnow.pipeline.ingest.undo import UndoReport, undo_ingest
+from winnow.sources.choices import Choices
 from winnow.store.projection import Projection
 
 GRACE_MS = 3_600_000
@@ -433,6 +436,26 @@ def test_a_sweep_forgets_nothing_that_an_undo_needs(world: World) -> None:
     assert calls(world)[1].snapshot_id is None
     undo(world, trial.ingest_id)
     assert world.read() == [*FIRST, *build_versions(0, 1, partition=1)]
+
+
+def test_calls_that_read_on_from_one_table_are_undone_from_the_newest_on(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest position says how far the table was read in all, also where the calls have no partition in common."""
+    table = create_kafka_table(make_catalog(tmp_path / "lake", monkeypatch))
+    wanted = TableRequest("lake.shop.orders", {}, None, Choices(), False)
+    table.append(make_rows(TRIAL))
+    trial = ingest_table(world.ctx, TOPIC, wanted, as_of_ms=world.clock())
+    more = build_versions(0, 2, partition=1)
+    table.append(make_rows(more))
+    later = ingest_table(world.ctx, TOPIC, wanted, as_of_ms=world.clock())
+    assert (trial.records_appended, later.records_appended) == (5, 2)
+    with pytest.raises(UndoRefusedError, match=f"continued to read the same table; undo {later.ingest_id} first"):
+        undo(world, trial.ingest_id)
+    undo(world, later.ingest_id)
+    undo(world, trial.ingest_id)
+    assert world.read() == FIRST
+    assert ingest_table(world.ctx, TOPIC, wanted, as_of_ms=world.clock()).records_appended == 7
 
 
 def test_commands_list_and_undo_a_call(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ DECISIONS = (
     .changes("find_active_offset", assign("False", "max_segment_ms"))
     .caught_by("test_on_a_quiet_partition_data_older_than_the_maximum_lag_is_compacted"),
     Mutant("active-segment-compacted", "the active segment is cleanable")
-    .changes("find_cleanable_range", assign("log.state.log_end_offset", "active"))
+    .changes("find_cleanable_range", replace("not log.closes_active", "False"))
     .caught_by("test_the_range_ends_where_the_active_segment_begins"),
     Mutant("overdue-not-first", "a dirtier partition goes before one past its deadline")
     .changes("make_urgency_key", replace("0 if A else 1", "1"))

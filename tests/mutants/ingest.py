@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import assign, drop_keyword, drop_statement, replace
+from tests.mutants.changes import assign, drop_statement, replace
 from tests.mutants.mutant import Mutant
 
 INGEST = (
@@ -12,14 +12,24 @@ INGEST = (
     Mutant("topics-of-parquet-ignored", "rows of Parquet are taken whatever topic they name")
     .changes("read_parquet", assign("None", "select_rows"))
     .caught_by("test_two_topics_in_one_folder_are_refused_with_topics_and_files_named"),
-    Mutant(
-        "source-topic-ignored-in-one-pass", "the one pass over the input does not hear which source topic was chosen"
-    )
-    .changes("StreamingAppender.read", drop_keyword("records_of"))
+    Mutant("source-topic-of-files-ignored", "reading files does not hear which source topic was chosen")
+    .changes("FilesInput.open_pass", replace("self._source_topic", "None"))
     .caught_by("test_of_a_chosen_source_topic_all_records_are_taken_and_others_are_left_out_and_counted"),
-    Mutant("source-topic-ignored-by-the-spool", "the spool does not hear which source topic was chosen")
-    .changes("Spool.read", drop_keyword("records_of"))
-    .caught_by("test_a_chosen_source_topic_is_heeded_on_the_way_over_the_spool"),
+    Mutant("source-topic-of-archives-ignored", "reading an archive does not hear which source topic was chosen")
+    .changes("ArchiveInput.open_pass", replace("self.source_topic", "None"))
+    .caught_by("test_an_archive_of_several_topics_names_them"),
+    Mutant("table-position-unchecked", "two calls that read one table at once set its position back")
+    .changes("IngestCommit._build_change", drop_statement("check_position"))
+    .caught_by("test_an_older_call_never_sets_the_position_back"),
+    Mutant("undone-table-position-counts", "what an undone ingest of a table had appended is not read again")
+    .changes("find_earlier_ingest", replace("position.after in {None, before}", "True"))
+    .caught_by("test_what_an_undone_ingest_had_appended_is_read_again[True]"),
+    Mutant("delete-files-ignored", "rows that delete files took out of a table come back")
+    .changes("SourceTable.list_added_files", replace("manifest.content == ManifestContent.DELETES", "False"))
+    .caught_by("test_delete_files_are_refused_whatever_the_snapshot_calls_itself[True]"),
+    Mutant("topic-id-ignored", "the log of a topic that was created again goes on where the deleted one was")
+    .changes("_find_topic_id", replace("found != known", "False"))
+    .caught_by("test_a_log_directory_of_another_topic_id_is_refused"),
     Mutant(
         "records-without-a-topic-left-out",
         "with a source topic, records that name no topic are dropped instead of refused",

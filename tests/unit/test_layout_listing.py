@@ -103,6 +103,15 @@ def test_a_lake_table_is_not_read_file_by_file(archive: Path, name: str, kind: s
         assert advice in str(caught.value)
 
 
+@pytest.mark.parametrize("marker", ["_delta_log", ".hoodie"])
+def test_a_partition_s_folder_of_a_lake_table_is_no_archive(archive: Path, marker: str) -> None:
+    (archive / "orders" / marker).mkdir()
+    (archive / "orders" / "day=1" / "hour=2").mkdir(parents=True)
+    for path in ("orders/partition=0", "orders/day=1/hour=2", "orders/partition=0/*.json"):
+        with pytest.raises(BadInputError, match="orders is a table of"):
+            list_names(archive, path)
+
+
 def test_objects_beside_a_lake_table_are_read(archive: Path) -> None:
     (archive / "orders" / "_delta_log").mkdir()
     (archive / "orders" / "_delta_log" / "00000000000000000000.json").write_bytes(b"12345")

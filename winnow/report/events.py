@@ -42,6 +42,7 @@ EVENTS: tuple[EventDefinition, ...] = (
         "an ingest call ended; with no records appended there was nothing new",
         (
             "files",
+            "layout",
             "records_appended",
             "records_skipped",
             "records_quarantined",

@@ -141,22 +141,24 @@ class IngestHistory:
 
     def list_newest(self, limit: int) -> Iterator[IngestCall]:
         """Describe the newest ``limit`` calls, newest first."""
-        touched: dict[int, str] = {}
+        touched: dict[int | str, str] = {}
         snapshots = find_ingest_snapshots(self._head)
         for number, (reference, ledger) in enumerate(self.read_newest()):
             if number >= limit:
                 return
             reason = self.check(ledger, touched).reason
             yield _describe_call(reference, ledger, snapshots.get(ledger.ingest_id), reason)
-            for partition in list_touched_partitions(ledger):
-                touched.setdefault(partition, ledger.ingest_id)
+            for each in list_touched(ledger):
+                touched.setdefault(each, ledger.ingest_id)
 
-    def check(self, ledger: IngestLedger, touched: Mapping[int, str]) -> UndoCheck:
+    def check(self, ledger: IngestLedger, touched: Mapping[int | str, str]) -> UndoCheck:
         """Check what undoing the call of ``ledger`` would do.
 
-        ``touched``: the partitions that later calls touched, and the newest call of each.
+        ``touched``: what later calls touched (:func:`list_touched`), and the newest call of each.
         """
-        later = next((p for p in list_touched_partitions(ledger) if p in touched), None)
+        later = next((each for each in list_touched(ledger) if each in touched), None)
+        if isinstance(later, str):
+            return UndoCheck(f"a later call continued to read the same table; undo {touched[later]} first")
         if later is not None:
             return UndoCheck(f"a later call read records of {self._log.topic}-{later}; undo {touched[later]} first")
         if ledger.before is None:
@@ -238,6 +240,16 @@ class _ReceiptEnds:
 def list_touched_partitions(ledger: IngestLedger) -> list[int]:
     """List the partitions of which a call read records: it appended them, or found them there already."""
     return sorted({*ledger.slices, *ledger.partitions, *(ledger.before or ())})
+
+
+def list_touched(ledger: IngestLedger) -> list[int | str]:
+    """List what a call touched: partitions, and the table of another program whose position it moved.
+
+    The newest position of a table says how far it was read in all, so a call before it cannot be undone alone.
+    """
+    table = ledger.table
+    moved = [] if table is None else [f"{table.table_uuid} {ledger.source_topic or ''}"]
+    return [*list_touched_partitions(ledger), *moved]
 
 
 def find_ingest_snapshots(head: Head, operation: str = "ingest") -> dict[str, int]:

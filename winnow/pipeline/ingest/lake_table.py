@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from winnow.clock import format_ms
 from winnow.config.names import is_topic_name
+from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, UnknownTopicError, UsageError, join_first
 from winnow.model import TopicState
 from winnow.pipeline.context import Context
@@ -91,7 +92,8 @@ def ingest_table(
     chosen = {**_read_columns(earlier.choices), **wanted.columns}
     columns = find_columns(table.name, table.columns, chosen)
     if log.config(head).compacts and "key" not in columns.fields:
-        raise _refuse_keyless(topic, table, columns)
+        keeping = f"winnow topics alter {topic} --config cleanup.policy=delete"
+        raise _refuse_keyless(topic, table, columns, keeping)
     source = ArchiveInput(
         archive := make_table_archive(table, table.list_added_files(earlier.snapshot_id), columns),
         archive.objects,
@@ -103,7 +105,7 @@ def ingest_table(
     def describe() -> InputDescription:
         mapped = {f"{_MAP_PREFIX}{name}": column for name, column in sorted(chosen.items())}
         choices = {**source.choices.to_document(), **mapped}
-        return InputDescription(NAME, choices, wanted.source_topic, table=make_position(table))
+        return InputDescription(NAME, choices, wanted.source_topic, table=make_position(table, earlier))
 
     def check(state: TopicState) -> None:
         check_position(state, table, wanted.source_topic, earlier)
@@ -146,6 +148,9 @@ def _create_missing_topic(ctx: Context, topic: str, table: SourceTable, wanted: 
         return None
     columns = find_columns(table.name, table.columns, wanted.columns)
     files: Sequence[TableFile] = table.list_added_files()
+    if "key" not in columns.fields and TopicConfig.parse({}, ctx.settings.topic_defaults).compacts:
+        keeping = f"winnow topics create {topic} --partitions N --config cleanup.policy=delete"
+        raise _refuse_keyless(topic, table, columns, keeping)
     partitions = wanted.partitions or count_table_partitions(table, files, columns)
     if not partitions:
         raise UsageError(
@@ -161,8 +166,9 @@ def _read_columns(choices: Mapping[str, str]) -> dict[str, str]:
     return {name: column for name, column in known.items() if column is not None}
 
 
-def _refuse_keyless(topic: str, table: SourceTable, columns: ColumnMap) -> BadInputError:
-    named = join_first(list(table.columns), MAXIMUM_COLUMNS_NAMED, ", ")
+def _refuse_keyless(topic: str, table: SourceTable, columns: ColumnMap, keeping: str) -> BadInputError:
+    """Make the error about a table without keys; ``keeping``: the command that keeps every record."""
+    named = join_first(list(columns.row or table.columns), MAXIMUM_COLUMNS_NAMED, ", ")
     dropped = (
         "Iceberg's sink drops the keys of records. "
         if columns.fields["offset"][0].startswith("_kafka_metadata")
@@ -171,7 +177,7 @@ def _refuse_keyless(topic: str, table: SourceTable, columns: ColumnMap) -> BadIn
     return BadInputError(
         f"Table {table.name} has no column for the keys of its records, and topic {topic} is compacted by key. "
         f"{dropped}{NOTHING_INGESTED} Say which column makes the key: --map key=COLUMN, with one of {named}; or keep "
-        f"every record: winnow topics alter {topic} --config cleanup.policy=delete"
+        f"every record: {keeping}"
     )
 
 

@@ -27,6 +27,9 @@ class EarlierIngest:
 def find_earlier_ingest(state: TopicState, table: SourceTable, source_topic: str | None) -> EarlierIngest:
     """Find the newest ingest of ``table`` into the topic of ``state``.
 
+    Only a ledger that continues the one before counts: if an ingest was undone, those after it stand for less than all
+    rows up to their snapshots, and what it had appended is read again.
+
     Raises:
         BadInputError: the last table of that name or place was another one: it was dropped and created again.
     """
@@ -36,7 +39,9 @@ def find_earlier_ingest(state: TopicState, table: SourceTable, source_topic: str
         if position is None or ledger.source_topic != source_topic:
             continue
         if position.table_uuid == table.uuid:
-            found = EarlierIngest(position, dict(ledger.choices))
+            before = None if found.position is None else found.position.snapshot_id
+            if position.after in {None, before}:
+                found = EarlierIngest(position, dict(ledger.choices))
         elif position.name == table.name or position.location == table.location:
             raise BadInputError(
                 f"Table {table.name} is another one than was ingested into topic {state.topic} before: it was dropped "
@@ -59,8 +64,9 @@ def check_position(state: TopicState, table: SourceTable, source_topic: str | No
         )
 
 
-def make_position(table: SourceTable) -> TablePosition | None:
-    """Make the position after all of ``table`` was ingested; None while it has no snapshot."""
+def make_position(table: SourceTable, earlier: EarlierIngest) -> TablePosition | None:
+    """Make the position after all of ``table`` since ``earlier`` was ingested; None while it has no snapshot."""
     if table.snapshot_id is None:
         return None
-    return TablePosition(table.name, table.uuid, table.location, str(table.snapshot_id), table.metadata_location)
+    after = None if earlier.position is None else earlier.position.snapshot_id
+    return TablePosition(table.name, table.uuid, table.location, str(table.snapshot_id), table.metadata_location, after)

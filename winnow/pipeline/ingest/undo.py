@@ -24,7 +24,7 @@ from winnow.pipeline.ingest.history import (
     UNDO_OPERATION,
     IngestHistory,
     find_ingest_snapshots,
-    list_touched_partitions,
+    list_touched,
 )
 from winnow.report.events import log_event
 
@@ -130,7 +130,7 @@ def _build_change(
     history = IngestHistory(log, head)
     if all(reference.ingest_id != ingest_id for reference in history.references):
         raise _explain_missing(head, topic, ingest_id)
-    touched: dict[int, str] = {}
+    touched: dict[int | str, str] = {}
     others: list[tuple[IngestReference, IngestLedger]] = []
     ledger: IngestLedger | None = None
     for reference, read in history.read_newest():
@@ -138,8 +138,8 @@ def _build_change(
             ledger = read
             break
         others.append((reference, read))
-        for partition in list_touched_partitions(read):
-            touched.setdefault(partition, read.ingest_id)
+        for each in list_touched(read):
+            touched.setdefault(each, read.ingest_id)
     assert ledger is not None
     found = history.check(ledger, touched)
     if found.reason is not None:

@@ -16,7 +16,7 @@ from pyarrow import fs
 from winnow.files import storage
 from winnow.sources.input_errors import make_read_error, refuse_file, refuse_undecodable
 from winnow.sources.layouts.objects import StoredObject
-from winnow.sources.layouts.table_folders import find_table_folders, find_table_of
+from winnow.sources.layouts.table_folders import PARTITIONED_MARKERS, find_table_folders, find_table_of
 
 SIDECARS: Final = frozenset(
     {
@@ -69,6 +69,7 @@ def _list_path(path: str) -> Iterator[StoredObject]:
                 yield _make_stored(path, info)
                 return
             if info.type == fs.FileType.Directory:
+                _refuse_part_of_table(base, filesystem, name)
                 yield from _list_folder(base, filesystem, name, glob)
                 return
     except UnicodeDecodeError:
@@ -96,6 +97,23 @@ def _list_folder(base: str, filesystem: fs.FileSystem, name: str, glob: str) -> 
                 raise table.refuse(base)
             # A URI is unquoted when it is opened; a plain path is not.
             yield _make_stored(storage.join(base, quote(inside) if "://" in base else inside), info)
+
+
+def _refuse_part_of_table(base: str, filesystem: fs.FileSystem, name: str) -> None:
+    """Refuse folders like ``day=2026-03-01`` of a table of Delta Lake or Hudi, whose log lies above them.
+
+    Raises:
+        BadInputError: there is such a log.
+    """
+    above, place = name.rstrip("/"), base.rstrip("/")
+    while "=" in above.rpartition("/")[2]:
+        above, place = above.rpartition("/")[0], place.rpartition("/")[0]
+    if above == name.rstrip("/"):
+        return
+    markers = [f"{above}/{marker}" for marker in PARTITIONED_MARKERS]
+    found = [info.path for info in filesystem.get_file_info(markers) if info.type == fs.FileType.Directory]
+    for table in find_table_folders(f"{path.rpartition('/')[2]}/0.json" for path in found):
+        raise table.refuse(place)
 
 
 def is_sidecar(name: str) -> bool:

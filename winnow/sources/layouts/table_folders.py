@@ -20,6 +20,8 @@ _SPARK_ADVICE = (
     ".write.parquet(NEW_PATH). Later appends are then a new folder."
 )
 _METADATA = "metadata"
+PARTITIONED_MARKERS = ("_delta_log", ".hoodie")
+"""Folders of metadata beside folders like ``day=2026-03-01``."""
 _KINDS = (
     ("_delta_log", "Delta Lake", _SPARK_ADVICE.format("delta")),
     (".hoodie", "Hudi", _SPARK_ADVICE.format("hudi")),
